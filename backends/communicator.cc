@@ -24,4 +24,8 @@ Call Communicator::gather_call(const void* input, std::size_t bytes, void* outpu
   return {transfer_word(Operation::kAllGather, ++sequence_, bytes), output, input};
 }
 
+Call Communicator::all_to_all_call(const void* input, std::size_t bytes, void* output) {
+  return {transfer_word(Operation::kAllToAll, ++sequence_, bytes), output, input};
+}
+
 }  // namespace backends

@@ -19,8 +19,8 @@ namespace backends {
 // One call of one rank: its control word, and this rank's memory.
 struct Call {
   ControlWord word;
-  void* data = nullptr;         // in place; the output of all_gather
-  const void* input = nullptr;  // of all_gather
+  void* data = nullptr;         // in place; the output of all_gather and all_to_all
+  const void* input = nullptr;  // of all_gather and all_to_all
 };
 
 class Communicator {
@@ -43,6 +43,11 @@ class Communicator {
   // Concatenates `bytes` from each rank, in rank order, into `output` (world_size * bytes).
   void all_gather(const void* input, std::size_t bytes, void* output) {
     run(gather_call(input, bytes, output));
+  }
+  // Sends the r-th `bytes` of `input` to rank r, and stores what rank r sends to this one as the
+  // r-th of `output` (world_size * bytes each, which do not overlap).
+  void all_to_all(const void* input, std::size_t bytes, void* output) {
+    run(all_to_all_call(input, bytes, output));
   }
   // Gives rank r the elements [r*count/n, (r+1)*count/n) of the reduction, in place at that range;
   // the rest is undefined.
@@ -67,6 +72,7 @@ class Communicator {
   Call reduction(Operation operation, void* data, std::size_t count, DType type, ReduceOp op);
   Call broadcast_call(void* data, std::size_t bytes, int root);
   Call gather_call(const void* input, std::size_t bytes, void* output);
+  Call all_to_all_call(const void* input, std::size_t bytes, void* output);
 
  private:
   std::uint32_t sequence_ = 0;

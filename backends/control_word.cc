@@ -34,6 +34,8 @@ std::string_view to_string(Operation operation) {
       return "barrier";
     case Operation::kRegister:
       return "register_memory";
+    case Operation::kAllToAll:
+      return "all_to_all";
   }
   return "?";
 }
@@ -81,6 +83,7 @@ std::string to_string(const ControlWord& word) {
       return text + " of " + std::to_string(word.count) + " bytes from rank " +
              std::to_string(word.root);
     case Operation::kAllGather:
+    case Operation::kAllToAll:
     case Operation::kRegister:
       return text + " of " + std::to_string(word.count) + " bytes";
     case Operation::kBarrier:

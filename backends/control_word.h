@@ -23,13 +23,14 @@ enum class Operation : std::uint8_t {
   kAllGather,
   kReduceScatter,
   kBarrier,
-  kRegister
+  kRegister,
+  kAllToAll
 };
 
 std::string_view to_string(Operation operation);
 
 struct ControlWord {
-  std::uint64_t count = 0;     // elements; bytes for broadcast and all_gather
+  std::uint64_t count = 0;     // elements; bytes for the others
   std::uint32_t sequence = 0;  // number of the call on its communicator, from 1
   Operation operation{};
   std::uint8_t type_and_op = 0;  // for reductions: wire code of the type * 16 + ReduceOp
@@ -51,7 +52,7 @@ std::string_view type_name(const ControlWord& word);
 
 ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
                            DType type, ReduceOp op);
-// For kBroadcast, kAllGather, kBarrier and kRegister (memory for later calls).
+// For kBroadcast, kAllGather, kAllToAll, kBarrier and kRegister (memory for later calls).
 ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes,
                           int root = 0);
 

@@ -33,6 +33,9 @@ class DeviceCommunicator : public Communicator {
   void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) {
     run_on(stream, gather_call(input, bytes, output));
   }
+  void all_to_all_on(void* stream, const void* input, std::size_t bytes, void* output) {
+    run_on(stream, all_to_all_call(input, bytes, output));
+  }
   void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type, ReduceOp op) {
     run_on(stream, reduction(Operation::kReduceScatter, data, count, type, op));
   }

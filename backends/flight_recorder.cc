@@ -61,6 +61,7 @@ void add_details(base::JsonWriter& json, const ControlWord& w) {
       json.member("type", "u8").member("root", w.root);
       return;
     case Operation::kAllGather:
+    case Operation::kAllToAll:
     case Operation::kBarrier:
     case Operation::kRegister:
       break;

@@ -374,6 +374,26 @@ TEST_P(Conformance, AllGatherConcatenatesInRankOrder) {
   });
 }
 
+TEST_P(Conformance, AllToAllGivesEachRankItsPartsInRankOrder) {
+  each_rank([&](Communicator& c) {
+    const auto n = static_cast<std::size_t>(world());
+    for (const std::size_t bytes : counts_for(world())) {
+      const Bytes mine = input_of(c.rank(), bytes * n, DType::kU8);
+      // Beyond the end, nothing is written.
+      Bytes all(bytes * n + 1, 0xa5), expected;
+      c.all_to_all(mine.data(), bytes, all.data());
+      for (int r = 0; r < world(); ++r) {
+        const Bytes& theirs = input_of(r, bytes * n, DType::kU8);
+        const auto own = theirs.begin() + static_cast<std::ptrdiff_t>(bytes) * c.rank();
+        expected.insert(expected.end(), own, own + static_cast<std::ptrdiff_t>(bytes));
+      }
+      expected.push_back(0xa5);
+      EXPECT_TRUE(all == expected) << bytes << " bytes";
+      EXPECT_TRUE(mine == input_of(c.rank(), bytes * n, DType::kU8)) << "changed its input";
+    }
+  });
+}
+
 // By the clock, which all processes of a host share.
 TEST_P(Conformance, NobodyPassesABarrierEarly) {
   const auto now = [] {

@@ -26,6 +26,12 @@ TEST(ControlWord, CodesOfElementTypesDoNotChange) {
   }
 }
 
+TEST(ControlWord, AnExchangeKeepsItsCodeAndSaysItsBytes) {
+  const backends::ControlWord word = backends::transfer_word(Operation::kAllToAll, 3, 12);
+  EXPECT_EQ(static_cast<int>(word.operation), 7);  // part of the wire format
+  EXPECT_EQ(to_string(word), "all_to_all of 12 bytes");
+}
+
 TEST(ControlWord, AnUnknownCodeHasNoName) {
   EXPECT_EQ(backends::type_name({.operation = Operation::kAllReduce, .type_and_op = 6 * 16}), "?");
 }

@@ -30,6 +30,8 @@ const Call kUsual[] = {
     {"large_broadcast", [](Communicator& c, Data& d) { c.broadcast(d.data(), kLarge * 4, 0); }},
     {"large_gather",
      [](Communicator& c, Data& d) { c.all_gather(d.data(), kLarge, Data(kLarge).data()); }},
+    {"large_exchange",
+     [](Communicator& c, Data& d) { c.all_to_all(d.data(), kLarge, Data(kLarge).data()); }},
 };
 const Call kOther[] = {
     {"barrier", [](Communicator& c, Data&) { c.barrier(); }},
@@ -38,6 +40,8 @@ const Call kOther[] = {
     {"other_root", [](Communicator& c, Data& d) { c.broadcast(d.data(), kLarge * 4, 1); }},
     {"shorter_gather",
      [](Communicator& c, Data& d) { c.all_gather(d.data(), kLarge - 4, Data(kLarge).data()); }},
+    {"shorter_exchange",
+     [](Communicator& c, Data& d) { c.all_to_all(d.data(), kLarge - 4, Data(kLarge).data()); }},
     {"scatter", [](Communicator& c,
                    Data& d) { c.reduce_scatter(d.data(), kLarge, DType::kF32, ReduceOp::kSum); }},
 };

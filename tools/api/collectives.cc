@@ -138,6 +138,15 @@ void Communicator::all_gather_bytes(std::span<const std::byte> own, std::span<st
   translated([&] { impl_->communicator->all_gather(own.data(), own.size(), all.data()); });
 }
 
+void Communicator::all_to_all(std::span<const std::byte> own, std::span<std::byte> all) {
+  const auto ranks = static_cast<std::size_t>(world_size());
+  if (own.size() % ranks != 0 || all.size() != own.size())
+    refuse("all_to_all: the input has " + std::to_string(own.size()) + " bytes and the output " +
+           std::to_string(all.size()) + ", expected equal numbers, in " + std::to_string(ranks) +
+           " equal parts");
+  translated([&] { impl_->communicator->all_to_all(own.data(), own.size() / ranks, all.data()); });
+}
+
 void Communicator::barrier() {
   translated([&] { impl_->communicator->barrier(); });
 }

@@ -62,7 +62,8 @@ class CheckedCommunicator final : public Communicator {
       }
       case Operation::kBroadcast:
         return {word.count, {0, word.count}};
-      case Operation::kAllGather: {
+      case Operation::kAllGather:
+      case Operation::kAllToAll: {
         const std::size_t bytes = word.count * static_cast<std::size_t>(world_size());
         return {bytes, {0, bytes}, false};
       }

@@ -48,6 +48,8 @@ class HierarchicalCommunicator final : public Communicator {
         return broadcast_by_hosts(call.data, call.word.count, call.word.root);
       case Operation::kAllGather:
         return gather_by_hosts(call.input, call.word.count, call.data);
+      case Operation::kAllToAll:
+        return exchange_by_hosts(call.input, call.word.count, call.data);
       case Operation::kBarrier:
       case Operation::kRegister:
         return wait_for_hosts();
@@ -121,6 +123,39 @@ class HierarchicalCommunicator final : public Communicator {
     }
   }
 
+  // The leader gets what the ranks of its host send, and exchanges the parts of hosts with the
+  // other leaders: one block for each pair of places, padded to the size of the largest host. Each
+  // rank then takes its own blocks of what has arrived.
+  void exchange_by_hosts(const void* input, std::size_t bytes, void* output) {
+    if (bytes == 0) return wait_for_hosts();
+    const auto all = static_cast<std::size_t>(world_size_), local = layout_.local_ranks().size();
+    const std::size_t part = max_local_ * max_local_ * bytes;
+    const auto block = [&](std::size_t host, std::size_t from, std::size_t to) {
+      return host * part + (from * max_local_ + to) * bytes;
+    };
+    host_part_.resize(local * all * bytes);
+    host_parts_.resize(is_leader() ? part * layout_.hosts.size() : 0);
+    all_parts_.resize(part * layout_.hosts.size());
+    within_->all_gather(input, all * bytes, host_part_.data());
+    for (std::size_t h = 0; h < layout_.hosts.size() && is_leader(); ++h) {
+      for (std::size_t from = 0; from < local; ++from) {
+        for (std::size_t to = 0; to < layout_.hosts[h].size(); ++to)
+          std::memcpy(host_parts_.data() + block(h, from, to),
+                      host_part_.data() +
+                          (from * all + static_cast<std::size_t>(layout_.hosts[h][to])) * bytes,
+                      bytes);
+      }
+    }
+    if (is_leader()) across_->all_to_all(host_parts_.data(), part, all_parts_.data());
+    within_->broadcast(all_parts_.data(), all_parts_.size(), 0);
+    for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
+      for (std::size_t from = 0; from < layout_.hosts[h].size(); ++from)
+        std::memcpy(
+            static_cast<char*>(output) + static_cast<std::size_t>(layout_.hosts[h][from]) * bytes,
+            all_parts_.data() + block(h, from, static_cast<std::size_t>(layout_.place)), bytes);
+    }
+  }
+
   void wait_for_hosts() {
     within_->barrier();
     if (is_leader()) across_->barrier();
@@ -132,7 +167,7 @@ class HierarchicalCommunicator final : public Communicator {
   std::unique_ptr<Communicator> within_, across_;
   std::size_t max_local_ = 0;
   int world_size_ = 0;
-  std::vector<char> host_part_, all_parts_;  // buffers of all_gather
+  std::vector<char> host_part_, host_parts_, all_parts_;  // buffers of all_gather and all_to_all
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 // large reduction is a reduce-scatter within the host, an all-reduce of each rank's slice with its
 // counterparts on the other hosts, and an all-gather within the host: each byte leaves a host once.
 // Small reductions, and hosts with unequal numbers of ranks, go through one leader per host, its
-// first rank.
+// first rank; so do broadcast, all_gather and all_to_all.
 #pragma once
 
 #include <memory>

@@ -55,6 +55,8 @@ class StagedCommunicator final : public DeviceCommunicator {
         return broadcast_from(call.word.root, stream, data, call.word.count);
       case Operation::kAllGather:
         return gather(stream, call.input, data, call.word.count);
+      case Operation::kAllToAll:
+        return exchange_parts(stream, call.input, data, call.word.count);
       case Operation::kReduceScatter:
         return scatter(stream, data, call.word);
       case Operation::kBarrier:
@@ -130,7 +132,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   };
 
   void run_alone(void* stream, const Call& call) {
-    if (call.word.operation != Operation::kAllGather) return progress_.throw_if_aborted();
+    if (call.input == nullptr) return progress_.throw_if_aborted();
     if (call.word.count > 0 && call.input != call.data)
       cuda::copy_async(call.data, call.input, call.word.count, stream);
   }
@@ -197,6 +199,29 @@ class StagedCommunicator final : public DeviceCommunicator {
         },
         [&](std::size_t k, const Buffer& b) {
           host_->all_gather(b.data(), part(k), b.data() + piece_);
+        },
+        [&](std::size_t k, const Buffer& b) {
+          for (std::size_t r = 0; r < size_; ++r)
+            cuda::copy_async(to + r * count + k * most, b.data() + piece_ + r * part(k), part(k),
+                             in_.handle());
+        });
+  }
+
+  // The parts for all ranks in the buffer's first half, those of all ranks in the second.
+  void exchange_parts(void* stream, const void* input, std::byte* to, std::size_t count) {
+    require_device_memory(input, device_, name_);
+    const auto* from = static_cast<const std::byte*>(input);
+    const std::size_t most = piece_ / size_;
+    const auto part = [&](std::size_t k) { return std::min(most, count - k * most); };
+    pipeline(
+        stream, (count + most - 1) / most,
+        [&](std::size_t k, const Buffer& b) {
+          for (std::size_t r = 0; r < size_; ++r)
+            cuda::copy_async(b.data() + r * part(k), from + r * count + k * most, part(k),
+                             out_.handle());
+        },
+        [&](std::size_t k, const Buffer& b) {
+          host_->all_to_all(b.data(), part(k), b.data() + piece_);
         },
         [&](std::size_t k, const Buffer& b) {
           for (std::size_t r = 0; r < size_; ++r)

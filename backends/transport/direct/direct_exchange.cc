@@ -62,7 +62,9 @@ void DirectExchange::make(const Call& call) {
     case Operation::kBroadcast:
       return broadcast(data, count, word_.root);
     case Operation::kAllGather:
-      return all_gather(static_cast<const char*>(call.input), count, data);
+      return transfer(static_cast<const char*>(call.input), 0, count, data);
+    case Operation::kAllToAll:
+      return transfer(static_cast<const char*>(call.input), count, count, data);
     case Operation::kBarrier:
     case Operation::kRegister:
       send_heads(nullptr, 0);
@@ -75,8 +77,11 @@ void DirectExchange::compare(const ControlWord& theirs, int peer) const {
                members_[static_cast<std::size_t>(peer)]);
 }
 
-void DirectExchange::send_heads(const void* payload, std::size_t bytes) {
-  for (int step = 1; step < size_; ++step) links_.send_head(peer(step), word_, payload, bytes);
+void DirectExchange::send_heads(const char* payload, std::size_t bytes, std::size_t stride) {
+  for (int step = 1; step < size_; ++step)
+    links_.send_head(peer(step), word_,
+                     bytes > 0 ? payload + static_cast<std::size_t>(peer(step)) * stride : nullptr,
+                     bytes);
 }
 
 // Waits for all heads, once per call, and stores their payloads in parts_.
@@ -214,21 +219,30 @@ void DirectExchange::forward_own(char* block, std::size_t bytes, int root) {
   }
 }
 
-void DirectExchange::all_gather(const char* input, std::size_t bytes, char* output) {
-  if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
-  if (bytes > kSingleMessageBytes) return gather_blocks(bytes, output);
-  send_heads(input, bytes);
+void DirectExchange::transfer(const char* input, std::size_t stride, std::size_t bytes,
+                              char* output) {
+  const auto at = [](int rank, std::size_t width) {
+    return static_cast<std::size_t>(rank) * width;
+  };
+  if (bytes > 0) std::memmove(output + at(rank_, bytes), input + at(rank_, stride), bytes);
+  if (bytes > kSingleMessageBytes) {
+    // The input of a gather may overlap the output; its copy does not change.
+    return stride == 0 ? transfer_blocks(output + at(rank_, bytes), 0, bytes, output)
+                       : transfer_blocks(input, stride, bytes, output);
+  }
+  send_heads(input, bytes, stride);
   receive_heads(bytes);
   for (int step = 1; step < size_ && bytes > 0; ++step)
-    std::memcpy(output + static_cast<std::size_t>(peer(step)) * bytes,
-                parts_[static_cast<std::size_t>(peer(step))], bytes);
+    std::memcpy(output + at(peer(step), bytes), parts_[static_cast<std::size_t>(peer(step))],
+                bytes);
 }
 
 // Sends one block ahead, in four slots used in rotation: the two slots of both lanes. Block b+1 is
 // sent after all peers' b-1 have arrived, which they sent after they had used b-3 from the same
 // slot. The slots must be free at the start and may be in use at the end; so, unlike after the
 // other calls, the blocks of the next call wait for its heads.
-void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
+void DirectExchange::transfer_blocks(const char* input, std::size_t stride, std::size_t bytes,
+                                     char* output) {
   send_heads(nullptr, 0);
   receive_heads(0);
   slots_free_ = false;
@@ -240,9 +254,10 @@ void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
   };
   const std::size_t count = (bytes + piece_bytes_ - 1) / piece_bytes_;
   const auto post = [&](std::size_t block) {
-    const char* own = output + static_cast<std::size_t>(rank_) * bytes + block * piece_bytes_;
     for (int step = 1; step < size_; ++step)
-      links_.send(peer(step), lane(block), block & 1u, own, length(block));
+      links_.send(peer(step), lane(block), block & 1u,
+                  input + static_cast<std::size_t>(peer(step)) * stride + block * piece_bytes_,
+                  length(block));
   };
   post(0);
   for (std::size_t block = 0; block < count; ++block) {

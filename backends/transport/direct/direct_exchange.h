@@ -13,7 +13,8 @@
 //    scratch memory is needed beyond the links' inboxes.
 //  - Large broadcasts work in the same way, but only the root sends slices, and nothing is summed.
 //    The other ranks forward their slices, so that the root need not send everything n-1 times.
-//  - In large gathers every rank sends its block to all.
+//  - In large gathers every rank sends its block to all; in an all_to_all, each peer gets its own
+//    block.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +39,16 @@ class DirectExchange {
  private:
   void make(const Call& call);
   void compare(const ControlWord& theirs, int peer) const;
-  void send_heads(const void* payload, std::size_t bytes);
+  // Peer p gets the `bytes` at payload + p * stride.
+  void send_heads(const char* payload, std::size_t bytes, std::size_t stride = 0);
   // `bytes`: payload of every peer's head beside the word; 0 for all but `root` if there is one.
   static constexpr int kNoRoot = -1;
   void receive_heads(std::size_t bytes, int root = kNoRoot);
 
   void reduce(char* data, std::size_t count, DType type, ReduceOp op);
   void broadcast(char* data, std::size_t bytes, int root);
-  void all_gather(const char* input, std::size_t bytes, char* output);
+  // all_gather if `stride` is 0; all_to_all if it is `bytes`.
+  void transfer(const char* input, std::size_t stride, std::size_t bytes, char* output);
   void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op);
   void send_first_shares(const char* block, std::size_t count, std::size_t width);
   void send_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
@@ -53,7 +56,7 @@ class DirectExchange {
   void receive_results(char* block, std::size_t count, std::size_t width);
   void broadcast_blocks(char* data, std::size_t bytes, int root);
   void forward_own(char* block, std::size_t bytes, int root);
-  void gather_blocks(std::size_t bytes, char* output);
+  void transfer_blocks(const char* input, std::size_t stride, std::size_t bytes, char* output);
 
   int peer(int step) const {
     return (rank_ + step) % size_;

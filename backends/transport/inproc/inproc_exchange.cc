@@ -47,6 +47,13 @@ void InprocExchange::run(int rank, const Call& call) {
       for (std::size_t r = 0; r < calls_.size() && bytes > 0; ++r)
         std::memmove(static_cast<char*>(call.data) + r * bytes, calls_[r].input, bytes);
       break;
+    case Operation::kAllToAll:
+      for (std::size_t r = 0; r < calls_.size() && bytes > 0; ++r)
+        std::memcpy(
+            static_cast<char*>(call.data) + r * bytes,
+            static_cast<const char*>(calls_[r].input) + static_cast<std::size_t>(rank) * bytes,
+            bytes);
+      break;
     case Operation::kBarrier:
     case Operation::kRegister:
       break;

@@ -121,6 +121,9 @@ class NcclCommunicator final : public DeviceCommunicator {
         return enqueue("ncclAllGather", data, count, call.input, [&] {
           return nccl_.ncclAllGather(call.input, data, count, ncclUint8, comm_, on);
         });
+      case Operation::kAllToAll:
+        return enqueue("ncclSend and ncclRecv", data, count, call.input,
+                       [&] { return nccl_all_to_all(call.input, count, data, size_, comm_, on); });
       case Operation::kBarrier:
       case Operation::kRegister:
         break;

@@ -74,6 +74,24 @@ NcclLibrary load() {
   return library;
 }
 
+// The calls between two ranks; null in a library older than 2.7.
+struct PairCalls {
+  decltype(&::ncclGroupStart) start = nullptr;
+  decltype(&::ncclSend) send = nullptr;
+  decltype(&::ncclRecv) receive = nullptr;
+  decltype(&::ncclGroupEnd) end = nullptr;
+};
+
+PairCalls load_pair_calls() {
+  PairCalls calls;
+  void* nccl = open_library();
+  find_optional(nccl, "ncclGroupStart", calls.start);
+  find_optional(nccl, "ncclSend", calls.send);
+  find_optional(nccl, "ncclRecv", calls.receive);
+  find_optional(nccl, "ncclGroupEnd", calls.end);
+  return calls;
+}
+
 // A process that forks ranks must not initialize CUDA, or its children cannot use it. So this
 // checks only for the driver.
 std::string missing_driver() {
@@ -92,6 +110,26 @@ std::string missing_driver() {
 const NcclLibrary& nccl_library() {
   static const NcclLibrary library = load();
   return library;
+}
+
+ncclResult_t nccl_all_to_all(const void* input, std::size_t bytes, void* output, int ranks,
+                             ncclComm_t comm, cudaStream_t stream) {
+  static const PairCalls calls = load_pair_calls();
+  if (calls.start == nullptr || calls.send == nullptr || calls.receive == nullptr ||
+      calls.end == nullptr)
+    throw ConfigurationError("all_to_all needs ncclSend, which NCCL 2.7 brought; this is " +
+                             nccl_version_text(nccl_library().version));
+  ncclResult_t first = calls.start();
+  const auto keep_first = [&](ncclResult_t result) {
+    if (first == ncclSuccess && result != ncclInProgress) first = result;
+  };
+  for (int r = 0; r < ranks; ++r) {
+    const std::size_t at = static_cast<std::size_t>(r) * bytes;
+    keep_first(calls.send(static_cast<const char*>(input) + at, bytes, ncclUint8, r, comm, stream));
+    keep_first(calls.receive(static_cast<char*>(output) + at, bytes, ncclUint8, r, comm, stream));
+  }
+  const ncclResult_t ended = calls.end();
+  return first != ncclSuccess ? first : ended;
 }
 
 std::string nccl_version_text(int version) {

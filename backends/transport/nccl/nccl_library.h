@@ -42,6 +42,10 @@ struct NcclLibrary {
 // Loads the library on first use and keeps it. Throws ConfigurationError that names what is missing
 // and why.
 const NcclLibrary& nccl_library();
+// Enqueues a group of sends and receives, which NCCL starts together: `bytes` with each of the
+// ranks. Throws ConfigurationError if the library has no such calls.
+ncclResult_t nccl_all_to_all(const void* input, std::size_t bytes, void* output, int ranks,
+                             ncclComm_t comm, cudaStream_t stream);
 std::string nccl_version_text(int version);  // e.g. "2.28.9"
 
 // Throws PeerError "CALL: NCCL's message" unless the code is ncclSuccess.

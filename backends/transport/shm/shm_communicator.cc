@@ -16,8 +16,9 @@
 //      3. copy the other pieces from the result areas of the ranks that summed them.
 //    The next block's step 1 is done before the first wait of this one, which hides its time.
 //    Blocks are small enough that all three passes over the memory stay in cache.
-//  - broadcast and all_gather: the sender copies a block into its area, waits, and the others copy
-//    it.
+//  - broadcast, all_gather and all_to_all: the sender copies a block into its area, for all_to_all
+//  a
+//    piece for each rank, waits, and the others copy it.
 // Sums are in rank order: the same bits on all ranks, as with every backend.
 //
 // Areas are reused without further waits, with kSlots = 3 slots in rotation. Block i may be written
@@ -87,6 +88,8 @@ class ShmCommunicator final : public Communicator {
         return broadcast_from(call.word.root, data);
       case Operation::kAllGather:
         return gather(static_cast<const char*>(call.input), data);
+      case Operation::kAllToAll:
+        return all_pieces(static_cast<const char*>(call.input), data);
       case Operation::kBarrier:
       case Operation::kRegister:
         meet_and_compare();
@@ -141,7 +144,7 @@ class ShmCommunicator final : public Communicator {
 
   void broadcast_from(int root, char* data) {
     transfer(
-        word_.count,
+        word_.count, block_bytes_,
         [&](std::size_t at, std::size_t n) {
           if (rank_ == root) std::memcpy(block_area(rank_), data + at, n);
         },
@@ -153,7 +156,7 @@ class ShmCommunicator final : public Communicator {
   void gather(const char* input, char* output) {
     const std::size_t bytes = word_.count;
     transfer(
-        bytes,
+        bytes, block_bytes_,
         [&](std::size_t at, std::size_t n) { std::memcpy(block_area(rank_), input + at, n); },
         [&](std::size_t at, std::size_t n) {
           for (int r = 0; r < size_; ++r)
@@ -161,11 +164,29 @@ class ShmCommunicator final : public Communicator {
         });
   }
 
+  void all_pieces(const char* input, char* output) {
+    const std::size_t bytes = word_.count;
+    const auto offset = [&](int r, std::size_t at) {
+      return static_cast<std::size_t>(r) * bytes + at;
+    };
+    transfer(
+        bytes, piece_bytes_,
+        [&](std::size_t at, std::size_t n) {
+          for (int r = 0; r < size_; ++r)
+            std::memcpy(place(block_area(rank_), r), input + offset(r, at), n);
+        },
+        [&](std::size_t at, std::size_t n) {
+          for (int r = 0; r < size_; ++r)
+            std::memcpy(output + offset(r, at), place(block_area(r), rank_), n);
+        });
+  }
+
+  // `most` bytes at a time.
   template <typename Leave, typename Take>
-  void transfer(std::size_t bytes, const Leave& leave, const Take& take) {
+  void transfer(std::size_t bytes, std::size_t most, const Leave& leave, const Take& take) {
     if (bytes == 0) meet_and_compare();
-    for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
-      const std::size_t n = std::min(block_bytes_, bytes - at);
+    for (std::size_t at = 0; at < bytes; at += most, ++blocks_) {
+      const std::size_t n = std::min(most, bytes - at);
       leave(at, n);
       meet_and_compare();
       take(at, n);

@@ -16,8 +16,7 @@ class SingleCommunicator final : public Communicator {
   int world_size() const override { return 1; }
   void run(const Call& call) override {
     if (aborted_) throw PeerError("backend single: the communicator was aborted");
-    if (call.word.operation == Operation::kAllGather && call.word.count > 0 &&
-        call.input != call.data)
+    if (call.input != nullptr && call.word.count > 0 && call.input != call.data)
       std::memmove(call.data, call.input, call.word.count);
   }
   void abort(std::string_view) noexcept override { aborted_ = true; }

@@ -5,7 +5,7 @@
 //    result to all.
 //  - If ranks share cores, smaller reductions have fewer slices than ranks, at least one.
 //  - broadcast: the root sends each other rank one slice, which that rank forwards to the others.
-//  - all_gather: every rank sends to every rank.
+//  - all_gather and all_to_all: every rank sends to every rank.
 // Sums are in rank order: the same bits on all ranks, as with every backend.
 //
 // Messages have no headers: both ends of a connection compute the same order of parts from the
@@ -64,7 +64,9 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
       case Operation::kBroadcast:
         return broadcast_from(call.word.root, data, count);
       case Operation::kAllGather:
-        return gather(static_cast<const char*>(call.input), count, data);
+        return transfer(static_cast<const char*>(call.input), 0, count, data);
+      case Operation::kAllToAll:
+        return transfer(static_cast<const char*>(call.input), count, count, data);
       case Operation::kBarrier:
       case Operation::kRegister:
         exchange_.exchange_words();
@@ -112,17 +114,20 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
     exchange_.wait_all();
   }
 
-  void gather(const char* input, std::size_t bytes, char* output) {
+  // Sends to each peer the `bytes` at input + peer * stride.
+  void transfer(const char* input, std::size_t stride, std::size_t bytes, char* output) {
+    const auto source = [&](int r) { return input + static_cast<std::size_t>(r) * stride; };
     const auto place = [&](int r) { return output + static_cast<std::size_t>(r) * bytes; };
     exchange_.exchange_words();
     for_peers([&](int peer) {
       for_stripes(bytes, [&](std::size_t stream, std::size_t at, std::size_t n) {
-        exchange_.send(peer, stream, input + at, n);
+        exchange_.send(peer, stream, source(peer) + at, n);
         exchange_.receive(peer, stream, place(peer) + at, n);
       });
     });
     exchange_.wait_all();
-    if (bytes > 0 && place(rank_) != input) std::memmove(place(rank_), input, bytes);
+    if (bytes > 0 && place(rank_) != source(rank_))
+      std::memmove(place(rank_), source(rank_), bytes);
   }
 
   void broadcast_directly(char* data, std::size_t bytes, int root) {

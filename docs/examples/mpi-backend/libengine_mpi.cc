@@ -116,6 +116,8 @@ class MpiCommunicator final : public Communicator {
         return broadcast_from(call.word.root, data, count);
       case Operation::kAllGather:
         return gather_all(static_cast<const char*>(call.input), count, data);
+      case Operation::kAllToAll:
+        return exchange_all(static_cast<const char*>(call.input), count, data);
       case Operation::kBarrier:
       case Operation::kRegister:
         break;
@@ -239,6 +241,21 @@ class MpiCommunicator final : public Communicator {
     for (std::size_t at = 0, n = 0; at < bytes; at += n) {
       n = std::min(bytes - at, kPieceBytes);
       gather(input + at, n);
+      for (std::size_t r = 0; r < parts_.size(); ++r)
+        std::memcpy(output + r * bytes + at, wire_->incoming.data() + r * n, n);
+    }
+  }
+
+  void exchange_all(const char* input, std::size_t bytes, char* output) {
+    for (std::size_t at = 0, n = 0; at < bytes; at += n) {
+      n = std::min(bytes - at, kPieceBytes);
+      for (std::size_t r = 0; r < parts_.size(); ++r)
+        std::memcpy(wire_->outgoing.data() + r * n, input + r * bytes + at, n);
+      finish("MPI_Ialltoall", [&](MPI_Request* request) {
+        return MPI_Ialltoall(wire_->outgoing.data(), static_cast<int>(n), MPI_BYTE,
+                             wire_->incoming.data(), static_cast<int>(n), MPI_BYTE, wire_->comm,
+                             request);
+      });
       for (std::size_t r = 0; r < parts_.size(); ++r)
         std::memcpy(output + r * bytes + at, wire_->incoming.data() + r * n, n);
     }

@@ -98,6 +98,9 @@ TEST(Checked, RunsTwoBackendsThatAgree) {
       int everybody[3] = {-1, -1, -1};
       c->all_gather(&own, sizeof own, everybody);
       EXPECT_EQ(everybody[2], 2);
+      const int sent[3] = {10 * own, 10 * own + 1, 10 * own + 2};
+      c->all_to_all(sent, sizeof own, everybody);
+      EXPECT_EQ(everybody[2], 20 + own);
       c->barrier();
     });
   }

@@ -212,6 +212,19 @@ TEST_P(DeviceConformance, BroadcastAndGather) {
                         bytes, d);
       };
       require(on_stream(c, places, in_place) == all, "all_gather_on");
+      Bytes for_all, from_all;
+      for (std::size_t r = 0; r < n(); ++r) {
+        const Bytes theirs = input_of(static_cast<int>(r), bytes * n(), DType::kU8);
+        const std::size_t at = bytes * static_cast<std::size_t>(c.rank());
+        const Bytes to_this = part(theirs, at, at + bytes);
+        from_all.insert(from_all.end(), to_this.begin(), to_this.end());
+        if (static_cast<int>(r) == c.rank()) for_all = theirs;
+      }
+      const DeviceBytes outgoing(for_all), incoming(bytes * n());
+      c.all_to_all(outgoing.get(), bytes, incoming.get());
+      require(incoming.read() == from_all, "all_to_all");
+      const auto exchange = [&](void* s, void* d) { c.all_to_all_on(s, outgoing.get(), bytes, d); };
+      require(on_stream(c, Bytes(bytes * n()), exchange) == from_all, "all_to_all_on");
     }
     c.barrier();
   });

@@ -61,11 +61,12 @@ TEST_P(StagedPieces, EveryCallAtEveryCount) {
       // Back to back on one stream, with no wait between: the buffers of one call are those of the
       // next.
       const DeviceBytes reduced(input), scattered(input), sent(input), own(input),
-          gathered(count * 4 * n);
+          gathered(count * 4 * n), parts(floats(c.rank(), count * n)), exchanged(count * 4 * n);
       c.all_reduce_on(stream.get(), reduced.get(), count, DType::kF32, ReduceOp::kSum);
       c.reduce_scatter_on(stream.get(), scattered.get(), count, DType::kF32, ReduceOp::kSum);
       c.broadcast_on(stream.get(), sent.get(), count * 4, 1);
       c.all_gather_on(stream.get(), own.get(), count * 4, gathered.get());
+      c.all_to_all_on(stream.get(), parts.get(), count * 4, exchanged.get());
       c.all_reduce_on(stream.get(), own.get(), count, DType::kF32, ReduceOp::kMax);
       c.wait(stream.get());
       EXPECT_TRUE(reduced.read() == sum) << count;
@@ -73,12 +74,16 @@ TEST_P(StagedPieces, EveryCallAtEveryCount) {
       const std::size_t begin = r * count / n * 4, end = (r + 1) * count / n * 4;
       EXPECT_EQ(std::memcmp(share.data() + begin, sum.data() + begin, end - begin), 0) << count;
       EXPECT_TRUE(sent.read() == floats(1, count)) << count;
-      Bytes all;
+      Bytes all, of_this;
       for (int rank = 0; rank < c.world_size(); ++rank) {
         const Bytes theirs = floats(rank, count);
         all.insert(all.end(), theirs.begin(), theirs.end());
+        const Bytes sent_by = floats(rank, count * n);
+        const auto from = sent_by.begin() + static_cast<std::ptrdiff_t>(r * count * 4);
+        of_this.insert(of_this.end(), from, from + static_cast<std::ptrdiff_t>(count * 4));
       }
       EXPECT_TRUE(gathered.read() == all) << count;
+      EXPECT_TRUE(exchanged.read() == of_this) << count;
     }
   });
 }

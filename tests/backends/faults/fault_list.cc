@@ -39,6 +39,16 @@ std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& actio
   };
 }
 
+// All ranks exchange until rank 1 ends in the middle of a call.
+void exchange_until_death(Rank& rank) {
+  rank.join();
+  rank.communicator().barrier();
+  rank.meet();
+  if (rank.who() == 1) _exit(0);
+  std::vector<char> mine(300'000), all(mine.size());
+  for (;;) rank.communicator().all_to_all(mine.data(), mine.size() / 3, all.data());
+}
+
 std::function<void(RankProcesses&)> signaling(int who, int signal) {
   return [=](RankProcesses& ranks) { ranks.send_signal(who, signal); };
 }
@@ -105,6 +115,7 @@ std::vector<Fault> faults_of_processes() {
       {"peer: ", "rank 1"}, {"peer: ", "open files", "limit", "(ulimit -n)"}, {"peer: ", "rank 1"}};
   return {
       {"killed", 3, kWork, signaling(1, SIGKILL), all_miss(1, "died")},
+      {"ended during an exchange", 3, exchange_until_death, {}, all_miss(1, "")},
       {"killed: rank 0", 3, kWork, signaling(0, SIGKILL), all_miss(0, "died")},
       {"frozen", 3, kWork, signaling(1, SIGSTOP), all_miss(1, "no heartbeat")},
       {"frozen: rank 0", 3, kWork, signaling(0, SIGSTOP), all_miss(0, "no heartbeat")},
@@ -245,6 +256,14 @@ std::vector<Fault> faults_of_calls() {
       {"operation",
        3,
        calling([=](auto& c, bool odd) { odd ? c.barrier() : reduce(c, 100, DType::kF32); }),
+       {},
+       named},
+      {"exchange",
+       3,
+       calling([](auto& c, bool odd) {
+         std::vector<char> mine(300'000), all(mine.size());
+         c.all_to_all(mine.data(), odd ? 7 : mine.size() / 3, all.data());
+       }),
        {},
        named},
       {"count",

@@ -63,6 +63,14 @@ std::size_t wrong_after(Communicator& c, std::size_t kind, std::size_t call, std
     case 2:
       c.reduce_scatter(data.data(), count, base::DType::kF32, backends::ReduceOp::kSum);
       return wrong_in(data, r * count / n, (r + 1) * count / n, sum);
+    case 3: {
+      const std::vector<float> input = values_of(c.rank(), call, count * n);
+      std::vector<float> all(count * n);
+      c.all_to_all(input.data(), count * sizeof(float), all.data());
+      return wrong_in(all, 0, count * n, [&](std::size_t i) {
+        return value_of(static_cast<int>(i / count), call, r * count + i % count);
+      });
+    }
     default:
       c.all_reduce(data.data(), count, base::DType::kF32, backends::ReduceOp::kSum);
       return wrong_in(data, 0, count, sum);
@@ -77,7 +85,7 @@ TEST(ShmSlots, CallsOfAllKindsAndSizesFollowEachOther) {
       // In the note, in one block, some blocks, and beyond the third-level cache.
       const std::size_t counts[] = {2, 1000, 4097, 70'001, 300'007, 2'500'003};
       for (std::size_t call = 0; call < 120; ++call) {
-        const std::size_t kind = same() % 6, size = call % 40 == 39 ? 5 : same() % 5;
+        const std::size_t kind = same() % 7, size = call % 40 == 39 ? 5 : same() % 5;
         if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
         ASSERT_EQ(wrong_after(*c, kind, call, counts[size]), 0u)
             << world << " ranks, call " << call << ", kind " << kind << ", " << counts[size];

@@ -163,6 +163,38 @@ ncclResult_t issue(ncclComm_t comm, const Call& call, const void* in, void* out,
   return ncclInProgress;
 }
 
+// The sends and receives of a group: together they must be one exchange of equal parts, in order.
+struct Grouped {
+  int depth = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  const void* in = nullptr;
+  void* out = nullptr;
+  Call call;
+  int sends = 0, receives = 0;
+  bool wrong = false;
+};
+thread_local Grouped grouped;
+
+// `done` counts the calls of this kind in the group.
+ncclResult_t add_to_group(int& done, const void* memory, const void* first, std::size_t count,
+                          ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (grouped.depth == 0) return fail(ncclInvalidUsage, "a send or receive without a group");
+  const Call call{Kind::kAllToAll, type, ncclSum, 0, count};
+  const std::size_t width = type == ncclUint8 ? 1 : 0;
+  if (grouped.sends + grouped.receives == 0) {
+    grouped.comm = comm;
+    grouped.stream = stream;
+    grouped.call = call;
+  }
+  grouped.wrong |= width == 0 || comm != grouped.comm || stream != grouped.stream ||
+                   !(call == grouped.call) || peer != done ||
+                   memory != static_cast<const std::byte*>(first) +
+                                 static_cast<std::size_t>(peer) * count * width;
+  ++done;
+  return ncclSuccess;
+}
+
 struct Registry {
   std::mutex mutex;
   std::set<void*> registered, own;  // own: of ncclMemAlloc
@@ -327,6 +359,29 @@ ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, n
 ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t send_count,
                            ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
   return issue(comm, {Kind::kAllGather, type, ncclSum, 0, send_count}, send, receive, stream);
+}
+ncclResult_t ncclGroupStart() {
+  if (grouped.depth == 0) grouped = {};
+  ++grouped.depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  if (peer == 0) grouped.in = send;
+  return add_to_group(grouped.sends, send, grouped.in, count, type, peer, comm, stream);
+}
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  if (peer == 0) grouped.out = receive;
+  return add_to_group(grouped.receives, receive, grouped.out, count, type, peer, comm, stream);
+}
+ncclResult_t ncclGroupEnd() {
+  if (grouped.depth == 0) return fail(ncclInvalidUsage, "the end of no group");
+  if (--grouped.depth > 0 || grouped.sends + grouped.receives == 0) return ncclSuccess;
+  const int ranks = grouped.comm->state->ranks;
+  if (grouped.wrong || grouped.sends != ranks || grouped.receives != ranks)
+    return fail(ncclInvalidUsage, "the group is no exchange of equal parts between all ranks");
+  return issue(grouped.comm, grouped.call, grouped.in, grouped.out, grouped.stream);
 }
 ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t receive_count,
                                ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,

@@ -85,7 +85,8 @@ void fold_piece(const State& s, const Call& call, std::size_t first, std::size_t
 }  // namespace
 
 std::size_t Running::part() const {
-  return std::min(call_.count - done_, kPiece / size_of(call_.type));
+  const auto parts = call_.kind == Kind::kAllToAll ? static_cast<std::size_t>(s_->ranks) : 1;
+  return std::min(call_.count - done_, kPiece / parts / size_of(call_.type));
 }
 
 bool Running::step() {
@@ -118,7 +119,7 @@ bool Running::exchange() {
   if (own.wrote < piece) {
     if (!s_->all([&](const Slot& other) { return other.read >= piece - 1; })) return false;
     own.call = call_;
-    std::memcpy(own.data, in_ + done_ * size_of(call_.type), part() * size_of(call_.type));
+    give(own.data);
     own.wrote = piece;
   }
   if (!s_->all([&](const Slot& other) { return other.wrote >= piece; })) return false;
@@ -130,6 +131,14 @@ bool Running::exchange() {
   s_->pieces = piece;
   own.read = piece;
   return true;
+}
+
+void Running::give(std::byte* to) const {
+  const std::size_t element = size_of(call_.type), bytes = part() * element;
+  const int parts = call_.kind == Kind::kAllToAll ? s_->ranks : 1;
+  for (int r = 0; r < parts; ++r)
+    std::memcpy(to + static_cast<std::size_t>(r) * bytes,
+                in_ + (static_cast<std::size_t>(r) * call_.count + done_) * element, bytes);
 }
 
 void Running::take() {
@@ -144,6 +153,11 @@ void Running::take() {
       for (int r = 0; r < s_->ranks; ++r)
         std::memcpy(out_ + static_cast<std::size_t>(r) * call_.count * element + at,
                     s_->slot(r).data, bytes);
+      return;
+    case Kind::kAllToAll:
+      for (int r = 0; r < s_->ranks; ++r)
+        std::memcpy(out_ + static_cast<std::size_t>(r) * call_.count * element + at,
+                    s_->slot(r).data + static_cast<std::size_t>(s_->rank) * bytes, bytes);
       return;
     case Kind::kReduceScatter: {
       const std::size_t share = call_.count / static_cast<std::size_t>(s_->ranks),

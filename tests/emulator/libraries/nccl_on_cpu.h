@@ -18,14 +18,20 @@ namespace nccl_on_cpu {
 constexpr std::size_t kPiece = std::size_t{64} * 1024;
 constexpr int kMaxRanks = 16;
 
-enum class Kind : std::uint32_t { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter };
+enum class Kind : std::uint32_t {
+  kAllReduce = 1,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll
+};
 
 struct Call {
   Kind kind{};
   ncclDataType_t type{};
   ncclRedOp_t op = ncclSum;
   int root = 0;
-  std::size_t count = 0;  // elements that each rank sends
+  std::size_t count = 0;  // elements that each rank sends, kAllToAll: to each
   bool captured = false;
   bool operator==(const Call&) const = default;
 };
@@ -100,6 +106,7 @@ class Running {
   bool begin();
   bool exchange();
   void take();
+  void give(std::byte* to) const;  // the next piece
 
   std::shared_ptr<State> s_;
   Call call_;

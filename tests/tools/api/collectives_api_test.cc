@@ -56,6 +56,13 @@ TEST(ApiCollectives, ThreadsReduceGatherScatterAndBroadcast) {
           const std::vector<int> gathered = all.all_gather(std::array{rank, 10 * rank});
           for (int r = 0; r < ranks; ++r) EXPECT_EQ(gathered[2 * r + 1], 10 * r);
 
+          std::vector<int> outgoing(static_cast<std::size_t>(2 * ranks));
+          std::iota(outgoing.begin(), outgoing.end(), 100 * rank);
+          std::vector<int> incoming(outgoing.size());
+          all.all_to_all(std::as_bytes(std::span(outgoing)),
+                         std::as_writable_bytes(std::span(incoming)));
+          for (int r = 0; r < ranks; ++r) EXPECT_EQ(incoming[2 * r + 1], 100 * r + 2 * rank + 1);
+
           std::vector<double> values(5);
           std::iota(values.begin(), values.end(), 0.0);
           const std::span<double> part = all.reduce_scatter(values);
@@ -97,6 +104,8 @@ TEST(ApiCollectives, MisuseIsAConfigurationError) {
                          "root is 1, expected 0..0");
         EXPECT_API_ERROR(all.all_gather_bytes(bytes, std::span(bytes).first(3)), ConfigurationError,
                          78, "has 3 bytes, expected 1 x 4 = 4");
+        EXPECT_API_ERROR(all.all_to_all(bytes, std::span(bytes).first(3)), ConfigurationError, 78,
+                         "the input has 4 bytes and the output 3, expected equal numbers");
       },
       limit());
   EXPECT_API_ERROR(run_threads(0, [](Group&) {}), ConfigurationError, 78, "is 0, expected 1..");

@@ -47,6 +47,7 @@ TEST(CommStatistics, TimeIsTheSlowestRanksAndBandwidthsAreThoseOfNcclTests) {
   EXPECT_NEAR(done.busbw, 2, 1e-9);  // 2(n-1)/n = 1.5
   EXPECT_NEAR(bus_factor(CommOp::kAllGather, 4), 0.75, 1e-12);
   EXPECT_NEAR(bus_factor(CommOp::kReduceScatter, 4), 0.75, 1e-12);
+  EXPECT_NEAR(bus_factor(CommOp::kAllToAll, 4), 0.75, 1e-12);
   EXPECT_NEAR(bus_factor(CommOp::kBroadcast, 4), 1, 1e-12);
 }
 
@@ -204,7 +205,7 @@ TEST(BenchComm, EveryOperationOnSpawnedRanksWithChecksPlotAndBaseline) {
   test_support::write_text(folder / "a.json", first.out);
   const std::vector<CommRow> rows = read_comm_rows(folder / "a.json");
   EXPECT_EQ(rows.size(),
-            2u * 2 * (5 * 2 + 1));  // backends, groups, 5 operations of 2 sizes and the barrier
+            2u * 2 * (6 * 2 + 1));  // backends, groups, 5 operations of 2 sizes and the barrier
   for (const CommRow& row : rows) {
     EXPECT_EQ(row.wrong, 0) << row.op << row.backend;
     EXPECT_EQ(row.iterations, 3);
@@ -273,8 +274,8 @@ TEST(BenchComm, DeviceBackendsAreMeasuredOrSkippedWithTheReason) {
       EXPECT_EQ(result.out.find("," + backend + ","), std::string::npos);
       continue;
     }
-    for (const char* op :
-         {"allreduce", "broadcast", "allgather", "reduce_scatter", "barrier", "sendrecv"})
+    for (const char* op : {"allreduce", "broadcast", "allgather", "reduce_scatter", "alltoall",
+                           "barrier", "sendrecv"})
       EXPECT_NE(result.out.find(std::string(op) + "," + backend + ",3,"), std::string::npos)
           << op << result.out << result.err;
   }
@@ -295,7 +296,7 @@ TEST(BenchComm, NonsenseIsRefused) {
   EXPECT_EQ(engine({"bench", "comm", "--ranks", "0"}).exit_code, 2);
   EXPECT_EQ(engine({"bench", "comm", "--ranks", "2,"}).exit_code, 2);
   EXPECT_EQ(engine({"bench", "comm", "--dtype", "f8"}).exit_code, 2);
-  EXPECT_EQ(engine({"bench", "comm", "--op", "alltoall"}).exit_code, 2);
+  EXPECT_EQ(engine({"bench", "comm", "--op", "alltoone"}).exit_code, 2);
   EXPECT_EQ(engine({"bench", "comm", "--backends", "carrier-pigeon"}).exit_code, 78);
   EXPECT_EQ(engine({"bench", "comm", "--op", "barrier", "--plot", "p.svg"}).exit_code, 2);
   const CommandResult nowhere =

@@ -100,6 +100,11 @@ class ENGINE_API Communicator {
   // `all` must have world_size() times as many bytes as `own`, else ConfigurationError is thrown.
   void all_gather_bytes(std::span<const std::byte> own, std::span<std::byte> all);
 
+  // Sends the r-th of world_size() equal parts of `own` to rank r, and stores what the ranks sent
+  // to this one in `all`, in rank order. Both have equally many bytes, else ConfigurationError is
+  // thrown, and do not overlap.
+  void all_to_all(std::span<const std::byte> own, std::span<std::byte> all);
+
   // Returns when all ranks have called it.
   void barrier();
 

@@ -8,6 +8,7 @@
 //   broadcast       bytes of the buffer                       factor 1
 //   allgather       bytes of the gathered result              factor (n-1)/n
 //   reduce_scatter  bytes of the input of each rank           factor (n-1)/n
+//   alltoall        bytes of the input of each rank           factor (n-1)/n
 //   sendrecv        bytes that each rank sends; here ranks 0-1, 2-3, ... exchange buffers (a last
 //   odd rank is idle)   factor 1
 #pragma once
@@ -26,6 +27,7 @@ enum class CommOp : std::uint8_t {
   kBroadcast,
   kAllGather,
   kReduceScatter,
+  kAllToAll,
   kBarrier,
   kSendRecv
 };

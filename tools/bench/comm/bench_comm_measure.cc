@@ -46,11 +46,13 @@ class Job {
         all_(bench.check_all),
         pattern_(bench.type, ranks) {
     count_ = std::max<std::size_t>(1, static_cast<std::size_t>(bytes) / element_);
-    if (op == CommOp::kAllGather) count_ = std::max<std::size_t>(1, count_ / n()) * n();
+    const bool in_parts = op == CommOp::kAllGather || op == CommOp::kAllToAll;
+    if (in_parts) count_ = std::max<std::size_t>(1, count_ / n()) * n();
     if (op == CommOp::kBarrier) count_ = 0;
-    part_ = op == CommOp::kAllGather ? count_ / n() : count_;
+    part_ = in_parts ? count_ / n() : count_;
     data_.resize(op == CommOp::kSendRecv ? 2 * count_ * element_ : count_ * element_);
     if (op == CommOp::kAllGather || op == CommOp::kSendRecv) input_.resize(part_ * element_);
+    if (op == CommOp::kAllToAll) input_.resize(count_ * element_);
     if (on_device) {
       device_data_ = std::make_unique<DeviceMirror>(data_);
       device_input_ = std::make_unique<DeviceMirror>(input_);
@@ -61,7 +63,7 @@ class Job {
 
   void prepare(std::size_t round) {
     if (!input_.empty()) {
-      pattern_.fill(input_.data(), part_, rank_, round, false);
+      pattern_.fill(input_.data(), input_.size() / element_, rank_, round, false);
     } else {
       pattern_.fill(data_.data(), count_, rank_, round, op_ != CommOp::kBroadcast);
     }
@@ -88,6 +90,8 @@ class Job {
         return lane.all->all_gather(input_.data(), input_.size(), data_.data());
       case CommOp::kReduceScatter:
         return lane.all->reduce_scatter(data_.data(), count_, type_, backends::ReduceOp::kSum);
+      case CommOp::kAllToAll:
+        return lane.all->all_to_all(input_.data(), part_ * element_, data_.data());
       case CommOp::kBarrier:
         return lane.all->barrier();
       case CommOp::kSendRecv:
@@ -108,6 +112,14 @@ class Job {
                           end = (static_cast<std::size_t>(rank_) + 1) * count_ / n();
         return pattern_.matches(&data_[begin * element_], begin, end - begin, CommPattern::kSum,
                                 round, all_);
+      }
+      case CommOp::kAllToAll: {
+        const std::size_t own = static_cast<std::size_t>(rank_) * part_;
+        for (int r = 0; r < ranks_; ++r)
+          if (!pattern_.matches(&data_[static_cast<std::size_t>(r) * part_ * element_], own, part_,
+                                r, round, all_))
+            return false;
+        return true;
       }
       case CommOp::kBarrier:
         return true;
@@ -134,6 +146,9 @@ class Job {
         break;
       case CommOp::kReduceScatter:
         lane.device_all->reduce_scatter_on(stream, data, count_, type_, backends::ReduceOp::kSum);
+        break;
+      case CommOp::kAllToAll:
+        lane.device_all->all_to_all_on(stream, input, part_ * element_, data);
         break;
       case CommOp::kBarrier:
         return lane.all->barrier();

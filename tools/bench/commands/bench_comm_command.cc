@@ -261,7 +261,8 @@ const std::vector<std::pair<std::string, CommOp>>& comm_ops() {
   static const std::vector<std::pair<std::string, CommOp>> ops{
       {"allreduce", CommOp::kAllReduce}, {"broadcast", CommOp::kBroadcast},
       {"allgather", CommOp::kAllGather}, {"reduce_scatter", CommOp::kReduceScatter},
-      {"barrier", CommOp::kBarrier},     {"sendrecv", CommOp::kSendRecv}};
+      {"alltoall", CommOp::kAllToAll},   {"barrier", CommOp::kBarrier},
+      {"sendrecv", CommOp::kSendRecv}};
   return ops;
 }
 
@@ -270,7 +271,9 @@ std::string to_string(CommOp op) { return comm_ops()[static_cast<std::size_t>(op
 double bus_factor(CommOp op, int ranks) {
   const double n = ranks;
   if (op == CommOp::kAllReduce) return 2 * (n - 1) / n;
-  return op == CommOp::kAllGather || op == CommOp::kReduceScatter ? (n - 1) / n : 1;
+  return op == CommOp::kBroadcast || op == CommOp::kBarrier || op == CommOp::kSendRecv
+             ? 1
+             : (n - 1) / n;
 }
 
 }  // namespace tools
