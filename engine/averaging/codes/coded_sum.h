@@ -1,8 +1,13 @@
 // Sums slices of flat buffers over the ranks as lossy codes, with error feedback.
 //
-// Every rank sends the code of its whole contribution by an all-gather, decodes those of all ranks
-// and adds them in rank order, so all ranks get the same bits. ADR 46 compares this with an
-// exchange of shares.
+// Two ways, chosen by the bytes that a rank receives; all ranks get the same bits from both:
+//  - whole codes: every rank sends the code of its whole contribution by an all-gather, decodes
+//  those
+//    of all ranks and adds them in rank order;
+//  - shares (ADR 55), for quantized codes: every rank has a share of the blocks. An all-to-all
+//  sends
+//    it the codes of its share; it adds them in rank order and encodes the sum, and an all-gather
+//    sends the codes of the sums to all.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +25,9 @@ namespace engine {
 class CodedSum {
  public:
   // `use` names the stream of random numbers. `most` is the largest number of elements of a call.
-  // `threads` may be null; else no other work runs on them during sum(). All references must
-  // outlive the sum.
+  // The communicator must outlive the sum.
   CodedSum(backends::Communicator& communicator, const LossyOptions& options, std::string_view use,
-           std::int64_t most, ThreadPool* threads);
+           std::int64_t most);
 
   struct Buffers {
     const FlatBuffer& values;              // this rank's contribution, replaced by the sum
@@ -31,25 +35,30 @@ class CodedSum {
     const FlatBuffer& rest;                // receives what this round does not send; may be `error`
     const FlatBuffer* velocity = nullptr;  // set to zero where an element was sent
   };
-  // Sums the elements of `range`. Collective; does not allocate. If it fails, `values` and `rest`
-  // are undefined.
-  void sum(const Buffers& buffers, Elements range, std::int64_t round);
+  // Sums the elements of `range`. With shares, `rest` also receives what the code of the sum of
+  // this rank's share drops. `threads` may be null; else no other work runs on them during the
+  // call. Collective; does not allocate. If it fails, `values` and `rest` are undefined.
+  void sum(const Buffers& buffers, Elements range, std::int64_t round, ThreadPool* threads);
 
-  std::int64_t bytes_sent() const { return bytes_sent_; }
   const LossyOptions& options() const { return options_; }
 
  private:
+  struct Piece;
   template <class T, class Code>
-  void sum_piece(const Code& code, const Buffers& buffers, Elements piece, std::int64_t round);
-  template <class Call>
-  void for_blocks(std::int64_t blocks, const Call& call) const;
+  void sum_piece(const Code& code, const Buffers& buffers, const Piece& piece);
+  template <class T, class Code>
+  void add_contributions(const Code& code, const Buffers& buffers, const Piece& piece);
+  template <class T, class Code>
+  void encode_share(const Code& code, const Buffers& buffers, const Piece& piece);
 
   backends::Communicator& communicator_;
   const LossyOptions options_;
   const std::uint64_t stream_;
-  ThreadPool* threads_;
   std::vector<std::byte> own_, all_;  // codes of one piece
-  std::int64_t bytes_sent_ = 0;
 };
+
+// Returns the bytes that each rank receives in a sum of `count` elements over `ranks` ranks.
+std::int64_t coded_bytes_received(const LossyOptions& options, std::int64_t count, int ranks,
+                                  std::int64_t round);
 
 }  // namespace engine

@@ -32,7 +32,8 @@ struct LossyOptions {
 // same ones.
 class RoundingNoise {
  public:
-  // `stream` is the key of one use. The noise of ranks and of rounds is independent.
+  // `stream` is the key of one use. The noise of ranks and of rounds is independent. The codes of
+  // sums have a number that no rank has.
   RoundingNoise(std::uint64_t stream, int rank, std::int64_t round)
       : key_(io::SplitMix(stream, static_cast<std::uint64_t>(rank),
                           static_cast<std::uint64_t>(round))
@@ -55,6 +56,7 @@ class RoundingNoise {
 class QuantizedCode {
  public:
   static constexpr std::int64_t kBlock = 256;
+  static constexpr bool kHoldsSums = true;  // a sum of contributions is coded as well as one
 
   explicit QuantizedCode(int bits) : bits_(bits) {
     require(bits == 8 || bits == 4, "quantized elements have 8 or 4 bits");
@@ -87,6 +89,7 @@ class QuantizedCode {
 class SparseCode {
  public:
   static constexpr std::int64_t kBlock = 4096;
+  static constexpr bool kHoldsSums = false;
   static constexpr int kIndexBits = 12;
 
   // `kept` elements of a whole block, and in proportion of a shorter one.

@@ -54,8 +54,8 @@ void add_long_periods(const AveragingPlan& plan, std::vector<std::string>& lines
   }
 }
 
-// Adds lines about the compression. An all-gather delivers the codes of all other ranks to each
-// one; an all-reduce would deliver about twice the buffer.
+// Adds lines about the compression. Without it, an all-reduce delivers 2 (n - 1) / n of the buffer
+// to each rank.
 void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines) {
   if (plan.compression.empty()) return;
   lines.push_back("changes of parameters are sent as " + plan.compression + ", " +
@@ -65,10 +65,11 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
                        ? "; optimizer states and running statistics uncompressed"
                        : "") +
                   (plan.warmup > 0 || plan.islands > 0 ? "; gradients uncompressed" : ""));
-  if (plan.bytes_compressed * plan.ranks >= 2 * plan.bytes_uncompressed)
+  if (plan.ranks > 1 &&
+      plan.bytes_received * plan.ranks >= 2 * (plan.ranks - 1) * plan.bytes_uncompressed)
     lines.push_back(plan.compression + " over " + times(plan.ranks, "rank") +
-                    ": each rank receives " + std::to_string(plan.bytes_compressed) +
-                    " bytes from every other one, not less than without --compress");
+                    ": each rank receives " + std::to_string(plan.bytes_received) +
+                    " bytes, not less than without --compress");
   if (plan.sparse_beside_momentum)
     lines.push_back(
         "the error feedback of sparse changes acts as an outer momentum: consider an outer "

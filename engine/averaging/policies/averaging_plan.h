@@ -36,6 +36,7 @@ struct AveragingPlan {
   // The part of `bytes_each` that is sent as codes, and its bytes without; "": nothing is.
   std::string compression;  // "int8"
   std::int64_t bytes_compressed = 0, bytes_uncompressed = 0;
+  std::int64_t bytes_received = 0;         // by each rank in one averaging, of that part
   bool sparse_beside_momentum = false;     // sparse changes, and outer steps with momentum
   std::vector<StatePlan> states;           // what is averaged along less often
   std::optional<OuterOptions> outer;       // an outer step follows each averaging of the schedule

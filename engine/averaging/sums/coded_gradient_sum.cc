@@ -20,9 +20,7 @@ class CodedGradientSum final : public GradientSum {
         context_(context),
         whole_(options.kind == LossyOptions::Kind::kSparse),
         error_(FlatBuffer::like(gradients)),
-        // During backward, its threads are busy.
-        sum_(communicator, options, "gradients", gradients.size(),
-             whole_ ? context.threads : nullptr) {
+        sum_(communicator, options, "gradients", gradients.size()) {
     if (options.momentum > 0) velocity_ = FlatBuffer::like(gradients);
   }
   std::string note() const override { return " (" + lossy_text(sum_.options()) + ")"; }
@@ -30,10 +28,10 @@ class CodedGradientSum final : public GradientSum {
   void begin_step(std::int64_t step) override { step_ = step; }
   void sum(std::int64_t first, std::int64_t count) override {
     if (velocity_) accumulate();
-    const std::int64_t before = sum_.bytes_sent();
-    sum_.sum({gradients_, error_, error_, velocity_ ? &*velocity_ : nullptr}, {first, count},
-             step_);
-    bytes_sent_ += sum_.bytes_sent() - before;
+    // During backward, its threads are busy.
+    sum_.sum({gradients_, error_, error_, velocity_ ? &*velocity_ : nullptr}, {first, count}, step_,
+             whole_ ? context_.threads : nullptr);
+    bytes_sent_ += static_cast<std::int64_t>(code_bytes(sum_.options(), count, step_));
   }
   std::vector<PolicyState> state() override {
     std::vector<PolicyState> state{{"gradient_error", &error_, true}};

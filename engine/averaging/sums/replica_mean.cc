@@ -36,11 +36,10 @@ ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& co
   if (most > parameters.gradients.bytes()) wide_ = Arena(most);
   if (!lossy) return;
   const FlatBuffer& like = parameters.gradients;
-  coded_.emplace(
-      Coded{.sum = CodedSum(communicator, *lossy, "parameters", like.size(), context.threads),
-            .start = FlatBuffer::like(like),
-            .error = FlatBuffer::like(like),
-            .rest = FlatBuffer::like(like)});
+  coded_.emplace(Coded{.sum = CodedSum(communicator, *lossy, "parameters", like.size()),
+                       .start = FlatBuffer::like(like),
+                       .error = FlatBuffer::like(like),
+                       .rest = FlatBuffer::like(like)});
 }
 
 // Frozen parameters and their states are equal on all ranks: a mean could only round them.
@@ -52,6 +51,11 @@ void ReplicaMean::start(Elements range) {
   if (coded_) copy_range(parameters_.values, coded_->start, range);
 }
 
+void ReplicaMean::start(Elements range, const TensorView& values) {
+  if (coded_ && range.count > 0)
+    std::memcpy(address(coded_->start, range.first), values.data, values.bytes());
+}
+
 void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further) {
   average_range(weight, round, all());
   for (FlatBuffer* buffer : further) {
@@ -61,14 +65,14 @@ void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffe
   }
 }
 
+// The mean goes to the memory of the gradients, so that a failed collective changes no value.
 void ReplicaMean::average_range(double weight, std::int64_t round, Elements range) {
-  const FlatBuffer& values = parameters_.values;
-  const std::byte* mean = coded_ ? sum_changes(weight, round, range) : sum(weight, values, range);
+  const FlatBuffer &values = parameters_.values, &mean = parameters_.gradients;
+  contribute(weight, range, mean);
+  sum_range(round, range, mean, context_.threads);
+  bytes_sent_ += bytes_of(round, range);
   if (range.count == all().count && std::exchange(measure_, false)) spread_ = spread_of(values);
-  if (range.count > 0)
-    std::memcpy(address(values, range.first), mean,
-                static_cast<std::size_t>(range.count) * size_of(values.dtype()));
-  if (coded_) copy_range(coded_->rest, coded_->error, range);
+  copy_range(mean, values, range);
 }
 
 // The sum goes to separate memory, so that a failed collective leaves the buffer unchanged: to the
@@ -87,27 +91,50 @@ const std::byte* ReplicaMean::sum(double weight, const FlatBuffer& buffer, Eleme
   return memory;
 }
 
-// start + the sum of weight * (values - start), in the memory of the gradients. All ranks add the
-// same sum to the same values.
-const std::byte* ReplicaMean::sum_changes(double weight, std::int64_t round, Elements range) {
-  const FlatBuffer& memory = parameters_.gradients;
-  const auto for_each = [&](auto change) {
-    with_element_type(memory.dtype(), [&]<class T>(T) {
-      const T *value = parameters_.values.span<T>().data() + range.first,
-              *start = coded_->start.span<T>().data() + range.first;
-      T* to = memory.span<T>().data() + range.first;
-      context_.threads->run(range.count, [=](std::int64_t first, std::int64_t last, int) {
-        for (std::int64_t i = first; i < last; ++i) to[i] = change(value[i], start[i], to[i]);
-      });
+void ReplicaMean::contribute(double weight, Elements range, const FlatBuffer& memory) {
+  if (!coded_) {
+    copy_range(parameters_.values, memory, range);
+    ops::scale(context_, weight, memory.part(range.first, range.count));
+    return;
+  }
+  with_element_type(memory.dtype(), [&]<class T>(T) {
+    const T *value = parameters_.values.span<T>().data() + range.first,
+            *start = coded_->start.span<T>().data() + range.first;
+    T* to = memory.span<T>().data() + range.first;
+    const T factor = static_cast<T>(weight);
+    context_.threads->run(range.count, [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) to[i] = factor * (value[i] - start[i]);
     });
-  };
-  for_each(
-      [weight]<class T>(T value, T start, T) { return static_cast<T>(weight) * (value - start); });
-  const std::int64_t before = coded_->sum.bytes_sent();
-  coded_->sum.sum({memory, coded_->error, coded_->rest}, range, round);
-  bytes_sent_ += coded_->sum.bytes_sent() - before;
-  for_each([]<class T>(T, T start, T sum) { return start + sum; });
-  return address(memory, range.first);
+  });
+}
+
+// With codes, the mean is start + the sum of weight * (values - start): all ranks add the same sum
+// to the same values. The error changes after the collectives have succeeded.
+void ReplicaMean::sum_range(std::int64_t round, Elements range, const FlatBuffer& memory,
+                            ThreadPool* threads) {
+  if (!coded_) {
+    communicator_.all_reduce(address(memory, range.first), static_cast<std::size_t>(range.count),
+                             memory.dtype(), backends::ReduceOp::kSum);
+    return;
+  }
+  coded_->sum.sum({memory, coded_->error, coded_->rest}, range, round, threads);
+  with_element_type(memory.dtype(), [&]<class T>(T) {
+    const T* start = coded_->start.span<T>().data() + range.first;
+    T* to = memory.span<T>().data() + range.first;
+    const auto add = [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) to[i] = start[i] + to[i];
+    };
+    if (threads == nullptr)
+      add(0, range.count, 0);
+    else
+      threads->run(range.count, add);
+  });
+  copy_range(coded_->rest, coded_->error, range);
+}
+
+std::int64_t ReplicaMean::bytes_of(std::int64_t round, Elements range) const {
+  return coded_ ? static_cast<std::int64_t>(code_bytes(coded_->sum.options(), range.count, round))
+                : range.count * static_cast<std::int64_t>(size_of(parameters_.values.dtype()));
 }
 
 std::string ReplicaMean::note() const {

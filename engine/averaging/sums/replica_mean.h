@@ -30,6 +30,8 @@ class ReplicaMean {
   // before they change: the next average of the range needs these values.
   bool needs_start() const { return coded_.has_value(); }
   void start(Elements range);
+  // The same for a range whose values are about to differ from `values`, which all ranks have.
+  void start(Elements range, const TensorView& values);
 
   // Replaces the values and `further`, some of the further buffers, without the part of frozen
   // parameters, by the sum over ranks of weight * contents, with the same bits on every rank.
@@ -38,6 +40,13 @@ class ReplicaMean {
   void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further);
   // The same for a range of trained parameters alone.
   void average_range(double weight, std::int64_t round, Elements range);
+  // The same in two parts, in the range of `memory` (with the slots of the gradients), which holds
+  // the mean after both. The second may run on another thread while this rank trains; nothing else
+  // uses the communicator or changes the start of the range then. `threads` may be null.
+  void contribute(double weight, Elements range, const FlatBuffer& memory);
+  void sum_range(std::int64_t round, Elements range, const FlatBuffer& memory, ThreadPool* threads);
+  // Returns the payload of that.
+  std::int64_t bytes_of(std::int64_t round, Elements range) const;
 
   // The spread of AveragingReport: the next average() after measure_spread() measures it once;
   // take_spread() returns each result once.
@@ -59,9 +68,8 @@ class ReplicaMean {
   };
 
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
-  // Both return the address of the sum over ranks.
+  // Returns the address of the sum over ranks.
   const std::byte* sum(double weight, const FlatBuffer& buffer, Elements range);
-  const std::byte* sum_changes(double weight, std::int64_t round, Elements range);
   double spread_of(const FlatBuffer& own);
 
   backends::Communicator& communicator_;

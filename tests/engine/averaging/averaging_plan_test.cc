@@ -71,7 +71,8 @@ TEST(AveragingPlan, TellsWhatIsCompressedAndWhenThatSavesNothing) {
   AveragingPlan plan = plan_of(1, SyncSchedule::constant(4, 0));
   plan.compression = "int8";
   plan.bytes_uncompressed = 4000;
-  plan.bytes_compressed = plan.bytes_each = 1008;
+  plan.bytes_compressed = plan.bytes_each = plan.bytes_received = 1008;
+  plan.ranks = 2;
   EXPECT_EQ(describe(plan),
             (std::vector<std::string>{
                 describe(plan)[0], "changes of parameters are sent as int8, 1008 of 4000 bytes"}));
@@ -79,14 +80,14 @@ TEST(AveragingPlan, TellsWhatIsCompressedAndWhenThatSavesNothing) {
   plan.islands = 2;
   plan.sparse_beside_momentum = true;
   plan.ranks = 8;
+  plan.bytes_received = 7 * 1008;
   const std::vector<std::string> lines = describe(plan);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[1],
             "changes of parameters are sent as int8, 1008 of 4000 bytes; optimizer states and "
             "running statistics uncompressed; gradients uncompressed");
   EXPECT_EQ(lines[2],
-            "int8 over 8 ranks: each rank receives 1008 bytes from every other one, not less than "
-            "without --compress");
+            "int8 over 8 ranks: each rank receives 7056 bytes, not less than without --compress");
   EXPECT_EQ(lines[3],
             "the error feedback of sparse changes acts as an outer momentum: consider an outer "
             "momentum of 0");

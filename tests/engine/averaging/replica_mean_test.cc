@@ -100,7 +100,7 @@ const LossyOptions kInt8{.bits = 8}, kInt4{.bits = 4},
     kSparse{.kind = LossyOptions::Kind::kSparse, .bits = 2, .ratio = 0.1};
 
 TEST(ReplicaMean, CompressedReplicasHaveTheSameBitsAndMoveWithTheMean) {
-  for (int world = 1; world <= 4; ++world) {
+  for (const int world : {1, 2, 3, 4, 8}) {
     const std::vector<Outcome> plain = run(world, std::nullopt);
     for (const LossyOptions& lossy : {kInt8, kInt4, kSparse}) {
       const std::vector<Outcome> ranks = run(world, lossy);
@@ -154,24 +154,26 @@ TEST(ReplicaMean, NeverChangesWhatIsFrozen) {
 // A copy of error and round is all that a resumed run needs.
 TEST(ReplicaMean, AContinuationHasTheBitsOfOneRun) {
   for (const LossyOptions& lossy : {kInt8, kInt4, kSparse}) {
-    const std::vector<Outcome> whole = run(2, lossy);
-    const std::vector<Outcome> parts =
-        on_ranks(2, [&](backends::Communicator& communicator, KernelContext& context, int rank) {
-          ParameterBuffer parameters(DType::kF32, parameter_layouts(), {}, 1);
-          std::vector<float> error;
-          {
+    for (const int world : {2, 4, 8}) {
+      const std::vector<Outcome> whole = run(world, lossy);
+      const std::vector<Outcome> parts = on_ranks(
+          world, [&](backends::Communicator& communicator, KernelContext& context, int rank) {
+            ParameterBuffer parameters(DType::kF32, parameter_layouts(), {}, 1);
+            std::vector<float> error;
+            {
+              ReplicaMean mean(communicator, context, parameters, {}, lossy);
+              train_and_average(mean, parameters, rank, world, 0, 3);
+              error = copy_of(*mean.state()[0].buffer);
+            }
             ReplicaMean mean(communicator, context, parameters, {}, lossy);
-            train_and_average(mean, parameters, rank, 2, 0, 3);
-            error = copy_of(*mean.state()[0].buffer);
-          }
-          ReplicaMean mean(communicator, context, parameters, {}, lossy);
-          std::ranges::copy(error, mean.state()[0].buffer->span<float>().begin());
-          train_and_average(mean, parameters, rank, 2, 3, kRounds);
-          return outcome_of(mean, parameters);
-        });
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-      EXPECT_EQ(parts[rank].values, whole[rank].values) << lossy_text(lossy);
-      EXPECT_EQ(parts[rank].error, whole[rank].error) << lossy_text(lossy);
+            std::ranges::copy(error, mean.state()[0].buffer->span<float>().begin());
+            train_and_average(mean, parameters, rank, world, 3, kRounds);
+            return outcome_of(mean, parameters);
+          });
+      for (std::size_t rank = 0; rank < whole.size(); ++rank) {
+        EXPECT_EQ(parts[rank].values, whole[rank].values) << lossy_text(lossy);
+        EXPECT_EQ(parts[rank].error, whole[rank].error) << lossy_text(lossy);
+      }
     }
   }
 }

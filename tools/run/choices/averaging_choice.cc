@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "engine/averaging/codes/coded_sum.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
@@ -278,6 +279,8 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
         static_cast<std::int64_t>(engine::code_bytes(*lossy, model.parameters.gradients.size(), 0));
     plan.compression = engine::lossy_text(*lossy);
     plan.bytes_compressed = plan.bytes_each;
+    plan.bytes_received = engine::coded_bytes_received(*lossy, model.parameters.gradients.size(),
+                                                       group.world_size(), 0);
     plan.sparse_beside_momentum = lossy->kind == engine::LossyOptions::Kind::kSparse &&
                                   parameters.outer && parameters.outer->momentum.value_or(1) > 0;
   }
