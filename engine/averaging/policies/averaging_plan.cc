@@ -133,9 +133,12 @@ StreamingPlan plan_streaming(const StreamingOptions& options, const FlatBuffer& 
   StreamingPlan plan{.overlap = options.overlap, .mixing = options.mixing};
   const std::vector<Elements> parts = fragments_of(gradients, options.fragments, options.every);
   plan.fragments = static_cast<std::int64_t>(parts.size());
-  for (const Elements& part : parts)
-    plan.largest_bytes = std::max(
-        plan.largest_bytes, part.count * static_cast<std::int64_t>(size_of(gradients.dtype())));
+  for (const Elements& part : parts) {
+    const std::int64_t bytes =
+        options.lossy ? static_cast<std::int64_t>(code_bytes(*options.lossy, part.count, 0))
+                      : part.count * static_cast<std::int64_t>(size_of(gradients.dtype()));
+    plan.largest_bytes = std::max(plan.largest_bytes, bytes);
+  }
   return plan;
 }
 

@@ -2,13 +2,13 @@
 #include <algorithm>
 
 #include "engine/averaging/policies/averaging_policies.h"
-#include "engine/averaging/policies/fragment_exchange.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/policies/outer_step.h"
 #include "engine/averaging/policies/sample_count.h"
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/replica_mean.h"
-#include "engine/ops/optim_step/optimizer_step.h"
+#include "io/base/threads/ordered_queue.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 namespace {
@@ -20,33 +20,46 @@ struct FragmentClock {
   bool apart = false;            // the replicas' values may differ
   std::int64_t outer_steps = 0;  // of this fragment
   std::int64_t sent_at = 0;      // the step after which its exchange was started; 0: none in flight
-  std::size_t ticket = 0;        // the number of that exchange; 0: it ended before a checkpoint
+  std::size_t ticket = 0;        // exchanges up to that one; 0: it ended before a checkpoint
 };
 
 class StreamingAveraging final : public AveragingPolicy {
  public:
   StreamingAveraging(backends::Communicator& communicator, ParameterBuffer& parameters,
                      KernelContext& context, const StreamingOptions& options)
-      : parameters_(parameters),
+      : communicator_(communicator),
+        parameters_(parameters),
         context_(context),
         options_(options),
         world_size_(communicator.world_size()),
-        mean_(communicator, context, parameters, {}),
+        mean_(communicator, context, parameters, {}, options.lossy),
         outer_(parameters, context, options.outer),
         sums_(FlatBuffer::like(parameters.gradients)),
-        exchange_(communicator, options.overlap > 0) {
+        queue_([this](std::size_t number) { exchange(number); },
+               options.overlap > 0 ? "averaging" : nullptr) {
     require(options.every >= 1 && options.overlap >= 0 && options.overlap < options.every,
             "streaming overlaps fewer steps than a period has");
     for (const Elements& part :
          fragments_of(parameters.gradients, options.fragments, options.every))
       fragments_.push_back({.part = part});
+    exchanges_.resize(fragments_.size());
   }
+  ~StreamingAveraging() override {
+    if (queue_.is_busy()) communicator_.abort("the training run ended");
+  }
+  StreamingAveraging(const StreamingAveraging&) = delete;
+  StreamingAveraging& operator=(const StreamingAveraging&) = delete;
 
   std::string_view name() const override { return options_.name; }
   double loss_scale(const StepCounts& counts) const override {
     return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
   }
   GradientExchange* begin_step(StateHome& home) override {
+    if (mean_.needs_start() && !std::ranges::all_of(fragments_, &FragmentClock::apart)) {
+      const HostView view(home, Access::kRead);
+      for (const FragmentClock& fragment : fragments_)
+        if (!fragment.apart) mean_.start(fragment.part);
+    }
     if (!outer_.started()) {
       const HostView view(home, Access::kRead);
       outer_.start();
@@ -74,7 +87,7 @@ class StreamingAveraging final : public AveragingPolicy {
   // Exchanges in flight end here, because the communicator is needed; their results are merged when
   // they are due, as without a save.
   void synchronize(StateHome& home) override {
-    exchange_.wait();
+    queue_.wait_for_all();
     if (together()) return;
     SampleCount samples;
     for (FragmentClock& fragment : fragments_) {
@@ -99,7 +112,7 @@ class StreamingAveraging final : public AveragingPolicy {
   // If the group has failed, a result that did not arrive is lost: the fragment is averaged
   // again at its next time.
   PolicyCounters counters() const override {
-    const std::size_t ended = exchange_.settle();
+    const std::size_t ended = queue_.settle();
     PolicyCounters counters{{"updates", updates_},
                             {"averagings", averagings_},
                             {"bytes_sent", mean_.bytes_sent() + bytes_sent_},
@@ -135,6 +148,7 @@ class StreamingAveraging final : public AveragingPolicy {
   std::vector<PolicyState> state() override {
     std::vector<PolicyState> state = outer_.state();
     state.push_back({"fragment_means", &sums_, false});
+    for (PolicyState& of_mean : mean_.state()) state.push_back(std::move(of_mean));
     return state;
   }
   AveragingReport take_report() override {
@@ -157,21 +171,27 @@ class StreamingAveraging final : public AveragingPolicy {
         fragment_offset(f, static_cast<std::int64_t>(fragments_.size()), options_.every);
     return (updates_ + ahead) % options_.every == 0;
   }
+  // A fragment has one exchange at a time, and exchanges end in order, so the place of an earlier
+  // one is free.
   void send(FragmentClock& fragment, StateHome& home) {
     const HostView view(home, Access::kRead);
-    const TensorView sum = sums_.part(fragment.part.first, fragment.part.count);
-    const TensorView own = parameters_.values.part(fragment.part.first, fragment.part.count);
-    std::memcpy(sum.data, own.data, sum.bytes());
-    ops::scale(context_, fragment.samples.weight(world_size_), sum);
-    exchange_.start(sum);
-    fragment.ticket = ++started_;
+    mean_.contribute(fragment.samples.weight(world_size_), fragment.part, sums_);
+    exchanges_[started_ % exchanges_.size()] = {fragment.part, averagings_};
+    queue_.post(++started_);
+    fragment.ticket = started_;
     fragment.sent_at = updates_;
     fragment.samples = {};
-    bytes_sent_ += static_cast<std::int64_t>(sum.bytes());
+    bytes_sent_ += mean_.bytes_of(averagings_, fragment.part);
     ++averagings_;
   }
+  // On the queue's thread, while the pool's threads are busy with steps.
+  void exchange(std::size_t number) {
+    const base::TraceSpan span("fragment");
+    const auto& [part, round] = exchanges_[number % exchanges_.size()];
+    mean_.sum_range(round, part, sums_, options_.overlap > 0 ? nullptr : context_.threads);
+  }
   void merge(FragmentClock& fragment, StateHome& home) {
-    exchange_.wait(started_ - fragment.ticket);
+    queue_.wait(fragment.ticket);
     const HostView view(home, Access::kWrite);
     outer_.apply_part(fragment.part, sums_,
                       outer_rate(options_.outer, fragment.outer_steps, options_.every));
@@ -182,17 +202,25 @@ class StreamingAveraging final : public AveragingPolicy {
     else
       std::memcpy(own.data, result.data, own.bytes());
     fragment.apart = options_.mixing < 1;
+    mean_.start(fragment.part, result);
     ++fragment.outer_steps;
     fragment.sent_at = 0;
   }
   std::string coverage() const {
     return "averaged " + std::to_string(parameters_.gradients.slots().size()) + "/" +
-           std::to_string(parameters_.values.slots().size()) + " parameters in " +
-           std::to_string(fragments_.size()) + " fragments, " + std::to_string(averagings_) +
+           std::to_string(parameters_.values.slots().size()) + " parameters" + mean_.note() +
+           " in " + std::to_string(fragments_.size()) +
+           (fragments_.size() == 1 ? " fragment, " : " fragments, ") + std::to_string(averagings_) +
            " averagings of one or all in " + std::to_string(updates_) + " steps, with " +
            std::to_string(outer_.steps()) + " outer steps";
   }
 
+  struct Exchange {
+    Elements part;
+    std::int64_t round = 0;
+  };
+
+  backends::Communicator& communicator_;
   ParameterBuffer& parameters_;
   KernelContext& context_;
   const StreamingOptions options_;
@@ -202,8 +230,9 @@ class StreamingAveraging final : public AveragingPolicy {
   OuterStep outer_;
   FlatBuffer sums_;  // the fragments that are sent, then their means
   std::int64_t updates_ = 0, averagings_ = 0, bytes_sent_ = 0;
-  std::size_t started_ = 0;    // exchanges of this object
-  FragmentExchange exchange_;  // declared last: its thread uses sums_
+  std::size_t started_ = 0;          // exchanges of this object
+  std::vector<Exchange> exchanges_;  // those in flight, at their numbers modulo its size
+  base::OrderedQueue queue_;         // declared last: its thread uses the members above
 };
 
 }  // namespace

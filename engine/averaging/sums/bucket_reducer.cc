@@ -1,4 +1,4 @@
-// Implements the communication thread.
+// Posts the buckets of each step to the queue.
 #include "engine/averaging/sums/bucket_reducer.h"
 
 #include "io/base/time/trace.h"
@@ -9,25 +9,11 @@ BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer,
                              const BucketOptions& options)
     : sum_(sum),
       size_(buffer.size()),
-      overlap_(options.overlap && !sum.whole()),
       ends_(sum.whole()
                 ? std::vector{size_}
-                : bucket_ends(size_, size_of(buffer.dtype()), options.bytes, options.multiple)) {
-  if (!overlap_) return;
-  thread_ = std::thread([this, tracer = base::Tracer::of_this_thread()] {
-    const base::TraceThread traced(tracer, "averaging");
-    work();
-  });
-}
-
-BucketReducer::~BucketReducer() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
+                : bucket_ends(size_, size_of(buffer.dtype()), options.bytes, options.multiple)),
+      queue_([this](std::size_t number) { reduce(number % ends_.size()); },
+             options.overlap && !sum.whole() ? "averaging" : nullptr) {}
 
 void BucketReducer::reduce(std::size_t bucket) {
   const base::TraceSpan span("bucket", {"bucket", static_cast<std::int64_t>(bucket)});
@@ -35,31 +21,11 @@ void BucketReducer::reduce(std::size_t bucket) {
   sum_.sum(first, ends_[bucket] - first);
 }
 
-void BucketReducer::work() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [&] { return stop_ || (done_ < ends_.size() && filled_ >= ends_[done_]); });
-    if (stop_) return;
-    const std::size_t bucket = done_;
-    lock.unlock();
-    std::exception_ptr failure;
-    try {
-      reduce(bucket);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    lock.lock();
-    failure_ = failure;
-    ++done_;
-    changed_.notify_all();
-    if (failure_) return;
-  }
-}
-
 void BucketReducer::ready(std::int64_t elements) {
-  const std::lock_guard lock(mutex_);
   filled_ = elements;
-  if (overlap_ && done_ < ends_.size() && filled_ >= ends_[done_]) changed_.notify_all();
+  const std::size_t full = full_;
+  while (full_ < ends_.size() && ends_[full_] <= elements) ++full_;
+  if (full_ > full) queue_.post(before_ + full_);
 }
 
 double BucketReducer::norm(KernelContext& context, const FlatBuffer& gradients) {
@@ -67,16 +33,11 @@ double BucketReducer::norm(KernelContext& context, const FlatBuffer& gradients) 
 }
 
 void BucketReducer::finish() {
-  std::unique_lock lock(mutex_);
   require(filled_ == size_, "gradients were not completed before the reducer was finished");
-  if (overlap_) {
-    changed_.wait(lock, [&] { return failure_ || done_ == ends_.size(); });
-  } else {
-    for (; done_ < ends_.size(); ++done_) reduce(done_);
-  }
-  if (failure_) std::rethrow_exception(failure_);
+  before_ += ends_.size();
+  queue_.wait(before_);
   filled_ = 0;
-  done_ = 0;
+  full_ = 0;
 }
 
 }  // namespace engine

@@ -6,29 +6,24 @@
 // ones have less overhead per byte. PyTorch's DistributedDataParallel uses the same method.
 #pragma once
 
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "engine/averaging/sums/bucket_cut.h"
 #include "engine/averaging/sums/gradient_exchange.h"
 #include "engine/averaging/sums/gradient_sum.h"
+#include "io/base/threads/ordered_queue.h"
 
 namespace engine {
 
 // Buckets are consecutive slices of the buffer, the same on every rank; a sum that needs all
-// elements at once has a single bucket. With `overlap`, the reducer's own thread sums buckets as
-// they fill; without it, and for a single bucket, finish() sums them.
+// elements at once has a single bucket. With `overlap`, the queue's thread sums buckets as they
+// fill; without it, and for a single bucket, finish() sums them.
 class BucketReducer final : public GradientExchange {
  public:
   // `sum`, which must be made for `buffer`, and `buffer` must outlive the reducer.
   BucketReducer(GradientSum& sum, const FlatBuffer& buffer, const BucketOptions& options);
-  ~BucketReducer() override;
-  BucketReducer(const BucketReducer&) = delete;
-  BucketReducer& operator=(const BucketReducer&) = delete;
 
   void ready(std::int64_t elements) override;
   // Rethrows the communicator's exception; after that the reducer cannot be used.
@@ -37,20 +32,14 @@ class BucketReducer final : public GradientExchange {
 
  private:
   void reduce(std::size_t bucket);
-  void work();
 
   GradientSum& sum_;
-  const std::int64_t size_;  // number of elements of the buffer
-  const bool overlap_;
-  std::vector<std::int64_t> ends_;  // one past each bucket's last element
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::int64_t filled_ = 0;  // number of elements ready in this step
-  std::size_t done_ = 0;     // number of buckets summed in this step
-  bool stop_ = false;
-  std::exception_ptr failure_;
-  std::thread thread_;  // declared last: it uses all members above
+  const std::int64_t size_;               // number of elements of the buffer
+  const std::vector<std::int64_t> ends_;  // one past each bucket's last element
+  std::int64_t filled_ = 0;               // number of elements ready in this step
+  std::size_t full_ = 0;                  // number of full buckets of this step
+  std::size_t before_ = 0;                // number of buckets of earlier steps
+  base::OrderedQueue queue_;              // declared last: its thread uses the members above
 };
 
 }  // namespace engine

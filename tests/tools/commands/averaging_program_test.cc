@@ -37,7 +37,9 @@ TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
            {"--compress", "powersgd"},
            {"--compress", "int8"},
            {"--compress", "sparse"},
-           {"--sync", "slowmo", "--sync-every", "2", "--compress", "int8"}}) {
+           {"--sync", "slowmo", "--sync-every", "2", "--compress", "int8"},
+           {"--sync", "streaming", "--sync-every", "3", "--sync-overlap", "1", "--compress",
+            "int4"}}) {
     const TemporaryDirectory folder;
     std::vector<std::string> arguments{"--save-dir", folder.path().string(), "--save-rank-models",
                                        "--steps", "7"};

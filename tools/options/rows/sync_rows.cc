@@ -17,7 +17,7 @@ constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco|stre
 // Policies that average all parameters at the same time.
 constexpr const char* kWholePolicies = "params|post-local|slowmo|diloco";
 // --sync auto chooses one that averages gradients or parameters.
-constexpr const char* kPoliciesOrAuto = "grad|params|post-local|slowmo|diloco|auto";
+constexpr const char* kPoliciesOrAuto = "grad|params|post-local|slowmo|diloco|streaming|auto";
 constexpr const char* kParameterPoliciesOrAuto = "params|post-local|slowmo|diloco|streaming|auto";
 constexpr const char* kOuterSgd = "diloco|streaming";
 
@@ -228,7 +228,7 @@ const std::vector<OptionSpec> kSyncRows{
      .field = real([](RunConfig& c) { return &c.averaging.sparse.decay; }, positive(1)),
      .help = "sparse changes of parameters: factor on what was not sent earlier",
      .example = "--sync diloco --sync-every 50 --compress sparse --sparse-decay 0.9",
-     .needs = {is("compress", "sparse"), is("sync", kWholePolicies)}},
+     .needs = {is("compress", "sparse"), is("sync", kParameterPolicies)}},
     {.name = "bucket-cap-mb",
      .field = mebibytes([](RunConfig& c) { return &c.averaging.buckets.bytes; }, 65536),
      .metavar = "MB",

@@ -137,7 +137,7 @@ engine::ParameterAveragingOptions parameter_options(const AveragingOptions& opti
 }
 
 engine::StreamingOptions streaming_options(const AveragingOptions& options,
-                                           const engine::ModelState& model) {
+                                           const engine::ModelState& model, std::uint64_t seed) {
   const engine::FlatBuffer& gradients = model.parameters.gradients;
   const auto layers = static_cast<std::int64_t>(engine::layers_of(gradients).size());
   if (options.streaming.fragments > layers)
@@ -149,14 +149,15 @@ engine::StreamingOptions streaming_options(const AveragingOptions& options,
           .fragments = options.streaming.fragments,
           .overlap = options.streaming.overlap,
           .mixing = options.streaming.mixing,
-          .outer = options.diloco};
+          .outer = options.diloco,
+          .lossy = lossy_of(options, seed)};
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptions& options,
                                                             const AveragingParts& parts) {
   if (options.method == AveragingMethod::kStreaming)
     return engine::make_streaming_averaging(parts.wire, parts.model.parameters, parts.context,
-                                            streaming_options(options, parts.model));
+                                            streaming_options(options, parts.model, parts.seed));
   engine::ParameterAveragingOptions averaged =
       parameter_options(options, parts.model, parts.optimizer);
   averaged.lossy = lossy_of(options, parts.seed);
@@ -297,7 +298,7 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.outer_steps = steps.outer_done;
   if (options.method == AveragingMethod::kStreaming)
     plan.streaming =
-        engine::plan_streaming(streaming_options(options, model), model.parameters.gradients);
+        engine::plan_streaming(streaming_options(options, model, 0), model.parameters.gradients);
   plan.ranks = group.world_size();
   plan.islands = options.host_islands ? host_count(group) : 0;
   return plan;

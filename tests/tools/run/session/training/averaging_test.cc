@@ -68,6 +68,21 @@ INSTANTIATE_TEST_SUITE_P(
              "sync=streaming sync-every=3 sync-warmup=2 outer-lr=0.7 outer-momentum=0.9 "
              "sync-fragments=1 sync-mixing=1",
              0},
+        Pair{"StreamingInt8InOneFragmentAtOnceIsDiloco",
+             "dtype=f32 compress=int8 sync=diloco sync-every=3",
+             "dtype=f32 compress=int8 sync=streaming sync-every=3 sync-fragments=1 sync-overlap=0 "
+             "sync-mixing=1",
+             0},
+        Pair{"StreamingInt4InOneFragmentAtOnceIsDiloco",
+             "dtype=f32 compress=int4 sync=diloco sync-every=3 sync-warmup=2",
+             "dtype=f32 compress=int4 sync=streaming sync-every=3 sync-warmup=2 sync-fragments=1 "
+             "sync-overlap=0 sync-mixing=1",
+             0},
+        Pair{"StreamingSparseInOneFragmentAtOnceIsDiloco",
+             "compress=sparse sparse-ratio=0.2 sync=diloco sync-every=3",
+             "compress=sparse sparse-ratio=0.2 sync=streaming sync-every=3 sync-fragments=1 "
+             "sync-overlap=0 sync-mixing=1",
+             0},
         Pair{"MomentsInEveryAveragingAreTheWholeState",
              "momentum= optimizer=adamw lr=0.001 sync=params sync-every=3 average-state=all",
              "momentum= optimizer=adamw lr=0.001 sync=params sync-every=3 "
@@ -257,11 +272,15 @@ TEST(Streaming, NoStepSendsMoreThanTwiceTheMeanOfAFragment) {
 TEST(Streaming, EndsTogetherWithUnevenAndEmptyRanks) {
   for (const char* options :
        {"batch-size=13 sync-overlap=2", "batch-size=2 sync-overlap=3 sync-mixing=1",
-        "batch-size=13 sync-fragments=3 sync-island=host"}) {
+        "batch-size=13 sync-fragments=3 sync-island=host", "batch-size=13 compress=int8",
+        "batch-size=2 sync-overlap=3 compress=int4",
+        "batch-size=13 sync-overlap=1 compress=sparse"}) {
     const Options streaming = with("dtype=f64 steps=14 sync=streaming sync-every=4", options);
-    const auto ranks = train(3, streaming), again = train(3, streaming);
-    expect_together(ranks);
-    EXPECT_TRUE(same_bits(ranks[0], again[0], io::Section::kParameter)) << options;
+    for (const int world : {3, 4}) {
+      const auto ranks = train(world, streaming), again = train(world, streaming);
+      expect_together(ranks);
+      EXPECT_TRUE(same_bits(ranks[0], again[0], io::Section::kParameter)) << options;
+    }
   }
 }
 
@@ -274,6 +293,22 @@ TEST(Streaming, SaysWhatItDid) {
                   "averaged 6/6 parameters in 2 fragments, 7 averagings of one or all in 10 steps, "
                   "with 4 outer steps");
   EXPECT_CONTAINS(ranks[0].plan.at(1), "in 2 fragments of at most ");
+}
+
+TEST(Streaming, SaysWhatItCompresses) {
+  const Options options = with(kBatchesOf13, "dtype=f32 sync=streaming sync-every=4");
+  const auto plain = train(2, with(options, "sync-fragments=1")),
+             less = train(2, with(options, "sync-fragments=1 compress=int4"));
+  EXPECT_CONTAINS(less[0].coverage, "parameters (as int4) in 1 fragment, ");
+  EXPECT_CONTAINS(less[0].plan.back(), "changes of parameters are sent as int4, ");
+  EXPECT_GE(plain[0].bytes_sent, 7.5 * less[0].bytes_sent);
+  const auto largest = [](const RankResult& rank) {
+    const std::string& line = rank.plan.at(1);
+    const std::size_t at = line.find("at most ");
+    return at == std::string::npos ? 0 : std::stol(line.substr(at + 8));
+  };
+  EXPECT_GE(largest(less[0]), 1);
+  EXPECT_GE(largest(plain[0]), 7.5 * static_cast<double>(largest(less[0])));
 }
 
 TEST(Streaming, RejectsMoreFragmentsThanLayers) {
@@ -335,7 +370,7 @@ TEST(Islands, OfUnequalSizeWeighBySamplesAndMixWithAWarmup) {
 class Compression : public testing::TestWithParam<Options> {};
 
 TEST_P(Compression, LearnsKeepsReplicasEqualAndSendsLess) {
-  for (const int world : {2, 3}) {
+  for (const int world : {2, 3, 4}) {
     const Options options = "epochs=6 dtype=f32";
     const auto plain = train(world, with(kBatchesOf13, options)),
                less = train(world, with(kBatchesOf13, options, GetParam()));
@@ -386,6 +421,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Options("sync=params compress=sparse sparse-ratio=0.2"),
                     Options("sync=post-local sync-warmup=4 compress=int4"),
                     Options("sync=slowmo compress=int4"), Options("sync=diloco compress=int8"),
+                    Options("sync=streaming compress=int4 sync-mixing=1"),
                     Options("sync=diloco compress=sparse sparse-ratio=0.2 outer-momentum=0 "
                             "outer-lr=1")));
 
@@ -507,7 +543,27 @@ INSTANTIATE_TEST_SUITE_P(
                     Options("compress=int8 sync=slowmo sync-every=4"),
                     Options("compress=sparse sync=post-local sync-every=4 sync-warmup=5"),
                     Options("compress=int4 sync=diloco sync-every=4 sync-island=host "
-                            "sync-warmup=2")));
+                            "sync-warmup=2"),
+                    Options("compress=int8 sync=streaming sync-every=4 sync-fragments=2 "
+                            "sync-overlap=2"),
+                    Options("compress=int4 sync=streaming sync-every=4 sync-overlap=3 "
+                            "sync-mixing=1"),
+                    Options("compress=sparse sync=streaming sync-every=4 sync-fragments=2")));
+
+// With four ranks, quantized sums are made in shares.
+TEST_P(Continuation, OfFourRanks) {
+  const Options& options_of_policy = GetParam();
+  if (!options_of_policy.contains("compress")) GTEST_SKIP() << "needs a compressed sum";
+  const test_support::TemporaryDirectory whole, parts;
+  const Options options = with(kShort, "save-every=3s", options_of_policy);
+  const auto uninterrupted = train(4, with(options, "steps=6 save-dir=" + whole.path().string()));
+  std::vector<RankResult> last;
+  for (const char* steps : {"3", "6"})
+    last = train(4, with(options, std::string("steps=") + steps +
+                                      " save-dir=" + parts.path().string() + " resume=auto"));
+  for (std::size_t r = 0; r < last.size(); ++r)
+    EXPECT_TRUE(same_bits(uninterrupted[r], last[r], io::Section::kParameter)) << "rank " << r;
+}
 
 // Snapshots at the end of periods average nothing that the clock would not.
 TEST(Continuation, SnapshotsAtTheEndOfPeriodsChangeNothing) {
@@ -543,11 +599,12 @@ TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
 TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
   for (const char* policy :
        {"compress=topk", "compress=int8", "compress=sparse",
-        "compress=sparse sync=diloco sync-every=2", "compress=int4 sync=params sync-every=2"}) {
+        "compress=sparse sync=diloco sync-every=2", "compress=int4 sync=params sync-every=2",
+        "compress=int4 sync=streaming sync-every=2"}) {
     const test_support::TemporaryDirectory folder;
     const Options options = with(kShort, "save-dir=" + folder.path().string(), policy);
     train(2, with(options, "steps=5"));
-    expect_together(train(3, with(options, "steps=10 resume=auto")));
+    expect_together(train(4, with(options, "steps=10 resume=auto")));
   }
 }
 

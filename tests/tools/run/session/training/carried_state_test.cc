@@ -346,7 +346,10 @@ INSTANTIATE_TEST_SUITE_P(Policies, AveragingOfChangingRanks,
                                          Options("sync=streaming sync-every=4 sync-overlap=2"),
                                          Options("sync=slowmo sync-every=4 average-state=momentum"),
                                          Options("compress=topk topk-ratio=0.2"),
-                                         Options("compress=powersgd"), Options("compress=bf16")));
+                                         Options("compress=powersgd"), Options("compress=bf16"),
+                                         Options("compress=int8"),
+                                         Options("compress=int4 sync=streaming sync-every=4 "
+                                                 "sync-overlap=2")));
 
 // Three ranks average after step 4. They take the samples in turn: the 26 of steps 5 and 6, which
 // are the 53rd to the 78th, are 8 for the first rank and 9 for each of the others.

@@ -67,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
         session_runner::Options("compress=sparse sparse-warmup=2 momentum=0 sparse-momentum=0.9"),
         session_runner::Options("compress=int4 sync=diloco sync-every=2"),
         session_runner::Options("compress=sparse sync=params sync-every=2"),
+        session_runner::Options("sync=streaming sync-every=4 sync-overlap=2"),
+        session_runner::Options("compress=int4 sync=streaming sync-every=4 sync-overlap=2"),
         session_runner::Options("dtype=f64 clip-grad=1")));
 
 TEST(StepAllocation, TheCounterSeesAnAllocation) {
