@@ -34,8 +34,11 @@ class StepAgreement {
 
   void begin();  // called before the first step
   // Returns true if an exchange is due: about four times per second, after the same step on all
-  // ranks.
-  bool is_due() const { return context_.progress().global_step >= next_; }
+  // ranks. Otherwise than `at_once` it is due only after four times as many steps.
+  bool is_due(bool at_once = true) const {
+    const std::int64_t later = at_once ? 0 : 3 * (next_ - last_);
+    return context_.progress().global_step >= next_ + later;
+  }
   // Collective, called after a step, at `now` by the context's clock. Returns the sums over all
   // ranks, with the same bits on every rank for any backend.
   StepSums exchange(StepSums own, double now);

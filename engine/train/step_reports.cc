@@ -37,7 +37,10 @@ bool StepReports::is_due() const {
   if (every) return *every > 0 && step % *every == 0;
   const std::int64_t between =
       std::max<std::int64_t>(1, context_.options.total_steps / kMinReports);
-  return step % between == 0 || context_.is_last_step();
+  if (context_.is_last_step()) return true;
+  if (context_.parts.local_steps == nullptr) return step % between == 0;
+  // A report waits for all ranks, so it follows an averaging.
+  return step / between > last_step_ / between && context_.parts.state.policy.together();
 }
 
 bool StepReports::is_overdue(double now) const {

@@ -89,8 +89,10 @@ struct EvalReport {
 
 // The ranks' shares of a step from now on (--shares auto).
 struct ShareReport {
-  std::vector<std::int64_t> samples;  // of each rank in the next step
+  std::vector<std::int64_t> samples;  // of each rank in the next step, or in the mean of steps
   std::vector<double> samples_per_s;  // measured speed of each rank; empty: shares of a checkpoint
+  // With --local-steps, the fraction of the steps that each rank takes; empty: all of them.
+  std::vector<double> local_steps = {};
 };
 
 struct TrainResult {

@@ -1,6 +1,7 @@
 // Trainer: the loop over batches.
 #include "engine/train/trainer.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include "backends/backend_error.h"
@@ -43,7 +44,8 @@ void Trainer::begin() {
   reports_.begin();
   milestones_.begin();
   recovery_.check_parameters();
-  if (context_.parts.balance && !context_.parts.balance->shares().are_equal())
+  const bool set_here = context_.parts.balance || context_.parts.local_steps;
+  if (set_here && due_shares() != context_.parts.sampler.shares())
     use_shares();
   else
     seek_loader();
@@ -110,6 +112,7 @@ void Trainer::finish_step() {
   context_.report_saved();
   context_.observers.on_step(context_.progress());
   milestones_.after_step(epoch_end, has_new_average || last);
+  if (!last) follow_policy();
 }
 
 void Trainer::synchronize_replicas() {
@@ -153,7 +156,6 @@ bool Trainer::has_equal_shares(std::int64_t step) const {
 
 void Trainer::step() {
   const TrainerParts& parts = context_.parts;
-  const TrainerOptions& options = context_.options;
   const TrainProgress& progress = context_.progress();
   const base::TraceSpan span("step", {"step", progress.global_step + 1});
   AveragingPolicy& policy = parts.state.policy;
@@ -165,24 +167,46 @@ void Trainer::step() {
   lr_ = parts.learning_rate.at(progress.global_step);
   GradientExchange* exchange = policy.begin_step(parts.state.home);
   timer.lap(phases_.communication);
-  const MayUpdate* may_update = recovery_.begin_step(exchange);
-  parts.work.step({.batch = view_of(batch, draws_),
-                   .global_count = counts.global,
-                   .equal_shares = has_equal_shares(batch.step),
-                   .scale = options.losses_per_sample > 0 ? options.losses_per_sample
-                                                          : policy.loss_scale(counts),
-                   .lr = lr_,
-                   .clip_grad = options.clip_grad,
-                   .exchange = exchange,
-                   .may_update = may_update},
-                  phases_);
-  recovery_.end_update();
+  compute(batch, counts, exchange);
   timer.skip();
+  count_local_steps(batch.step);
   const base::TraceSpan end("end of step");
   policy.end_step(counts, lr_, parts.state.home);
   timer.lap(phases_.communication);
   reports_.phases() += phases_;
   if (parts.balance) parts.balance->add_step({static_cast<double>(counts.local), phases_.own()});
+}
+
+// A rank with fewer local steps makes no update in the others: momentum and weight decay would
+// change its parameters without a gradient.
+void Trainer::compute(const io::Batch& batch, const StepCounts& counts,
+                      GradientExchange* exchange) {
+  const TrainerParts& parts = context_.parts;
+  const TrainerOptions& options = context_.options;
+  const AveragingPolicy& policy = parts.state.policy;
+  idle_ = parts.local_steps != nullptr && counts.local == 0 && policy.steps_alone();
+  const MayUpdate* may_update = recovery_.begin_step(exchange);
+  if (!idle_)
+    parts.work.step({.batch = view_of(batch, draws_),
+                     .global_count = counts.global,
+                     .equal_shares = has_equal_shares(batch.step),
+                     .scale = options.losses_per_sample > 0 ? options.losses_per_sample
+                                                            : policy.loss_scale(counts),
+                     .lr = lr_,
+                     .clip_grad = options.clip_grad,
+                     .exchange = exchange,
+                     .may_update = may_update},
+                    phases_);
+  recovery_.end_update();
+}
+
+// Every rank knows which ranks took the step, so their counts need no exchange.
+void Trainer::count_local_steps(std::int64_t step) {
+  const TrainerParts& parts = context_.parts;
+  if (parts.local_steps == nullptr || !parts.state.policy.steps_alone()) return;
+  for (int rank = 0; rank < parts.control.world_size(); ++rank)
+    if (parts.sampler.local_count(step, rank, context_.progress().taken) == 0)
+      parts.local_steps->add_idle(rank);
 }
 
 void Trainer::roll_back() {
@@ -215,11 +239,15 @@ bool Trainer::count_step() {
 
 void Trainer::exchange() {
   const bool scheduled = reports_.is_due(), last = context_.is_last_step();
-  if (!scheduled && !last && !agreement_.is_due()) return;
+  // With different numbers of local steps, only an averaging finds all ranks at the same point.
+  const bool at_once =
+      context_.parts.local_steps == nullptr || context_.parts.state.policy.together();
+  if (!scheduled && !last && !agreement_.is_due(at_once)) return;
 
   const base::TraceSpan span("exchange");
   PhaseTimer timer;
-  const StepResults results = context_.parts.work.results();
+  StepResults results = context_.parts.work.results();
+  if (idle_) results.last = {};
   timer.lap(reports_.phases().backward);  // includes work that was pending on a device
 
   const double now = context_.clock.seconds();
@@ -256,20 +284,45 @@ void Trainer::balance_shares() {
     use_shares();
 }
 
+io::BatchShares Trainer::due_shares() const {
+  const TrainerParts& parts = context_.parts;
+  io::BatchShares shares;
+  if (parts.balance)
+    shares = parts.balance->shares();
+  else if (parts.local_steps)
+    shares = parts.local_steps->weights();
+  return parts.local_steps && parts.state.policy.steps_alone() ? shares.in_whole_steps() : shares;
+}
+
+void Trainer::follow_policy() {
+  const TrainerParts& parts = context_.parts;
+  const io::BatchShares& shares = parts.sampler.shares();
+  if (parts.local_steps && !shares.are_equal() &&
+      shares.are_in_whole_steps() != parts.state.policy.steps_alone())
+    use_shares();
+}
+
 // Each step takes the next samples of the epoch's order, so no sample is lost or repeated, however
 // the steps are divided.
 void Trainer::use_shares() {
   const TrainerParts& parts = context_.parts;
-  const ShareBalance& balance = *parts.balance;
-  parts.sampler.set_shares(balance.shares());
-  parts.loader.set_shares(balance.shares());
+  const io::BatchShares shares = due_shares();
+  parts.sampler.set_shares(shares);
+  parts.loader.set_shares(shares);
   seek_loader();
   const TrainProgress& progress = context_.progress();
-  ShareReport report{.samples = {},
-                     .samples_per_s = {balance.speeds().begin(), balance.speeds().end()}};
-  for (int rank = 0; rank < parts.control.world_size(); ++rank)
+  const bool whole = shares.are_in_whole_steps();
+  const auto count =
+      static_cast<double>(parts.sampler.global_count(progress.step_in_epoch, progress.taken));
+  ShareReport report;
+  if (parts.balance)
+    report.samples_per_s.assign(parts.balance->speeds().begin(), parts.balance->speeds().end());
+  for (int rank = 0; rank < parts.control.world_size(); ++rank) {
+    if (whole) report.local_steps.push_back(shares.step_fraction(rank));
     report.samples.push_back(
-        parts.sampler.local_count(progress.step_in_epoch, rank, progress.taken));
+        whole ? std::llround(count * shares.fraction(rank))
+              : parts.sampler.local_count(progress.step_in_epoch, rank, progress.taken));
+  }
   context_.observers.on_shares(progress, report);
 }
 

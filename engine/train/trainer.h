@@ -49,7 +49,11 @@ class Trainer {
   void finish_step();  // actions between a step() and the next one
   bool count_step();   // counts the last step; true at the end of an epoch
   void exchange();     // agrees on stopping, and reports if due
+  void compute(const io::Batch& batch, const StepCounts& counts, GradientExchange* exchange);
+  void count_local_steps(std::int64_t step);
   void balance_shares();
+  io::BatchShares due_shares() const;  // for the next step
+  void follow_policy();                // changes the shares if the policy's steps have changed
   void use_shares();
   void seek_loader();
   void roll_back();
@@ -72,6 +76,7 @@ class Trainer {
   std::vector<ops::ImageDraw> draws_;  // for the current batch
   double lr_ = 0;
   StepPhases phases_;
+  bool idle_ = false;         // this rank did not take the last step
   BatchResult before_epoch_;  // the work's sums at the start of the epoch
   std::string interrupted_;   // why this rank stopped alone; "": it did not
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/optim/learning_rate.h"
+#include "engine/train/balance/local_steps.h"
 #include "engine/train/balance/share_balance.h"
 #include "engine/train/best_model.h"
 #include "engine/train/checks/desync_check.h"
@@ -63,6 +64,9 @@ struct TrainerParts {
                                         // null: none
   // Changes the ranks' shares of steps (SamplerOptions::shares_change); null: they stay.
   ShareBalance* balance = nullptr;
+  // A rank takes only the steps in which it has samples, while the policy's steps need no other
+  // rank (SamplerOptions::shares_change); null: all steps.
+  LocalSteps* local_steps = nullptr;
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that form one replica with this one, including itself;
                             // empty: only itself

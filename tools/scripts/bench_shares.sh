@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Measures what --shares auto gains if one of two ranks runs at a third of its speed, and prints a Markdown table.
+# Measures what --shares auto or --local-steps auto gains if one of two ranks runs at a third of its speed, and prints a
+# Markdown table.
 #
-# Usage: tools/scripts/bench_shares.sh [--seconds S] [--rounds N]
+# Usage: tools/scripts/bench_shares.sh [--local-steps] [--seconds S] [--rounds N]
+#   --local-steps with --sync params --sync-every 16 and a batch of 512: equal local steps and --local-steps auto
 #   --seconds S   length of each run (default 12); rates are means over its second half
 #   --rounds N    repetitions of all four runs (default 3); the table has their medians
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
@@ -10,11 +12,14 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-seconds=12 rounds=3
+seconds=12 rounds=3 batch=4096 log_every=1 equal=(--shares equal) auto=(--shares auto)
 while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=${2:?}; shift 2 ;;
     --rounds) rounds=${2:?}; shift 2 ;;
+    --local-steps)
+      batch=512 log_every=16 equal=(--sync params --sync-every 16) auto=(--sync params --sync-every 16 --local-steps auto)
+      shift ;;
     -h|--help) usage; exit 0 ;;
     *) fail "unknown argument '$1' (see --help)" ;;
   esac
@@ -51,7 +56,7 @@ measure() {
   started=()
   for ((rank = 0; rank < ranks; ++rank)); do
     "$ENGINE_BINARY" train --model convnet --dataset synthetic --synthetic-shape 28x28x1 --threads 1 --workers 0 \
-      --batch-size 4096 --steps 100000000 --eval-every 0 --log-every 1 --progress never --rank "$rank" \
+      --batch-size "$batch" --steps 100000000 --eval-every 0 --log-every "$log_every" --progress never --rank "$rank" \
       --world-size "$ranks" --init-method "file://$scratch/meet" --metrics "$scratch/metrics" "$@" \
       >"$scratch/out.$rank" 2>"$scratch/err.$rank" </dev/null &
     started+=($!)
@@ -70,14 +75,15 @@ printf 'load at the start: %s, %s cores\n\n' "$(cut -d' ' -f1 /proc/loadavg)" "$
 for ((round = 0; round < rounds; ++round)); do
   measure 1 0 >>"$scratch/fast"
   measure 1 1 >>"$scratch/slow"
-  measure 2 1 >>"$scratch/equal"
-  measure 2 1 --shares auto >>"$scratch/auto"
-  grep 'Shares of a step' "$scratch/out.0" | tail -n 1 >&2 || true
+  measure 2 1 "${equal[@]}" >>"$scratch/equal"
+  measure 2 1 "${auto[@]}" >>"$scratch/auto"
+  grep -E 'Shares of a step|Local steps:' "$scratch/out.0" | tail -n 1 >&2 || true
 done
 median() { sort -g "$scratch/$1" | awk '{ r[NR] = $1 } END { print r[int((NR + 1) / 2)] }'; }
-printf '%s %s %s %s\n' "$(median fast)" "$(median slow)" "$(median equal)" "$(median auto)" | awk '{
+printf '%s %s %s %s\n' "$(median fast)" "$(median slow)" "$(median equal)" "$(median auto)" |
+  awk -v equal="${equal[*]}" -v auto="${auto[*]}" '{
   sum = $1 + $2
   print "| run | samples/s | of the sum of both alone |\n|---|--:|--:|"
   printf "| fast rank alone | %.0f | |\n| slow rank alone | %.0f | |\n", $1, $2
-  printf "| both, equal shares | %.0f | %.2f |\n| both, --shares auto | %.0f | %.2f |\n", $3, $3 / sum, $4, $4 / sum
+  printf "| both, %s | %.0f | %.2f |\n| both, %s | %.0f | %.2f |\n", equal, $3, $3 / sum, auto, $4, $4 / sum
 }'

@@ -52,6 +52,9 @@ class AveragingPolicy : public PolicyCheckpoint {
   // `lr` is the learning rate of the update just made.
   virtual void end_step(const StepCounts& /*counts*/, double /*lr*/, StateHome& /*home*/) {}
 
+  // Returns true if a rank's next step needs no other rank: all exchanges are in end_step().
+  virtual bool steps_alone() const { return false; }
+
   // Synchronizes the replicas now: at the end of an epoch, before saving, at exit. Does nothing if
   // they are already equal.
   virtual void synchronize(StateHome& /*home*/) {}

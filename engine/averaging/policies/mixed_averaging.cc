@@ -43,6 +43,9 @@ class MixedAveraging final : public AveragingPolicy {
     if (!warming_up()) p_.parameters->end_step(counts, lr, home);
     ++updates_;
   }
+  bool steps_alone() const override {
+    return of_gradients() == nullptr && p_.parameters->steps_alone();
+  }
   // During the warm-up this does nothing.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
   bool together() const override { return p_.parameters->together(); }

@@ -53,6 +53,7 @@ class ParameterAveraging final : public AveragingPolicy {
     average(options_.schedule.count(0, updates_));
     if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
   }
+  bool steps_alone() const override { return true; }
   void synchronize(StateHome& home) override {
     if (!apart_) return;
     const HostView view(home, Access::kWrite);

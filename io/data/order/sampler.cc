@@ -185,7 +185,9 @@ Sampler::Slice Sampler::slice(std::int64_t step, int rank, std::int64_t taken) c
 std::int64_t Sampler::samples_before(int rank, std::int64_t first, std::int64_t end) const {
   if (options_.parts > 0)
     return (end - first) * part_bounds_[static_cast<std::size_t>(rank)] / options_.parts;
-  if (!options_.shares.are_equal()) return options_.shares.samples_before(rank, first, end - first);
+  if (!options_.shares.are_equal())
+    return options_.shares.samples_before(rank,
+                                          {first / options_.global_batch, first, end - first});
   return counted_before(rank, options_.world_size, end) -
          counted_before(rank, options_.world_size, first);
 }

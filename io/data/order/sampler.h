@@ -103,6 +103,7 @@ class Sampler {
   // REQUIRES: SamplerOptions::shares_change. Throws ConfigError for shares of another number of
   // ranks or above kMaxShareRatio.
   void set_shares(const BatchShares& shares);
+  const BatchShares& shares() const { return options_.shares; }
   // Returns this rank's samples of a step of the current epoch. Valid until set_epoch().
   std::span<const std::int64_t> indices(std::int64_t step, std::int64_t taken = 0) const;
   std::span<const std::int64_t> order() const {

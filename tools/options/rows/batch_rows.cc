@@ -33,8 +33,7 @@ std::optional<ValueFault> take_augmentation(RunConfig& config, const std::string
   return std::nullopt;
 }
 
-std::optional<ValueFault> take_shares(RunConfig& config, const std::string& text) {
-  ShareOptions& shares = config.data.shares;
+std::optional<ValueFault> take_weights(ShareOptions& shares, const std::string& text) {
   shares = {.automatic = text == "auto"};
   if (shares.automatic || text == "equal") return std::nullopt;
   for (const std::string& part : base::split_text(text, ':')) {
@@ -47,27 +46,57 @@ std::optional<ValueFault> take_shares(RunConfig& config, const std::string& text
   return std::nullopt;
 }
 
+std::optional<ValueFault> take_shares(RunConfig& config, const std::string& text) {
+  return take_weights(config.data.shares, text);
+}
+
+std::optional<ValueFault> take_local_steps(RunConfig& config, const std::string& text) {
+  return take_weights(config.data.local_steps, text);
+}
+
+// `option` divides samples among the ranks by `shares`.
+void check_weights(const GivenValues& given, const RunConfig& config, const std::string& option,
+                   const ShareOptions& shares) {
+  const io::SamplerOptions& sampling = config.data.sampling;
+  if (sampling.shard != io::Shard::kContiguous)
+    given.demand(option, "--shard contiguous: other modes fix a rank's samples in advance");
+  if (sampling.uneven == io::Uneven::kPad)
+    given.demand(option, "--uneven join or drop: pad gives every rank equally many samples");
+  if (!shares.automatic && config.is_elastic())
+    given.demand(option,
+                 "ranks that stay, without --elastic: weights belong to a fixed number of "
+                 "ranks; --" +
+                     option + " auto is possible");
+}
+
 void check_shares(const GivenValues& given, const RunConfig& config) {
   const ShareOptions& shares = config.data.shares;
-  const io::SamplerOptions& sampling = config.data.sampling;
-  if (!shares.automatic && shares.weights.empty()) return;
-  if (sampling.shard != io::Shard::kContiguous)
-    given.demand("shares", "--shard contiguous: other modes fix a rank's samples in advance");
-  if (sampling.uneven == io::Uneven::kPad)
-    given.demand("shares", "--uneven join or drop: pad gives every rank equally many samples");
+  if (shares.are_equal()) return;
+  check_weights(given, config, "shares", shares);
   if (shares.automatic && config.averaging.canonical)
     given.demand("shares",
                  "--reduction-order fast: shards in canonical order stay on their ranks; weights, "
                  "as --shares 3:1, are possible");
-  if (!shares.automatic && config.is_elastic())
-    given.demand("shares",
-                 "ranks that stay, without --elastic: weights belong to a fixed number of ranks; "
-                 "--shares auto is possible");
+}
+
+void check_local_steps(const GivenValues& given, const RunConfig& config) {
+  if (config.data.local_steps.are_equal()) return;
+  check_weights(given, config, "local-steps", config.data.local_steps);
+  if (!config.data.shares.are_equal())
+    given.demand("local-steps", "--shares equal: both divide the samples by speed");
+  if (config.averaging.host_islands)
+    given.demand("local-steps", "--sync-island rank: the ranks of a host take every step together");
+  if (config.model.synchronized_statistics)
+    given.demand("local-steps", "no --sync-bn: its statistics need all ranks in every step");
+  if (config.on_nonfinite == engine::OnNonFinite::kSkip)
+    given.demand("local-steps",
+                 "another --on-nonfinite than skip, for which all ranks vote in every step");
 }
 
 void check_batch(const GivenValues& given, RunConfig& config) {
   config.data.set.seed = config.data.sampling.seed = config.seed;
   check_shares(given, config);
+  check_local_steps(given, config);
 }
 
 const std::vector<OptionSpec> kBatchRows{
@@ -108,6 +137,13 @@ const std::vector<OptionSpec> kBatchRows{
      .initial = "equal",
      .help = "ranks' shares of a batch: equal, a weight per rank, or auto (by speed)",
      .example = "--spawn 2 --shares 3:1"},
+    {.name = "local-steps",
+     .field = parsed(take_local_steps),
+     .metavar = "STEPS",
+     .initial = "equal",
+     .help = "ranks' steps per averaging: equal, a weight per rank, or auto (by speed)",
+     .example = "--spawn 2 --sync params --sync-every 16 --local-steps 3:1",
+     .needs = {is("sync", "params|post-local|slowmo|diloco")}},
     {.name = "normalize",
      .field = choice([](RunConfig& c) { return &c.data.normalization; },
                      {{"auto", std::nullopt},

@@ -35,6 +35,7 @@ struct LoadedData;  // session_data.h
 struct ShareOptions {
   bool automatic = false;                  // by measured speed; else
   std::vector<std::int64_t> weights = {};  // one for each rank; empty: equal shares
+  bool are_equal() const { return !automatic && weights.empty(); }
 };
 
 struct DataOptions {
@@ -50,6 +51,7 @@ struct DataOptions {
   io::SamplerOptions sampling;     // the session sets size, order, rank and world size
   std::int64_t batch_of_rank = 0;  // > 0: size of a micro-batch, replaces sampling.global_batch
   ShareOptions shares = {};
+  ShareOptions local_steps = {};  // the same of the steps between averagings
   int max_ranks = 0;          // for an elastic job; 0: the number of ranks is fixed
   bool batch_scales = false;  // with the ranks of an elastic job; else that of max_ranks
   bool check_sampler = false;

@@ -115,7 +115,12 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_shares(const engine::TrainProgress&, const engine::ShareReport& report) override {
-    std::string text = "Shares of a step: " + sum_text(report.samples) + " samples";
+    std::vector<std::int64_t> percent;
+    for (const double steps : report.local_steps) percent.push_back(std::llround(100 * steps));
+    std::string text = percent.empty()
+                           ? "Shares of a step: "
+                           : "Local steps: " + sum_text(percent) + " % of all, on average ";
+    text += sum_text(report.samples) + " samples";
     if (!report.samples_per_s.empty()) {
       std::vector<std::int64_t> speeds;
       for (const double speed : report.samples_per_s) speeds.push_back(std::llround(speed));

@@ -62,18 +62,21 @@ void check_room_together(const io::DatasetOptions& set, bool loads, const backen
   });
 }
 
-// Sets the ranks' shares of a step.
-void set_shares(const ShareOptions& shares, io::SamplerOptions& sampling) {
-  sampling.shares_change = shares.automatic && sampling.world_size > 1;
+// Sets the ranks' shares of a step. Those of local steps follow the averaging policy, by the
+// trainer.
+void set_shares(const DataOptions& data, io::SamplerOptions& sampling) {
+  const bool local = !data.local_steps.are_equal();
+  const ShareOptions& shares = local ? data.local_steps : data.shares;
+  sampling.shares_change = (shares.automatic || local) && sampling.world_size > 1;
   if (shares.weights.empty()) return;
   const auto weights = std::ssize(shares.weights);
   if (weights != sampling.world_size)
-    throw io::ConfigError("--shares has " + std::to_string(weights) +
-                          (weights == 1 ? " weight" : " weights") + ", but the world is of " +
-                          std::to_string(sampling.world_size) +
+    throw io::ConfigError((local ? "--local-steps has " : "--shares has ") +
+                          std::to_string(weights) + (weights == 1 ? " weight" : " weights") +
+                          ", but the world is of " + std::to_string(sampling.world_size) +
                           (sampling.world_size == 1 ? " rank" : " ranks") +
                           ": expected a weight for each rank, as 3:1");
-  sampling.shares = io::BatchShares(shares.weights);
+  if (!local) sampling.shares = io::BatchShares(shares.weights);
 }
 
 io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
@@ -89,7 +92,7 @@ io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
   sampling.rank = group.rank();
   sampling.world_size = group.world_size();
   sampling.order = order;
-  set_shares(data.shares, sampling);
+  set_shares(data, sampling);
   return sampling;
 }
 

@@ -253,6 +253,9 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
           "for "
           "the gradients of every step; use abort, or --amp O1 or O2, whose loss scaling skips "
           "steps");
+    if (!options.data.local_steps.are_equal())
+      throw io::ConfigError(
+          "--local-steps needs --device cpu: on a CUDA device all ranks take every step");
     if (data.sampling().shares_change)
       throw io::ConfigError(
           "--shares auto needs --device cpu: on a CUDA device a step's own time is not separate "

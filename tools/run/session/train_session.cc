@@ -134,6 +134,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .average =
            s.judges.epoch_average ? s.judges.epoch_average.get() : s.judges.moving_average.get(),
        .balance = s.judges.balance.get(),
+       .local_steps = s.judges.local_steps.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },

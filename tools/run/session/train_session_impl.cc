@@ -177,9 +177,19 @@ void recompute_statistics(SessionParts& s, std::int64_t epoch) {
 }
 
 std::unique_ptr<engine::ShareBalance> make_balance(const SessionParts& s) {
-  if (!s.input.data.sampling().shares_change) return nullptr;
+  const DataOptions& data = s.options.data;
+  if (!s.input.data.sampling().shares_change ||
+      !(data.shares.automatic || data.local_steps.automatic))
+    return nullptr;
   return std::make_unique<engine::ShareBalance>(
       engine::ShareBalanceOptions{.ranks = s.group.world_size()});
+}
+
+std::unique_ptr<engine::LocalSteps> make_local_steps(const SessionParts& s) {
+  const ShareOptions& local = s.options.data.local_steps;
+  if (local.are_equal() || s.group.world_size() == 1) return nullptr;
+  return std::make_unique<engine::LocalSteps>(s.group.rank(), s.group.world_size(),
+                                              io::BatchShares(local.weights), *s.model->optimizer);
 }
 
 SessionJudges make_judges(SessionParts& s) {
@@ -190,7 +200,8 @@ SessionJudges make_judges(SessionParts& s) {
       .best = make_best_model(s.options, s.group, s.input.data),
       .epoch_average = make_epoch_average(s.options, s.compute, s.input.data, *s.model, recompute),
       .moving_average = engine::make_weight_average(*s.model->optimizer, s.model->state),
-      .balance = make_balance(s)};
+      .balance = make_balance(s),
+      .local_steps = make_local_steps(s)};
 }
 
 }  // namespace
@@ -225,6 +236,7 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
   if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());
   // An elastic job measures again: another rank may have the number of one that left.
   if (judges.balance && o.data.max_ranks == 0) state.parts.push_back(judges.balance.get());
+  if (judges.local_steps && o.data.max_ranks == 0) state.parts.push_back(judges.local_steps.get());
   plan_steps(*this);
   gather_facts(*this, {});
 }

@@ -38,6 +38,7 @@ struct SessionJudges {
   const std::unique_ptr<engine::EpochAverage> epoch_average;
   const std::unique_ptr<engine::WeightAverage> moving_average;
   const std::unique_ptr<engine::ShareBalance> balance;
+  const std::unique_ptr<engine::LocalSteps> local_steps;
 };
 
 // The origin of the state.

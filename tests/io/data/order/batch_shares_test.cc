@@ -75,8 +75,8 @@ TEST(BatchShares, AreInProportionInEachStepAndExactlySoOverSteps) {
         std::int64_t sum = 0;
         for (std::int64_t step = 0; step < period; ++step) {
           const std::int64_t first = step * batch,
-                             count = shares.samples_before(rank + 1, first, batch) -
-                                     shares.samples_before(rank, first, batch);
+                             count = shares.samples_before(rank + 1, {step, first, batch}) -
+                                     shares.samples_before(rank, {step, first, batch});
           ASSERT_GE(count, 0);
           ASSERT_LT(std::abs(static_cast<double>(count) - exact), 1) << "step " << step;
           ASSERT_LE(count, shares.max_samples(rank, batch));
@@ -116,6 +116,77 @@ TEST(BatchShares, ChangeBetweenAnyTwoStepsOfAnEpoch) {
       ASSERT_TRUE(std::ranges::equal(joined_step(ranks, step), alone.indices(step))) << step;
     }
   EXPECT_EQ(joined_step(ranks, 3), before);
+}
+
+TEST(BatchSharesInWholeSteps, EachStepHasItsSamplesOnceForAnyWeights) {
+  for (const Weights& weights : kWeights)
+    for (const std::int64_t size : {1, 7, 97, 1000})
+      for (const std::int64_t batch : {1, 3, 32, 97, 5000}) {
+        const auto ranks = static_cast<int>(weights.size());
+        const BatchShares shares(weights);
+        if (static_cast<double>(shares.fraction(0)) * ranks > kMaxShareRatio ||
+            shares.fraction(1) * ranks > kMaxShareRatio)
+          continue;
+        SCOPED_TRACE(shares.text() + ", " + std::to_string(size) + " in steps of " +
+                     std::to_string(batch));
+        const Sampler alone({.size = size, .global_batch = batch, .seed = 5});
+        std::vector<Sampler> all;
+        for (int rank = 0; rank < ranks; ++rank) {
+          all.emplace_back(SamplerOptions{.size = size,
+                                          .global_batch = batch,
+                                          .rank = rank,
+                                          .world_size = ranks,
+                                          .seed = 5,
+                                          .shares_change = true});
+          all.back().set_shares(shares.in_whole_steps());
+        }
+        for (std::int64_t step = 0; step < alone.steps_per_epoch(); ++step)
+          ASSERT_TRUE(std::ranges::equal(joined_step(all, step), alone.indices(step))) << step;
+      }
+}
+
+TEST(BatchSharesInWholeSteps, ASlowRankTakesSomeStepsWithAnEqualShare) {
+  for (const Weights& weights :
+       {Weights{3, 1}, Weights{1, 3}, Weights{2, 2, 1}, Weights{4, 1, 2, 5}, Weights{700, 512}}) {
+    const BatchShares shares = BatchShares(weights).in_whole_steps();
+    SCOPED_TRACE(shares.text());
+    const std::int64_t ranks = shares.ranks(), batch = 12 * ranks, period = 1212;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::int64_t steps = 0, samples = 0;
+      for (std::int64_t step = 0; step < period; ++step) {
+        const BatchShares::StepSamples all{step, step * batch, batch};
+        const std::int64_t count =
+            shares.samples_before(rank + 1, all) - shares.samples_before(rank, all);
+        if (shares.step_fraction(rank) < 1) {
+          ASSERT_TRUE(count == 0 || count == 12) << step << ": " << count;
+        }
+        ASSERT_LE(count, max_changing_share(batch, static_cast<int>(ranks)));
+        steps += count > 0;
+        samples += count;
+      }
+      EXPECT_NEAR(static_cast<double>(steps), shares.step_fraction(rank) * period, 1.01);
+      EXPECT_NEAR(static_cast<double>(samples), shares.fraction(rank) * period * batch, 25)
+          << "rank " << rank;
+    }
+  }
+}
+
+TEST(BatchSharesInWholeSteps, FillNoBufferBeyondItsLimit) {
+  Weights weights(20, 10);
+  weights[3] = 45;
+  const BatchShares shares = BatchShares(weights).in_whole_steps();
+  constexpr std::int64_t kBatch = 200;
+  for (std::int64_t step = 0; step < 100; ++step)
+    for (int rank = 0; rank < 20; ++rank) {
+      const BatchShares::StepSamples all{step, step * kBatch, kBatch};
+      ASSERT_LE(shares.samples_before(rank + 1, all) - shares.samples_before(rank, all),
+                max_changing_share(kBatch, 20));
+    }
+}
+
+TEST(BatchSharesInWholeSteps, EqualSharesStayEqual) {
+  EXPECT_EQ(BatchShares().in_whole_steps(), BatchShares());
+  EXPECT_NE(BatchShares(Weights{3, 1}).in_whole_steps(), BatchShares(Weights{3, 1}));
 }
 
 TEST(BatchShares, AreRejectedWhereRanksHaveFixedSamples) {
