@@ -98,6 +98,16 @@ TEST(SharesProgram, WeightsAreInTheFirstLine) {
   program::expect_words(result.out, {"global batch 32 = 24 + 8 "});
 }
 
+TEST(SharesProgram, LocalStepsAreInThePlanAndPrinted) {
+  const auto result = test_support::expect_success(
+      test_support::call("train --model mlp --dataset synthetic --synthetic-shape 6x6x1 "
+                         "--synthetic-size 64 --batch-size 32 --threads 1 --steps 8 --spawn 2 "
+                         "--sync params --sync-every 4",
+                         std::vector<std::string>{"--local-steps", "3:1"}));
+  program::expect_words(result.out, {"Averaging: local steps in proportion 3:1",
+                                     "Local steps: 100 + 50 % of all, on average 24 + 8 samples"});
+}
+
 TEST(SharesProgram, AnotherNumberOfWeightsIsOneLine) {
   program::expect_error(
       test_support::call("train --model mlp --dataset synthetic --synthetic-shape 6x6x1 "

@@ -32,7 +32,7 @@ std::int64_t updates(const RankResult& rank) {
 }
 
 // After step `step`, makes --local-steps auto measure these speeds at once.
-session_runner::AfterStep measured(std::int64_t step, std::vector<double> speeds) {
+session_runner::AfterStep measured(std::int64_t step, const std::vector<double>& speeds) {
   return [step, speeds](int rank, engine::TrainState& state) {
     if (state.progress.global_step != step) return;
     for (engine::Stateful* part : state.parts)
