@@ -52,8 +52,8 @@ struct DataOptions {
   std::int64_t batch_of_rank = 0;  // > 0: size of a micro-batch, replaces sampling.global_batch
   ShareOptions shares = {};
   ShareOptions local_steps = {};  // the same of the steps between averagings
-  int max_ranks = 0;          // for an elastic job; 0: the number of ranks is fixed
-  bool batch_scales = false;  // with the ranks of an elastic job; else that of max_ranks
+  int max_ranks = 0;              // for an elastic job; 0: the number of ranks is fixed
+  bool batch_scales = false;      // with the ranks of an elastic job; else that of max_ranks
   bool check_sampler = false;
 };
 
