@@ -90,10 +90,10 @@ void RelayServer::run() {
 }
 
 void RelayServer::serve(Link& link, std::uint32_t events) {
-  if (!link.socket) return;  // closed in this turn
+  if (!link.socket || link.broken) return;  // since an earlier event of this turn
   if (link.stage != Stage::kJoined) return receive_message(link);
   if ((events & EPOLLOUT) != 0) flush(*link.partner);
-  if (!link.socket || link.stage != Stage::kJoined) return;
+  if (!link.socket || link.broken) return;
   if ((events & EPOLLIN) != 0 && (link.watched & EPOLLIN) != 0) pass(link);
   if (link.socket && (events & (EPOLLERR | EPOLLHUP)) != 0) break_off(link);
 }
@@ -281,7 +281,6 @@ void RelayServer::break_off(Link& link) {
   link.until = base::deadline_in(kLastBytesTime);
   epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, link.socket.fd(), nullptr);
   link.partner->pending.clear();
-  if (link.partner->ended) return close(link);
   watch(*link.partner);
   pass_rest(link);
 }

@@ -34,7 +34,7 @@ void StepRecovery::keep_state(const GradientExchange* exchange) {
   changed_in_step_.clear();
   if (state.control == nullptr) changed_in_step_ = {&state.model.running, &state.model.counters};
   if (rolls_back && exchange != nullptr)
-    for (const PolicyState& s : state.policy.state()) changed_in_step_.push_back(s.buffer);
+    for (const PolicyState& s : state.policy.exchange_state()) changed_in_step_.push_back(s.buffer);
   std::size_t bytes = 0;
   for (const FlatBuffer* buffer : changed_in_step_) bytes += buffer->bytes();
   before_step_.resize(bytes);  // allocates only the first time

@@ -64,6 +64,10 @@ else()
       message(FATAL_ERROR "ENGINE_CPU_KERNELS=${ENGINE_CPU_KERNELS}: use all, native, or some of baseline,avx2,avx512,bf16,amx")
     endif()
   endforeach()
+  if(("bf16" IN_LIST engine_cpu_kernels AND NOT "avx512" IN_LIST engine_cpu_kernels) OR
+     ("amx" IN_LIST engine_cpu_kernels AND NOT "bf16" IN_LIST engine_cpu_kernels) OR NOT engine_cpu_kernels)
+    message(FATAL_ERROR "ENGINE_CPU_KERNELS=${ENGINE_CPU_KERNELS}: bf16 needs avx512, and amx needs bf16")
+  endif()
 endif()
 
 find_program(CCACHE_PROGRAM ccache)

@@ -91,7 +91,9 @@ int find_lr(const RunConfig& given, const RateRange& range, backends::Group& gro
   if (root && !config.metrics.empty())
     writer = std::make_unique<io::MetricsWriter>(config.metrics, io::MetricsWriter::Clock{},
                                                  print_notice);
-  TrainSession session(of_rate_test(config, range), group);
+  SessionOptions options = of_rate_test(config, range);
+  options.data.given = chosen.data;
+  TrainSession session(options, group);
   const SessionFacts& facts = session.start_state();
   if (root) say(base::escape_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
   if (const std::string line = frozen_line(facts); root && !line.empty()) say(line);

@@ -16,9 +16,8 @@
 //      3. copy the other pieces from the result areas of the ranks that summed them.
 //    The next block's step 1 is done before the first wait of this one, which hides its time.
 //    Blocks are small enough that all three passes over the memory stay in cache.
-//  - broadcast, all_gather and all_to_all: the sender copies a block into its area, for all_to_all
-//  a
-//    piece for each rank, waits, and the others copy it.
+//  - broadcast, all_gather and all_to_all: the sender copies a block into its area (of all_to_all a
+//    piece for each rank), waits, and the others copy it.
 // Sums are in rank order: the same bits on all ranks, as with every backend.
 //
 // Areas are reused without further waits, with kSlots = 3 slots in rotation. Block i may be written

@@ -82,13 +82,14 @@ CodedSum::CodedSum(backends::Communicator& communicator, const LossyOptions& opt
                    std::string_view use, std::int64_t most)
     : communicator_(communicator), options_(options), stream_(stream_key(options.seed, use)) {
   const int ranks = communicator.world_size();
-  // The first round has the largest code. At most 4 blocks are not shared by 3 or more ranks.
+  // The first round has the largest code. Three or more ranks send up to 4 blocks as whole codes,
+  // which may be more bytes than the shares of more blocks.
   std::visit(
       [&]<class Code>(const Code& code) {
         const std::int64_t largest = std::min(most, kPiece);
         const std::size_t each =
             std::max(bytes_to_each(code, largest, ranks),
-                     bytes_to_each(code, std::min(largest, 4 * Code::kBlock), ranks));
+                     code_bytes(code, std::min<std::int64_t>(largest, 4 * Code::kBlock)));
         all_.resize(each * static_cast<std::size_t>(ranks));
         own_.resize(std::max(code_bytes(code, largest), all_.size()));
       },

@@ -1,13 +1,11 @@
 // Sums slices of flat buffers over the ranks as lossy codes, with error feedback.
 //
 // Two ways, chosen by the bytes that a rank receives; all ranks get the same bits from both:
-//  - whole codes: every rank sends the code of its whole contribution by an all-gather, decodes
-//  those
-//    of all ranks and adds them in rank order;
-//  - shares (ADR 55), for quantized codes: every rank has a share of the blocks. An all-to-all
-//  sends
-//    it the codes of its share; it adds them in rank order and encodes the sum, and an all-gather
-//    sends the codes of the sums to all.
+//  - whole codes: an all-gather sends the code of each rank's whole contribution to all, which add
+//    them in rank order;
+//  - shares (ADR 55), for quantized codes: every rank has a share of the blocks. It receives the
+//    codes of its share by an all-to-all, adds them in rank order and encodes the sum. An
+//    all-gather sends the codes of the sums to all.
 #pragma once
 
 #include <cstdint>

@@ -49,6 +49,8 @@ class AveragingPolicy : public PolicyCheckpoint {
   // host memory, valid until end_step(); null if they stay local or are summed where they are
   // computed.
   virtual GradientExchange* begin_step(StateHome& /*home*/) { return nullptr; }
+  // Returns the memory that this exchange changes during a step.
+  virtual std::vector<PolicyState> exchange_state() { return {}; }
   // `lr` is the learning rate of the update just made.
   virtual void end_step(const StepCounts& /*counts*/, double /*lr*/, StateHome& /*home*/) {}
 

@@ -40,6 +40,7 @@ class GradientAveraging final : public AveragingPolicy {
     averagings_ = find_counter(counters, "averagings", 0);
     if (sum_ != nullptr) sum_->set_bytes_sent(find_counter(counters, "bytes_sent", whole_bytes()));
   }
+  std::vector<PolicyState> exchange_state() override { return state(); }
   std::vector<PolicyState> state() override {
     return sum_ != nullptr ? sum_->state() : std::vector<PolicyState>{};
   }

@@ -38,6 +38,11 @@ class MixedAveraging final : public AveragingPolicy {
     AveragingPolicy* gradients = of_gradients();
     return gradients == nullptr ? nullptr : gradients->begin_step(home);
   }
+  // The other policy's memory may change meanwhile, on the thread of its own exchange.
+  std::vector<PolicyState> exchange_state() override {
+    AveragingPolicy* gradients = of_gradients();
+    return gradients == nullptr ? std::vector<PolicyState>{} : gradients->exchange_state();
+  }
   void end_step(const StepCounts& counts, double lr, StateHome& home) override {
     if (AveragingPolicy* gradients = of_gradients()) gradients->end_step(counts, lr, home);
     if (!warming_up()) p_.parameters->end_step(counts, lr, home);

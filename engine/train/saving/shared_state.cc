@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
@@ -26,10 +27,14 @@ struct Standing {
   auto rank() const { return std::tie(trained, whole, step, together); }
 };
 
+// With --local-steps, ranks differ in the number of their updates, which belongs to the moments of
+// their optimizers.
+constexpr const char* kUpdates = "optimizer.steps";
+
 std::uint64_t digest_of_counters(const io::Checkpoint& state) {
   std::string text;
   for (const auto& [name, value] : state.counters)
-    text += name + " " + std::to_string(value) + "\n";
+    if (name != kUpdates) text += name + " " + std::to_string(value) + "\n";
   return base::short_digest_of(text);
 }
 
@@ -68,6 +73,13 @@ void keep_own_memory(const io::Checkpoint& own, TrainState& state) {
         own.find(io::Section::kAveraging, s.name + "/" + s.buffer->slots().front().name) != nullptr)
       import_buffer(own.arrays, "the memory of this rank", s.name + "/", io::Section::kAveraging,
                     *s.buffer);
+}
+
+// A rank that keeps its optimizer's moments keeps their number of updates.
+void keep_own_updates(const io::Checkpoint& own, io::Checkpoint& shared) {
+  const std::int64_t updates = find_counter(own.counters, kUpdates, 0);
+  for (auto& [name, value] : shared.counters)
+    if (name == kUpdates) value = updates;
 }
 
 // Returns the buffers that stay in place from one group to the next.
@@ -157,9 +169,9 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   io::Checkpoint shared =
       anybody_takes || apart ? sent_by(communicator, source, own, name) : *own.state;
   shared.world_size = 0;  // state of single ranks is not taken over
-  if (anybody_takes)
-    send_buffers(communicator, source, takes(all[static_cast<std::size_t>(communicator.rank())]),
-                 own.state.has_value(), state);
+  const bool takes_here = takes(all[static_cast<std::size_t>(communicator.rank())]);
+  if (anybody_takes) send_buffers(communicator, source, takes_here, own.state.has_value(), state);
+  if (!takes_here) keep_own_updates(*own.state, shared);
 
   std::int64_t samples = 0;
   for (const Standing& standing : all) samples += standing.apart;

@@ -87,12 +87,14 @@ void check_shares(const SamplerOptions& options, const BatchShares& shares) {
                       ", expected those of a world of " + ranks_text(options.world_size));
   if (options.shard != Shard::kContiguous || options.uneven == Uneven::kPad)
     throw ConfigError(
-        "--shares divides each step among the ranks: expected --shard contiguous and --uneven join "
-        "or drop");
+        "--shares and --local-steps divide the samples among the ranks: expected --shard "
+        "contiguous "
+        "and --uneven join or drop");
   if (options.shares_change && options.parts > 0)
     throw ConfigError(
-        "--shares auto changes the ranks' shares, but shards in canonical order stay on their "
-        "ranks: use --reduction-order fast, or --shares with weights");
+        "--shares auto and --local-steps change the ranks' shares, but shards in canonical order "
+        "stay "
+        "on their ranks: use --reduction-order fast, or --shares with weights");
 }
 
 // Position p of an epoch counts for rank p mod R: this many of the positions before `end` count for

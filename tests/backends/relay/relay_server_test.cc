@@ -106,6 +106,16 @@ TEST(RelayServer, AnEndThatSendsNoMoreStillReceives) {
   EXPECT_TRUE(test_support::eventually([&] { return relay.reports().size() == 2; }));
 }
 
+TEST(RelayServer, WhatAnEndSentBeforeItClosedArrivesAtAnEndThatSendsNoMore) {
+  const Relay relay;
+  Pair pair = join(relay.endpoint(), "p");
+  shutdown(pair.connector.fd(), SHUT_WR);
+  EXPECT_TRUE(is_closed(pair.acceptor));
+  const std::string sent = fill(pair.acceptor);
+  pair.acceptor.close();
+  EXPECT_TRUE(read_bytes(pair.connector, sent.size()) == sent);
+}
+
 TEST(RelayServer, ABrokenEndEndsThePairAfterItsLastByte) {
   const Relay relay;
   Pair pair = join(relay.endpoint(), "p");

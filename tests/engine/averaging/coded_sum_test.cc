@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -143,6 +144,30 @@ TEST(CodedSum, ASumIsNearlyTheSumOfTheContributions) {
       ASSERT_NEAR(static_cast<double>(ranks[0].sum[static_cast<std::size_t>(i)]), expected,
                   2 * world * 0.6 / 127 * 1.01);
     }
+  }
+}
+
+// Fewer elements than the largest sum may go as whole codes, which are longer than shares.
+TEST(CodedSum, TakesEveryNumberOfElementsUpToItsLargest) {
+  constexpr std::int64_t kMost = 1280;
+  for (const int world : {3, 4, 8}) {
+    auto groups = backends::make_inproc_groups(world, test_support::deadline_ms(60'000));
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < world; ++rank)
+      ranks.emplace_back([&groups, rank, world] {
+        const auto communicator = groups[static_cast<std::size_t>(rank)]->make_communicator();
+        const FlatBuffer values(DType::kF32, {{"v", TensorLayout::plain({kMost}), DType::kF32}});
+        const FlatBuffer error = FlatBuffer::like(values);
+        CodedSum sum(*communicator, kEightBits, "test", kMost);
+        for (std::int64_t count = 1; count <= kMost; count += 51) {
+          std::ranges::fill(values.span<float>(), 1.0F);
+          std::ranges::fill(error.span<float>(), 0.0F);
+          sum.sum({values, error, error}, {0, count}, count, nullptr);
+          for (const float v : values.span<float>().first(static_cast<std::size_t>(count)))
+            ASSERT_NEAR(v, world, 0.03 * world) << count << " elements";
+        }
+        groups[static_cast<std::size_t>(rank)]->leave();
+      });
   }
 }
 

@@ -124,7 +124,9 @@ StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
   const ChosenSync chosen = choose_sync(config, group);
   for (const std::string& line : chosen.lines)
     if (group.rank() == 0) print_notice(line);
-  TrainSession session(chosen.config, group);
+  SessionOptions options = chosen.config;
+  options.data.given = chosen.data;
+  TrainSession session(options, group);
   static_cast<void>(session.start_state());
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);

@@ -1,9 +1,10 @@
 // The times follow from bytes and rates: an all-reduce of n nodes sends 2 (n - 1) / n of its buffer
-// over each node's link, and codes are gathered from all other ranks.
+// over each node's link. Codes are summed as engine/averaging/codes/coded_sum.h says.
 #include "tools/run/choices/sync_choice.h"
 
 #include <algorithm>
 
+#include "engine/averaging/codes/coded_sum.h"
 #include "engine/averaging/codes/lossy_code.h"
 #include "io/base/text/text_parts.h"
 #include "tools/report/output/text_table.h"
@@ -72,15 +73,14 @@ const char* compression_name(Compression compression) {
   }
 }
 
-double payload(const SyncFigures& f, Compression compression, const SyncLimits& limits) {
-  engine::LossyOptions lossy;
-  if (compression == Compression::kNone) return static_cast<double>(f.bytes);
-  if (compression == Compression::kInt4) lossy.bits = 4;
+engine::LossyOptions code_of(Compression compression, const SyncLimits& limits) {
   if (compression == Compression::kSparse)
-    lossy = {.kind = engine::LossyOptions::Kind::kSparse,
-             .bits = limits.sparse.bits,
-             .ratio = limits.sparse.ratio};
-  return static_cast<double>(engine::code_bytes(lossy, f.elements, 0));
+    return {.kind = engine::LossyOptions::Kind::kSparse,
+            .bits = limits.sparse.bits,
+            .ratio = limits.sparse.ratio};
+  engine::LossyOptions quantized;
+  if (compression == Compression::kInt4) quantized.bits = 4;
+  return quantized;
 }
 
 double all_reduce_s(const SyncFigures& f, double bytes) {
@@ -88,10 +88,15 @@ double all_reduce_s(const SyncFigures& f, double bytes) {
   return 2 * (nodes - 1) / nodes * bytes / f.link_bytes_per_s + f.round_trip_s;
 }
 
-// All-gather of codes: a node receives those of all other nodes' ranks.
-double gather_s(const SyncFigures& f, double bytes) {
-  const double ranks = f.ranks, nodes = f.hosts > 1 ? f.hosts : f.ranks;
-  return (ranks - ranks / nodes) * bytes / f.link_bytes_per_s + f.round_trip_s;
+// A node receives the codes of all ranks of other nodes: whole ones, or those of a share for each
+// of its ranks and of the sum of each other rank's share.
+double coded_s(const SyncFigures& f, const engine::LossyOptions& lossy, double code) {
+  const double ranks = f.ranks, nodes = f.hosts > 1 ? f.hosts : f.ranks, here = ranks / nodes;
+  const auto received =
+      static_cast<double>(engine::coded_bytes_received(lossy, f.elements, f.ranks, 0));
+  const bool in_shares = received < (ranks - 1) * code;
+  const double of_each = in_shares ? (here + 1) * code / ranks : code;
+  return (ranks - here) * of_each / f.link_bytes_per_s + f.round_trip_s;
 }
 
 // The overlap measured in docs/averaging.md, in proportion.
@@ -111,18 +116,19 @@ SyncCandidate candidate_of(const Policy& policy, std::int64_t every, const SyncF
                            const SyncLimits& limits) {
   const std::string sync = policy.sync;
   const auto period = static_cast<double>(every);
-  const double bytes = payload(f, policy.compression, limits);
+  const bool coded = policy.compression != Compression::kNone;
+  const engine::LossyOptions lossy = code_of(policy.compression, limits);
+  const auto bytes =
+      static_cast<double>(coded ? engine::code_bytes(lossy, f.elements, 0) : f.bytes);
   SyncCandidate c{.options = {{"sync", sync}}, .accuracy = policy.accuracy.text};
   if (!policy.periods.empty()) c.options.emplace_back("sync-every", std::to_string(every));
-  double wire =
-      policy.compression == Compression::kNone ? all_reduce_s(f, bytes) : gather_s(f, bytes);
+  double wire = coded ? coded_s(f, lossy, bytes) : all_reduce_s(f, bytes);
   double waits = wire;
   if (sync == "streaming") {
     c.options.emplace_back("sync-overlap", std::to_string(overlap_of(every)));
     std::tie(wire, waits) = streaming_s(f, every);
   }
-  if (policy.compression != Compression::kNone)
-    c.options.emplace_back("compress", compression_name(policy.compression));
+  if (coded) c.options.emplace_back("compress", compression_name(policy.compression));
   // Error feedback replaces the outer momentum (SparseLoCo).
   if (sync == "diloco" && policy.compression == Compression::kSparse)
     c.options.emplace_back("outer-momentum", "0");
@@ -135,9 +141,11 @@ SyncCandidate candidate_of(const Policy& policy, std::int64_t every, const SyncF
   return c;
 }
 
-bool is_allowed(const Policy& policy, const SyncLimits& limits) {
+bool is_allowed(const Policy& policy, const SyncFigures& figures, const SyncLimits& limits) {
   if (limits.compression ? *limits.compression != policy.compression : !policy.is_default)
     return false;
+  const bool of_gradients = std::string_view(policy.sync) == "grad";
+  if (of_gradients && policy.compression != Compression::kNone && figures.on_devices) return false;
   if (!limits.every) return true;
   if (policy.periods.empty()) return false;
   const bool of_params = std::string_view(policy.sync) == "params";
@@ -162,7 +170,7 @@ std::string overhead_cell(double share) { return fixed(100 * share, share < 0.1 
 std::vector<SyncCandidate> sync_candidates(const SyncFigures& figures, const SyncLimits& limits) {
   std::vector<SyncCandidate> found;
   for (const Policy& policy : policies()) {
-    if (!is_allowed(policy, limits)) continue;
+    if (!is_allowed(policy, figures, limits)) continue;
     std::vector<std::int64_t> periods = policy.periods;
     if (periods.empty()) periods = {1};
     if (limits.every) periods = {*limits.every};

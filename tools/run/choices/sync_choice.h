@@ -15,6 +15,7 @@ struct SyncFigures {
   int ranks = 1, hosts = 1;
   std::int64_t elements = 0, bytes = 0;  // of the gradients
   std::int64_t fragments = 1;            // of --sync streaming, if the period is long enough
+  bool on_devices = false;               // gradients, which are then not encoded
   double step_s = 0;                     // of the slowest rank, without averaging
   // Of the slowest link: bytes/s in its slower direction, the longest round trip of the links, and
   // e.g. "ranks 0 and 1 (gloo)".

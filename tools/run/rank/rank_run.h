@@ -50,8 +50,8 @@ struct RankRunOptions {
 class RankRun {
  public:
   // Collective: --sync auto is decided, rank 0 takes the folder, and all load the data and make
-  // the session. Objects that
-  // `options` refers to and the group outlive the run. Throws as TrainingRun and TrainSession do.
+  // the session. Objects that `options` refers to and the group outlive the run. Throws as
+  // TrainingRun and TrainSession do.
   RankRun(RankRunOptions options, backends::Group& group,
           std::unique_ptr<backends::Communicator> control);
   ~RankRun();

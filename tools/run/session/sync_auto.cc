@@ -80,6 +80,7 @@ void measure_training(const RunConfig& config, backends::Group& group,
   group.set_activity("measuring a step for --sync auto");
   TrainSession session(scratch_options(config, data), group);
   static_cast<void>(session.start_state());
+  figures.on_devices = session.facts().ranks.on_device;
   figures.step_s = measure_step(session, control);
   const engine::FlatBuffer& gradients = session.state().model.parameters.gradients;
   figures.elements = gradients.size();
