@@ -65,8 +65,8 @@ TEST(Signals, TwiceIsNow) {
            job.out().find(":1: asked") != std::string::npos;
   }));
   EXPECT_GE(sleepers(mark), 2u) << "they have five minutes";
-  kill(job.pid(), SIGINT);
-  EXPECT_EQ(job.wait(), 130) << job.err();
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), 143) << job.err();
   EXPECT_TRUE(eventually([&] { return sleepers(mark) == 0; }));
 }
 

@@ -9,8 +9,13 @@
 #include <system_error>
 
 namespace tools {
+namespace {
 
-SignalInbox::SignalInbox() {
+constexpr std::chrono::milliseconds kOneRequest{200};
+
+}  // namespace
+
+SignalInbox::SignalInbox(const base::Clock& clock) : clock_(clock) {
   sigset_t wanted;
   sigemptyset(&wanted);
   for (const int s : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGCHLD}) sigaddset(&wanted, s);
@@ -39,8 +44,14 @@ std::optional<int> SignalInbox::take() {
     return signal;
   }
   signalfd_siginfo info{};
-  while (read(fd_.fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-    if (info.ssi_signo != SIGCHLD) return static_cast<int>(info.ssi_signo);
+  while (read(fd_.fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo == SIGCHLD) continue;
+    if (info.ssi_code != SI_USER) return static_cast<int>(info.ssi_signo);  // the terminal
+    const bool repeated = last_ && last_->signal == info.ssi_signo &&
+                          last_->sender == info.ssi_pid && clock_.now() - last_->at < kOneRequest;
+    last_ = {info.ssi_signo, info.ssi_pid, clock_.now()};
+    if (!repeated) return static_cast<int>(info.ssi_signo);
+  }
   return std::nullopt;
 }
 

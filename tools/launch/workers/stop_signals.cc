@@ -11,37 +11,45 @@
 namespace tools {
 namespace {
 
-constexpr long kEchoSeconds = 2;
+constexpr long kEchoMs = 2000;
+constexpr long kOneRequestMs = 200;
 
 std::atomic<int> stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<bool> first_from_parent{false};
-std::atomic<long> first_second{0};
+std::atomic<long> first_ms{0};
+std::atomic<pid_t> first_sender{0};
 std::atomic<bool> asked_to_leave{false};
 
-long monotonic_second() {
+long monotonic_ms() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec;
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
 }
 
 // A scheduler that stops a job signals every process, and the launcher forwards its own signal: one
-// request arrives twice. The same holds for a SIGTERM that comes with a SIGHUP.
-bool is_echo(const siginfo_t* info) {
-  const bool from_parent = info->si_code == SI_USER && info->si_pid == getppid();
+// request arrives twice. The same holds for a SIGTERM that comes with a SIGHUP, and for timeout(1),
+// which signals a process and then its group.
+bool is_echo(int signal, const siginfo_t* info) {
+  const long since = monotonic_ms() - first_ms.load();
+  const bool from_process = info->si_code == SI_USER;
+  if (from_process && info->si_pid == first_sender.load() && signal == stop_signal.load())
+    return since <= kOneRequestMs;
+  const bool from_parent = from_process && info->si_pid == getppid();
   return (from_parent != first_from_parent.load() || stop_signal.load() == SIGHUP) &&
-         monotonic_second() - first_second.load() <= kEchoSeconds;
+         since <= kEchoMs;
 }
 
 void on_signal(int signal, siginfo_t* info, void*) {
   if (stop_signal.load() == 0) {
     first_from_parent.store(info->si_code == SI_USER && info->si_pid == getppid());
-    first_second.store(monotonic_second());
+    first_sender.store(info->si_code == SI_USER ? info->si_pid : 0);
+    first_ms.store(monotonic_ms());
   }
   int none = 0;
   if (stop_signal.compare_exchange_strong(none, signal)) return;
   // The kernel repeats SIGXCPU every second.
-  if (signal == SIGHUP || signal == SIGXCPU || is_echo(info)) return;
+  if (signal == SIGHUP || signal == SIGXCPU || is_echo(signal, info)) return;
   _exit(128 + signal);
 }
 

@@ -94,6 +94,15 @@ void apply_device_rule(const char* list_name, ConfigValues& values) {
     unset(list);
 }
 
+// --sync auto chooses what is not given.
+void leave_to_auto(ConfigValues& values) {
+  if (values.find("sync")->second.value != "auto") return;
+  for (const std::string& name : options_requiring("sync")) {
+    ConfigValue& option = values.find(name)->second;
+    if (precedence_of(option) == Precedence::kDefault) unset(option);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> options_requiring(std::string_view other) {
@@ -111,6 +120,7 @@ void apply_option_rules(ConfigValues& values) {
   apply_device_rule("devices", values);
   for (const OptionSpec& option : train_options())
     for (const Condition& need : option.needs) apply_need(option.name, need, values);
+  leave_to_auto(values);
 }
 
 void check_demands(const ConfigValues& values) {
