@@ -76,10 +76,11 @@ void RelayServer::run() {
                                  expecting ? milliseconds_left(next_sweep_) : -1);
     for (int i = 0; i < ready; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
-      if (event.data.u64 == kStopEvent) return;
-      if (event.data.u64 == kListenerEvent) {
+      const LinkId id = event.data.u64;  // a copy: the struct is packed
+      if (id == kStopEvent) return;
+      if (id == kListenerEvent) {
         accept_all();
-      } else if (const auto found = links_.find(event.data.u64); found != links_.end()) {
+      } else if (const auto found = links_.find(id); found != links_.end()) {
         serve(found->second, event.events);
       }
     }

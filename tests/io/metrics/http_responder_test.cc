@@ -25,9 +25,9 @@ namespace {
 
 class Client {
  public:
-  explicit Client(int port, int receive_bytes = 0)
+  explicit Client(int port, int receive_bytes = 0, int patience_s = 1)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const timeval limit{1, 0};  // of connect(), too, where the server takes no more in
+    const timeval limit{patience_s, 0};  // of connect(), too, where the server takes no more in
     setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (receive_bytes > 0)
       setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
@@ -68,7 +68,7 @@ constexpr const char* kGet = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 class Responder : public testing::Test {
  protected:
   std::string ask(const std::string& request) {
-    const Client client(server_.port());
+    const Client client(server_.port(), 0, 20);
     EXPECT_TRUE(client.connected());
     EXPECT_TRUE(client.say(request));
     return client.hear();
