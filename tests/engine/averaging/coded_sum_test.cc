@@ -125,7 +125,7 @@ TEST(CodedSum, GivesAllRanksTheSameBitsAndLosesNothing) {
         for (const OfRank& rank : ranks) {
           EXPECT_EQ(rank.sum, ranks[0].sum) << world << " ranks, " << count;
           EXPECT_EQ(rank.received, kRounds * coded_bytes_received(options, count, world, 0));
-          EXPECT_LE(rank.received, kRounds * (world - 1) *
+          EXPECT_LE(rank.received, std::int64_t{kRounds} * (world - 1) *
                                        static_cast<std::int64_t>(code_bytes(options, count, 0)));
         }
       }
@@ -153,6 +153,7 @@ TEST(CodedSum, TakesEveryNumberOfElementsUpToItsLargest) {
   for (const int world : {3, 4, 8}) {
     auto groups = backends::make_inproc_groups(world, test_support::deadline_ms(60'000));
     std::vector<std::jthread> ranks;
+    ranks.reserve(groups.size());
     for (int rank = 0; rank < world; ++rank)
       ranks.emplace_back([&groups, rank, world] {
         const auto communicator = groups[static_cast<std::size_t>(rank)]->make_communicator();

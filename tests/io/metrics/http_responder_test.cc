@@ -191,6 +191,7 @@ TEST_F(Responder, SlowReadersDoNotStarveOthers) {
   body_ = std::string(4'000'000, 'x');
   std::atomic<bool> done{false};
   std::vector<std::thread> readers;
+  readers.reserve(8);
   for (int i = 0; i < 8; ++i)
     readers.emplace_back([&] {
       while (!done) {
