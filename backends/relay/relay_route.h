@@ -45,7 +45,7 @@ class RelayRoute {
   std::string reported_;
 };
 
-// What a rank brings for its route.
+// The arguments of make_relay_route().
 struct RelayRouteRequest {
   RelayPlace place;
   int rank = 0;
@@ -55,7 +55,7 @@ struct RelayRouteRequest {
   Deadline deadline;  // for looking up the relay's name
   std::function<void(const std::string&)> notice;
 };
-// On rank 0 also starts the relay if `place` says so. Throws PeerError for a name that cannot be
+// On rank 0 also starts the relay if `place` is rank 0. Throws PeerError for a name that cannot be
 // looked up, and as listen_on().
 std::unique_ptr<RelayRoute> make_relay_route(RelayRouteRequest request);
 

@@ -236,7 +236,7 @@ void RelayServer::pass(Link& from) {
   if (n < 0 && must_wait() && !from.broken) return;
   if (n <= 0) return end_direction(from);
   Link& to = *from.partner;
-  if (to.broken) return;  // nobody reads it
+  if (to.broken) return;  // it has no reader
   from.passed += static_cast<std::uint64_t>(n);
   const auto count = static_cast<std::size_t>(n);
   const ssize_t sent = send(to.socket.fd(), scratch_.data(), count, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -2,7 +2,7 @@
 //
 // One thread with epoll. A connection must prove the job's secret before the relay keeps anything
 // of it. Each direction of a pair buffers a bounded number of bytes: while they wait for a slow
-// receiver, the relay does not read from its sender, and all other pairs go on.
+// receiver, the relay does not read from its sender; other pairs are not affected.
 #pragma once
 
 #include <cstdint>

@@ -44,6 +44,19 @@ check() {
   echo "ok: $what"
 }
 
+# end_with NAME CODES: waits for the processes in `ranks`, whose output is in $folder/NAME.RANK.log, and compares their exit codes.
+end_with() {
+  local codes="" status pid
+  for pid in "${ranks[@]}"; do
+    status=0
+    wait "$pid" || status=$?
+    codes+="$status "
+  done
+  [ "$codes" = "$2" ] || fail "$1: exit codes $codes, expected $2" "$folder/$1".[012].log
+  checks=$((checks + 1))
+  echo "ok: $1: exit codes $codes"
+}
+
 # wait_for SECONDS WHAT COMMAND...: scaled
 wait_for() {
   local begin=$SECONDS base=$1 what=$2

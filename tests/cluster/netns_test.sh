@@ -34,18 +34,6 @@ start() {
   shift 2
   for i in 0 1 2; do start_rank "$name" "$method" "$i" "$@"; done
 }
-# end_with NAME CODES: waits for the three and compares their exit codes.
-end_with() {
-  local codes="" status pid
-  for pid in "${ranks[@]}"; do
-    status=0
-    wait "$pid" || status=$?
-    codes+="$status "
-  done
-  [ "$codes" = "$2" ] || fail "$1: exit codes $codes, expected $2" "$folder/$1".[012].log
-  checks=$((checks + 1))
-  echo "ok: $1: exit codes $codes"
-}
 listeners() { for i in 0 1 2; do ip netns exec "$base-$i" ss -Hltn | awk '{ print $4 }'; done; }
 wait_for_line() { wait_for 20 "line \"$2\"" grep -q "$2" "$folder/$1"; }
 

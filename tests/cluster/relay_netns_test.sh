@@ -61,18 +61,6 @@ start() {
     ranks[i]=$!
   done
 }
-# end_with NAME CODES
-end_with() {
-  local codes="" status pid
-  for pid in "${ranks[@]}"; do
-    status=0
-    wait "$pid" || status=$?
-    codes+="$status "
-  done
-  [ "$codes" = "$2" ] || fail "$1: exit codes $codes, expected $2" "$folder/$1".[012].log
-  checks=$((checks + 1))
-  echo "ok: $1: exit codes $codes"
-}
 
 # Without a relay rank 2 has no way to rank 1, and the message names one.
 start without --epochs 2 --backend socket --timeout "$(scaled 4)"
@@ -119,7 +107,7 @@ status=0
 wait "$relay" || status=$?
 relay=""
 check "SIGTERM ends the relay in order (status $status)" test "$status" -eq 0
-check "and it says so" grep -qx 'relay stopped' "$folder/relay.log"
+check "and prints that it stopped" grep -qx 'relay stopped' "$folder/relay.log"
 
 ranks=()
 check "no rank is left over" test -z "$(for i in 0 1 2; do ip netns pids "$(host_of "$i")"; done)"

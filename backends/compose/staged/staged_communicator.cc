@@ -186,24 +186,17 @@ class StagedCommunicator final : public DeviceCommunicator {
         });
   }
 
+  // The own part in the buffer's first half, all parts in the second.
   void gather(void* stream, const void* input, std::byte* to, std::size_t count) {
     require_device_memory(input, device_, name_);
     const auto* from = static_cast<const std::byte*>(input);
-    // The own part in the buffer's first half, all parts in the second.
-    const std::size_t most = piece_ / size_;
-    const auto part = [&](std::size_t k) { return std::min(most, count - k * most); };
-    pipeline(
-        stream, (count + most - 1) / most,
-        [&](std::size_t k, const Buffer& b) {
-          cuda::copy_async(b.data(), from + k * most, part(k), out_.handle());
+    collect_parts(
+        stream, to, count,
+        [&](std::size_t at, std::size_t part, const Buffer& b) {
+          cuda::copy_async(b.data(), from + at, part, out_.handle());
         },
-        [&](std::size_t k, const Buffer& b) {
-          host_->all_gather(b.data(), part(k), b.data() + piece_);
-        },
-        [&](std::size_t k, const Buffer& b) {
-          for (std::size_t r = 0; r < size_; ++r)
-            cuda::copy_async(to + r * count + k * most, b.data() + piece_ + r * part(k), part(k),
-                             in_.handle());
+        [&](std::size_t part, const Buffer& b) {
+          host_->all_gather(b.data(), part, b.data() + piece_);
         });
   }
 
@@ -211,18 +204,28 @@ class StagedCommunicator final : public DeviceCommunicator {
   void exchange_parts(void* stream, const void* input, std::byte* to, std::size_t count) {
     require_device_memory(input, device_, name_);
     const auto* from = static_cast<const std::byte*>(input);
+    collect_parts(
+        stream, to, count,
+        [&](std::size_t at, std::size_t part, const Buffer& b) {
+          for (std::size_t r = 0; r < size_; ++r)
+            cuda::copy_async(b.data() + r * part, from + r * count + at, part, out_.handle());
+        },
+        [&](std::size_t part, const Buffer& b) {
+          host_->all_to_all(b.data(), part, b.data() + piece_);
+        });
+  }
+
+  // For each part of `count` bytes: `copy_out` fills a buffer, `call` leaves the parts of all ranks
+  // in its second half, and these are copied to `to`, `count` bytes apart.
+  template <class CopyOut, class HostCall>
+  void collect_parts(void* stream, std::byte* to, std::size_t count, const CopyOut& copy_out,
+                     const HostCall& call) {
     const std::size_t most = piece_ / size_;
     const auto part = [&](std::size_t k) { return std::min(most, count - k * most); };
     pipeline(
         stream, (count + most - 1) / most,
-        [&](std::size_t k, const Buffer& b) {
-          for (std::size_t r = 0; r < size_; ++r)
-            cuda::copy_async(b.data() + r * part(k), from + r * count + k * most, part(k),
-                             out_.handle());
-        },
-        [&](std::size_t k, const Buffer& b) {
-          host_->all_to_all(b.data(), part(k), b.data() + piece_);
-        },
+        [&](std::size_t k, const Buffer& b) { copy_out(k * most, part(k), b); },
+        [&](std::size_t k, const Buffer& b) { call(part(k), b); },
         [&](std::size_t k, const Buffer& b) {
           for (std::size_t r = 0; r < size_; ++r)
             cuda::copy_async(to + r * count + k * most, b.data() + piece_ + r * part(k), part(k),

@@ -1,4 +1,4 @@
-// What the kernel has counted on the connections between two ranks, for communicators that use TCP.
+// Reads the kernel's counters of the TCP connections between two ranks.
 #pragma once
 
 #include <cstdint>

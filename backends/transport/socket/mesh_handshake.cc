@@ -159,7 +159,7 @@ void MeshSetup::on_challenge(Attempt& attempt) {
   attempt.stage = send_now(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
 }
 
-// With a relay, another host of the own network may have the peer's address, and that is no error.
+// With a relay, another host of the own network may have the peer's address, which is not an error.
 void MeshSetup::on_wrong_challenge(Attempt& attempt) {
   Target& target = *attempt.target;
   if (++target.wrong_challenges < kMaxWrongChallenges) return;
@@ -201,7 +201,7 @@ void MeshSetup::on_welcome(Attempt& attempt) {
     return;
   require_equal_streams(welcome.streams, attempt.hello.to);
   require_equal_cipher(welcome.cipher, attempt.hello.to);
-  if (!send_now(attempt.socket.fd(), {"", 1})) return;
+  if (!send_now(attempt.socket.fd(), {"\0", 1})) return;
   if (attempt.hello.to == 0) mesh_.crowded_ = welcome.crowded != 0;
   keep(attempt, attempt.hello.to, welcome.machine);
 }

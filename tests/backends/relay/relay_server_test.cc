@@ -1,4 +1,4 @@
-// The relay: pairs, strangers, limits, ends that break, and receivers that do not read.
+// The relay: pairs, unauthenticated peers, limits, ends that break, and receivers that do not read.
 #include "backends/relay/relay_server.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(RelayServer, PairsOfOtherConnectionsStayApart) {
   EXPECT_EQ(poll(&p, 1, 0), 0);  // neither joined nor closed
 }
 
-// The end of one direction is passed on after its last byte; the other direction goes on.
+// The end of one direction is passed on after its last byte; the other direction stays open.
 TEST(RelayServer, AnEndThatSendsNoMoreStillReceives) {
   const Relay relay;
   const Pair pair = join(relay.endpoint(), "p");
@@ -130,7 +130,7 @@ TEST(RelayServer, ABrokenEndEndsThePairAfterItsLastByte) {
   expect_works(other);
 }
 
-// Its sender has to wait after a bounded number of bytes, and nobody else.
+// Only its sender has to wait, after a bounded number of bytes.
 TEST(RelayServer, APeerThatDoesNotReadStopsItsOwnPairOnly) {
   const Relay relay;
   const Pair stuck = join(relay.endpoint(), "stuck"), other = join(relay.endpoint(), "other");
@@ -212,13 +212,13 @@ TEST(RelayServer, NoiseIsRejectedAtOnce) {
 TEST(RelayServer, StrangersKeepNobodyOut) {
   const Relay relay;
   const Pair before = join(relay.endpoint(), "before");
-  std::vector<backends::Socket> strangers;
+  std::vector<backends::Socket> unproven;
   for (std::size_t i = 0; i < 3 * backends::kMaxUnprovenPerSource; ++i)
-    strangers.push_back(connect_to(relay.endpoint()));
+    unproven.push_back(connect_to(relay.endpoint()));
   const Pair after = join(relay.endpoint(), "after");
   expect_works(before);
   expect_works(after);
-  EXPECT_TRUE(is_closed(strangers.front()));
+  EXPECT_TRUE(is_closed(unproven.front()));
   EXPECT_TRUE(test_support::eventually([&] { return !relay.notices().empty(); }));
   EXPECT_LE(relay.notices().size(), 2u);  // one line per 10 s, not one per connection
 }

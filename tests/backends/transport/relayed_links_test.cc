@@ -27,7 +27,7 @@ using relay_client::Relay;
 
 constexpr const char* kElsewhere = "127.0.0.9";
 
-// What is at a rank's address for the others.
+// The behavior of a rank's address towards the others.
 enum class Block { kNone, kRefuses, kSilent, kTakesAll, kLies };
 
 std::vector<const backends::Backend*> mesh_backends() {

@@ -102,7 +102,7 @@ double coded_s(const SyncFigures& f, const engine::LossyOptions& lossy, double c
 // The overlap measured in docs/averaging.md, in proportion.
 std::int64_t overlap_of(std::int64_t every) { return every / 8; }
 
-// Seconds on the wire and those that steps wait for, in a period of streaming.
+// Returns the transfer time of a period of streaming, and the part that steps wait for.
 std::pair<double, double> streaming_s(const SyncFigures& f, std::int64_t every) {
   const auto parts = static_cast<double>(std::min(f.fragments, every));
   const double each = all_reduce_s(f, static_cast<double>(f.bytes) / parts), all = parts * each;
@@ -150,7 +150,7 @@ bool is_allowed(const Policy& policy, const SyncFigures& figures, const SyncLimi
   if (policy.periods.empty()) return false;
   const bool of_params = std::string_view(policy.sync) == "params";
   if (!of_params) return true;
-  // Of the rows of one policy, the one with the nearest period.
+  // A policy has several rows: use the one with the nearest period.
   const std::int64_t longest = policy.periods.back();
   if (policy.compression != Compression::kNone) return *limits.every <= kLongestOfParams;
   return longest == 4    ? *limits.every <= 4

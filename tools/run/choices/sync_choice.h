@@ -13,17 +13,17 @@ namespace tools {
 
 struct SyncFigures {
   int ranks = 1, hosts = 1;
-  std::int64_t elements = 0, bytes = 0;  // of the gradients
-  std::int64_t fragments = 1;            // of --sync streaming, if the period is long enough
-  bool on_devices = false;               // gradients, which are then not encoded
-  double step_s = 0;                     // of the slowest rank, without averaging
-  // Of the slowest link: bytes/s in its slower direction, the longest round trip of the links, and
-  // e.g. "ranks 0 and 1 (gloo)".
+  std::int64_t elements = 0, bytes = 0;  // size of the gradients
+  std::int64_t fragments = 1;            // number with --sync streaming and a long period
+  bool on_devices = false;               // true: gradients are on devices and cannot be encoded
+  double step_s = 0;                     // time of the slowest rank, without averaging
+  // The slowest link's bytes/s in its slower direction, the longest round trip of all links, and
+  // the slowest link's name, e.g. "ranks 0 and 1 (gloo)".
   double link_bytes_per_s = 0, round_trip_s = 0;
   std::string link;
 };
 
-// What the user has given. Options without an entry are free.
+// The options that the user has given; those without a value are chosen.
 struct SyncLimits {
   std::optional<std::int64_t> every;  // --sync-every
   std::optional<AveragingOptions::Compression> compression;

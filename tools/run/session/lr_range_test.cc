@@ -8,6 +8,7 @@
 #include "io/base/text/text_parts.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/output/text_table.h"
+#include "tools/run/session/discarded_run.h"
 
 namespace tools {
 
@@ -33,16 +34,9 @@ RateRange parse_rate_range(const std::string& text, std::int64_t steps) {
 }
 
 SessionOptions of_rate_test(SessionOptions options, const RateRange& range) {
-  options.keeping.directory.clear();
-  options.keeping.resume = {};
-  options.best = {};
-  options.average_last = 0;
-  options.evaluate = options.save = {};
+  options = discarded_run(std::move(options));
   options.log_every = 1;
-  options.verify_every = 0;
-  options.on_nonfinite = engine::OnNonFinite::kContinue;
   options.steps = range.steps;
-  options.update.ema = 0;
   options.update.scale = UpdateOptions::RateScale::kNone;
   options.update.milestone_epochs.clear();
   options.update.rate = {.base = range.lowest,

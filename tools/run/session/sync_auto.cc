@@ -20,6 +20,7 @@
 #include "tools/run/choices/compute_choice.h"
 #include "tools/run/choices/sync_choice.h"
 #include "tools/run/folder/run_record.h"
+#include "tools/run/session/discarded_run.h"
 #include "tools/run/session/train_session.h"
 
 namespace tools {
@@ -36,19 +37,11 @@ constexpr std::size_t kHostsInAllPairs = 4;
 
 // The same training without averaging, which keeps nothing.
 SessionOptions scratch_options(const RunConfig& config, std::shared_ptr<LoadedData> data) {
-  SessionOptions options = config;
+  SessionOptions options = discarded_run(config);
   options.averaging = {.method = Method::kNone, .name = "none"};
   options.data.given = std::move(data);
-  options.keeping.directory.clear();
-  options.keeping.resume = {};
   options.keeping.run_id.clear();
-  options.best = {};
-  options.average_last = 0;
-  options.evaluate = options.save = {};
   options.log_every = 0;
-  options.verify_every = 0;
-  options.on_nonfinite = engine::OnNonFinite::kContinue;
-  options.update.ema = 0;
   return options;
 }
 

@@ -13,8 +13,8 @@ namespace tools {
 
 struct ChosenSync {
   RunConfig config;  // with the chosen options, as if they had been given
-  // What was loaded to measure a step, for DataOptions::given; null: nothing was, or it is coded as
-  // --init-from requires.
+  // The data set that was loaded to measure a step, for DataOptions::given; null if none was loaded
+  // or if it is coded as --init-from requires.
   std::shared_ptr<LoadedData> data;
   std::vector<std::string> lines;  // for the user, on every rank; empty: --sync is not auto
 };

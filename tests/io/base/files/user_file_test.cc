@@ -18,13 +18,13 @@
 
 namespace {
 
-constexpr std::uint64_t kMostBytes = 1000;
+constexpr std::uint64_t kMaxBytes = 1000;
 
 class UserFile : public testing::Test {
  protected:
   std::string refusal() const {
     try {
-      io::read_small_file(path_, kMostBytes);
+      io::read_small_file(path_, kMaxBytes);
     } catch (const io::DataError& error) {
       return error.what();
     }
@@ -54,9 +54,9 @@ struct ShellPipe {
 
 TEST_F(UserFile, IsARegularFileOrNothing) {
   test_support::write_text(path_, "one\ntwo\n");
-  EXPECT_EQ(io::read_small_file(path_, kMostBytes), "one\ntwo\n");
-  EXPECT_EQ(io::read_small_file("/dev/null", kMostBytes), "");
-  EXPECT_THROW(io::read_small_file(folder_ / "none", kMostBytes), io::MissingFileError);
+  EXPECT_EQ(io::read_small_file(path_, kMaxBytes), "one\ntwo\n");
+  EXPECT_EQ(io::read_small_file("/dev/null", kMaxBytes), "");
+  EXPECT_THROW(io::read_small_file(folder_ / "none", kMaxBytes), io::MissingFileError);
 }
 
 TEST_F(UserFile, OfAnotherKindIsRefusedWithoutWaiting) {
@@ -89,15 +89,15 @@ TEST_F(UserFile, APipeOfAShellIsReadToItsEnd) {
   ShellPipe pipe;
   pipe.write_text("lr = 0.5\n");
   pipe.close_writer();
-  EXPECT_EQ(io::read_small_file(pipe.name(), kMostBytes), "lr = 0.5\n");
-  EXPECT_THROW(io::read_small_file(pipe.name(), kMostBytes), io::DataError);  // nothing is left
+  EXPECT_EQ(io::read_small_file(pipe.name(), kMaxBytes), "lr = 0.5\n");
+  EXPECT_THROW(io::read_small_file(pipe.name(), kMaxBytes), io::DataError);  // nothing is left
 }
 
 TEST_F(UserFile, APipeOfAShellIsWaitedForUntilTheDeadline) {
   ShellPipe pipe;
   pipe.write_text("lr = 0.5\n");
   try {
-    io::read_small_file(pipe.name(), kMostBytes, std::chrono::milliseconds(50));
+    io::read_small_file(pipe.name(), kMaxBytes, std::chrono::milliseconds(50));
     ADD_FAILURE() << "read, although its writer has not ended";
   } catch (const io::Error& error) {
     EXPECT_CONTAINS(error.what(), "its writer has not ended after 0 s, and has written 9 bytes");
@@ -108,7 +108,7 @@ TEST_F(UserFile, APipeHasALimitedSize) {
   ShellPipe pipe;
   pipe.write_text(std::string(2000, 'x'));
   pipe.close_writer();
-  EXPECT_THROW(io::read_small_file(pipe.name(), kMostBytes), io::DataError);
+  EXPECT_THROW(io::read_small_file(pipe.name(), kMaxBytes), io::DataError);
 }
 
 }  // namespace

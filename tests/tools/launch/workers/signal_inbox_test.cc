@@ -20,7 +20,7 @@ TEST(SignalInbox, WhatAProcessRepeatsAtOnceCountsOnce) {
   EXPECT_EQ(inbox.take(), SIGINT) << "another request";
   clock.advance(std::chrono::milliseconds(250));
   kill(getpid(), SIGINT);
-  EXPECT_EQ(inbox.take(), SIGINT) << "somebody insists";
+  EXPECT_EQ(inbox.take(), SIGINT) << "a second request";
 }
 
 }  // namespace

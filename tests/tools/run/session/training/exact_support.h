@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
+#include "engine/train/balance/share_balance.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
@@ -28,6 +32,20 @@ inline void write_some_text(const std::string& path) {
   for (int i = 0; i < 60; ++i)
     text += "line " + std::to_string(i * i * 7919 % 1000) + " of some text\n";
   test_support::write_text(path, text);
+}
+
+// After these steps, --shares auto and --local-steps auto measure these speeds at once.
+inline session_runner::AfterStep measured(
+    const std::vector<std::pair<std::int64_t, std::vector<double>>>& speeds) {
+  return [speeds](int rank, engine::TrainState& state) {
+    for (const auto& [step, of_ranks] : speeds) {
+      if (state.progress.global_step != step) continue;
+      for (engine::Stateful* part : state.parts)
+        if (auto* balance = dynamic_cast<engine::ShareBalance*>(part))
+          for (int i = 0; i < 6; ++i)  // as if by steps of a minute
+            balance->add_step({60 * of_ranks[static_cast<std::size_t>(rank)], 60});
+    }
+  };
 }
 
 inline void expect_together(const std::vector<RankResult>& ranks) {

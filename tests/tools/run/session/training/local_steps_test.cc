@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
-#include "engine/train/balance/share_balance.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -16,6 +15,7 @@ namespace {
 using exact_support::expect_losses;
 using exact_support::expect_together;
 using exact_support::kExact;
+using exact_support::measured;
 using exact_support::refusal;
 using session_runner::distance;
 using session_runner::Options;
@@ -29,17 +29,6 @@ const Options kLocal = "batch-size=12 sync=params sync-every=4 local-steps=3:1";
 
 std::int64_t updates(const RankResult& rank) {
   return engine::find_counter(rank.whole.counters, "optimizer.steps", -1);
-}
-
-// After step `step`, makes --local-steps auto measure these speeds at once.
-session_runner::AfterStep measured(std::int64_t step, const std::vector<double>& speeds) {
-  return [step, speeds](int rank, engine::TrainState& state) {
-    if (state.progress.global_step != step) return;
-    for (engine::Stateful* part : state.parts)
-      if (auto* balance = dynamic_cast<engine::ShareBalance*>(part))
-        for (int i = 0; i < 6; ++i)  // as if by steps of a minute
-          balance->add_step({60 * speeds[static_cast<std::size_t>(rank)], 60});
-  };
 }
 
 // 3:1 is 9 + 3 of 12 samples on average: rank 1 takes its usual 6 in every second step, of the 5 of
@@ -72,7 +61,7 @@ TEST(LocalSteps, AveragedInEachStepAreTheTrainingOfOneProcess) {
   }
 }
 
-// The optimizer of each rank goes on with its own number of updates.
+// The optimizer of each rank continues with its own number of updates.
 TEST(LocalSteps, ResumeBitByBit) {
   for (const char* sync :
        {"sync=params optimizer=adamw", "sync=diloco", "sync=slowmo momentum=0.9",
@@ -111,7 +100,7 @@ TEST(LocalSteps, BeginAfterTheWarmUp) {
 TEST(LocalSteps, FollowTheMeasuredSpeeds) {
   const TemporaryDirectory folder;
   const Options options = with(kLocal, "local-steps=auto save-dir=" + folder.path().string());
-  const auto first = train(2, with(options, "steps=8"), measured(2, {300, 100}));
+  const auto first = train(2, with(options, "steps=8"), measured({{2, {300, 100}}}));
   expect_together(first);
   EXPECT_EQ(updates(first[0]), 8);
   EXPECT_EQ(updates(first[1]), 6) << "the first three and every second one";
@@ -123,7 +112,7 @@ TEST(LocalSteps, FollowTheMeasuredSpeeds) {
   EXPECT_TRUE(three[0].shares.empty()) << "another number of ranks begins with equal steps";
   expect_together(three);
   expect_together(
-      train(2, with(kLocal, "local-steps=auto steps=6 elastic=1:2"), measured(2, {300, 100})));
+      train(2, with(kLocal, "local-steps=auto steps=6 elastic=1:2"), measured({{2, {300, 100}}})));
 }
 
 TEST(LocalSteps, EqualWeightsAreTheBitsOfTheDefault) {

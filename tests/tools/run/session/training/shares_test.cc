@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/train/balance/share_balance.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -20,6 +19,7 @@ using exact_support::expect_together;
 using exact_support::kBuffers;
 using exact_support::kConv;
 using exact_support::kExact;
+using exact_support::measured;
 using exact_support::refusal;
 using session_runner::distance;
 using session_runner::Options;
@@ -30,20 +30,6 @@ using session_runner::with;
 using test_support::TemporaryDirectory;
 
 Options shares(const std::string& text) { return Options("shares=" + text); }
-
-// After these steps, makes --shares auto measure these speeds at once.
-session_runner::AfterStep measured(
-    std::vector<std::pair<std::int64_t, std::vector<double>>> speeds) {
-  return [speeds](int rank, engine::TrainState& state) {
-    for (const auto& [step, of_ranks] : speeds) {
-      if (state.progress.global_step != step) continue;
-      for (engine::Stateful* part : state.parts)
-        if (auto* balance = dynamic_cast<engine::ShareBalance*>(part))
-          for (int i = 0; i < 6; ++i)  // as if by steps of a minute
-            balance->add_step({60 * of_ranks[static_cast<std::size_t>(rank)], 60});
-    }
-  };
-}
 
 std::map<std::string, std::int64_t> share_counters(const io::Checkpoint& checkpoint) {
   std::map<std::string, std::int64_t> found;
