@@ -29,9 +29,10 @@ bool starts_gzip(std::span<const std::uint8_t> bytes) {
 
 }  // namespace
 
-DataFile::DataFile(std::string path) : path_(std::move(path)), buffer_(kBufferBytes) {
+DataFile::DataFile(std::string path) : path_(std::move(path)) {
   OpenedFile opened = open_regular_file(path_);
   file_bytes_ = opened.bytes;
+  buffer_.resize(std::clamp<std::size_t>(file_bytes_, 1, kBufferBytes));
   file_.reset(fdopen(opened.descriptor.fd(), "rb"));
   if (!file_) throw Error(path_ + ": cannot be read: " + base::system_error_text(errno));
   opened.descriptor.release();
@@ -137,12 +138,12 @@ std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
   // One byte more than the limit, to detect excess. Reserved memory that is not written costs
   // nothing, and a vector that need not grow is never copied.
   const bool packed = content_ != Content::kPlain;
-  const std::uint64_t most = packed ? unpacked_limit(file_bytes_) + 1 : file_bytes_;
+  const std::uint64_t most = (packed ? unpacked_limit(file_bytes_) : file_bytes_) + 1;
   const bool to_the_end = count > most;
-  count = packed ? std::min(count, most) : count;
+  count = std::min(count, most);
   if (content_ == Content::kGzipWhole && count >= unread_.size()) return take_rest();
   std::vector<std::uint8_t> bytes;
-  bytes.reserve(std::min(count, most));
+  bytes.reserve(count);
   for (std::uint64_t want = std::min(count, kGrowthBytes); want > 0;
        want = std::min(count - bytes.size(), kGrowthBytes)) {
     const std::size_t before = bytes.size();
@@ -164,7 +165,7 @@ std::vector<std::uint8_t> DataFile::take_rest() {
 }
 
 std::uint64_t DataFile::skip_to_end() {
-  std::vector<std::uint8_t> scratch(kBufferBytes);
+  std::vector<std::uint8_t> scratch(content_ == Content::kPlain ? buffer_.size() : kBufferBytes);
   std::uint64_t total = 0;
   for (std::size_t got = 1; got > 0; total += got) {
     check_unpacked(total);
