@@ -21,6 +21,7 @@ using engine::OptimizerSettings;
 using engine::OptimizerSpec;
 using Scale = UpdateOptions::RateScale;
 using Schedule = engine::LearningRate::Schedule;
+using Decay = engine::LearningRate::Decay;
 
 // Returns e.g. "0.05 for sgd, 0.001 for adamw".
 std::string defaults_text(double OptimizerSpec::*value) {
@@ -188,8 +189,10 @@ const std::vector<OptionSpec> kOptimizerRows{
      .field = choice([](RunConfig& c) { return &c.update.rate.schedule; },
                      {{"constant", Schedule::kConstant},
                       {"step", Schedule::kStep},
-                      {"cosine", Schedule::kCosine}}),
-     .help = "learning rate over time",
+                      {"cosine", Schedule::kCosine},
+                      {"linear", Schedule::kLinear},
+                      {"wsd", Schedule::kStableDecay}}),
+     .help = "learning rate over time; wsd: warm-up, then stable, then decay",
      .example = "--lr-schedule cosine",
      .demands = {{is("step"), {given("lr-milestones")}, "--lr-milestones (30,60)"}}},
     {.name = "lr-warmup-steps",
@@ -210,9 +213,21 @@ const std::vector<OptionSpec> kOptimizerRows{
      .needs = {is("lr-schedule", "step")}},
     {.name = "lr-min",
      .field = real([](RunConfig& c) { return &c.update.rate.minimum; }, not_negative()),
-     .help = "cosine schedule: learning rate at the end",
+     .help = "cosine, linear and wsd schedules: learning rate at the end",
      .example = "--lr-schedule cosine --lr-min 0.0001",
-     .needs = {is("lr-schedule", "cosine")}},
+     .needs = {is("lr-schedule", "cosine|linear|wsd")}},
+    {.name = "lr-decay-fraction",
+     .field = real([](RunConfig& c) { return &c.update.rate.decay_fraction; }, positive(1)),
+     .help = "wsd schedule: fraction of the steps after warm-up in which the rate falls",
+     .example = "--lr-schedule wsd --lr-decay-fraction 0.1",
+     .needs = {is("lr-schedule", "wsd")}},
+    {.name = "lr-decay-shape",
+     .field = choice(
+         [](RunConfig& c) { return &c.update.rate.decay; },
+         {{"sqrt", Decay::kSquareRoot}, {"linear", Decay::kLinear}, {"cosine", Decay::kCosine}}),
+     .help = "wsd schedule: how the rate falls; sqrt: by 1 - sqrt(progress)",
+     .example = "--lr-schedule wsd --lr-decay-shape linear",
+     .needs = {is("lr-schedule", "wsd")}},
     {.name = "label-smoothing",
      .field = real([](RunConfig& c) { return &c.model.label_smoothing; }, fraction()),
      .help = "fraction of each label spread over all classes, in training only",

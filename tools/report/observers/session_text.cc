@@ -11,10 +11,12 @@ namespace {
 
 std::string_view schedule_text(engine::LearningRate::Schedule schedule) {
   using Schedule = engine::LearningRate::Schedule;
-  return schedule == Schedule::kCosine  ? "cosine"
-         : schedule == Schedule::kStep  ? "step"
-         : schedule == Schedule::kRange ? "range"
-                                        : "constant";
+  return schedule == Schedule::kCosine        ? "cosine"
+         : schedule == Schedule::kStep        ? "step"
+         : schedule == Schedule::kLinear      ? "linear"
+         : schedule == Schedule::kStableDecay ? "wsd"
+         : schedule == Schedule::kRange       ? "range"
+                                              : "constant";
 }
 
 // Returns e.g. "1 rank", "2 ranks".
