@@ -18,6 +18,23 @@ bool is_embedding(const Layer& layer) {
   return layer.kind() == "embedding" || layer.kind() == "position_embedding";
 }
 
+bool is_norm(const Layer& layer) {
+  return layer.kind().ends_with("_norm") || layer.kind().ends_with("_norm2d");
+}
+
+bool is_of(ParameterKind kind, const Layer& layer, const ParameterSpec& parameter) {
+  switch (kind) {
+    case ParameterKind::kNorm:
+      return is_norm(layer);
+    case ParameterKind::kBias:
+      return parameter.name == "bias" || parameter.name.ends_with(".bias") ||
+             parameter.name.ends_with("_bias");
+    case ParameterKind::kEmbedding:
+      return is_embedding(layer);
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<std::string> hidden_matrices(const Graph& graph) {
@@ -44,6 +61,17 @@ std::vector<std::string> hidden_matrices(const Graph& graph) {
     if (nodes[at(n)].layer == nullptr || outer[at(n)]) continue;
     for (const ParameterSpec& p : graph.own_parameters(n))
       if (p.layout.file_shape.rank() >= 2) names.push_back(nodes[at(n)].name + "." + p.name);
+  }
+  return names;
+}
+
+std::vector<std::string> parameters_of(const Graph& graph, ParameterKind kind) {
+  std::vector<std::string> names;
+  for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes().size()); ++n) {
+    const Graph::Node& node = graph.nodes()[at(n)];
+    if (node.layer == nullptr) continue;
+    for (const ParameterSpec& p : graph.own_parameters(n))
+      if (is_of(kind, *node.layer, p)) names.push_back(node.name + "." + p.name);
   }
   return names;
 }

@@ -1,5 +1,4 @@
-// Finds the parameters that are matrices between a model's layers, which some optimizers treat
-// differently.
+// Finds the parameters that optimizers treat differently, e.g. matrices between a model's layers.
 #pragma once
 
 #include <string>
@@ -14,5 +13,11 @@ namespace engine {
 // parameter) and of last layers (from which the logits are reachable in this way). A layer that is
 // tied to a first or last one is treated like it.
 std::vector<std::string> hidden_matrices(const Graph& graph);
+
+// All parameters of normalization layers, the biases of all layers, and embeddings of tokens and
+// positions. A parameter may be of several kinds.
+enum class ParameterKind { kNorm, kBias, kEmbedding };
+// Returns their names, in model order. A parameter that an embedding shares is one.
+std::vector<std::string> parameters_of(const Graph& graph, ParameterKind kind);
 
 }  // namespace engine

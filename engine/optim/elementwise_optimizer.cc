@@ -15,6 +15,15 @@ FlatBuffer nameless(const FlatBuffer& values, std::int64_t count) {
       values.dtype(), {{"", TensorLayout::plain(Shape{count}), values.dtype()}}, values.device()};
 }
 
+ops::UpdateStep with_decay(ops::UpdateStep step, double factor) {
+  std::visit(
+      [&](auto& any) {
+        if constexpr (requires { any.weight_decay; }) any.weight_decay *= factor;
+      },
+      step);
+  return step;
+}
+
 class Elementwise final : public Optimizer {
  public:
   Elementwise(const OptimizerSpec& spec, const ops::UpdateStep& step,
@@ -33,10 +42,11 @@ class Elementwise final : public Optimizer {
             FlatBuffer& values) override {
     for (const Part& part : parts_) {
       const UpdateRange& r = part.range;
-      ops::update(context, {.step = at_time(step_, {lr * r.rate, gradient_scale, step_count_ + 1}),
-                            .gradient = gradients.part(r.first, r.count),
-                            .states = part.states,
-                            .value = values.part(r.first, r.count)});
+      ops::update(context,
+                  {.step = at_time(part.step, {lr * r.rate, gradient_scale, step_count_ + 1}),
+                   .gradient = gradients.part(r.first, r.count),
+                   .states = part.states,
+                   .value = values.part(r.first, r.count)});
     }
     ++step_count_;
   }
@@ -50,7 +60,7 @@ class Elementwise final : public Optimizer {
       if (half_copy != nullptr)
         halves =
             static_cast<std::byte*>(half_copy) + static_cast<std::size_t>(r.first) * size_of(half);
-      ops::update_on_device(context, {.step = step_,
+      ops::update_on_device(context, {.step = part.step,
                                       .numbers = numbers,
                                       .control = control,
                                       .gradient = gradients.part(r.first, r.count),
@@ -71,6 +81,7 @@ class Elementwise final : public Optimizer {
  private:
   struct Part {
     UpdateRange range;
+    ops::UpdateStep step;
     std::vector<TensorView> states;
   };
   // Adds the part of the range that is in the share.
@@ -80,7 +91,8 @@ class Elementwise final : public Optimizer {
       const std::int64_t first = std::max(range.first, own.first),
                          end = std::min(range.first + range.count, own.first + own.count);
       if (first < end) {
-        Part part{{first, end - first, range.rate}, {}};
+        Part part{
+            {first, end - first, range.rate, range.decay}, with_decay(step_, range.decay), {}};
         for (const FlatBuffer& buffer : buffers_)
           part.states.push_back(buffer.part(before + first - own.first, end - first));
         parts_.push_back(std::move(part));

@@ -49,10 +49,11 @@ struct OptimizerState {
 // optimizer has.
 using OptimizerSettings = std::map<std::string, double, std::less<>>;
 
-// A range of the parameters' buffer that is updated with its own factor of the learning rate.
+// A range of the parameters' buffer that is updated with its own factors of the learning rate and
+// of the weight decay.
 struct UpdateRange {
   std::int64_t first = 0, count = 0;
-  double rate = 1;
+  double rate = 1, decay = 1;
 };
 
 struct OptimizerParts {
@@ -61,7 +62,7 @@ struct OptimizerParts {
   // Names of the parameters that are matrices within the model: neither vectors nor embeddings, nor
   // parameters of its first and last layers (hidden_matrices(), engine/graph/parameter_kinds.h).
   const std::vector<std::string>& hidden_matrices;
-  // The ranges to update, and their rates; empty: everything at the same rate. REQUIRES: empty,
+  // The ranges to update, and their factors; empty: everything with the factor 1. REQUIRES: empty,
   // unless the optimizer is `by_ranges`.
   const std::vector<UpdateRange> ranges = {};
   // The elements that this rank updates: any elements if the optimizer is `by_ranges`, otherwise

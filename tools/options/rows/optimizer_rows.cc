@@ -153,7 +153,7 @@ void check_average_state(const GivenValues& given, const RunConfig& config) {
 
 void check_frozen(const GivenValues& given, const RunConfig& config) {
   if (!config.update.optimizer->by_ranges)
-    for (const char* name : {"freeze", "lr-group"})
+    for (const char* name : {"freeze", "lr-group", "no-decay"})
       if (given.has(name))
         given.demand(name, "another --optimizer than " + given.text("optimizer") +
                                ", which updates matrices as a whole: sgd, adamw or lion");
@@ -174,6 +174,8 @@ void check_optimizer(const GivenValues& given, RunConfig& config) {
       given.demand(option.name, "--" + std::string(option.needs) + " above 0");
   check_average_state(given, config);
   check_frozen(given, config);
+  if (given.has("no-decay") && update.settings["weight-decay"] == 0)
+    given.demand("no-decay", "--weight-decay above 0");
   update.settings["lr"] = update.rate.base;
   if (update.rate.minimum > update.rate.base) given.refuse("lr-min", "a number from 0 to --lr");
 }
@@ -249,7 +251,12 @@ const std::vector<OptionSpec> kOptimizerRows{
      .field = parsed(take_rate_groups),
      .metavar = "GLOB=Fx,...",
      .help = "multiply the learning rate of matching parameters, e.g. fc.*=10x",
-     .example = "--lr-group 'fc.*=10x'"}};
+     .example = "--lr-group 'fc.*=10x'"},
+    {.name = "no-decay",
+     .field = patterns([](RunConfig& c) { return &c.update.no_decay; }),
+     .metavar = "KIND|GLOB,...",
+     .help = "no weight decay for norms, biases, embeddings, or parameters whose names match",
+     .example = "--optimizer adamw --no-decay norms,biases"}};
 
 }  // namespace
 

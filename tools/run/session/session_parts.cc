@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
@@ -110,7 +112,27 @@ double rate_of(const UpdateOptions& update, const std::string& name) {
   return 1;
 }
 
-// Neighbors with the same rate form one range. `values`: frozen parameters are at the end.
+// Returns the names of the parameters without weight decay.
+std::set<std::string> names_without_decay(const UpdateOptions& update, const engine::Graph& graph) {
+  using Kind = engine::ParameterKind;
+  static const std::map<std::string, Kind> kinds{
+      {"norms", Kind::kNorm}, {"biases", Kind::kBias}, {"embeddings", Kind::kEmbedding}};
+  std::set<std::string> found;
+  for (const std::string& chosen : update.no_decay) {
+    if (const auto kind = kinds.find(chosen); kind != kinds.end()) {
+      for (std::string& name : engine::parameters_of(graph, kind->second))
+        found.insert(std::move(name));
+      continue;
+    }
+    const std::vector<std::string> names = parameter_names(graph);
+    require_match("--no-decay", chosen, names);
+    for (const std::string& name : names)
+      if (io::glob_matches(chosen, name)) found.insert(name);
+  }
+  return found;
+}
+
+// Neighbors with the same factors form one range. `values`: frozen parameters are at the end.
 std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
                                                const engine::Graph& graph,
                                                const engine::FlatBuffer& values) {
@@ -119,14 +141,17 @@ std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
   std::size_t frozen = 0;
   for (const engine::OrderedParameter& parameter : engine::completion_order(graph, values.dtype()))
     frozen += parameter.frozen ? 1 : 0;
-  if (frozen == 0 && update.rate_groups.empty()) return {};
+  const std::set<std::string> without_decay = names_without_decay(update, graph);
+  if (frozen == 0 && update.rate_groups.empty() && without_decay.empty()) return {};
   std::vector<engine::UpdateRange> ranges;
   const auto slots = values.slots();
   const std::size_t trained = slots.size() - frozen;
   for (std::size_t i = 0; i < trained; ++i) {
     const std::int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : values.size();
     const double rate = rate_of(update, slots[i].name);
-    if (ranges.empty() || ranges.back().rate != rate) ranges.push_back({slots[i].offset, 0, rate});
+    const double decay = without_decay.contains(slots[i].name) ? 0 : 1;
+    if (ranges.empty() || ranges.back().rate != rate || ranges.back().decay != decay)
+      ranges.push_back({slots[i].offset, 0, rate, decay});
     ranges.back().count = end - ranges.back().first;
   }
   return ranges;

@@ -70,7 +70,9 @@ TEST_F(CudaTrain, FrozenParametersAndRatesOfGroupsAgreeWithTheCpu) {
     return std::vector<std::byte>{};
   };
   for (const Options& options : {with(kMlp, "freeze=layers.1.* lr-group=layers.2.*=3x"),
-                                 with(kConvnet, "freeze=layer1.* lr-group=fc.*=3x,*.bias=2x"),
+                                 with(kConvnet,
+                                      "freeze=layer1.* lr-group=fc.*=3x,*.bias=2x "
+                                      "weight-decay=0.1 no-decay=norms,biases"),
                                  with(kConvnet, "freeze=layer2.*"), with(kMlp, "freeze=*.bias")}) {
     const auto cuda = train(1, options), cpu = train(1, on_cpu(options)), two = train(2, options);
     EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);

@@ -164,4 +164,44 @@ TEST(LrGroup, OfEverythingIsTheRate) {
   EXPECT_EQ(changed(whole[0], group[0]), Names{});
 }
 
+// One step: the gradients are the same, whatever decays.
+TEST(NoDecay, LeavesOutWhatItNames) {
+  const Names weights{"layers.0.weight", "layers.1.weight", "layers.2.weight"},
+      biases{"layers.0.bias", "layers.1.bias", "layers.2.bias"}, second{"layers.1.weight"};
+  for (const Options& more :
+       {Options{}, Options("optimizer=adamw momentum="), Options("optimizer=lion momentum=")}) {
+    // Biases begin at numbers other than 0, so that decay changes them.
+    const Options one = with(kExact, "epochs= steps=1 lr=0.5 weight-decay=0.25", more);
+    const auto all = train(1, one), none = train(1, with(one, "weight-decay=0")),
+               kind = train(1, with(one, "no-decay=norms,biases")),
+               pattern = train(1, with(one, "no-decay=layers.0.*,layers.2.*,*.bias"));
+    EXPECT_EQ(changed(all[0], kind[0]), biases);
+    EXPECT_EQ(changed(none[0], kind[0]), weights);
+    EXPECT_EQ(changed(none[0], pattern[0]), second);
+  }
+}
+
+TEST(NoDecay, KnowsNorms) {
+  const Options one = with(kConv, "epochs= steps=1 weight-decay=0.25");
+  // Their biases begin at 0, which does not decay.
+  EXPECT_EQ(changed(train(1, one)[0], train(1, with(one, "no-decay=norms"))[0]),
+            (Names{"layer1.1.weight", "layer2.1.weight"}));
+  EXPECT_EQ(changed(train(1, with(one, "no-decay=*"))[0], train(1, with(one, "weight-decay=0"))[0]),
+            Names{});
+}
+
+TEST(NoDecay, IsTheSameForAnyNumberOfRanks) {
+  const Options base = with(kExact,
+                            "epochs= steps=5 weight-decay=0.25 no-decay=biases "
+                            "reduction-order=canonical");
+  EXPECT_EQ(changed(train(1, base)[0], train(2, base)[0]), Names{});
+}
+
+TEST(NoDecay, RefusesWhatMatchesNothing) {
+  EXPECT_CONTAINS(refusal(1, "no-decay=norm weight-decay=0.1"), "'norm' matches none of the 6");
+  EXPECT_CONTAINS(refusal(1, "no-decay=biases optimizer=muon weight-decay=0.1"),
+                  "sgd, adamw or lion");
+  EXPECT_CONTAINS(refusal(1, "no-decay=biases"), "--weight-decay above 0");
+}
+
 }  // namespace
