@@ -23,6 +23,7 @@ class DataFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t file_bytes() const { return file_bytes_; }  // as it lies there
+  bool is_packed() const { return content_ != Content::kPlain; }
 
   // Fills `out` with (unpacked) content; returns the number of bytes. Fewer than requested means
   // the end. Throws DataError for a damaged or truncated gzip stream, Error if reading fails.

@@ -23,9 +23,10 @@ class FollowingTokens : public BatchPart {
   void fill(BatchMemory& memory) const override {
     const std::span<const std::int64_t> ids = memory.batch.sample_ids;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const std::int32_t* following = stream_.window(ids[i]) + 1;
-      for (std::size_t t = 0; t < context_; ++t)
-        memory.labels[i * context_ + t] = range_.checked(following[t], ids[i]);
+      const std::span<std::int32_t> following =
+          std::span(memory.labels).subspan(i * context_, context_);
+      stream_.tokens.copy(ids[i] * stream_.stride + 1, following);
+      for (const std::int32_t token : following) static_cast<void>(range_.checked(token, ids[i]));
     }
     memory.batch.labels = std::span(memory.labels).first(ids.size() * context_);
   }

@@ -1,7 +1,6 @@
 // Copies parts of the stream to batches of windows.
 #include "io/data/samples/token_samples.h"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "io/data/samples/sample_checks.h"
@@ -21,7 +20,8 @@ class CopiedWindows : public BatchPart {
   void fill(BatchMemory& memory) const override {
     const std::span<const std::int64_t> ids = memory.batch.sample_ids;
     for (std::size_t i = 0; i < ids.size(); ++i)
-      std::copy_n(stream_.window(ids[i]), context_, memory.tokens.data() + i * context_);
+      stream_.tokens.copy(ids[i] * stream_.stride,
+                          std::span(memory.tokens).subspan(i * context_, context_));
     memory.batch.tokens = std::span(memory.tokens).first(ids.size() * context_);
   }
 
@@ -32,13 +32,9 @@ class CopiedWindows : public BatchPart {
 
 }  // namespace
 
-void TokenSamples::add_to(base::StreamDigest& digest) const {
-  digest.add(std::as_bytes(std::span(tokens)));
-}
-
 void TokenSamples::keep(std::span<const std::int64_t> chosen) {
   const auto last = static_cast<std::int64_t>(chosen.size()) - 1;
-  tokens.resize(static_cast<std::size_t>(last * stride + context + 1));
+  tokens.keep_first(last * stride + context + 1);
 }
 
 std::unique_ptr<BatchPart> TokenSamples::batch_part(const Preparation& how) const {

@@ -68,16 +68,17 @@ std::vector<std::string> files_of(const DatasetOptions& options) {
   return paths;
 }
 
-// The ids have 32 bits each. Plain files are read block by block, others are unpacked first; a file
-// is released before the next one is read.
+// Plain files stay where they are. The ids of others have 32 bits each, beside the unpacked file,
+// which is released before the next one is read.
 std::uint64_t token_bytes(const DatasetOptions& options) {
   std::uint64_t held = 0, most = 0;
   for (const std::string name : {"train", "val"}) {
     try {
       const TokenPlace place = find_token_file(options.directory, name, options.text.token_bits);
-      const FileSize size = size_of_file(place.path);
-      held += size.content / place.width * sizeof(std::int32_t);
-      most = std::max(most, held + (size.packed > 0 ? size.content : 0));
+      if (place.packed_width == 0) continue;
+      const std::uint64_t content = size_of_file(place.path).content;
+      held += content / place.packed_width * sizeof(std::int32_t);
+      most = std::max(most, held + content);
     } catch (const Error&) {
       continue;  // loading reports the reason
     }

@@ -13,6 +13,7 @@
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/running_program.h"
 #include "tests/support/test_support.h"
 #include "tools/report/output/json_file.h"
 
@@ -317,6 +318,20 @@ TEST(DataErrors, EndWith65AndOneLine) {
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_EQ(result.err, "engine: error: " + (folder / "bad.csv") +
                             ", row 2 (line 2): found 2 fields, expected 3 as in row 1\n");
+}
+
+// Mapped memory would end the ranks with SIGBUS.
+TEST(TokenFiles, ThatBecomeShorterEndTheRunWithOneLine) {
+  const test_support::TemporaryDirectory folder;
+  for (const char* name : {"train.bin", "val.bin"})
+    test_support::write_text(folder / name, std::string(400'000, '\1'));
+  test_support::Running run(argv(
+      test_support::engine_binary(), "train --model gpt-nano --dataset tokens --data-dir",
+      folder.path().string(), "--token-bits 16 --epochs 1000 --log-every 1 --spawn 2 --threads 1"));
+  ASSERT_TRUE(run.writes_out("Step [2/")) << run.err();
+  std::filesystem::resize_file(folder / "train.bin", 1000);
+  EXPECT_EQ(run.wait(), 65) << run.err();
+  EXPECT_CONTAINS(run.err(), "train.bin: has become shorter since it was opened");
 }
 
 }  // namespace

@@ -27,13 +27,14 @@ Dataset draw_synthetic(const std::array<std::int64_t, 3>& shape, std::int64_t cl
 
 Dataset draw_synthetic_tokens(std::int64_t context, std::int64_t vocabulary, std::int64_t count,
                               std::uint64_t seed, std::uint64_t stream) {
-  TokenSamples text{.context = context, .stride = context};
-  text.tokens.resize(static_cast<std::size_t>(count * context + 1));
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count * context + 1));
   SplitMix ids(seed, 2 * stream);
-  for (std::int32_t& token : text.tokens)
+  for (std::int32_t& token : tokens)
     token = static_cast<std::int32_t>(ids.below(static_cast<std::uint32_t>(vocabulary)));
   return {
-      .name = "synthetic", .samples = std::move(text), .labels = NextTokens{.count = vocabulary}};
+      .name = "synthetic",
+      .samples = TokenSamples{.context = context, .stride = context, .tokens = std::move(tokens)},
+      .labels = NextTokens{.count = vocabulary}};
 }
 
 }  // namespace io

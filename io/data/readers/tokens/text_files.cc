@@ -74,8 +74,8 @@ FoundTexts find_texts(const std::string& name, const std::string& directory) {
   return {std::move(found), left_out.line(directory, "texts are *.txt and *.txt.gz")};
 }
 
-Samples make_part(const DatasetOptions& options, std::vector<std::int32_t> tokens,
-                  std::int64_t stride, const std::string& where) {
+Samples make_part(const DatasetOptions& options, TokenStream tokens, std::int64_t stride,
+                  const std::string& where) {
   TokenSamples part{.context = options.text.context, .stride = stride, .tokens = std::move(tokens)};
   if (part.windows() == 0) {
     throw DataError(where + ": found " + std::to_string(part.tokens.size()) +
@@ -102,15 +102,6 @@ void check_windows(const DatasetOptions& options) {
 
 std::int64_t train_stride(const DatasetOptions& options) {
   return options.text.stride > 0 ? options.text.stride : options.text.context;
-}
-
-void check_ids(const TokenFile& stream, std::int64_t vocabulary_size) {
-  const auto beyond = std::find_if(stream.tokens.begin(), stream.tokens.end(),
-                                   [&](std::int32_t t) { return t >= vocabulary_size; });
-  if (beyond == stream.tokens.end()) return;
-  throw DataError(stream.path + ": token out of range at position " +
-                  std::to_string(beyond - stream.tokens.begin()) + ": found " +
-                  std::to_string(*beyond) + ", expected 0.." + std::to_string(vocabulary_size - 1));
 }
 
 // Returns the bytes that occur, ascending.
@@ -213,14 +204,15 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   }
   std::int64_t size =
       options.coding ? options.coding->like.classes() : options.text.vocabulary_size;
-  if (size == 0) {
-    for (const TokenFile* stream : {&train, &test})
-      for (const std::int32_t token : stream->tokens)
-        size = std::max<std::int64_t>(size, token + 1);
-  }
-  check_ids(train, size);
-  check_ids(test, size);
+  const bool searched = size == 0;
+  if (searched) size = std::max(train.tokens.highest(), test.tokens.highest()) + 1;
+  train.tokens.set_limit(size);
+  test.tokens.set_limit(size);
   DatasetSplits splits = empty_splits(options, {.count = size});
+  if (searched && train.tokens.is_large())
+    splits.warnings.push_back(train.path + ": read as a whole to find the highest id, " +
+                              std::to_string(size - 1) + "; --vocabulary-size " +
+                              std::to_string(size) + " or the tokenizer's size starts at once");
   if (!train.path.empty())
     splits.train.samples =
         make_part(options, std::move(train.tokens), train_stride(options), train.path);

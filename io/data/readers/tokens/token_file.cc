@@ -1,14 +1,15 @@
-// Determines the kind of a token file from its first bytes, and reads it block by block.
+// Determines the kind of a token file from its first bytes, and unpacks it block by block.
 #include "io/data/readers/tokens/token_file.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "io/base/files/io_error.h"
 #include "io/data/files/data_file.h"
@@ -23,10 +24,7 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 using Bytes = std::span<const std::uint8_t>;
 
-struct Layout {
-  std::size_t first = 0;  // offset of the first id
-  std::size_t width = 2;  // bytes per id
-  bool is_signed = false;
+struct Layout : TokenLayout {
   std::optional<std::uint64_t> count = {};  // the count in the header
 };
 
@@ -72,7 +70,7 @@ std::optional<Layout> llmc_layout(const std::string& path, Bytes head) {
     if (head.size() < kHeaderBytes)
       throw DataError(path + ": truncated: found " + std::to_string(head.size()) +
                       " bytes, expected a header of " + std::to_string(kHeaderBytes));
-    return Layout{.first = kHeaderBytes, .width = known.width, .count = word(2)};
+    return Layout{{.first = kHeaderBytes, .width = known.width}, word(2)};
   }
   return std::nullopt;
 }
@@ -98,7 +96,7 @@ std::optional<Layout> npy_layout(const std::string& path, Bytes head) {
   const std::string_view quoted = value_of(header, "'descr'");
   const std::string_view type =
       quoted.starts_with('\'') ? quoted.substr(1, quoted.find('\'', 1) - 1) : quoted.substr(0, 8);
-  Layout layout{.first = fixed + length};
+  Layout layout{{.first = fixed + length}};
   constexpr std::string_view kKinds = "|u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8";
   if (type.size() != 3 || kKinds.find(type) == std::string_view::npos)
     throw DataError(path + ": a .npy of dtype '" + std::string(type) +
@@ -149,7 +147,7 @@ std::string looks_like(Bytes head) {
 }
 
 Layout raw_layout(const std::string& path, Bytes head, int bits) {
-  if (bits != 0) return {.width = static_cast<std::size_t>(bits / 8)};
+  if (bits != 0) return {{.width = static_cast<std::size_t>(bits / 8)}};
   const std::string found = looks_like(head);
   if (found.empty() && looks_swapped(head))
     throw DataError(path +
@@ -195,84 +193,66 @@ std::string find_tokens(const std::string& directory, const std::string& name) {
   return found[0];
 }
 
-class IdReader {
- public:
-  IdReader(TokenFile& out, const Layout& layout) : out_(out), layout_(layout) {}
-
-  // Adds whole ids; returns the number of remaining bytes.
-  std::size_t add(Bytes bytes) {
-    const std::size_t width = layout_.width, whole = bytes.size() / width * width;
-    if (width == 2 && !layout_.is_signed) {
-      for (std::size_t i = 0; i < whole; i += 2)
-        out_.tokens.push_back(bytes[i] | bytes[i + 1] << 8);
-    } else {
-      for (std::size_t i = 0; i < whole; i += width) add_one(little_endian(&bytes[i], width));
-    }
-    return bytes.size() - whole;
-  }
-
- private:
-  void add_one(std::uint64_t id) {
-    if (id <= kMaxTokenId && !(layout_.is_signed && id >> (8 * layout_.width - 1) != 0))
-      return out_.tokens.push_back(static_cast<std::int32_t>(id));
-    const auto shift = static_cast<int>(64 - 8 * layout_.width);
-    throw DataError(out_.path + ": token out of range at position " +
-                    std::to_string(out_.tokens.size()) + ": found " +
-                    (layout_.is_signed
-                         ? std::to_string(static_cast<std::int64_t>(id << shift) >> shift)
-                         : std::to_string(id)) +
-                    ", expected 0.." + std::to_string(kMaxTokenId) + ", read as " +
-                    std::to_string(8 * layout_.width) + " bits each");
-  }
-
-  TokenFile& out_;
-  const Layout& layout_;
-};
-
-void check_count(const TokenFile& file, const Layout& layout, std::size_t rest,
-                 std::uint64_t bytes) {
-  if (rest != 0)
-    throw DataError(file.path + ": truncated or not a token file: found " + std::to_string(bytes) +
+// `bytes`: of the whole file, header included.
+std::int64_t checked_count(const std::string& path, const Layout& layout, std::uint64_t bytes) {
+  const std::uint64_t ids = bytes - std::min<std::uint64_t>(bytes, layout.first);
+  const std::uint64_t count = ids / layout.width;
+  if (ids % layout.width != 0)
+    throw DataError(path + ": truncated or not a token file: found " + std::to_string(bytes) +
                     " bytes, expected a whole number of " + std::to_string(8 * layout.width) +
                     "-bit tokens" + (layout.first > 0 ? " after the header" : ""));
-  if (layout.count && *layout.count != file.tokens.size())
-    throw DataError(file.path + ": found " + std::to_string(file.tokens.size()) +
+  if (layout.count && *layout.count != count)
+    throw DataError(path + ": found " + std::to_string(count) +
                     " tokens after the header, which announces " + std::to_string(*layout.count));
+  return static_cast<std::int64_t>(count);
 }
 
-}  // namespace
-
-TokenFile read_token_file(const std::string& directory, const std::string& name, int bits) {
-  TokenFile file{find_tokens(directory, name), {}};
-  DataFile source(file.path);
-  std::vector<std::uint8_t> block(kBlockBytes);
-  std::size_t got = source.read(block);
-  const Layout layout = layout_of(file.path, Bytes(block).first(got), bits);
-  std::error_code unknown;
-  if (const auto size = std::filesystem::file_size(file.path, unknown); !unknown)
-    file.tokens.reserve(size / layout.width);
-  IdReader reader(file, layout);
+// Unpacks a file whose first block has been read.
+std::vector<std::int32_t> unpacked_tokens(DataFile& source, const Layout& layout,
+                                          std::vector<std::uint8_t> block, std::size_t got) {
+  std::vector<std::int32_t> tokens;
   std::uint64_t bytes = got;
-  std::size_t rest = reader.add(Bytes(block).first(got).subspan(layout.first));
+  std::size_t begin = layout.first;
   while (got > 0) {
+    const std::size_t ids = (got - begin) / layout.width, before = tokens.size();
+    tokens.resize(before + ids);
+    decode_tokens(source.path(), layout, static_cast<std::int64_t>(before),
+                  Bytes(block).subspan(begin), std::span(tokens).subspan(before));
     // The next block starts with the remaining part of an id.
-    std::copy_n(block.begin() + static_cast<std::ptrdiff_t>(got - rest), rest, block.begin());
+    const std::size_t used = begin + ids * layout.width, rest = got - used;
+    std::copy_n(block.begin() + static_cast<std::ptrdiff_t>(used), rest, block.begin());
     const std::size_t more = source.read(std::span(block).subspan(rest));
     bytes += more;
     source.check_unpacked(bytes);
     if (more == 0) break;
     got = rest + more;
-    rest = reader.add(Bytes(block).first(got));
+    begin = 0;
   }
-  check_count(file, layout, rest, bytes);
-  return file;
+  static_cast<void>(checked_count(source.path(), layout, bytes));
+  return tokens;
+}
+
+}  // namespace
+
+TokenFile read_token_file(const std::string& directory, const std::string& name, int bits) {
+  const std::string path = find_tokens(directory, name);
+  DataFile source(path);
+  std::vector<std::uint8_t> block(kBlockBytes);
+  const std::size_t got = source.read(block);
+  const Layout layout = layout_of(path, Bytes(block).first(got), bits);
+  if (source.is_packed()) return {path, unpacked_tokens(source, layout, std::move(block), got)};
+  OpenedFile file = open_regular_file(path);
+  const std::int64_t count = checked_count(path, layout, file.bytes);
+  return {path, TokenStream(path, std::move(file), layout, count)};
 }
 
 TokenPlace find_token_file(const std::string& directory, const std::string& name, int bits) {
   const std::string path = find_tokens(directory, name);
+  DataFile source(path);
   std::vector<std::uint8_t> block(kBlockBytes);
-  const std::size_t got = DataFile(path).read(block);
-  return {path, layout_of(path, Bytes(block).first(got), bits).width};
+  const std::size_t got = source.read(block);
+  const Layout layout = layout_of(path, Bytes(block).first(got), bits);
+  return {path, source.is_packed() ? layout.width : 0};
 }
 
 }  // namespace io

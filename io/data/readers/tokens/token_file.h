@@ -2,21 +2,20 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
-#include <vector>
+
+#include "io/data/samples/token_stream.h"
 
 namespace io {
 
 struct TokenFile {
   std::string path;
-  std::vector<std::int32_t> tokens;
+  TokenStream tokens;
 };
 
-constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 24) - 1;
-
-// Reads NAME.bin or NAME.npy in `directory`, plain or gzipped; `name` is "train" or "val". It is an
-// error if two of these exist. Ids are unsigned and little-endian:
+// Opens NAME.bin or NAME.npy in `directory`, which stays in its file, or reads it into memory if it
+// is gzipped; `name` is "train" or "val". It is an error if two of these exist. Ids are unsigned
+// and little-endian:
 //
 // - llm.c's files are recognized by their header of 256 32-bit words: 20240520, version 1: 16 bits;
 //   20240801, version 7: 32 bits. The third word is the number of tokens. Other versions, the other
@@ -26,15 +25,15 @@ constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 24) - 1;
 //   file looks like wider ones, because every second id is 0 or small, that is an error, which
 //   names --token-bits.
 //
-// Throws MissingFileError and DataError: also if `bits` is not the width in the header, and for an
-// id above kMaxTokenId, with its position.
+// Throws MissingFileError and DataError: also if `bits` is not the width in the header, and, in a
+// gzipped file, for an id above kMaxTokenId, with its position.
 TokenFile read_token_file(const std::string& directory, const std::string& name, int bits);
 
-// The file that read_token_file() would read, and the bytes per id in it. Throws the same
-// exceptions.
+// The file that read_token_file() would read, and the bytes per id in it if it is gzipped, or else
+// 0: it takes no memory. Throws the same exceptions.
 struct TokenPlace {
   std::string path;
-  std::size_t width;
+  std::size_t packed_width;
 };
 TokenPlace find_token_file(const std::string& directory, const std::string& name, int bits);
 

@@ -232,7 +232,7 @@ TEST(BatchLoader, GivesFeaturesAsTheyAre) {
 TEST(BatchLoader, CutsWindowsOfTokensAndTheirSuccessors) {
   Dataset set{.samples = TokenSamples{.context = 4, .stride = 3},
               .labels = NextTokens{.count = 20}};
-  for (int i = 0; i < 11; ++i) set.as<TokenSamples>().tokens.push_back(i);
+  set.as<TokenSamples>().tokens = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
   ASSERT_EQ(set.size(), 3);  // windows at 0, 3, 6; the last label is token 10
   BatchLoader loader(set, {.size = 3, .global_batch = 3, .shuffle = false}, {});
   const Batch& batch = loader.next();
@@ -242,9 +242,9 @@ TEST(BatchLoader, CutsWindowsOfTokensAndTheirSuccessors) {
   EXPECT_EQ(std::vector<std::int32_t>(batch.labels.begin(), batch.labels.end()),
             (std::vector<std::int32_t>{1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10}));
   EXPECT_TRUE(batch.samples.empty());
-  set.as<TokenSamples>().tokens.resize(10);
+  set.as<TokenSamples>().tokens.keep_first(10);
   EXPECT_EQ(set.size(), 2);
-  set.as<TokenSamples>().tokens.resize(4);
+  set.as<TokenSamples>().tokens.keep_first(4);
   EXPECT_EQ(set.size(), 0);
 }
 

@@ -61,7 +61,7 @@ TEST_F(DataFolder, HiddenFilesAreNoSamples) {
   const DatasetSplits splits = load("text");
   EXPECT_EQ(
       splits.train.as<TokenSamples>().tokens.size() + splits.test.as<TokenSamples>().tokens.size(),
-      200u);
+      200);
   EXPECT_EQ(splits.train.vocabulary(), "x");
   EXPECT_TRUE(splits.warnings.empty()) << splits.warnings.front();
   write("a.csv", "x,y\n1,a\n2,b\n3,a\n4,b\n");
@@ -91,7 +91,7 @@ TEST_F(DataFolder, CopiesAreRefusedWithBothNames) {
   }
   write("chapter (1).txt", text);  // numbers alone, without what they would be copies of
   write("chapter (2).txt", text);
-  EXPECT_EQ(load("text").train.as<TokenSamples>().tokens.size(), 540u);
+  EXPECT_EQ(load("text").train.as<TokenSamples>().tokens.size(), 540);
   write_batches();
   write("data_batch_1 (1).bin", std::string(3073, '\2'));
   expect_complaint("cifar10", {folder_ / "data_batch_1 (1).bin", folder_ / "data_batch_1.bin"});
@@ -135,7 +135,7 @@ TEST_F(DataFolder, LinksToNothingAreRefused) {
   expect_complaint("images", {folder_ / "val", "a link to " + missing});
   write("input.txt", std::string(200, 'x'));
   link(missing, "notes.md");  // no text
-  EXPECT_EQ(load("text").test.as<TokenSamples>().tokens.size(), 20u);
+  EXPECT_EQ(load("text").test.as<TokenSamples>().tokens.size(), 20);
   link(missing, "more.txt");
   expect_complaint("text", {folder_ / "more.txt", "a link to " + missing, "which is not there"});
   write_batches();

@@ -83,14 +83,15 @@ TEST(Synthetic, TextsAreOfTokensBelowTheNumberOfClasses) {
   EXPECT_EQ(first.test.size(), 50);
   EXPECT_EQ(first.train.positions(), 16);
   EXPECT_EQ(first.train.classes(), 7);
-  EXPECT_EQ(first.train.as<TokenSamples>().tokens, again.train.as<TokenSamples>().tokens);
+  EXPECT_EQ(first.train.as<TokenSamples>().tokens.all(),
+            again.train.as<TokenSamples>().tokens.all());
   std::vector<int> counts(7);
-  for (const std::int32_t token : first.train.as<TokenSamples>().tokens)
+  for (const std::int32_t token : first.train.as<TokenSamples>().tokens.all())
     ++counts.at(static_cast<std::size_t>(token));
   for (const int count : counts) EXPECT_NEAR(count, 8000. / 7, 160);
   options.seed = 4;
-  EXPECT_NE(load_dataset(options).train.as<TokenSamples>().tokens,
-            first.train.as<TokenSamples>().tokens);
+  EXPECT_NE(load_dataset(options).train.as<TokenSamples>().tokens.all(),
+            first.train.as<TokenSamples>().tokens.all());
   options.synthetic.context = std::int64_t{1} << 40;
   EXPECT_NE(refusal(options), "accepted");
 }
@@ -127,7 +128,7 @@ TEST(DataDigest, ChangesWithEveryPartOfEveryKind) {
                      .samples = FeatureSamples{.extents = {1, 1, 1}, .values = {1, 2}},
                      .labels = TargetValues{.scale = {.name = "y", .mean = 1}, .values = {3, 4}}};
   const Dataset text{.name = "text",
-                     .samples = TokenSamples{.context = 1, .tokens = {0, 1, 0}},
+                     .samples = TokenSamples{.context = 1, .tokens = {{0, 1, 0}}},
                      .labels = NextTokens{.count = 2, .vocabulary = "ab"}};
   const auto changed = [](Dataset set, const auto& change) {
     const std::string before = data_digest(set).text;
@@ -138,7 +139,9 @@ TEST(DataDigest, ChangesWithEveryPartOfEveryKind) {
   EXPECT_TRUE(changed(rows, [](auto& set) { set.template as<TargetValues>().values[1] = 5; }));
   EXPECT_TRUE(changed(rows, [](auto& set) { set.template as<TargetValues>().scale.mean = 2; }));
   EXPECT_TRUE(changed(rows, [](auto& set) { set.template as<TargetValues>().scale.name = "z"; }));
-  EXPECT_TRUE(changed(text, [](auto& set) { set.template as<TokenSamples>().tokens[2] = 1; }));
+  EXPECT_TRUE(changed(text, [](auto& set) {
+    set.template as<TokenSamples>().tokens = {{0, 1, 1}};
+  }));
   EXPECT_TRUE(changed(text, [](auto& set) { set.template as<NextTokens>().vocabulary = "ac"; }));
   EXPECT_TRUE(changed(text, [](auto& set) { set.template as<NextTokens>().count = 3; }));
   EXPECT_FALSE(changed(text, [](auto& set) { set.name = "other"; }));

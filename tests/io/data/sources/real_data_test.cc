@@ -76,16 +76,17 @@ TEST(RealData, TinyShakespeare) {
   const std::string directory = test_support::data_directory("tinyshakespeare");
   if (directory.empty()) GTEST_SKIP() << "no data set tinyshakespeare";
   const DatasetSplits splits = load("tinyshakespeare", directory);
-  EXPECT_EQ(splits.train.as<TokenSamples>().tokens.size(), 1'003'854u);
-  EXPECT_EQ(splits.test.as<TokenSamples>().tokens.size(), 111'540u);
+  EXPECT_EQ(splits.train.as<TokenSamples>().tokens.size(), 1'003'854);
+  EXPECT_EQ(splits.test.as<TokenSamples>().tokens.size(), 111'540);
   EXPECT_EQ(splits.train.classes(), 65);
   EXPECT_EQ(splits.train.vocabulary(),
             "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
   EXPECT_EQ(splits.train.size(), (1'003'854 - 1) / 64);
+  std::vector<std::int32_t> ids(14);
+  splits.train.as<TokenSamples>().tokens.copy(0, ids);
   std::string begin;
-  for (int i = 0; i < 14; ++i)
-    begin += splits.train.vocabulary()[static_cast<std::size_t>(
-        splits.train.as<TokenSamples>().tokens[static_cast<std::size_t>(i)])];
+  for (const std::int32_t id : ids)
+    begin += splits.train.vocabulary()[static_cast<std::size_t>(id)];
   EXPECT_EQ(begin, "First Citizen:");
 }
 

@@ -190,7 +190,8 @@ TEST_F(CodedData, ATextIsReadByTheVocabulary) {
   write_text(folder_ / "t.txt", "bzcbxb");
   options.parts = io::Parts::kHoldOut;
   const DatasetSplits splits = io::load_dataset(options);
-  EXPECT_EQ(splits.test.as<io::TokenSamples>().tokens, (std::vector<std::int32_t>{1, 2, 1, 1}));
+  EXPECT_EQ(splits.test.as<io::TokenSamples>().tokens.all(),
+            (std::vector<std::int32_t>{1, 2, 1, 1}));
   EXPECT_EQ(splits.test.vocabulary(), "abc");
   ASSERT_EQ(splits.unknown.size(), 1u);
   EXPECT_CONTAINS(splits.unknown[0], "2 of 6 bytes are characters that the model lacks: 'z', 'x'");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include <algorithm>
 
 #include "io/base/numbers/split_mix.h"
@@ -99,10 +101,12 @@ TEST(SampleLimit, OfTokensTheFirstWindowsRemain) {
   Dataset set;
   set.samples = TokenSamples{.context = 4, .stride = 4};
   set.labels = NextTokens{};
-  for (int i = 0; i < 41; ++i) set.as<TokenSamples>().tokens.push_back(i);
+  std::vector<std::int32_t> ids(41);
+  std::iota(ids.begin(), ids.end(), 0);
+  set.as<TokenSamples>().tokens = ids;
   set.limit(3, 1);
   EXPECT_EQ(set.size(), 3);
-  EXPECT_EQ(set.as<TokenSamples>().tokens.back(), 12);
+  EXPECT_EQ(set.as<TokenSamples>().tokens.all().back(), 12);
 }
 
 }  // namespace

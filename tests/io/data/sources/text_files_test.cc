@@ -34,9 +34,9 @@ TEST_F(TextFiles, IdsAreRanksInTheSortedSetOfAllBytes) {
             " abcns\xFF");  // b.txt's byte 255 counts, too, though it is in the last 10 %
   EXPECT_EQ(splits.test.vocabulary(), splits.train.vocabulary());
   EXPECT_EQ(splits.train.classes(), 7);
-  EXPECT_EQ(splits.train.as<TokenSamples>().tokens,
+  EXPECT_EQ(splits.train.as<TokenSamples>().tokens.all(),
             (Ids{2, 1, 4, 1, 4, 1, 5, 0, 3, 1}));  // int(0.9 * 12) = 10 of "bananas cab\xFF"
-  EXPECT_EQ(splits.test.as<TokenSamples>().tokens, (Ids{2, 6}));
+  EXPECT_EQ(splits.test.as<TokenSamples>().tokens.all(), (Ids{2, 6}));
 }
 
 // In UTF-16 with a byte-order mark.
@@ -59,8 +59,10 @@ TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
     write("a.txt", text);
     const DatasetSplits splits = load();
     EXPECT_EQ(splits.train.vocabulary(), plain.train.vocabulary());
-    EXPECT_EQ(splits.train.as<TokenSamples>().tokens, plain.train.as<TokenSamples>().tokens);
-    EXPECT_EQ(splits.test.as<TokenSamples>().tokens, plain.test.as<TokenSamples>().tokens);
+    EXPECT_EQ(splits.train.as<TokenSamples>().tokens.all(),
+              plain.train.as<TokenSamples>().tokens.all());
+    EXPECT_EQ(splits.test.as<TokenSamples>().tokens.all(),
+              plain.test.as<TokenSamples>().tokens.all());
   }
   write("b.txt", "na\xC3\xAFve");  // each file by its own
   EXPECT_EQ(load().train.vocabulary(), plain.train.vocabulary());
@@ -141,8 +143,8 @@ TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
   write("val.bin", header + words({4, 5, 6}));
   options_.text.context = 2;
   const DatasetSplits splits = load("tokens");
-  EXPECT_EQ(splits.train.as<TokenSamples>().tokens, (Ids{7, 300, 2, 65534, 1}));
-  EXPECT_EQ(splits.test.as<TokenSamples>().tokens, (Ids{4, 5, 6}));
+  EXPECT_EQ(splits.train.as<TokenSamples>().tokens.all(), (Ids{7, 300, 2, 65534, 1}));
+  EXPECT_EQ(splits.test.as<TokenSamples>().tokens.all(), (Ids{4, 5, 6}));
   EXPECT_EQ(splits.train.classes(), 65535);
   EXPECT_EQ(splits.test.classes(), 65535);
   EXPECT_EQ(splits.train.vocabulary(), "");

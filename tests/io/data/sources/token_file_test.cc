@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
+#include "io/base/digests/digest.h"
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/split_mix.h"
 #include "io/data/sources/dataset.h"
@@ -58,7 +60,7 @@ class TokenFiles : public ::testing::Test {
     test_support::write_text(folder_ / name, content);
   }
   std::vector<std::int32_t> read(int bits = 0) {
-    return read_token_file(folder_.path().string(), "train", bits).tokens;
+    return read_token_file(folder_.path().string(), "train", bits).tokens.all();
   }
   void expect_complaint(const std::vector<std::string>& parts, int bits = 0) {
     const std::string text = test_support::error_of<DataError>([&] { read(bits); });
@@ -140,7 +142,7 @@ TEST_F(TokenFiles, SwappedBytesWithoutAHeaderAreNoticed) {
 }
 
 TEST_F(TokenFiles, WrongWidthsAndIdsAreNamed) {
-  write(numbers(some_ids(2001, 65'535), 2));
+  write(numbers(some_ids(2000, 65'535), 2));
   expect_complaint({"token out of range at position", "expected 0..16777215", "32 bits each"}, 32);
   write(numbers({1, 2, 3}, 4) + "xy");
   expect_complaint({"found 14 bytes", "32-bit tokens"}, 32);
@@ -206,6 +208,57 @@ TEST_F(TokenFiles, LongFilesAreReadToTheEnd) {
   const std::vector<std::int32_t> ids = some_ids(700'001, 50'256);
   write(npy("<i8", "(700001,)", numbers(ids, 8)), "train.npy");
   EXPECT_EQ(read(), ids);
+}
+
+// The file takes disk space only for what is written, and is as large as those of a pre-training.
+TEST_F(TokenFiles, LargeFilesStayOnDisk) {
+  constexpr std::int64_t kIds = std::int64_t{20} << 30;
+  write("");
+  std::filesystem::resize_file(folder_ / "train.bin", 2 * kIds);
+  TokenStream tokens = read_token_file(folder_.path().string(), "train", 16).tokens;
+  EXPECT_EQ(tokens.size(), kIds);
+  EXPECT_EQ(tokens.bytes(), 0u);
+  EXPECT_TRUE(tokens.is_large());
+  tokens.set_limit(5);
+  std::vector<std::int32_t> last(3, -1);
+  {
+    std::fstream file(folder_ / "train.bin", std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(2 * kIds - 4);
+    file.write("\4\0\5\0", 4);
+  }
+  tokens.copy(kIds - 4, last);
+  EXPECT_EQ(last, (std::vector<std::int32_t>{0, 0, 4}));
+  const std::string error = test_support::error_of<DataError>([&] { tokens.copy(kIds - 3, last); });
+  EXPECT_CONTAINS(error, "position " + std::to_string(kIds - 1));
+  EXPECT_CONTAINS(error, "found 5, expected 0..4");
+}
+
+TEST_F(TokenFiles, TheDigestOfLargeFilesNoticesOtherIdsAtBothEnds) {
+  const auto digest = [&](std::int64_t at) {
+    write("");
+    std::filesystem::resize_file(folder_ / "train.bin", std::int64_t{1} << 30);
+    std::fstream file(folder_ / "train.bin", std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(at);
+    file.write("\7", 1);
+    file.close();
+    base::StreamDigest sum;
+    read_token_file(folder_.path().string(), "train", 16).tokens.add_to(sum);
+    return base::hex_text(sum.value());
+  };
+  const std::string first = digest(0), last = digest((std::int64_t{1} << 30) - 2);
+  EXPECT_NE(first, last);
+  EXPECT_EQ(first, digest(0));
+}
+
+TEST_F(TokenFiles, AFileThatHasBecomeShorterIsNamed) {
+  write(numbers(some_ids(5000, 100), 2));
+  const TokenStream tokens = read_token_file(folder_.path().string(), "train", 16).tokens;
+  std::filesystem::resize_file(folder_ / "train.bin", 5000);
+  std::vector<std::int32_t> ids(100);
+  tokens.copy(2400, ids);
+  const std::string error = test_support::error_of<DataError>([&] { tokens.copy(2450, ids); });
+  EXPECT_CONTAINS(error, "train.bin: has become shorter");
+  EXPECT_CONTAINS(error, "found 5000 bytes, expected at least 5100");
 }
 
 }  // namespace

@@ -126,14 +126,15 @@ TEST(Together, EveryPartOfADataSetCounts) {
 
 TEST(Together, TheCharactersOfATextCount) {
   io::DatasetSplits data;
-  data.train = {.samples = io::TokenSamples{.context = 1, .tokens = {0, 1, 0}},
+  data.train = {.samples = io::TokenSamples{.context = 1, .tokens = {{0, 1, 0}}},
                 .labels = io::NextTokens{.count = 2, .vocabulary = "ab"}};
   data.test = data.train;
   expect_told(data, "vocabulary", [](io::DatasetSplits& d) {
     d.train.labels = io::NextTokens{.count = 2, .vocabulary = "ac"};
   });
-  expect_told(data, "training data",
-              [](io::DatasetSplits& d) { d.train.as<io::TokenSamples>().tokens[2] = 1; });
+  expect_told(data, "training data", [](io::DatasetSplits& d) {
+    d.train.as<io::TokenSamples>().tokens = {{0, 1, 1}};
+  });
 }
 
 TEST(Together, ThreadsThatLoadedDataOfOtherLengthEndAtOnce) {
