@@ -31,7 +31,7 @@ ORDER = {
     "tools/options": ["table", "rows input", "manual"],
     "tools/launch": ["machine", "workers", "group", "nodes"],
     "tools/run": ["folder", "choices", "data", "session", "rank"],
-    "tools/commands": ["doctor flight html onnx predict top", "."],
+    "tools/commands": ["doctor flight html onnx predict tokenize top", "."],
     "tools/bench": [".", "comm kernels step", "commands"],
     "tests/emulator": ["simt", "include runtime", "libraries ptx", "tests"],
     "tests/emulator/ptx": ["decode", "machine", "instructions", "."],

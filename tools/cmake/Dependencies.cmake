@@ -59,6 +59,8 @@ engine_optional(PNG png png.h png libpng-dev)
 engine_optional(DEFLATE deflate libdeflate.h deflate libdeflate-dev)
 engine_optional(JPEG jpeg jpeglib.h jpeg libjpeg62-turbo-dev)
 engine_optional(HWLOC hwloc hwloc.h hwloc libhwloc-dev)
+engine_optional(PCRE2 pcre2 pcre2.h pcre2-8 libpcre2-dev)
+engine_optional(UTF8PROC utf8proc utf8proc.h utf8proc libutf8proc-dev)
 
 # CUDA: ON needs nvcc 12.4 or newer; EMULATED compiles the kernels for the CPU, against the emulator, which is test code; only here it is named.
 set(ENGINE_WITH_CUDA AUTO CACHE STRING "CUDA: ON, OFF, AUTO or EMULATED")
@@ -141,4 +143,4 @@ if(ENGINE_BUILD_TESTS STREQUAL "AUTO")
   endif()
 endif()
 
-message(STATUS "engine: cuda ${ENGINE_HAS_CUDA}, gloo ${ENGINE_HAS_GLOO}, zmq ${ENGINE_HAS_ZMQ}, nccl ${ENGINE_HAS_NCCL}, png ${ENGINE_HAS_PNG}, deflate ${ENGINE_HAS_DEFLATE}, jpeg ${ENGINE_HAS_JPEG}, hwloc ${ENGINE_HAS_HWLOC}, tests ${ENGINE_HAS_TESTS}")
+message(STATUS "engine: cuda ${ENGINE_HAS_CUDA}, gloo ${ENGINE_HAS_GLOO}, zmq ${ENGINE_HAS_ZMQ}, nccl ${ENGINE_HAS_NCCL}, png ${ENGINE_HAS_PNG}, deflate ${ENGINE_HAS_DEFLATE}, jpeg ${ENGINE_HAS_JPEG}, hwloc ${ENGINE_HAS_HWLOC}, pcre2 ${ENGINE_HAS_PCRE2}, utf8proc ${ENGINE_HAS_UTF8PROC}, tests ${ENGINE_HAS_TESTS}")

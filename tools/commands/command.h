@@ -26,6 +26,7 @@ int bench_io_command(const Arguments& arguments);
 int bench_verify_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
+int tokenize_command(const Arguments& arguments);
 int sample_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int env_command(const Arguments& arguments);

@@ -27,6 +27,7 @@ const std::vector<Command>& commands() {
       {"inspect", "show the contents of a checkpoint, or analyze a failed run", inspect_command},
       {"export", "write a model as .safetensors, .npz, .pth or .onnx", export_command},
       {"import", "make a checkpoint from .safetensors, .npz or .pth weights", import_command},
+      {"tokenize", "write the token ids of texts", tokenize_command},
       {"sample", "generate text with a trained text model", sample_command},
       {"doctor", "check the hosts, links, clocks and folders of a group", doctor_command},
       {"relay", "join connections of ranks that cannot reach each other", relay_command},

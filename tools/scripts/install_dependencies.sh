@@ -19,7 +19,7 @@ set -euo pipefail
 # The last line: what get_data.sh runs. Of the programs that the other scripts run, those not named here are essential in Debian.
 packages=(git build-essential cmake ninja-build
   libeigen3-dev libcereal-dev libsodium-dev libcli11-dev libtomlplusplus-dev libxxhash-dev zlib1g-dev nlohmann-json3-dev
-  libgloo-dev libzmq3-dev cppzmq-dev libpng-dev libdeflate-dev libjpeg62-turbo-dev libhwloc-dev
+  libgloo-dev libzmq3-dev cppzmq-dev libpng-dev libdeflate-dev libjpeg62-turbo-dev libhwloc-dev libpcre2-dev libutf8proc-dev
   curl ca-certificates xz-utils)
 check=no
 while [ $# -gt 0 ]; do

@@ -1,0 +1,110 @@
+// Uses PCRE2 with its just-in-time compiler, if the platform has one.
+#include "io/tokenizer/text_split.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <array>
+#include <utility>
+
+#include "io/base/files/io_error.h"
+
+namespace io {
+namespace {
+
+std::string message_of(int error) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(error, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+// Unicode's White_Space. PCRE2's own \s has U+180E, too, which lost this property in Unicode 6.3.
+constexpr const char* kSpaces =
+    "\\x09-\\x0D\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}"
+    "\\x{3000}";
+
+// Returns the expression with \s and \S written as sets of characters.
+std::string with_spaces(const std::string& source, const std::string& expression) {
+  std::string result;
+  bool in_set = false;
+  for (std::size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    const char next = i + 1 < expression.size() ? expression[i + 1] : '\0';
+    if (c == '\\' && (next == 's' || next == 'S')) {
+      if (in_set && next == 'S')
+        throw DataError(source + ": the regular expression '" + expression +
+                        "' of the pre-tokenizer has \\S in a set; expected it outside of one");
+      result += in_set ? kSpaces : (next == 's' ? "[" : "[^") + std::string(kSpaces) + "]";
+      ++i;
+    } else if (c == '\\') {
+      result += expression.substr(i, 2);
+      ++i;
+    } else {
+      if (c == '[') in_set = true;
+      if (c == ']') in_set = false;
+      result += c;
+    }
+  }
+  return result;
+}
+
+struct FreeMatch {
+  void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
+};
+
+}  // namespace
+
+struct TextSplit::Code {
+  explicit Code(pcre2_code* compiled) : pattern(compiled) {}
+  ~Code() { pcre2_code_free(pattern); }
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+  pcre2_code* const pattern;
+};
+
+TextSplit::TextSplit(const std::string& source, const std::string& expression, Gaps gaps)
+    : gaps_(gaps) {
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  const std::string pattern = with_spaces(source, expression);
+  pcre2_code* const compiled =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
+  if (compiled == nullptr)
+    throw DataError(source + ": the regular expression '" + expression +
+                    "' of the pre-tokenizer is not valid at character " + std::to_string(at) +
+                    ": " + message_of(error));
+  pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);  // without it, matching is slower
+  code_ = std::make_unique<const Code>(compiled);
+}
+
+TextSplit::~TextSplit() = default;
+TextSplit::TextSplit(TextSplit&&) noexcept = default;
+
+void TextSplit::split(std::string_view text, Pieces& pieces) const {
+  const std::unique_ptr<pcre2_match_data, FreeMatch> match(
+      pcre2_match_data_create_from_pattern(code_->pattern, nullptr));
+  if (!match) throw Error("no memory for a match of the pre-tokenizer");
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const PCRE2_SIZE* const found = pcre2_get_ovector_pointer(match.get());
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    if (begin < end) pieces.push_back(text.substr(begin, end - begin));
+  };
+  std::size_t done = 0, from = 0;
+  while (from < text.size()) {
+    const int result = pcre2_match(code_->pattern, subject, text.size(), from, PCRE2_NO_UTF_CHECK,
+                                   match.get(), nullptr);
+    if (result == PCRE2_ERROR_NOMATCH) break;
+    if (result < 0) throw Error("splitting a text before its tokens failed: " + message_of(result));
+    if (gaps_ == Gaps::kKept) add(done, found[0]);
+    add(found[0], found[1]);
+    done = found[1];
+    from = found[1];
+    if (found[0] != found[1]) continue;
+    ++from;  // past an empty match, to the next character
+    while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
+  }
+  if (gaps_ == Gaps::kKept) add(done, text.size());
+}
+
+}  // namespace io

@@ -1,0 +1,37 @@
+// Splits text into the pieces that byte-pair merges do not cross, as the pre-tokenizers of
+// tokenizer.json do.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace io {
+
+using Pieces = std::vector<std::string_view>;
+
+// One pre-tokenizer. Its regular expression has the syntax of PCRE2 with Unicode properties, which
+// agrees with Oniguruma's for the expressions of published tokenizers.
+class TextSplit {
+ public:
+  enum class Gaps {
+    kKept,  // what lies between two matches is a piece, too
+    kRemoved
+  };
+  // Throws DataError with `source`, a path, for an expression that is not valid.
+  TextSplit(const std::string& source, const std::string& expression, Gaps gaps);
+  ~TextSplit();
+  TextSplit(TextSplit&&) noexcept;
+
+  // Appends the pieces of `text`. REQUIRES: `text` is well-formed UTF-8. Throws Error if matching
+  // needs too much memory. For several threads.
+  void split(std::string_view text, Pieces& pieces) const;
+
+ private:
+  struct Code;
+  std::unique_ptr<const Code> code_;
+  Gaps gaps_;
+};
+
+}  // namespace io

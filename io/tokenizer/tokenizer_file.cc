@@ -1,0 +1,269 @@
+// Reads tokenizer.json. What is not supported is an error that names it, since it would change ids.
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/formats/nesting.h"
+#include "io/base/text/escape_text.h"
+#include "io/base/text/text_format.h"
+#include "io/tokenizer/tokenizer.h"
+
+namespace io {
+namespace {
+
+using Json = nlohmann::json;
+
+// GPT-2's, which pre-tokenizers of the type ByteLevel have built in (Radford et al., 2019).
+constexpr const char* kByteLevel =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+// Expressions that do not cross a line feed between printable ASCII characters: those of Llama 3
+// and of Qwen 2.
+constexpr std::string_view kKnown[] = {
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
+
+constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
+
+// In vocabularies a byte is written as a character that can be seen: itself, if it is printable in
+// Latin-1, or U+0100 + n for the n-th other byte.
+std::array<std::uint32_t, 256> characters_of_bytes() {
+  std::array<std::uint32_t, 256> characters{};
+  std::uint32_t others = 0;
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    const bool shown = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+    characters[byte] = shown ? byte : 0x100 + others++;
+  }
+  return characters;
+}
+
+}  // namespace
+
+class TokenizerFile {
+ public:
+  TokenizerFile(const std::string& text, const std::string& source) : source_(source) {
+    if (!json_nests_within_limit(text)) fail("nested too deeply");
+    root_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!root_.is_object()) fail("not a JSON object; expected tokenizer.json of Hugging Face");
+    const auto characters = characters_of_bytes();
+    for (std::size_t byte = 0; byte < characters.size(); ++byte)
+      byte_of_.emplace(characters[byte], static_cast<char>(byte));
+  }
+
+  Tokenizer read() {
+    read_model(part(root_, "model", "the file"));
+    read_normalizer(root_);
+    read_pre_tokenizer(root_);
+    read_added_tokens();
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { throw DataError(source_ + ": " + what); }
+  [[noreturn]] void refuse(const std::string& what, const std::string& found,
+                           const std::string& expected) const {
+    fail(what + " is '" + base::escape_text(found) + "'; expected " + expected);
+  }
+
+  const Json& part(const Json& of, const char* name, const std::string& where) const {
+    const auto found = of.find(name);
+    if (found == of.end() || !found->is_object()) fail(where + " has no '" + name + "'");
+    return *found;
+  }
+  std::string text(const Json& of, const char* name) const {
+    const auto found = of.find(name);
+    return found != of.end() && found->is_string() ? found->get<std::string>() : "";
+  }
+  bool flag(const Json& of, const char* name, bool otherwise) const {
+    const auto found = of.find(name);
+    return found != of.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+  }
+  static bool is_set(const Json& of, const char* name) {
+    const auto found = of.find(name);
+    return found != of.end() && !found->is_null() && *found != "" && *found != false;
+  }
+
+  // Throws for characters that stand for no byte.
+  std::string bytes_of(const std::string& token) const {
+    std::string bytes;
+    for (std::size_t i = 0; i < token.size();) {
+      const Utf8Start start = utf8_start(static_cast<unsigned char>(token[i]));
+      std::uint32_t character = static_cast<unsigned char>(token[i]);
+      if (start.bytes == 2 && i + 1 < token.size())
+        character = (character & 0x1F) << 6 | (static_cast<unsigned char>(token[i + 1]) & 0x3F);
+      const auto byte = byte_of_.find(character);
+      if (start.bytes == 0 || start.bytes > 2 || byte == byte_of_.end())
+        refuse("token", token, "characters that stand for bytes, as GPT-2's vocabulary has");
+      bytes += byte->second;
+      i += start.bytes;
+    }
+    return bytes;
+  }
+
+  void read_model(const Json& model) {
+    if (text(model, "type") != "BPE") refuse("model.type", text(model, "type"), "BPE");
+    for (const char* name :
+         {"dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"})
+      if (is_set(model, name))
+        refuse(std::string("model.") + name, model[name].dump(), "none, as byte-level models have");
+    std::unordered_map<std::string, std::int32_t> tokens;
+    const Json& vocabulary = part(model, "vocab", "model");
+    tokens.reserve(vocabulary.size());
+    for (const auto& [token, id] : vocabulary.items()) {
+      const std::int32_t number = id_from(id, token);
+      // Tokens that no merge makes may be added ones, in plain text.
+      std::string bytes = is_added(token) ? token : bytes_of(token);
+      set_text(number, bytes);
+      tokens.emplace(std::move(bytes), number);
+    }
+    const auto merges = model.find("merges");
+    if (merges == model.end() || !merges->is_array()) fail("model has no list 'merges'");
+    std::vector<std::pair<std::string, std::string>> pairs;
+    pairs.reserve(merges->size());
+    for (const Json& merge : *merges) pairs.push_back(pair_of(merge));
+    result_.pairs_.emplace(source_, std::move(tokens), pairs, flag(model, "ignore_merges", false));
+  }
+
+  std::int32_t id_from(const Json& id, const std::string& token) const {
+    if (!id.is_number_integer() || id < 0 || id > kMaxId)
+      refuse("the id of token '" + base::escape_text(token) + "'", id.dump(),
+             "0.." + std::to_string(kMaxId));
+    return id.get<std::int32_t>();
+  }
+
+  void set_text(std::int32_t id, const std::string& bytes) {
+    std::vector<std::string>& texts = result_.texts_;
+    if (texts.size() <= static_cast<std::size_t>(id))
+      texts.resize(static_cast<std::size_t>(id) + 1);
+    texts[static_cast<std::size_t>(id)] = bytes;
+  }
+
+  // Older files write "a b", newer ones ["a", "b"].
+  std::pair<std::string, std::string> pair_of(const Json& merge) const {
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+      return {bytes_of(merge[0].get<std::string>()), bytes_of(merge[1].get<std::string>())};
+    const std::string both = merge.is_string() ? merge.get<std::string>() : "";
+    const std::size_t blank = both.find(' ');
+    if (blank == std::string::npos || both.find(' ', blank + 1) != std::string::npos)
+      refuse("a merge", merge.dump(), "two tokens, as \"a b\" or [\"a\", \"b\"]");
+    return {bytes_of(both.substr(0, blank)), bytes_of(both.substr(blank + 1))};
+  }
+
+  bool is_added(const std::string& token) {
+    if (added_names_.empty())
+      for (const Json& added : added_tokens()) added_names_.emplace(text(added, "content"), 0);
+    return added_names_.contains(token);
+  }
+  const Json& added_tokens() const {
+    static const Json none = Json::array();
+    const auto found = root_.find("added_tokens");
+    return found != root_.end() && found->is_array() ? *found : none;
+  }
+
+  void read_normalizer(const Json& of) {
+    const auto found = of.find("normalizer");
+    if (found == of.end() || found->is_null()) return;
+    const std::string type = text(*found, "type");
+    if (type == "NFC") {
+      result_.composes_ = true;
+      return;
+    }
+    const auto steps = found->find("normalizers");
+    if (type != "Sequence" || steps == found->end() || !steps->is_array())
+      refuse("normalizer.type", type, "NFC or none");
+    for (const Json& step : *steps) read_normalizer({{"normalizer", step}});
+  }
+
+  void read_pre_tokenizer(const Json& of) {
+    const auto found = of.find("pre_tokenizer");
+    if (found == of.end() || !found->is_object())
+      refuse("pre_tokenizer", "none", "ByteLevel, or a Sequence with it");
+    const std::string type = text(*found, "type");
+    if (type == "ByteLevel") return read_byte_level(*found);
+    if (type == "Split") return read_split(*found);
+    if (type == "Digits") {
+      result_.splits_.emplace_back(source_,
+                                   flag(*found, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
+                                   TextSplit::Gaps::kKept);
+      return;
+    }
+    const auto steps = found->find("pretokenizers");
+    if (type != "Sequence" || steps == found->end() || !steps->is_array())
+      refuse("pre_tokenizer.type", type, "ByteLevel, Split, Digits, or a Sequence of these");
+    for (const Json& step : *steps) read_pre_tokenizer({{"pre_tokenizer", step}});
+  }
+
+  void read_byte_level(const Json& step) {
+    if (flag(step, "add_prefix_space", true)) {
+      if (!result_.splits_.empty())
+        refuse("pre_tokenizer.add_prefix_space", "true", "false after another pre-tokenizer");
+      result_.prefix_space_ = true;
+      result_.cuts_at_lines_ = false;  // each part would get one
+    }
+    if (flag(step, "use_regex", true))
+      result_.splits_.emplace_back(source_, kByteLevel, TextSplit::Gaps::kKept);
+  }
+
+  void read_split(const Json& step) {
+    const std::string behavior = text(step, "behavior");
+    const bool inverted = flag(step, "invert", false);
+    const bool isolated = behavior == "Isolated", removed = behavior == "Removed" && inverted;
+    if (!isolated && !removed)
+      refuse("pre_tokenizer.behavior", behavior + (inverted ? "', inverted" : ""),
+             "Isolated, or Removed with invert");
+    const Json& pattern = part(step, "pattern", "pre_tokenizer");
+    const std::string expression = text(pattern, "Regex");
+    if (expression.empty()) refuse("pre_tokenizer.pattern", pattern.dump(), "a Regex");
+    if (std::ranges::find(kKnown, expression) == std::end(kKnown)) result_.cuts_at_lines_ = false;
+    result_.splits_.emplace_back(source_, expression,
+                                 isolated ? TextSplit::Gaps::kKept : TextSplit::Gaps::kRemoved);
+  }
+
+  void read_added_tokens() {
+    for (const Json& added : added_tokens()) {
+      const std::string content = text(added, "content");
+      if (content.empty()) continue;
+      for (const char* name : {"lstrip", "rstrip", "single_word"})
+        if (flag(added, name, false))
+          refuse("added token '" + base::escape_text(content) + "': " + name, "true", "false");
+      const auto id = added.find("id");
+      if (id == added.end()) fail("added token '" + base::escape_text(content) + "' has no id");
+      const std::int32_t number = id_from(*id, content);
+      set_text(number, content);
+      result_.ids_of_added_.emplace(content, number);
+      if (content.find('\n') != std::string::npos) result_.cuts_at_lines_ = false;
+      const bool after = flag(added, "normalized", !flag(added, "special", false));
+      auto& tokens = after ? result_.added_after_normalization_ : result_.added_;
+      tokens[static_cast<unsigned char>(content[0])].push_back({content, number});
+    }
+    for (auto* tokens : {&result_.added_, &result_.added_after_normalization_})
+      for (auto& candidates : *tokens)
+        std::ranges::stable_sort(candidates, std::greater<>(),
+                                 [](const auto& token) { return token.text.size(); });
+  }
+
+  const std::string& source_;
+  Json root_;
+  std::unordered_map<std::uint32_t, char> byte_of_;
+  std::unordered_map<std::string, int> added_names_;
+  Tokenizer result_;
+};
+
+Tokenizer Tokenizer::parse(const std::string& text, const std::string& source) {
+  return TokenizerFile(text, source).read();
+}
+
+Tokenizer Tokenizer::read(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  const std::string file =
+      fs::is_directory(path, unknown) ? (fs::path(path) / "tokenizer.json").string() : path;
+  return parse(read_small_file(file, kMaxTokenizerBytes), file);
+}
+
+}  // namespace io

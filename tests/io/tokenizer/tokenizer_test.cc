@@ -1,0 +1,176 @@
+// Which ids a text gets, and which tokenizers are refused. tokenize_test.cc compares the ids of
+// whole tokenizers with those of the library `tokenizers`.
+#include "io/tokenizer/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
+#include "tests/io/tokenizer/tokenizer_text.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
+
+namespace io {
+namespace {
+
+using tokenizer_text::Parts;
+using tokenizer_text::tokenizer_json;
+using Ids = std::vector<std::int32_t>;
+
+Tokenizer made(const Parts& parts) { return Tokenizer::parse(tokenizer_json(parts), "t.json"); }
+
+Ids encoded(const Tokenizer& tokenizer, const std::string& text) {
+  Ids ids;
+  TokenEncoder(tokenizer).encode(text, ids);
+  return ids;
+}
+Ids encoded(const Parts& parts, const std::string& text) { return encoded(made(parts), text); }
+
+std::string refusal(const Parts& parts) {
+  return test_support::error_of<DataError>([&] { made(parts); });
+}
+
+// Without a regular expression, so that this runs in a program without PCRE2, too.
+Parts plain() {
+  return {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"};
+}
+
+TEST(Tokenizer, MergesTheLowestRankFirst) {
+  EXPECT_EQ(encoded(plain(), "hello"), (Ids{259}));
+  EXPECT_EQ(encoded(plain(), "hellor"), (Ids{259, 'r'})) << "hell and o come before o and r";
+  EXPECT_EQ(encoded(plain(), "helor"), (Ids{256, 'l', 261}));
+  EXPECT_EQ(encoded(plain(), "lll"), (Ids{257, 'l'})) << "the leftmost of equals";
+  EXPECT_EQ(encoded(plain(), ""), Ids{});
+}
+
+TEST(Tokenizer, FindsAddedTokensTheLongestFirst) {
+  Parts parts = plain();
+  parts.added += R"(,{"id":501,"content":"<|end|>!","special":true,"normalized":false})";
+  EXPECT_EQ(encoded(parts, "he<|end|>ll<|end|>!<|en"),
+            (Ids{256, 500, 257, 501, '<', '|', 'e', 'n'}));
+  EXPECT_EQ(made(parts).id_of("<|end|>!"), 501);
+  EXPECT_EQ(made(parts).id_of("hell"), 258);
+  EXPECT_EQ(made(parts).id_of("hellx"), std::nullopt);
+  EXPECT_EQ(made(parts).size(), 502);
+}
+
+TEST(Tokenizer, WritesOneReplacementForEachPartOfADamagedCharacter) {
+  const std::string mark = "\xEF\xBF\xBD";
+  const Tokenizer tokenizer = made(plain());
+  for (const auto& [damaged, repaired] : std::vector<std::pair<std::string, std::string>>{
+           {"a\xFF"
+            "b",
+            "a" + mark + "b"},
+           {"\xE2\x82", mark},  // a character that is cut
+           {"\xE2\x82"
+            "a",
+            mark + "a"},
+           {"\xC0\x80", mark + mark},             // overlong
+           {"\xED\xA0\x80", mark + mark + mark},  // a surrogate
+           {"\xF0\x9F\x98\x80\x80", "\xF0\x9F\x98\x80" + mark}})
+    EXPECT_EQ(encoded(tokenizer, damaged), encoded(tokenizer, repaired));
+}
+
+TEST(Tokenizer, DecodesWhatItHasEncoded) {
+  const Tokenizer tokenizer = made(plain());
+  const std::string text = "hello w\xC3\xB6rld <|end|>\n\tor \xF0\x9F\x98\x80";
+  EXPECT_EQ(tokenizer.decode(encoded(tokenizer, text)), text);
+  EXPECT_CONTAINS(test_support::error_of<DataError>([&] {
+                    tokenizer.decode(Ids{3, 501});
+                  }),
+                  "token 501 is not in the vocabulary; expected 0..500");
+}
+
+// Pieces above and below the length from which a heap finds the merges.
+TEST(Tokenizer, LongPiecesGetTheMergesOfShortOnes) {
+  Parts parts = plain();
+  parts.merges = {{"a", "b"}, {"b", "a"}, {"ab", "ab"}, {"a", "a"}, {"ba", "ba"}, {"aa", "b"}};
+  const Tokenizer tokenizer = made(parts);
+  SplitMix numbers(1, 0);
+  for (int round = 0; round < 300; ++round) {
+    std::string text;
+    for (std::uint32_t i = 30 + numbers.below(30); i > 0; --i)
+      text += static_cast<char>('a' + numbers.below(2));
+    // A c is in no merge.
+    const Ids one = encoded(tokenizer, text + "c"), two = encoded(tokenizer, text + "c" + text);
+    Ids twice = one;
+    twice.insert(twice.end(), one.begin(), one.end() - 1);
+    EXPECT_EQ(two, twice) << text;
+  }
+}
+
+TEST(Tokenizer, AWholePieceMayBeATokenWithoutItsMerges) {
+  Parts parts = plain();
+  parts.merges = {{"b", "c"}, {"a", "b"}, {"ab", "c"}};
+  EXPECT_EQ(encoded(parts, "abc"), (Ids{'a', 256}));
+  parts.model = R"(,"ignore_merges":true)";
+  EXPECT_EQ(encoded(parts, "abc"), (Ids{258}));
+}
+
+TEST(Tokenizer, OtherKindsAreRefusedByName) {
+  EXPECT_CONTAINS(test_support::error_of<DataError>([] { Tokenizer::parse("[]", "t.json"); }),
+                  "t.json: not a JSON object");
+  const auto with = [](auto change) {
+    Parts parts = plain();
+    change(parts);
+    return refusal(parts);
+  };
+  EXPECT_CONTAINS(with([](Parts& p) { p.model = R"(,"byte_fallback":true)"; }),
+                  "model.byte_fallback is 'true'");
+  EXPECT_CONTAINS(with([](Parts& p) { p.normalizer = R"({"type":"Lowercase"})"; }),
+                  "normalizer.type is 'Lowercase'; expected NFC or none");
+  EXPECT_CONTAINS(with([](Parts& p) { p.pre_tokenizer = R"({"type":"Metaspace"})"; }),
+                  "pre_tokenizer.type is 'Metaspace'");
+  EXPECT_CONTAINS(with([](Parts& p) { p.pre_tokenizer = "null"; }), "pre_tokenizer is 'none'");
+  EXPECT_CONTAINS(
+      with([](Parts& p) { p.added = R"({"id":500,"content":"<mask>","lstrip":true})"; }),
+      "added token '<mask>': lstrip is 'true'; expected false");
+  EXPECT_CONTAINS(with([](Parts& p) {
+                    p.merges = {{"h", "e"}, {"x", "he"}, {"q", "xhey"}};
+                  }),
+                  "the vocabulary lacks 'xhey', which a merge needs");
+  EXPECT_CONTAINS(with([](Parts& p) { p.added = R"({"id":-1,"content":"x"})"; }),
+                  "the id of token 'x' is '-1'; expected 0..");
+}
+
+#ifdef HAS_PCRE2
+TEST(Tokenizer, SplitsWordsNumbersAndSpacesAsGpt2Does) {
+  const Tokenizer tokenizer = made({});
+  // A piece ends where two tokens do not merge although a merge exists.
+  EXPECT_EQ(encoded(tokenizer, "o  w"), (Ids{'o', ' ', 260})) << "the last blank is the word's";
+  EXPECT_EQ(encoded(tokenizer, "1o r"), (Ids{'1', 'o', ' ', 'r'}));
+  EXPECT_EQ(encoded(tokenizer, "it'll"), (Ids{'i', 't', '\'', 257}));
+}
+
+TEST(Tokenizer, ABlankMayBePutBeforeAText) {
+  const Parts parts{.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":true})"};
+  EXPECT_EQ(encoded(parts, "w"), (Ids{260}));
+  EXPECT_EQ(encoded(parts, " w"), (Ids{260}));
+  EXPECT_FALSE(made(parts).cuts_at_lines());
+  EXPECT_TRUE(made({}).cuts_at_lines());
+}
+
+TEST(Tokenizer, WrongExpressionsAreNamed) {
+  EXPECT_CONTAINS(refusal({.pre_tokenizer = R"({"type":"Split","pattern":{"Regex":"a(b"},)"
+                                            R"("behavior":"Isolated","invert":false})"}),
+                  "the regular expression 'a(b' of the pre-tokenizer is not valid at character 3");
+  EXPECT_CONTAINS(refusal({.pre_tokenizer = R"({"type":"Split","pattern":{"Regex":"[\\S]"},)"
+                                            R"("behavior":"Isolated","invert":false})"}),
+                  "has \\S in a set");
+  EXPECT_CONTAINS(refusal({.pre_tokenizer = R"({"type":"Split","pattern":{"String":" "},)"
+                                            R"("behavior":"Isolated","invert":false})"}),
+                  "expected a Regex");
+}
+#endif
+
+#ifdef HAS_UTF8PROC
+TEST(Tokenizer, ComposesCharacters) {
+  Parts parts = plain();
+  parts.normalizer = R"({"type":"NFC"})";
+  EXPECT_EQ(encoded(parts, "e\xCC\x81"), (Ids{0xC3, 0xA9}));
+  EXPECT_EQ(encoded(plain(), "e\xCC\x81"), (Ids{'e', 0xCC, 0x81}));
+}
+#endif
+
+}  // namespace
+}  // namespace io
