@@ -42,9 +42,9 @@ engine::LayerPtr make_attention(Options& options, std::int64_t) {
   return layers::causal_self_attention(heads, options.number("dropout", 0));
 }
 
-engine::LayerPtr make_conv2d(Options& options, std::int64_t) {
+engine::LayerPtr make_conv2d(Options& options, std::int64_t classes) {
   layers::Conv2dOptions o;
-  o.out_channels = options.integer("out_channels");
+  o.out_channels = options.integer_or("classes", classes, "out_channels");
   o.kernel = options.integer("kernel", o.kernel);
   o.stride = options.integer("stride", o.stride);
   o.padding = options.integer("padding", o.padding);
@@ -146,6 +146,9 @@ constexpr Kind kKinds[] = {
      "reads queries, keys and values side by side; heads divide the width; dropout of the "
      "probabilities from 0, below 1",
      ""},
+    {"concat", [](Options&, std::int64_t) { return layers::concat(); },
+     "[h, w, a], [h, w, b], ... → [h, w, a + b + ...]; [a], [b], ... → [a + b + ...]",
+     "needs `inputs`, two or more; CPUs only", ""},
 };
 
 std::string options_text(const std::vector<OptionDescription>& options) {

@@ -60,6 +60,9 @@ LayerPtr global_average_pool();  // [h, w, c] -> [c]
 
 LayerPtr flatten();  // [h, w, c] -> [c*h*w] in PyTorch's channel-first order
 LayerPtr add();      // two inputs of the same shape
+// Two or more inputs that differ in their channels alone: [h, w, a], [h, w, b], ... -> [h, w, a + b
+// + ...]; also [a], [b], ... On a CUDA device, memory() throws ModelError.
+LayerPtr concat();
 // [h, w, c] -> [h, w, before + c + after], with zeros around the channels: the shortcut without
 // parameters of residual networks (He et al., 2016, option A; Han et al., 2017).
 LayerPtr pad_channels(std::int64_t before, std::int64_t after);

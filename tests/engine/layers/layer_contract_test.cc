@@ -66,6 +66,21 @@ TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
   EXPECT_EQ(shape(layers::flatten(), {7, 7, 32}), (Shape{1568}));
 }
 
+TEST(LayerShapes, ConcatAddsTheChannels) {
+  const auto joined = [](const std::vector<Shape>& inputs) {
+    return layers::concat()->output_shape(inputs);
+  };
+  EXPECT_EQ(joined({{7, 5, 3}, {7, 5, 1}, {7, 5, 3}}), (Shape{7, 5, 7}));
+  EXPECT_EQ(joined({{6}, {2}}), (Shape{8}));
+  EXPECT_THROW(joined({{7, 5, 3}, {7, 4, 3}}), engine::ShapeError);
+  EXPECT_THROW(joined({{7, 5, 3}, {3}}), engine::ShapeError);
+  EXPECT_THROW(joined({{7, 3}, {7, 3}}), engine::ShapeError);
+  EXPECT_THROW(joined({{7, 5, 3}}), engine::ShapeError);
+  const std::vector<Shape> inputs{{6}, {2}};
+  EXPECT_THROW(layers::concat()->memory({.inputs = inputs, .device = engine::Device::Kind::kCuda}),
+               engine::ModelError);
+}
+
 TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::dense(0), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .stride = 0}), engine::ModelError);

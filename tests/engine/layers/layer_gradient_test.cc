@@ -93,6 +93,17 @@ const Case kCases[] = {
        return head(g, g.add("", layers::add(),
                             {norm(g, conv(g, x, 5)), g.add("", layers::pad_channels(0, 2), {x})}));
      }},
+    {"concat_of_three_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId wide = conv(g, x, 4);
+       const NodeId all = g.add("", layers::concat(), {x, wide, x});
+       return head(g, g.add("", layers::add(), {relu(g, all), norm(g, all)}));
+     }},
+    {"concat_of_vectors",
+     [](Graph& g, NodeId x) {
+       const NodeId means = pooled(g, x), flat = g.add("", layers::flatten(), {x});
+       return g.add("d", layers::dense(4), {g.add("", layers::concat(), {means, flat})});
+     }},
     {"add_of_one_tensor",
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::add(), {x, x}));

@@ -116,6 +116,10 @@ std::string add_gelu(OnnxLayer& layer) {
   return out.add("Mul", {half, out.add("Add", {inner, out.scalar(1)})});
 }
 
+std::string add_concat(OnnxLayer& layer) {
+  return layer.out.add("Concat", layer.inputs, {{"axis", std::int64_t{1}}});
+}
+
 std::string add_flatten(OnnxLayer& layer) {
   if (!is_image(layer)) return layer.inputs[0];
   return layer.out.add("Flatten", {layer.inputs[0]}, {{"axis", std::int64_t{1}}});
@@ -196,6 +200,7 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"relu", add_relu},
     {"gelu", add_gelu},
     {"add", add_add},
+    {"concat", add_concat},
     {"dropout", add_nothing},
     {"flatten", add_flatten},
     {"pad_channels", add_pad_channels},

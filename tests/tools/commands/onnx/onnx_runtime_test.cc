@@ -61,6 +61,12 @@ eps = 0.1
 kind = "add"
 inputs = ["norm", "wide"]
 [[layer]]
+kind = "relu"
+name = "sum"
+[[layer]]
+kind = "concat"
+inputs = ["sum", "start", "sum"]
+[[layer]]
 kind = "layer_norm"
 name = "by_pixel"
 [[layer]]
