@@ -110,7 +110,7 @@ class Builder {
 
 // `text` is the contents of the file; "": the file is read.
 toml::table parse(const std::string& path, const std::string& text = {}) {
-  const std::string content = text.empty() ? read_layer_list(path) : text;
+  const std::string content = text.empty() ? model_definition(path) : text;
   if (content.size() > kMaxDefinitionBytes)
     throw engine::ModelError(path + ": its list of layers has " + std::to_string(content.size()) +
                              " bytes; expected at most " + std::to_string(kMaxDefinitionBytes));

@@ -7,6 +7,7 @@
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_families.h"
+#include "models/onnx/onnx_import.h"
 
 namespace models {
 namespace {
@@ -48,14 +49,23 @@ void check_no_rows(const std::string& name, const engine::Shape& sample) {
                            "layers (FILE.toml)");
 }
 
-bool is_layer_list(const std::string& name) { return name.ends_with(".toml"); }
+bool is_file(const std::string& name) { return name.ends_with(".toml") || has_weights(name); }
+
+OnnxImport read_onnx(const std::string& path, OnnxArrays arrays) {
+  try {
+    return import_onnx(io::OnnxReader(path), arrays);
+  } catch (const io::Error& error) {
+    throw engine::ModelError(error.what());
+  }
+}
 
 const CatalogEntry& find(const std::string& name) {
   for (const CatalogEntry& entry : kCatalog)
     if (name == entry.name) return entry;
-  throw engine::ModelError(
-      "unknown model '" + name + "'" + base::did_you_mean(name, model_names()) +
-      " (known: " + base::join_text(model_names()) + ", or FILE.toml for a list of layers)");
+  throw engine::ModelError("unknown model '" + name + "'" +
+                           base::did_you_mean(name, model_names()) +
+                           " (known: " + base::join_text(model_names()) +
+                           ", FILE.toml for a list of layers, or FILE.onnx)");
 }
 
 }  // namespace
@@ -64,7 +74,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
   if (options.classes < 1)
     throw engine::ModelError("a model needs at least 1 class, not " +
                              std::to_string(options.classes));
-  if (options.dropout != 0 && (is_layer_list(name) || !find(name).text))
+  if (options.dropout != 0 && (is_file(name) || !find(name).text))
     throw engine::ModelError(
         "dropout " + std::to_string(options.dropout) + " for the model '" + name +
         "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
@@ -76,15 +86,25 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "a model that predicts numbers reads images or rows of numbers, [h, "
         "w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
-  if (is_layer_list(name)) return build_layer_list(name, options);
+  if (is_file(name)) return build_layer_list(name, options);
   const CatalogEntry& entry = find(name);
   if (!entry.text) check_no_rows(name, options.sample_shape);
   return entry.build(options);
 }
 
-std::string model_definition(const std::string& name) {
-  if (!is_layer_list(name)) return "";
-  return read_layer_list(name);
+std::string model_definition(const std::string& name, std::vector<std::string>* notes) {
+  if (!is_file(name)) return "";
+  if (!has_weights(name)) return read_layer_list(name);
+  OnnxImport import = read_onnx(name, OnnxArrays::kSkip);
+  if (notes != nullptr) *notes = std::move(import.notes);
+  return std::move(import.definition);
+}
+
+bool has_weights(const std::string& name) { return name.ends_with(".onnx"); }
+
+ModelWeights model_weights(const std::string& name) {
+  OnnxImport import = read_onnx(name, OnnxArrays::kLoad);
+  return {.arrays = std::move(import.arrays), .head = std::move(import.head)};
 }
 
 std::vector<std::string> model_names() {
@@ -94,7 +114,7 @@ std::vector<std::string> model_names() {
 }
 
 ModelOptions default_options(const std::string& name) {
-  if (is_layer_list(name)) return layer_list_options(name);
+  if (is_file(name)) return layer_list_options(name);
   const CatalogEntry& entry = find(name);
   const auto rank = entry.text ? std::size_t{1} : entry.sample_shape.size();
   return {.sample_shape = engine::Shape(std::span(entry.sample_shape).first(rank)),

@@ -9,6 +9,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/layers/layers.h"
+#include "io/checkpoint/checkpoint.h"
 
 namespace models {
 
@@ -20,17 +21,34 @@ struct ModelOptions {
   double dropout = 0;          // for models that support it (mingpt's), in [0, 1)
   // The loss, if the model predicts regression targets instead of classes.
   std::optional<engine::ops::RegressionLoss> regression = {};
-  std::string definition = {};  // text of the layer list named `name`; "": the file is read
+  std::string definition = {};  // text of the layer list of the file `name`; "": the file is read
 };
 
-// `name` is one of model_names() or the path of a TOML layer list (ends in .toml).
+// `name` is one of model_names(), or the path of a TOML layer list (ends in .toml) or of an ONNX
+// file (ends in .onnx), which is translated to such a list.
 // Throws engine::ModelError (unknown name, with the nearest known one; dropout for a model without
 // it; a regression loss for token ids or with label smoothing) and engine::ShapeError (a layer that
 // does not match its input).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
-// Returns the text of a layer list's file; "" for one of model_names(). Throws engine::ModelError.
-std::string model_definition(const std::string& name);
+// Returns the text of a layer list's file, or of the list that an ONNX file is translated to; ""
+// for one of model_names(). `notes` receives what the user should know of the translation. Throws
+// engine::ModelError.
+std::string model_definition(const std::string& name, std::vector<std::string>* notes = nullptr);
+
+// Returns true for a file that also has initial values of the parameters: an ONNX file.
+bool has_weights(const std::string& name);
+struct ModelWeights {
+  std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have
+  std::string head;  // the layer whose outputs are the classes, which may be others; "": none
+
+  // Returns whether the model may have another shape for this parameter: one of the head.
+  bool may_differ(const std::string& parameter) const {
+    return !head.empty() && parameter.starts_with(head + ".");
+  }
+};
+// Reads the initial values from the file. Throws engine::ModelError. REQUIRES: has_weights(name).
+ModelWeights model_weights(const std::string& name);
 
 // Returns the layer list `text` of the file `name` in a normal form, without comments and
 // independent of the order of keys: one line for the part before the layers, then one for each

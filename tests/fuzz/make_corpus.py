@@ -223,6 +223,42 @@ def run(engine):
         write("run_status", "one", json.dumps(status))
 
 
+def onnx_model():
+    """A convolution, a norm, a mean and a matrix, by the field numbers of onnx.proto."""
+    def varint(value):
+        out = b""
+        while value >= 128:
+            out, value = out + bytes([value % 128 + 128]), value // 128
+        return out + bytes([value])
+
+    def field(number, value):
+        if isinstance(value, int):
+            return varint(number * 8) + varint(value)
+        value = value.encode() if isinstance(value, str) else value
+        return varint(number * 8 + 2) + varint(len(value)) + value
+
+    def node(kind, inputs, output, *attributes):
+        parts = [field(1, name) for name in inputs] + [field(2, output), field(3, kind), field(4, kind)]
+        return field(1, b"".join(parts + [field(5, attribute) for attribute in attributes]))
+
+    def tensor(name, shape, count):
+        return field(5, b"".join(field(1, extent) for extent in shape) + field(2, 1) + field(8, name) + field(9, bytes(4 * count)))
+
+    def value(name, *shape):
+        dims = b"".join(field(1, field(1, extent)) for extent in shape)
+        return field(1, name) + field(2, field(1, field(1, 1) + field(2, dims)))
+
+    pads = field(1, "pads") + b"".join(field(8, 1) for _ in range(4)) + field(20, 7)
+    graph = node("Conv", ["x", "conv.weight"], "a", pads)
+    graph += node("BatchNormalization", ["a", "w", "w", "w", "w"], "b") + node("Relu", ["b"], "c")
+    graph += node("GlobalAveragePool", ["c"], "d") + node("Shape", ["d"], "s") + node("Gather", ["s", "zero"], "n")
+    graph += node("Flatten", ["d"], "e") + node("MatMul", ["e", "fc.weight"], "f") + node("Add", ["f", "fc.bias"], "y")
+    graph += tensor("conv.weight", (2, 3, 3, 3), 54) + tensor("w", (2,), 2) + tensor("fc.weight", (2, 3), 6)
+    graph += tensor("fc.bias", (3,), 3) + field(5, field(1, 1) + field(2, 7) + field(8, "zero") + field(7, b"\0"))
+    graph += field(11, value("x", 1, 3, 8, 8)) + field(12, value("y", 1, 3))
+    return field(7, graph) + field(8, field(2, 18))
+
+
 def main():
     checkpoint(pathlib.Path(sys.argv[1]).resolve())
     run(pathlib.Path(sys.argv[1]).resolve())
@@ -264,6 +300,7 @@ def main():
         write("option_values", name, b"\x11" + value.encode())
     write("layer_list", "small", LAYERS)
     write_definitions()
+    write("onnx", "small", onnx_model())
     call = {"communicator": 0, "sequence": 1, "operation": "all_reduce", "count": 4, "type": "f32", "op": "sum",
             "begin_us": 5, "end_us": None, "state": "running"}
     write("flight_record", "one", json.dumps(

@@ -8,8 +8,10 @@
 
 #include "engine/core/error.h"
 #include "engine/graph/executor.h"
+#include "io/base/files/io_error.h"
 #include "models/layer_kinds.h"
 #include "models/model_catalog.h"
+#include "models/onnx/onnx_import.h"
 #include "tests/fuzz/targets.h"
 
 namespace fuzz {
@@ -216,6 +218,21 @@ void model_definition(Input input) {
   } catch (const engine::ShapeError&) {
   } catch (const engine::MemoryError&) {
   } catch (const engine::InputError&) {  // a vocabulary without the token
+  }
+}
+
+// From bytes to the graph of the translation, and the numbers of its parameters.
+void onnx(Input input) {
+  try {
+    const io::OnnxReader reader(io::memory_bytes(std::as_bytes(input), "file.onnx"));
+    for (const io::StoredTensor& tensor : reader.graph().constants)
+      if (tensor.file.empty() && tensor.type) static_cast<void>(reader.load(tensor));
+    const models::OnnxImport found = models::import_onnx(reader, models::OnnxArrays::kSkip);
+    models::build_model("file.onnx",
+                        {.sample_shape = {8, 8, 3}, .classes = 3, .definition = found.definition});
+  } catch (const io::Error&) {
+  } catch (const engine::ModelError&) {
+  } catch (const engine::ShapeError&) {
   }
 }
 

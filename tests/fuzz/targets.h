@@ -34,6 +34,7 @@ void config(Input input);
 void option_values(Input input);
 void layer_list(Input input);
 void model_definition(Input input);
+void onnx(Input input);
 void flight_record(Input input);
 void run_record(Input input);
 void run_status(Input input);
@@ -67,6 +68,7 @@ inline constexpr Target kTargets[] = {
     {"option_values", option_values},
     {"layer_list", layer_list},
     {"model_definition", model_definition},
+    {"onnx", onnx},
     {"flight_record", flight_record},
     {"run_record", run_record},
     {"run_status", run_status},

@@ -37,7 +37,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       allow("engine/train/replicas", below_train)
       allow("engine/train/saving", below_train " engine/train/replicas io/data/order")
       allow("engine/train/checks", below_train " engine/train/replicas engine/train/saving engine/train/step")
-      allow("models", "engine/graph engine/layers engine/core io/base")
+      allow("models", "engine/graph engine/layers engine/core io/interchange io/checkpoint io/base")
       allow("tools", "*")
       allow("tests", "*")
       allow("docs/examples", "backends")

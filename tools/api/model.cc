@@ -58,14 +58,18 @@ bool is_number_of_model(const io::NamedArray& array) {
 
 }  // namespace
 
-Model::Impl::Impl(std::string model_name, std::string definition, const ModelShape& model_shape,
-                  std::uint64_t seed, int threads)
+Model::Impl::Impl(std::string model_name, const std::string& definition,
+                  const ModelShape& model_shape, std::uint64_t seed, int threads)
     : name(std::move(model_name)),
       shape(model_shape),
-      graph(models::build_model(name, options_of(shape, std::move(definition)))),
+      graph(models::build_model(name, options_of(shape, definition))),
       state(engine::ModelState::allocate(graph, engine::DType::kF32)),
       pool(threads_of(threads)) {
   state.initialize(graph, seed);
+  if (!definition.empty() || !models::has_weights(name)) return;
+  const models::ModelWeights weights = models::model_weights(name);
+  engine::import_state(weights.arrays, name, /*exact=*/false, state,
+                       [&](const std::string& array) { return weights.may_differ(array); });
 }
 
 void Model::Impl::take(const std::vector<io::NamedArray>& arrays, const std::string& source,

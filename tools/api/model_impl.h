@@ -19,7 +19,7 @@
 namespace engine::api {
 
 struct Model::Impl {
-  Impl(std::string model_name, std::string definition, const ModelShape& model_shape,
+  Impl(std::string model_name, const std::string& definition, const ModelShape& model_shape,
        std::uint64_t seed, int threads);
 
   // Replaces the weights. `source` names them in messages. Throws io::DataError.

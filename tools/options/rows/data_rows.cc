@@ -42,7 +42,7 @@ const std::vector<OptionSpec> kDataRows{
      .metavar = "NAME",
      .help = "mlp, convnet, resnet18, resnet34, resnet50, resnet101, resnet152, resnet18-cifar, "
              "resnet50-cifar, resnet20-cifar, resnet56-cifar, pyramidnet110, mingpt, gpt-nano, "
-             "gpt-mini, gpt2, or a layer list FILE.toml",
+             "gpt-mini, gpt2, a layer list FILE.toml, or a network FILE.onnx",
      .example = "--model resnet18-cifar",
      .on_resume = kReject,
      .arrays = kMayDiffer,

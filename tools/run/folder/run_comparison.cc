@@ -81,8 +81,11 @@ namespace {
 // Returns an alternative for a user who requested this change. Two built-in models never have the
 // same arrays.
 std::string advice(const OptionChange& change) {
+  const auto is_file = [](const std::string& model) {
+    return model.ends_with(".toml") || model.ends_with(".onnx");
+  };
   const bool other_arrays =
-      change.name == "model" && !change.before.ends_with(".toml") && !change.now.ends_with(".toml");
+      change.name == "model" && !is_file(change.before) && !is_file(change.now);
   const OptionSpec::Arrays arrays = find_option(change.name)->arrays;
   if (other_arrays || arrays == OptionSpec::Arrays::kDiffer)
     return "leave it as it was, or start a new run";

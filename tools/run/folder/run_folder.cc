@@ -19,10 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Converts "models/my net.toml" to "my-net".
+// Converts "models/my net.toml" to "my-net", also of an .onnx file.
 std::string short_name(const std::string& model) {
   std::string name = fs::path(model).filename().string();
-  if (name.ends_with(".toml")) name.resize(name.size() - 5);
+  if (name.ends_with(".toml") || name.ends_with(".onnx")) name.resize(name.size() - 5);
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.') c = '-';
   return name;

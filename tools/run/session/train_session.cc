@@ -3,6 +3,7 @@
 #include "tools/run/session/train_session.h"
 
 #include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/agreement.h"
 #include "tools/run/folder/run_reference.h"
@@ -62,6 +63,18 @@ std::vector<std::string> load_weights(SessionParts& s) {
       unread);
 }
 
+// Loads the values that the model's own file has. The last layer keeps fresh weights if the data
+// have other classes than the file.
+std::vector<std::string> load_model_weights(SessionParts& s) {
+  models::ModelWeights weights;
+  const auto read = [&](const std::string& name) {
+    weights = models::model_weights(name);
+    return weights.arrays;
+  };
+  return engine::init_from(*s.control, s.options.model.name, read, exit_code_of, s.model->state,
+                           [&](const std::string& name) { return weights.may_differ(name); });
+}
+
 StartFacts load_or_share_state(SessionParts& s) {
   using Source = StartFacts::Source;
   const KeepingOptions& keeping = s.options.keeping;
@@ -79,6 +92,10 @@ StartFacts load_or_share_state(SessionParts& s) {
   if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
   if (!keeping.init_from.empty())
     return {.source = Source::kWeights, .path = keeping.init_from, .left_out = load_weights(s)};
+  if (models::has_weights(s.options.model.name))
+    return {.source = Source::kWeights,
+            .path = s.options.model.name,
+            .left_out = load_model_weights(s)};
   engine::broadcast_state(*s.control, s.model->state);
   return {.source = Source::kSeed};
 }

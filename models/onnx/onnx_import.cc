@@ -1,0 +1,137 @@
+// Writes the layers that the output depends on as TOML text, and loads their parameters.
+#include "models/onnx/onnx_import.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/core/error.h"
+#include "io/interchange/array_files.h"
+#include "models/onnx/onnx_nodes.h"
+
+namespace models {
+namespace {
+
+std::vector<bool> needed_layers(const OnnxLayerList& layers, int output) {
+  std::vector<bool> needed(layers.all().size());
+  needed.at(static_cast<std::size_t>(output)) = true;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    const OnnxListedLayer& layer = layers.all()[i];
+    for (const int from : layer.inputs)
+      if (from >= 0) needed[static_cast<std::size_t>(from)] = true;
+    for (std::size_t owner = 0; owner < i && !layer.tied.empty(); ++owner)
+      if (layers.all()[owner].name == layer.tied) needed[owner] = true;
+  }
+  return needed;
+}
+
+// Lets the last layer with a weight have as many outputs as there are classes. Returns its name; ""
+// if another layer follows it that has the file's number of classes.
+std::string open_head(OnnxLayerList& layers, const OnnxActivation& output) {
+  constexpr const char* kPassed[] = {
+      "relu", "gelu", "dropout", "flatten", "max_pool2d", "average_pool2d", "global_average_pool"};
+  const std::string classes = std::to_string(output.shape[1]);
+  int at = output.layer;
+  while (at >= 0 && std::ranges::find(kPassed, layers.at(at).kind) != std::end(kPassed))
+    at = layers.at(at).inputs[0];
+  if (at < 0) return "";
+  OnnxListedLayer& head = layers.at(at);
+  const bool is_shared = std::ranges::any_of(
+      layers.all(), [&](const OnnxListedLayer& other) { return other.tied == head.name; });
+  if (!head.tied.empty() || is_shared) return "";
+  for (auto& [key, value] : head.options)
+    if ((key == "out" || key == "out_channels") && value == classes) {
+      value = "\"classes\"";
+      return head.name;
+    }
+  return "";
+}
+
+// [h, w, c]; empty: chosen when the model runs.
+std::vector<std::int64_t> sample_shape_of(const io::ReadValue& input) {
+  const std::vector<std::int64_t>& shape = input.shape;
+  if (shape.size() == 2) return {1, 1, shape[1]};
+  if (shape[2] < 1 || shape[3] < 1) return {};
+  return {shape[2], shape[3], shape[1]};
+}
+
+std::string layer_text(const OnnxLayerList& layers, const OnnxListedLayer& layer) {
+  std::string inputs;
+  for (const int from : layer.inputs)
+    inputs += (inputs.empty() ? "\"" : ", \"") + (from < 0 ? "input" : layers.at(from).name) + "\"";
+  std::string text = "\n[[layer]]\nkind = \"" + layer.kind + "\"\nname = \"" + layer.name +
+                     "\"\ninputs = [" + inputs + "]\n";
+  for (const auto& [key, value] : layer.options) text += key + " = " + value + "\n";
+  if (!layer.tied.empty()) text += "tied = \"" + layer.tied + "\"\n";
+  return text;
+}
+
+std::string definition_of(const OnnxTranslation& all, const OnnxActivation& output,
+                          const std::vector<bool>& needed) {
+  std::string text;
+  const std::vector<std::int64_t> sample = sample_shape_of(all.graph.inputs[0]);
+  for (std::size_t i = 0; i < sample.size(); ++i)
+    text += (i == 0 ? "sample_shape = [" : ", ") + std::to_string(sample[i]);
+  if (!sample.empty()) text += "]\n";
+  text += "classes = " + std::to_string(output.shape[1]) + "\nlogits = \"" +
+          all.layers.at(output.layer).name + "\"\n";
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    if (needed[i]) text += layer_text(all.layers, all.layers.all()[i]);
+  return text;
+}
+
+void transpose(io::NamedArray& array) {
+  const auto rows = static_cast<std::size_t>(array.shape[0]),
+             columns = static_cast<std::size_t>(array.shape[1]), each = size_of(array.type);
+  std::vector<std::byte> turned(array.data.size());
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c)
+      std::memcpy(turned.data() + (c * rows + r) * each,
+                  array.data.data() + (r * columns + c) * each, each);
+  array.data = std::move(turned);
+}
+
+io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer,
+                        const OnnxLayerArray& wanted) {
+  io::NamedArray array;
+  if (wanted.from.tensor != nullptr) {
+    array = file.load(*wanted.from.tensor);
+    if (!base::is_floating(array.type))
+      throw engine::ModelError(file.name() + ": '" + array.name + "', the " + wanted.name +
+                               " of layer '" + layer.name + "', has type " +
+                               std::string(to_string(array.type)) + ", expected floats");
+    if (wanted.from.transposed) transpose(array);
+  } else {
+    array.data.resize(static_cast<std::size_t>(wanted.shape[0]) * sizeof(float));
+  }
+  array.shape = wanted.shape;
+  array.name = layer.name + "." + wanted.name;
+  array.section = io::section_of_name(array.name);
+  return array;
+}
+
+}  // namespace
+
+OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
+  OnnxTranslation all(file);
+  const OnnxActivation output = translate_nodes(all);
+  const std::vector<bool> needed = needed_layers(all.layers, output.layer);
+  OnnxImport result;
+  result.head = open_head(all.layers, output);
+  result.definition = definition_of(all, output, needed);
+  result.notes = std::move(all.notes);
+  if (result.head.empty())
+    result.notes.push_back("no last layer can be replaced: the data must have " +
+                           std::to_string(output.shape[1]) + " classes");
+  if (all.folded_norms > 0)
+    result.notes.push_back(
+        std::to_string(all.folded_norms) +
+        " batch norms are folded into convolutions, as PyTorch exports a model in eval mode: they "
+        "are not trained; export with training=TrainingMode.TRAINING to keep them");
+  for (std::size_t i = 0; i < needed.size() && arrays == OnnxArrays::kLoad; ++i)
+    for (const OnnxLayerArray& array : all.layers.all()[i].arrays)
+      if (needed[i]) result.arrays.push_back(array_of(file, all.layers.all()[i], array));
+  return result;
+}
+
+}  // namespace models

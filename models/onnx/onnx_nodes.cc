@@ -1,0 +1,78 @@
+// Collects all that cannot be translated, for one message.
+#include "models/onnx/onnx_nodes.h"
+
+#include "engine/core/error.h"
+#include "io/base/text/escape_text.h"
+#include "models/onnx/onnx_operator.h"
+
+namespace models {
+namespace {
+
+constexpr std::size_t kMaxShownProblems = 20;
+
+class NodePass {
+ public:
+  explicit NodePass(OnnxTranslation& all) : all_(all) {}
+
+  void run() {
+    for (const io::ReadNode& node : all_.graph.nodes) translate(node);
+    if (count_ == 0) return;
+    std::string text = all_.file.name() + ": " + std::to_string(count_) + " of its " +
+                       std::to_string(all_.graph.nodes.size()) +
+                       " nodes cannot be trained: " + problems_;
+    if (count_ > kMaxShownProblems)
+      text += "and " + std::to_string(count_ - kMaxShownProblems) + " more; ";
+    throw engine::ModelError(text + "known operators: " + onnx_operator_names());
+  }
+
+ private:
+  void report(const io::ReadNode& node, const std::string& problem) {
+    if (++count_ > kMaxShownProblems) return;
+    problems_ += "node '" + base::escape_text(node.name) + "' (" + base::escape_text(node.type) +
+                 "): " + problem + "; ";
+  }
+
+  void translate(const io::ReadNode& node) {
+    for (const std::string& value : node.outputs)
+      if (!value.empty()) all_.values.set(value, OnnxUntranslated{});
+    if (!node.domain.empty())
+      return report(node,
+                    "an operator of '" + base::escape_text(node.domain) + "', expected ONNX's own");
+    const OnnxBuild build = find_onnx_operator(node.type);
+    if (build == nullptr) return report(node, "no layer does this");
+    if (node.outputs.empty()) return report(node, "it has no output");
+    try {
+      OnnxOperator op(all_, node);
+      build(op);
+      for (std::size_t i = 1; i < node.outputs.size(); ++i)
+        if (!node.outputs[i].empty() && all_.values.readers(node.outputs[i]) > 0)
+          report(node, "its output " + std::to_string(i) + " is read, expected only output 0");
+    } catch (const OnnxUnsupported& problem) {
+      report(node, problem.what());
+    } catch (const OnnxDependent&) {
+      return;  // the node that it depends on has been reported
+    }
+  }
+
+  OnnxTranslation& all_;
+  std::string problems_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+OnnxActivation translate_nodes(OnnxTranslation& all) {
+  NodePass(all).run();
+  const std::string& name = all.graph.outputs[0].name;
+  const OnnxKnown* known = all.values.find(name);
+  const auto* output = known == nullptr ? nullptr : std::get_if<OnnxActivation>(known);
+  const std::string who = all.file.name() + ": its output '" + base::escape_text(name) + "' ";
+  if (output == nullptr || output->layer < 0)
+    throw engine::ModelError(who + "is not computed by a layer");
+  if (output->layout != OnnxActivation::Layout::kVector)
+    throw engine::ModelError(who + "has the shape " + onnx_shape_text(output->shape) +
+                             ", expected [batch, classes]");
+  return *output;
+}
+
+}  // namespace models

@@ -1,0 +1,93 @@
+// One node of an ONNX graph during its translation, with typed access to what it reads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "models/onnx/onnx_translation.h"
+
+namespace models {
+
+// A node that the list of layers cannot express. The text says why and what would do instead.
+class OnnxUnsupported : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+// A node that reads the output of one without a translation, which has been reported.
+struct OnnxDependent {};
+
+// The attributes of a node. All functions throw OnnxUnsupported for one of another kind.
+class OnnxAttributes {
+ public:
+  explicit OnnxAttributes(const io::ReadNode& node) : node_(node) {}
+
+  const io::ReadNode& node() const { return node_; }
+  const io::ReadAttribute* attribute(const std::string& name) const;  // null: it is not there
+  std::int64_t integer(const std::string& name, std::int64_t otherwise) const;
+  double real(const std::string& name, double otherwise) const;  // the shortest decimal number
+  std::string text(const std::string& name, const std::string& otherwise) const;
+  std::optional<std::vector<std::int64_t>> integers(const std::string& name) const;
+
+ private:
+  const io::ReadNode& node_;
+};
+
+class OnnxOperator : public OnnxAttributes {
+ public:
+  OnnxOperator(OnnxTranslation& all, const io::ReadNode& node) : OnnxAttributes(node), all_(all) {}
+
+  OnnxTranslation& all() { return all_; }
+
+  // Inputs. All throw OnnxDependent, and OnnxUnsupported for an input of another kind.
+  bool has_input(std::size_t index) const;
+  const OnnxKnown& input(std::size_t index) const;
+  bool is_activation(std::size_t index) const;
+  // A layer's output; rows of numbers, [batch, columns], become vectors.
+  OnnxActivation activation(std::size_t index);
+  OnnxActivation image(std::size_t index);  // [batch, c, h, w] with the engine's layout [h, w, c]
+  OnnxConstant constant(std::size_t index) const;
+  // A constant that has this shape.
+  OnnxConstant constant(std::size_t index, const std::vector<std::int64_t>& shape) const;
+  bool has_numbers(std::size_t index) const;  // integers, constant or computed from shapes
+  std::vector<std::int64_t> numbers(std::size_t index) const;
+  double number(std::size_t index) const;  // a constant of one element
+
+  // Adds a layer without parameters, which reads these layers; returns its index.
+  int add_layer(const std::string& kind, const std::vector<int>& inputs,
+                std::vector<std::pair<std::string, std::string>> options = {});
+  // The node's first output.
+  void set(OnnxKnown known) { all_.values.set(node().outputs.at(0), std::move(known)); }
+
+ private:
+  OnnxTranslation& all_;
+};
+
+// PyTorch's attributes are doubles, stored as floats: 9.99999975e-06 stands for 1e-05.
+double shortest_decimal(float value);
+std::vector<std::int64_t> shape_of(const OnnxConstant& constant);
+// Returns the activation as a vector per sample, by a flatten layer if it needs one.
+OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
+// Returns the number of elements of a sample, kOnnxUnknown if that is not known.
+std::int64_t elements_of(const OnnxActivation& value);
+
+// Computes Add, Sub, Mul, Div and Concat of integers; returns false if an input is no integers.
+bool fold_numbers(OnnxOperator& op);
+
+// The table of operators. Returns null for an unknown type.
+using OnnxBuild = void (*)(OnnxOperator& op);
+OnnxBuild find_onnx_operator(const std::string& type);
+std::string onnx_operator_names();
+
+// Rows of that table, by the file that has their functions.
+struct OnnxOperatorRow {
+  const char* type;
+  OnnxBuild build;
+};
+std::vector<OnnxOperatorRow> onnx_weight_operators();  // layers with parameters
+std::vector<OnnxOperatorRow> onnx_plain_operators();   // layers without
+std::vector<OnnxOperatorRow> onnx_shape_operators();   // arithmetic on shapes, and constants
+
+}  // namespace models

@@ -1,0 +1,313 @@
+// Operators that become layers without parameters.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "io/base/text/text_format.h"
+#include "models/onnx/onnx_operator.h"
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+constexpr std::int64_t kMaxExtent = 1 << 30;  // sums of a few do not overflow
+
+// Adds a layer whose output has the shape of its input.
+void set_elementwise(OnnxOperator& op, const std::string& kind,
+                     std::vector<std::pair<std::string, std::string>> options = {}) {
+  OnnxActivation value = op.activation(0);
+  value.layer = op.add_layer(kind, {value.layer}, std::move(options));
+  op.set(std::move(value));
+}
+
+void translate_relu(OnnxOperator& op) { set_elementwise(op, "relu"); }
+
+void translate_gelu(OnnxOperator& op) {
+  const std::string approximate = op.text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh")
+    throw OnnxUnsupported("approximate '" + approximate + "', expected none or tanh");
+  set_elementwise(op, "gelu", {{"approximate", "\"" + approximate + "\""}});
+}
+
+void translate_clip(OnnxOperator& op) {
+  const bool has_max = op.has_input(2) && std::isfinite(op.number(2));
+  if (!op.has_input(1) || op.number(1) != 0 || has_max)
+    throw OnnxUnsupported("expected the limits 0 and infinity: a ReLU");
+  set_elementwise(op, "relu");
+}
+
+// The rate acts in training alone, as in the engine; an export in eval mode has no Dropout.
+void translate_dropout(OnnxOperator& op) {
+  const double rate = op.has_input(1) ? op.number(1) : 0.5;
+  if (rate == 0) return op.set(op.activation(0));
+  set_elementwise(op, "dropout", {{"rate", io::shortest_text(rate)}});
+}
+
+struct PoolAttributes {
+  std::int64_t window = 0, stride = 0, padding = 0;
+  bool ceil_mode = false;
+};
+
+// Without windows that would begin beyond the image and its first padding, as in PyTorch.
+std::int64_t windows_along(std::int64_t extent, const PoolAttributes& pool, std::int64_t end) {
+  const std::int64_t rounding = pool.ceil_mode ? pool.stride - 1 : 0;
+  const std::int64_t count =
+      (extent + pool.padding + end - pool.window + rounding) / pool.stride + 1;
+  const bool begins_beyond = (count - 1) * pool.stride >= extent + pool.padding;
+  return count - (pool.ceil_mode && begins_beyond ? 1 : 0);
+}
+
+// Throws unless the window is square, and padded alike in both directions.
+PoolAttributes square_window(OnnxOperator& op) {
+  const Numbers window = op.integers("kernel_shape").value_or(Numbers{});
+  const Numbers strides = op.integers("strides").value_or(Numbers{1, 1});
+  const Numbers pads = op.integers("pads").value_or(Numbers{0, 0, 0, 0});
+  if (op.text("auto_pad", "NOTSET") != "NOTSET")
+    throw OnnxUnsupported("auto_pad, expected explicit pads");
+  if (op.integers("dilations").value_or(Numbers{1, 1}) != Numbers{1, 1})
+    throw OnnxUnsupported("dilations, expected 1");
+  if (window.size() != 2 || strides.size() != 2 || pads.size() != 4 || window[0] != window[1] ||
+      strides[0] != strides[1] || pads[0] != pads[1])
+    throw OnnxUnsupported("kernel_shape " + onnx_shape_text(window) + ", strides " +
+                          onnx_shape_text(strides) + ", pads " + onnx_shape_text(pads) +
+                          ", expected a square window with equal strides and paddings");
+  const PoolAttributes pool{window[0], strides[0], pads[0], op.integer("ceil_mode", 0) != 0};
+  if (pool.window < 1 || pool.window > 15 || pool.stride < 1 || pool.stride > kMaxExtent ||
+      pool.padding < 0 || pool.padding > pool.window / 2)
+    throw OnnxUnsupported("a window of " + std::to_string(pool.window) + " with stride " +
+                          std::to_string(pool.stride) + " and padding " +
+                          std::to_string(pool.padding) +
+                          ", expected a window of 1 to 15, padded by at most half of it");
+  return pool;
+}
+
+// Returns whether the engine's windows, with the same padding at both ends, are those of the file,
+// and their number in both directions.
+bool windows_fit(OnnxOperator& op, const PoolAttributes& pool, bool ceil_mode, const Numbers& image,
+                 Numbers& out) {
+  const Numbers pads = op.integers("pads").value_or(Numbers{0, 0, 0, 0});
+  PoolAttributes own = pool;
+  own.ceil_mode = ceil_mode;
+  out.clear();
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const std::int64_t end = pads[axis + 2], extent = image[axis];
+    if (extent == kOnnxUnknown) {
+      if (end != pool.padding || ceil_mode != pool.ceil_mode) return false;
+      out.push_back(kOnnxUnknown);
+      continue;
+    }
+    if (end < 0 || end > pool.window || extent > kMaxExtent ||
+        extent + 2 * pool.padding < pool.window)
+      return false;
+    out.push_back(windows_along(extent, own, pool.padding));
+    if (out.back() != windows_along(extent, pool, end)) return false;
+  }
+  return true;
+}
+
+// The engine pads both ends alike, or with ceil_mode lets the last window end beyond the image.
+PoolAttributes pool_attributes(OnnxOperator& op, const Numbers& image, Numbers& out) {
+  PoolAttributes pool = square_window(op);
+  for (const bool ceil_mode : {pool.ceil_mode, !pool.ceil_mode}) {
+    if (!windows_fit(op, pool, ceil_mode, image, out)) continue;
+    pool.ceil_mode = ceil_mode;
+    return pool;
+  }
+  throw OnnxUnsupported("pads " +
+                        onnx_shape_text(op.integers("pads").value_or(Numbers{0, 0, 0, 0})) +
+                        " on an image of " + onnx_shape_text(image) +
+                        ", expected equal ones at both ends and a window that fits");
+}
+
+void set_pool(OnnxOperator& op, const char* kind, const PoolAttributes& pool, OnnxActivation value,
+              const Numbers& out) {
+  value.layer = op.add_layer(kind, {value.layer},
+                             {{"window", std::to_string(pool.window)},
+                              {"stride", std::to_string(pool.stride)},
+                              {"padding", std::to_string(pool.padding)},
+                              {"ceil_mode", pool.ceil_mode ? "true" : "false"}});
+  std::ranges::copy(out, value.shape.begin() + 2);
+  op.set(std::move(value));
+}
+
+void translate_max_pool(OnnxOperator& op) {
+  OnnxActivation value = op.image(0);
+  Numbers out;
+  const PoolAttributes pool = pool_attributes(op, {value.shape[2], value.shape[3]}, out);
+  set_pool(op, "max_pool2d", pool, std::move(value), out);
+}
+
+void set_global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes) {
+  if (value.layout == OnnxActivation::Layout::kImage) {
+    value.layer = op.add_layer("global_average_pool", {value.layer});
+    value.layout = OnnxActivation::Layout::kVector;
+  }
+  value.shape.resize(2);
+  if (keeps_axes) value.shape.insert(value.shape.end(), {1, 1});
+  op.set(std::move(value));
+}
+
+// A window over the whole image is a global average, as PyTorch exports AdaptiveAvgPool2d(1).
+void translate_average_pool(OnnxOperator& op) {
+  OnnxActivation value = op.activation(0);
+  const Numbers window = op.integers("kernel_shape").value_or(Numbers{}), none{0, 0, 0, 0};
+  const bool is_padded = op.integers("pads").value_or(none) != none;
+  if (value.shape.size() != 4)
+    throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", expected an image");
+  if (!is_padded && window == Numbers{value.shape[2], value.shape[3]})
+    return set_global_average(op, std::move(value), /*keeps_axes=*/true);
+  value = op.image(0);
+  if (is_padded && op.integer("count_include_pad", 0) == 0)
+    throw OnnxUnsupported("pads that are not counted, expected count_include_pad=1");
+  Numbers out;
+  const PoolAttributes pool = pool_attributes(op, {value.shape[2], value.shape[3]}, out);
+  // Other counts of the numbers in a window at the border.
+  const Numbers pads = op.integers("pads").value_or(none);
+  if (pads[2] != pads[0] || pads[3] != pads[1] || (is_padded && pool.ceil_mode))
+    throw OnnxUnsupported("pads " + onnx_shape_text(pads) +
+                          ", expected equal ones at both ends, and no ceil_mode with them");
+  set_pool(op, "average_pool2d", pool, std::move(value), out);
+}
+
+void translate_global_average_pool(OnnxOperator& op) {
+  OnnxActivation value = op.activation(0);
+  if (value.shape.size() != 4)
+    throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", expected an image");
+  set_global_average(op, std::move(value), /*keeps_axes=*/true);
+}
+
+// The axes are an attribute up to operator set 17, then an input.
+void translate_reduce_mean(OnnxOperator& op) {
+  OnnxActivation value = op.activation(0);
+  Numbers axes = op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{});
+  for (std::int64_t& axis : axes)
+    if (axis < 0) axis += std::ssize(value.shape);
+  std::ranges::sort(axes);
+  if (value.shape.size() != 4 || axes != Numbers{2, 3})
+    throw OnnxUnsupported("a mean over the axes " + onnx_shape_text(axes) + " of " +
+                          onnx_shape_text(value.shape) + ", expected height and width of an image");
+  set_global_average(op, std::move(value), op.integer("keepdims", 1) != 0);
+}
+
+// A constant that is added to the output of a layer without a bias is its bias: Linear as MatMul
+// and Add.
+void add_bias(OnnxOperator& op, std::size_t index) {
+  OnnxActivation value = op.activation(1 - index);
+  const OnnxConstant bias = op.constant(index);
+  OnnxListedLayer* layer = value.layer < 0 ? nullptr : &op.all().layers.at(value.layer);
+  const std::int64_t channels = value.shape.at(1);
+  const bool is_dense = layer != nullptr && layer->kind == "dense",
+             is_conv = layer != nullptr && layer->kind == "conv2d";
+  const Numbers shape = shape_of(bias);
+  const bool has_shape =
+      is_dense ? shape == Numbers{channels} || shape == Numbers{1, channels}
+               : shape == Numbers{channels, 1, 1} || shape == Numbers{1, channels, 1, 1};
+  const bool fits = (is_dense || is_conv) && layer->arrays.size() == 1 && has_shape &&
+                    value.shape.size() == (is_dense ? 2U : 4U) &&
+                    op.all().values.readers(op.node().inputs[1 - index]) == 1;
+  if (!fits)
+    throw OnnxUnsupported(
+        "it adds a constant of " + onnx_shape_text(shape_of(bias)) + " to " +
+        onnx_shape_text(value.shape) +
+        ", expected the bias of a MatMul or Conv: a number for each of its outputs");
+  for (auto& [key, text] : layer->options)
+    if (key == "bias") text = "true";
+  layer->arrays.push_back({"bias", bias, {channels}});
+  op.set(std::move(value));
+}
+
+void translate_add(OnnxOperator& op) {
+  if (fold_numbers(op)) return;
+  if (!op.is_activation(0)) return add_bias(op, 0);
+  if (!op.is_activation(1)) return add_bias(op, 1);
+  OnnxActivation a = op.activation(0);
+  const OnnxActivation b = op.activation(1);
+  if (a.shape != b.shape || a.layout != b.layout)
+    throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
+                          ", expected two of one shape");
+  a.layer = op.add_layer("add", {a.layer, b.layer});
+  op.set(std::move(a));
+}
+
+void translate_mul(OnnxOperator& op) {
+  if (!fold_numbers(op)) throw OnnxUnsupported("a product of tensors; no layer does this");
+}
+
+void translate_concat(OnnxOperator& op) {
+  if (fold_numbers(op)) return;
+  const std::size_t count = op.node().inputs.size();
+  const std::int64_t axis = op.integer("axis", 0);
+  OnnxActivation all = op.activation(0);
+  if (axis != 1 && axis != 1 - std::ssize(all.shape))
+    throw OnnxUnsupported("axis " + std::to_string(axis) + ", expected 1: the channels");
+  if (count == 1) return op.set(std::move(all));
+  std::vector<int> layers{all.layer};
+  Numbers rest = all.shape;
+  rest[1] = 0;
+  for (std::size_t i = 1; i < count; ++i) {
+    const OnnxActivation next = op.activation(i);
+    Numbers others = next.shape;
+    if (others.size() > 1) others[1] = 0;
+    if (others != rest || next.layout != all.layout || next.shape[1] == kOnnxUnknown ||
+        all.shape[1] == kOnnxUnknown ||
+        __builtin_add_overflow(all.shape[1], next.shape[1], &all.shape[1]))
+      throw OnnxUnsupported(onnx_shape_text(all.shape) + " and " + onnx_shape_text(next.shape) +
+                            ", expected outputs of layers that differ in their channels alone");
+    layers.push_back(next.layer);
+  }
+  all.layer = op.add_layer("concat", layers);
+  op.set(std::move(all));
+}
+
+// The loss contains the softmax.
+void translate_softmax(OnnxOperator& op) {
+  const OnnxActivation value = op.activation(0);
+  const std::int64_t axis = op.integer("axis", -1);
+  if (op.node().outputs[0] != op.all().graph.outputs[0].name || value.shape.size() != 2 ||
+      (axis != -1 && axis != 1))
+    throw OnnxUnsupported("expected it at the end, over the classes");
+  op.all().notes.push_back(op.node().type + " at the end is left out: the loss contains it");
+  op.set(value);
+}
+
+// PyTorch's residual networks pad channels in shortcuts without parameters.
+void translate_pad(OnnxOperator& op) {
+  OnnxActivation value = op.image(0);
+  const Numbers pads = op.numbers(1);
+  const bool of_zeros = op.text("mode", "constant") == "constant" && !op.has_input(3) &&
+                        (!op.has_input(2) || op.number(2) == 0);
+  Numbers others = pads;
+  if (others.size() == 8) others[1] = others[5] = 0;
+  if (!of_zeros || others != Numbers(8, 0) || pads[1] < 0 || pads[5] < 0 ||
+      __builtin_add_overflow(value.shape[1], pads[1], &value.shape[1]) ||
+      __builtin_add_overflow(value.shape[1], pads[5], &value.shape[1]))
+    throw OnnxUnsupported("pads " + onnx_shape_text(pads) +
+                          ", expected zeros before and after the channels alone; the padding of "
+                          "an image belongs to the convolution or pool that follows");
+  value.layer =
+      op.add_layer("pad_channels", {value.layer},
+                   {{"before", std::to_string(pads[1])}, {"after", std::to_string(pads[5])}});
+  op.set(std::move(value));
+}
+
+}  // namespace
+
+std::vector<OnnxOperatorRow> onnx_plain_operators() {
+  return {{"Relu", translate_relu},
+          {"Gelu", translate_gelu},
+          {"Clip", translate_clip},
+          {"Dropout", translate_dropout},
+          {"MaxPool", translate_max_pool},
+          {"AveragePool", translate_average_pool},
+          {"GlobalAveragePool", translate_global_average_pool},
+          {"ReduceMean", translate_reduce_mean},
+          {"Add", translate_add},
+          {"Mul", translate_mul},
+          {"Concat", translate_concat},
+          {"Softmax", translate_softmax},
+          {"LogSoftmax", translate_softmax},
+          {"Pad", translate_pad}};
+}
+
+}  // namespace models

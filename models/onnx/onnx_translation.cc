@@ -1,0 +1,156 @@
+// Names layers as PyTorch's modules, and checks the ends of the graph.
+#include "models/onnx/onnx_translation.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "engine/core/error.h"
+#include "io/base/text/escape_text.h"
+#include "io/base/text/text_parts.h"
+
+namespace models {
+namespace {
+
+constexpr std::size_t kMaxLayerName = 200;
+
+bool is_floating_onnx_type(std::int64_t number) {
+  return number == 1 || number == 10 || number == 11 || number == 16;
+}
+
+// Characters of a layer's name: those of Python's names, dots and hyphens.
+std::string plain_characters(std::string text) {
+  if (text.size() > kMaxLayerName) text.resize(kMaxLayerName);
+  for (char& c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
+  return text;
+}
+
+// Converts a node's name to that of its module: "/layer1/layer1.0/conv1/Conv" to "layer1.0.conv1".
+// A part that begins with the part before it repeats it.
+std::string module_name(const std::string& node_name) {
+  const std::size_t last = node_name.rfind('/');
+  if (last == std::string::npos) return "";
+  std::string name, before;
+  for (std::size_t begin = 0; begin <= last;) {
+    const std::size_t end = node_name.find('/', begin);
+    const std::string part = node_name.substr(begin, end - begin);
+    begin = end + 1;
+    if (part.empty()) continue;
+    if (!before.empty() && part.starts_with(before + "."))
+      name += part.substr(before.size());
+    else
+      name += (name.empty() ? "" : ".") + part;
+    before = part;
+  }
+  return name;
+}
+
+// Converts a parameter's name to that of its layer: "fc.weight" to "fc"; "" for other names.
+std::string owner_name(const std::string& parameter) {
+  for (const std::string_view ending : {".weight", ".bias", ".running_mean", ".running_var"})
+    if (parameter.ends_with(ending)) return parameter.substr(0, parameter.size() - ending.size());
+  return "";
+}
+
+void check_ends(const std::string& name, const io::OnnxGraph& graph) {
+  const auto count = [&](std::size_t found, const char* what) {
+    if (found != 1)
+      throw engine::ModelError(name + ": its graph has " + std::to_string(found) + " " + what);
+  };
+  count(graph.inputs.size(), "inputs, expected 1: the images or rows of numbers");
+  count(graph.outputs.size(), "outputs, expected 1: the logits");
+}
+
+// Returns the value of the input.
+OnnxActivation sample_of(const std::string& name, const io::ReadValue& input) {
+  const std::string who = name + ": its input '" + base::escape_text(input.name) + "' is ";
+  if (!is_floating_onnx_type(input.type_number))
+    throw engine::ModelError(who + "of ONNX's type " + std::to_string(input.type_number) +
+                             ", expected floats: images or rows of numbers");
+  std::vector<std::int64_t> shape = input.shape;
+  std::ranges::replace(shape, std::int64_t{-1}, kOnnxUnknown);
+  const std::string text = onnx_shape_text(shape);
+  if (shape.size() != 4 && shape.size() != 2)
+    throw engine::ModelError(who + text +
+                             ", expected [batch, channels, height, width] or [batch, columns]");
+  if (shape[1] < 1)
+    throw engine::ModelError(who + text + ", expected a fixed number of " +
+                             (shape.size() == 4 ? "channels" : "columns"));
+  shape[0] = kOnnxBatch;
+  return {.layer = -1, .shape = std::move(shape)};
+}
+
+}  // namespace
+
+std::string onnx_shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> parts;
+  for (const std::int64_t extent : shape)
+    parts.push_back(extent == kOnnxBatch     ? "batch"
+                    : extent == kOnnxUnknown ? "?"
+                                             : std::to_string(extent));
+  return std::string("[").append(base::join_text(parts)).append("]");
+}
+
+OnnxValues::OnnxValues(const io::OnnxGraph& graph) {
+  for (const io::StoredTensor& tensor : graph.constants)
+    known_[tensor.name] = OnnxConstant{.tensor = &tensor};
+  for (const io::ReadNode& node : graph.nodes)
+    for (const std::string& value : node.inputs) ++readers_[value];
+  for (const io::ReadValue& output : graph.outputs) ++readers_[output.name];
+}
+
+const OnnxKnown* OnnxValues::find(const std::string& value) const {
+  const auto found = known_.find(value);
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+std::size_t OnnxValues::readers(const std::string& value) const {
+  const auto found = readers_.find(value);
+  return found == readers_.end() ? 0 : found->second;
+}
+
+OnnxLayerList::OnnxLayerList(const io::OnnxGraph& graph) {
+  for (const io::StoredTensor& tensor : graph.constants)
+    owners_.insert(plain_characters(owner_name(tensor.name)));
+}
+
+int OnnxLayerList::add(OnnxListedLayer layer) {
+  layers_.push_back(std::move(layer));
+  return static_cast<int>(layers_.size()) - 1;
+}
+
+std::string OnnxLayerList::unique(const std::string& wanted) {
+  const std::string plain = plain_characters(wanted);
+  std::string name = plain;
+  for (int number = 2; !names_.insert(name).second; ++number)
+    name = plain + "_" + std::to_string(number);
+  return name;
+}
+
+std::string OnnxLayerList::free_name(const std::string& parameter, const io::ReadNode& node) {
+  const std::string owner = plain_characters(owner_name(parameter));
+  if (!owner.empty() && !names_.contains(owner)) return unique(owner);
+  std::string type = node.type;
+  std::ranges::transform(type, type.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string module = plain_characters(module_name(node.name));
+  const bool is_of_parameters = parameter.empty() && owners_.contains(module);
+  if (!module.empty()) return unique(is_of_parameters ? module + "." + type : module);
+  return unique(type + "_" + std::to_string(layers_.size()));
+}
+
+int OnnxLayerList::user_of(const io::StoredTensor* weight) const {
+  const auto found = users_.find(weight);
+  return found == users_.end() ? -1 : found->second;
+}
+
+OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
+    : file(source), graph(source.graph()), values(source.graph()), layers(source.graph()) {
+  check_ends(file.name(), graph);
+  const io::ReadValue& input = graph.inputs[0];
+  const OnnxActivation sample = sample_of(file.name(), input);
+  fixed_batch = std::max<std::int64_t>(0, input.shape[0]);
+  values.set(input.name, sample);
+}
+
+}  // namespace models

@@ -1,0 +1,116 @@
+// The state of a translation from ONNX: what is known of each value of the graph, and the layers so
+// far.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "io/interchange/onnx/onnx_reader.h"
+
+namespace models {
+
+// Extents that are no numbers: the number of samples, and one that is unknown before the run.
+inline constexpr std::int64_t kOnnxBatch = std::numeric_limits<std::int64_t>::min();
+inline constexpr std::int64_t kOnnxUnknown = kOnnxBatch + 1;
+
+// The output of a layer. ONNX's shape starts with the batch and has channels before height and
+// width; the engine's layout of the same numbers is that of one sample.
+struct OnnxActivation {
+  enum class Layout : std::uint8_t { kImage, kVector };  // [h, w, c]; [c]
+
+  int layer = -1;  // its index; -1: the sample
+  std::vector<std::int64_t> shape;
+  Layout layout = Layout::kImage;
+};
+
+struct OnnxConstant {
+  const io::StoredTensor* tensor = nullptr;
+  bool transposed = false;  // of two dimensions, which change places
+};
+
+// Integers that are computed from shapes.
+struct OnnxNumbers {
+  std::vector<std::int64_t> values;
+};
+
+// The output of a node that has no translation.
+struct OnnxUntranslated {};
+
+using OnnxKnown = std::variant<OnnxUntranslated, OnnxActivation, OnnxConstant, OnnxNumbers, double>;
+
+// A parameter or buffer of a layer, and where its numbers are. Without a tensor they are 0.
+struct OnnxLayerArray {
+  std::string name;  // "weight"
+  OnnxConstant from;
+  std::vector<std::int64_t> shape;
+};
+
+// An entry of the list of layers.
+struct OnnxListedLayer {
+  std::string kind, name, tied;
+  std::vector<int> inputs;                                   // -1: the sample
+  std::vector<std::pair<std::string, std::string>> options;  // with values as in TOML
+  std::vector<OnnxLayerArray> arrays;
+};
+
+// What is known of the values of the graph.
+class OnnxValues {
+ public:
+  explicit OnnxValues(const io::OnnxGraph& graph);
+
+  const OnnxKnown* find(const std::string& value) const;  // null: no earlier node computes it
+  void set(const std::string& value, OnnxKnown known) { known_[value] = std::move(known); }
+  std::size_t readers(const std::string& value) const;  // the graph's output counts as one
+
+ private:
+  std::unordered_map<std::string, OnnxKnown> known_;
+  std::unordered_map<std::string, std::size_t> readers_;
+};
+
+// The list of layers, in the order of the nodes.
+class OnnxLayerList {
+ public:
+  explicit OnnxLayerList(const io::OnnxGraph& graph);
+
+  const std::vector<OnnxListedLayer>& all() const { return layers_; }
+  OnnxListedLayer& at(int layer) { return layers_.at(static_cast<std::size_t>(layer)); }
+  const OnnxListedLayer& at(int layer) const { return layers_.at(static_cast<std::size_t>(layer)); }
+  int add(OnnxListedLayer layer);  // returns its index
+  // Returns a layer name that is still free: from the name of a parameter, else of the node.
+  std::string free_name(const std::string& parameter, const io::ReadNode& node);
+  // The layer that reads this tensor as its weight; -1: none so far.
+  int user_of(const io::StoredTensor* weight) const;
+  void set_user(const io::StoredTensor* weight, int layer) { users_[weight] = layer; }
+
+ private:
+  std::string unique(const std::string& wanted);
+
+  std::vector<OnnxListedLayer> layers_;
+  std::unordered_map<const io::StoredTensor*, int> users_;
+  std::unordered_set<std::string> names_{"", "input", "labels", "targets"};
+  std::unordered_set<std::string> owners_;  // names for the layers of the graph's parameters
+};
+
+struct OnnxTranslation {
+  // Throws engine::ModelError unless the graph has one input, images or rows of numbers, and one
+  // output.
+  explicit OnnxTranslation(const io::OnnxReader& source);
+
+  const io::OnnxReader& file;
+  const io::OnnxGraph& graph;
+  OnnxValues values;
+  OnnxLayerList layers;
+  std::vector<std::string> notes;  // what the user should know, a line each
+  std::size_t folded_norms = 0;    // batch norms that are part of a convolution
+  std::int64_t fixed_batch = 0;    // number of samples; 0: chosen when the model runs
+};
+
+std::string onnx_shape_text(const std::vector<std::int64_t>& shape);  // "[batch, 3, ?, 7]"
+
+}  // namespace models

@@ -1,0 +1,238 @@
+// Translations from ONNX: which layers, names and parameters a graph becomes, and what is said of
+// graphs that no list of layers can express. Other programs' files: tests/tools/commands/onnx.
+#include "models/onnx/onnx_import.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "io/interchange/onnx_file.h"
+#include "models/model_catalog.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+io::NamedArray numbered(const std::string& name, const Ints& shape) {
+  std::size_t count = 1;
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 0.0F);
+  const auto bytes = std::as_bytes(std::span(values));
+  return {.name = name, .shape = shape, .data = {bytes.begin(), bytes.end()}};
+}
+
+io::NamedArray integers(const std::string& name, const Ints& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {.name = name,
+          .type = io::DType::kI64,
+          .shape = {std::ssize(values)},
+          .data = {bytes.begin(), bytes.end()}};
+}
+
+std::vector<float> values_of(const io::NamedArray& array) {
+  std::vector<float> values(array.data.size() / sizeof(float));
+  std::memcpy(values.data(), array.data.data(), array.data.size());
+  return values;
+}
+
+// A convolution, a norm, a ReLU, a mean over the image, and a matrix with a bias.
+io::OnnxModel small_net() {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 3, 8, 8}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 5}}};
+  model.nodes = {{"Conv", "/stem/Conv", {"x", "stem.weight"}, {"a"}, {{"pads", Ints{1, 1, 1, 1}}}},
+                 {"BatchNormalization",
+                  "/norm/BatchNormalization",
+                  {"a", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"},
+                  {"b"},
+                  {{"epsilon", 1e-5F}, {"momentum", 0.9F}}},
+                 {"Relu", "/relu/Relu", {"b"}, {"c"}, {}},
+                 {"GlobalAveragePool", "/pool/GlobalAveragePool", {"c"}, {"d"}, {}},
+                 {"Flatten", "/Flatten", {"d"}, {"e"}, {{"axis", std::int64_t{1}}}},
+                 {"MatMul", "/fc/MatMul", {"e", "onnx::MatMul_7"}, {"f"}, {}},
+                 {"Add", "/fc/Add", {"fc.bias", "f"}, {"y"}, {}}};
+  model.constants = {numbered("stem.weight", {4, 3, 3, 3}),
+                     numbered("norm.weight", {4}),
+                     numbered("norm.bias", {4}),
+                     numbered("norm.running_mean", {4}),
+                     numbered("norm.running_var", {4}),
+                     numbered("onnx::MatMul_7", {4, 5}),
+                     numbered("fc.bias", {5})};
+  return model;
+}
+
+class OnnxImportTest : public testing::Test {
+ protected:
+  models::OnnxImport imported(const io::OnnxModel& model) {
+    io::save_onnx(model, path_);
+    return models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
+  }
+  std::string fault(const io::OnnxModel& model) {
+    try {
+      imported(model);
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  const test_support::TemporaryDirectory folder_;
+  const std::string path_ = folder_ / "net.onnx";
+};
+
+TEST_F(OnnxImportTest, LayersHavePyTorchsNamesAndDefaults) {
+  const models::OnnxImport found = imported(small_net());
+  EXPECT_EQ(found.definition,
+            "sample_shape = [8, 8, 3]\nclasses = 5\nlogits = \"fc\"\n"
+            "\n[[layer]]\nkind = \"conv2d\"\nname = \"stem\"\ninputs = [\"input\"]\n"
+            "out_channels = 4\nkernel = 3\nstride = 1\npadding = 1\nbias = false\n"
+            "\n[[layer]]\nkind = \"batch_norm2d\"\nname = \"norm\"\ninputs = [\"stem\"]\n"
+            "eps = 1e-05\nmomentum = 0.1\n"
+            "\n[[layer]]\nkind = \"relu\"\nname = \"relu\"\ninputs = [\"norm\"]\n"
+            "\n[[layer]]\nkind = \"global_average_pool\"\nname = \"pool\"\ninputs = [\"relu\"]\n"
+            "\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\ninputs = [\"pool\"]\n"
+            "out = \"classes\"\nbias = true\n");
+  EXPECT_EQ(found.head, "fc");
+  std::vector<std::string> names;
+  for (const io::NamedArray& array : found.arrays) names.push_back(array.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"stem.weight", "norm.weight", "norm.bias",
+                                             "norm.running_mean", "norm.running_var", "fc.weight",
+                                             "fc.bias"}));
+  EXPECT_EQ(found.arrays[3].section, io::Section::kBuffer);
+  // MatMul has inputs times outputs, a dense layer outputs times inputs.
+  EXPECT_EQ(found.arrays[5].shape, (Ints{5, 4}));
+  EXPECT_EQ(values_of(found.arrays[5]), (std::vector<float>{0,  5, 10, 15, 1,  6, 11, 16, 2, 7, 12,
+                                                            17, 3, 8,  13, 18, 4, 9,  14, 19}));
+  EXPECT_TRUE(found.notes.empty());
+}
+
+TEST_F(OnnxImportTest, OtherClassesReplaceTheLastLayer) {
+  io::save_onnx(small_net(), path_);
+  const engine::Graph graph = models::build_model(
+      path_,
+      {.sample_shape = {8, 8, 3}, .classes = 9, .definition = models::model_definition(path_)});
+  EXPECT_EQ(graph.nodes()[static_cast<std::size_t>(graph.logits())].shape, (engine::Shape{9}));
+  EXPECT_EQ(models::default_options(path_).sample_shape, (engine::Shape{8, 8, 3}));
+  EXPECT_EQ(models::default_options(path_).classes, 5);
+  EXPECT_EQ(models::model_weights(path_).head, "fc");
+}
+
+// view(x.size(0), -1), as PyTorch exports it.
+TEST_F(OnnxImportTest, ShapesAreComputed) {
+  io::OnnxModel model = small_net();
+  model.nodes[4] = {"Reshape", "/Reshape", {"d", "shape"}, {"e"}, {}};
+  const std::vector<io::OnnxNode> arithmetic{
+      {"Shape", "/Shape", {"d"}, {"all"}, {}},
+      {"Gather", "/Gather", {"all", "zero"}, {"batch"}, {}},
+      {"Unsqueeze", "/Unsqueeze", {"batch", "zero"}, {"batches"}, {}},
+      {"Slice", "/Slice", {"all", "one", "two"}, {"channels"}, {}},
+      {"Mul", "/Mul", {"channels", "one"}, {"rest"}, {}},
+      {"Concat", "/Concat", {"batches", "rest"}, {"shape"}, {{"axis", std::int64_t{0}}}}};
+  model.nodes.insert(model.nodes.begin() + 4, arithmetic.begin(), arithmetic.end());
+  for (const auto& [name, value] : {std::pair("zero", 0), {"one", 1}, {"two", 2}})
+    model.constants.push_back(integers(name, {value}));
+  EXPECT_EQ(imported(model).definition, imported(small_net()).definition);
+}
+
+TEST_F(OnnxImportTest, UnneededNodesAreLeftOut) {
+  io::OnnxModel model = small_net();
+  model.nodes.push_back(
+      {"Gemm", "/aux/Gemm", {"e", "aux.weight"}, {"unused"}, {{"transB", std::int64_t{1}}}});
+  model.constants.push_back(numbered("aux.weight", {2, 4}));
+  const models::OnnxImport found = imported(model), plain = imported(small_net());
+  EXPECT_EQ(found.definition, plain.definition);
+  EXPECT_EQ(found.arrays.size(), plain.arrays.size());
+}
+
+// Nodes of one module: the layer with the parameters has its name.
+TEST_F(OnnxImportTest, ParametersKeepTheNameOfTheirModule) {
+  io::OnnxModel model = small_net();
+  model.nodes[0].inputs[0] = "positive";
+  model.nodes.insert(model.nodes.begin(), {"Relu", "/stem/Relu", {"x"}, {"positive"}, {}});
+  const models::OnnxImport found = imported(model);
+  EXPECT_EQ(found.arrays[0].name, "stem.weight");
+  EXPECT_CONTAINS(found.definition, "kind = \"relu\"\nname = \"stem.relu\"");
+}
+
+TEST_F(OnnxImportTest, ASharedWeightIsTied) {
+  io::OnnxModel model = small_net();
+  model.nodes[6].outputs = {"g"};
+  model.constants.push_back(numbered("square.weight", {5, 5}));
+  for (const auto& [from, to] : {std::pair("g", "h"), {"h", "y"}})
+    model.nodes.push_back({"Gemm",
+                           std::string("/") + to + "/Gemm",
+                           {from, "square.weight"},
+                           {to},
+                           {{"transB", std::int64_t{1}}}});
+  const models::OnnxImport found = imported(model);
+  EXPECT_CONTAINS(found.definition, "tied = \"square\"");
+  EXPECT_EQ(found.head, "");
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_CONTAINS(found.notes[0], "the data must have 5 classes");
+}
+
+TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
+  io::OnnxModel model = small_net();
+  model.nodes[6].outputs = {"z"};
+  model.nodes.push_back({"Softmax", "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}});
+  const models::OnnxImport found = imported(model);
+  EXPECT_EQ(found.definition, imported(small_net()).definition);
+  EXPECT_EQ(found.notes,
+            (std::vector<std::string>{"Softmax at the end is left out: the loss contains it"}));
+}
+
+TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
+  io::OnnxModel model = small_net();
+  model.nodes[0].inputs = {"x", "onnx::Conv_1", "onnx::Conv_2"};
+  model.nodes[0].outputs = {"b"};
+  model.nodes.erase(model.nodes.begin() + 1);
+  model.constants[0].name = "onnx::Conv_1";
+  model.constants.push_back(numbered("onnx::Conv_2", {4}));
+  const models::OnnxImport found = imported(model);
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_CONTAINS(found.notes[0], "1 batch norms are folded");
+  EXPECT_EQ(found.arrays[0].name, "stem.weight");  // after the node, as in PyTorch
+  EXPECT_EQ(found.arrays[1].name, "stem.bias");
+}
+
+// All that cannot be expressed is in one message; nodes that only depend on it are not.
+TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
+  io::OnnxModel model = small_net();
+  model.nodes[0].attributes.push_back({"group", std::int64_t{3}});
+  model.nodes.push_back({"Einsum", "odd", {"x"}, {"o"}, {}});
+  const std::string text = fault(model);
+  EXPECT_CONTAINS(text, path_ + ": 2 of its 8 nodes cannot be trained: ");
+  EXPECT_CONTAINS(text, "node '/stem/Conv' (Conv): group 3: ");
+  EXPECT_CONTAINS(text, "node 'odd' (Einsum): no layer does this");
+  EXPECT_CONTAINS(text, "known operators: Add, ");
+  EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
+}
+
+TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
+  const auto of = [&](std::size_t node, const io::OnnxAttribute& attribute) {
+    io::OnnxModel model = small_net();
+    std::erase_if(model.nodes[node].attributes,
+                  [&](const io::OnnxAttribute& old) { return old.name == attribute.name; });
+    model.nodes[node].attributes.push_back(attribute);
+    return fault(model);
+  };
+  EXPECT_CONTAINS(of(0, {"dilations", Ints{2, 2}}), "dilations [2, 2], expected 1");
+  EXPECT_CONTAINS(of(0, {"strides", Ints{2, 1}}), "strides [2, 1], expected equal ones");
+  EXPECT_CONTAINS(of(0, {"pads", Ints{0, 0, 1, 1}}), "expected the same at all sides");
+  EXPECT_CONTAINS(of(0, {"kernel_shape", Ints{3, 1}}), "expected a square one");
+  EXPECT_CONTAINS(of(4, {"axis", std::int64_t{2}}), "axis 2, expected 1");
+  io::OnnxModel model = small_net();
+  model.outputs.push_back(model.outputs[0]);
+  EXPECT_CONTAINS(fault(model), "its graph has 2 outputs, expected 1: the logits");
+  model = small_net();
+  model.inputs[0].type = io::DType::kI64;
+  EXPECT_CONTAINS(fault(model), "expected floats: images or rows of numbers");
+  model = small_net();
+  model.outputs[0].name = "c";
+  EXPECT_CONTAINS(fault(model), "[batch, 4, 8, 8], expected [batch, classes]");
+}
+
+}  // namespace

@@ -1,0 +1,259 @@
+// `--model net.onnx`: networks of PyTorch, exports of the engine itself, and runs from a file as a
+// user meets them. Tests beside PyTorch are skipped where PEER_PYTHON (python3) has no torch,
+// torchvision, onnx, onnxscript and onnxruntime.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "engine/graph/executor.h"
+#include "engine/train/saving/weights.h"
+#include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
+#include "models/onnx/onnx_import.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
+#include "tests/tools/commands/onnx/onnx_fixture.h"
+#include "tests/tools/commands/program.h"
+#include "tools/commands/onnx/onnx_model.h"
+
+namespace {
+
+using test_support::argv;
+using test_support::call;
+using test_support::CommandResult;
+using test_support::expect_success;
+
+std::string peer_interpreter() {
+  const char* python = std::getenv("PEER_PYTHON");
+  return python != nullptr && *python != 0 ? python : "python3";
+}
+
+// Lets torch_networks.py write the files of this network. Returns why not, or "".
+std::string missing_after_writing(const std::string& name, const std::string& folder) {
+  const CommandResult made = test_support::run_command(
+      {peer_interpreter(),
+       test_support::source_directory() + "/tests/tools/commands/onnx/torch_networks.py", folder,
+       name},
+      {}, 600'000);
+  if (made.exit_code == 77 || made.exit_code == 127)
+    return peer_interpreter() + " has no torch, torchvision, onnx, onnxscript or onnxruntime";
+  EXPECT_EQ(made.exit_code, 0) << made.out << made.err;
+  return "";
+}
+
+template <class T>
+std::vector<T> numbers_of(const std::vector<io::NamedArray>& arrays, const std::string& name) {
+  for (const io::NamedArray& array : arrays) {
+    if (array.name != name) continue;
+    std::vector<T> values(array.data.size() / sizeof(T));
+    std::memcpy(values.data(), array.data.data(), array.data.size());
+    return values;
+  }
+  ADD_FAILURE() << "no array " << name;
+  return {};
+}
+
+// [n, c, h, w] -> [n, h, w, c]
+std::vector<float> channels_last(const std::vector<float>& samples, const engine::Shape& item) {
+  const auto pixels = static_cast<std::size_t>(item[0] * item[1]),
+             channels = static_cast<std::size_t>(item[2]);
+  std::vector<float> turned(samples.size());
+  for (std::size_t first = 0; first < samples.size(); first += pixels * channels)
+    for (std::size_t c = 0; c < channels; ++c)
+      for (std::size_t p = 0; p < pixels; ++p)
+        turned[first + p * channels + c] = samples[first + c * pixels + p];
+  return turned;
+}
+
+struct Network {
+  explicit Network(const std::string& path, engine::DType dtype = engine::DType::kF32)
+      : options(models::default_options(path)),
+        graph(models::build_model(path, options)),
+        state(engine::ModelState::allocate(graph, dtype)) {
+    state.initialize(graph, 0);
+    const models::ModelWeights weights = models::model_weights(path);
+    left_out = engine::import_state(weights.arrays, path, /*exact=*/false, state);
+  }
+  models::ModelOptions options;
+  engine::Graph graph;
+  engine::ModelState state;
+  std::vector<std::string> left_out;
+};
+
+class TorchNetwork : public testing::TestWithParam<std::string> {};
+
+TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
+  const test_support::TemporaryDirectory folder;
+  const std::string missing = missing_after_writing(GetParam(), folder / ".");
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  for (const char* exporter : {"_eval", "_train", "_dynamo"}) {
+    SCOPED_TRACE(exporter);
+    const std::string path = folder / (GetParam() + exporter);
+    Network network(path + ".onnx");
+    EXPECT_EQ(network.options.classes, 7);
+    EXPECT_TRUE(network.left_out.empty());
+    const std::vector<io::NamedArray> expected = io::load_arrays(path + ".npz");
+    const std::vector<float> input = numbers_of<float>(expected, "input"),
+                             logits = numbers_of<float>(expected, "logits");
+    const std::vector<float> found = onnx_fixture::logits_of_images(
+        network.graph, network.state, 2, channels_last(input, network.options.sample_shape));
+    ASSERT_EQ(found.size(), logits.size());
+    float largest = 0, difference = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      largest = std::max(largest, std::abs(logits[i]));
+      difference = std::max(difference, std::abs(found[i] - logits[i]));
+    }
+    std::printf("%s: largest difference %.2e of the largest logit\n", path.c_str(),
+                static_cast<double>(difference / largest));
+    EXPECT_GT(largest, 1e-3F);
+    EXPECT_LE(difference, 1e-5F * largest);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
+                         testing::Values("resnet18", "vgg11_bn", "viewed", "squeezenet1_1",
+                                         "densenet"),
+                         [](const auto& test) { return test_support::test_name(test.param); });
+
+// Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
+TEST(TorchTrace, TwentyStepsHaveItsLosses) {
+  const test_support::TemporaryDirectory folder;
+  const std::string missing = missing_after_writing("trace", folder / ".");
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  Network network(folder / "trace.onnx", engine::DType::kF64);
+  const std::vector<io::NamedArray> expected = io::load_arrays(folder / "trace.npz");
+  const auto batches = numbers_of<float>(expected, "batches");
+  const auto labels = numbers_of<std::int64_t>(expected, "labels");
+  const auto losses = numbers_of<double>(expected, "losses");
+  ASSERT_EQ(losses.size(), 20U);
+  constexpr std::size_t kBatch = 5;
+  const auto item = static_cast<std::size_t>(network.options.sample_shape.count());
+  const engine::Plan plan = engine::Plan::compile(
+      network.graph,
+      {.max_batch = kBatch, .dtype = engine::DType::kF64, .threads = 1, .training = true});
+  engine::ThreadPool threads(1);
+  engine::Executor executor(plan, network.state, threads, 0);
+  double largest = 0;
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const auto first = batches.begin() + static_cast<std::ptrdiff_t>(step * kBatch * item);
+    const std::vector<float> samples = channels_last(
+        {first, first + static_cast<std::ptrdiff_t>(kBatch * item)}, network.options.sample_shape);
+    const std::vector<std::int32_t> classes(
+        labels.begin() + static_cast<std::ptrdiff_t>(step * kBatch),
+        labels.begin() + static_cast<std::ptrdiff_t>((step + 1) * kBatch));
+    const std::vector<std::int64_t> ids(kBatch);
+    const engine::BatchResult result = executor.forward(
+        {.count = kBatch, .samples = samples, .labels = classes, .sample_ids = ids}, true);
+    executor.backward(1.0 / kBatch, engine::Write::kOverwrite, {});
+    const auto values = network.state.parameters.values.span<double>();
+    const auto gradients = network.state.parameters.gradients.span<double>();
+    for (std::size_t i = 0; i < gradients.size(); ++i) values[i] -= 0.05 * gradients[i];
+    largest = std::max(largest, std::abs(result.loss_sum / kBatch - losses[step]));
+  }
+  std::printf("largest difference of 20 losses: %.2e\n", largest);
+  EXPECT_LE(largest, 1e-9);
+}
+
+struct OwnExport {
+  std::string model;
+  engine::Shape sample;
+};
+
+class OwnExportTest : public testing::TestWithParam<OwnExport> {};
+
+// What the engine exports comes back with the same names, bits and logits.
+TEST_P(OwnExportTest, ComesBackBitByBit) {
+  const auto& [model, sample] = GetParam();
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.onnx";
+  const engine::Graph graph = models::build_model(model, {.sample_shape = sample, .classes = 10});
+  engine::ModelState state = onnx_fixture::random_state(graph);
+  const std::vector<io::NamedArray> arrays = engine::export_state(state, {});
+  io::save_onnx(tools::onnx_model(graph, arrays), path);
+  Network again(path);
+  std::size_t found = 0;
+  for (const io::NamedArray& array : engine::export_state(again.state, {}))
+    for (const io::NamedArray& old : arrays)
+      if (old.name == array.name && old.type != io::DType::kI64) {
+        EXPECT_EQ(old.shape, array.shape) << old.name;
+        EXPECT_EQ(old.data, array.data) << old.name;
+        ++found;
+      }
+  EXPECT_EQ(found, static_cast<std::size_t>(std::ranges::count_if(
+                       arrays, [](const auto& array) { return array.type != io::DType::kI64; })));
+  const std::vector<float> samples = onnx_fixture::random_samples(3 * sample.count(), 1);
+  EXPECT_EQ(onnx_fixture::logits_of_images(graph, state, 3, samples),
+            onnx_fixture::logits_of_images(again.graph, again.state, 3, samples));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Families, OwnExportTest,
+    testing::Values(OwnExport{"mlp", {28, 28, 1}}, OwnExport{"mlp", {1, 1, 13}},
+                    OwnExport{"convnet", {28, 20, 3}}, OwnExport{"resnet18", {65, 64, 3}},
+                    OwnExport{"resnet50", {64, 64, 3}}, OwnExport{"resnet18-cifar", {32, 32, 3}},
+                    OwnExport{"resnet20-cifar", {32, 31, 3}},
+                    OwnExport{"pyramidnet110", {16, 16, 3}}),
+    [](const auto& test) {
+      return test_support::test_name(test.param.model) + "_" + std::to_string(test.index);
+    });
+
+class OnnxRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    expect_success(train("first", argv("--model resnet20-cifar")));
+    expect_success(call("export", folder_ / "first", "-o", net_));
+  }
+  CommandResult train(const std::string& run, const std::vector<std::string>& more) {
+    return test_support::engine(program::quick_train(test_support::overridden(
+        argv("--synthetic-shape 12x12x2 --save-dir", folder_ / run), more)));
+  }
+  static void expect_same_arrays(const std::string& a, const std::string& b) {
+    expect_success(call("verify", a, b));
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  const std::string net_ = folder_ / "net.onnx";
+};
+
+TEST_F(OnnxRun, GoesOnWithoutTheFile) {
+  const CommandResult begun = expect_success(train("whole", argv("--steps 6 --model", net_)));
+  EXPECT_CONTAINS(begun.out + begun.err, "weights from " + net_);
+  expect_success(train("part", argv("--steps 3 --model", net_)));
+  std::filesystem::remove(net_);
+  expect_success(call("train --resume", folder_ / "part", "--steps 6"));
+  expect_same_arrays(folder_ / "whole/step-00000006.ckpt", folder_ / "part/step-00000006.ckpt");
+  EXPECT_CONTAINS(expect_success(call("eval", folder_ / "part")).out, "accuracy");
+  expect_success(call("export", folder_ / "part", "-o", folder_ / "again.onnx"));
+  EXPECT_TRUE(models::model_definition(folder_ / "again.onnx").starts_with("sample_shape = [12"));
+}
+
+TEST_F(OnnxRun, StartsFromTheWeightsOfTheFile) {
+  expect_success(train("started", argv("--steps 1 --lr 1e-30 --model", net_)));
+  const CommandResult same =
+      call("verify --only params --rtol 0 --atol 1e-20", folder_ / "first/step-00000005.ckpt",
+           folder_ / "started/step-00000001.ckpt");
+  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+}
+
+TEST_F(OnnxRun, TwoRanksHaveTheBitsOfOne) {
+  const auto exact = argv("--steps 4 --reduction-order canonical --sync-bn --model", net_);
+  expect_success(train("one", exact));
+  expect_success(train("two", test_support::overridden(exact, argv("--spawn 2"))));
+  expect_same_arrays(folder_ / "one/step-00000004.ckpt", folder_ / "two/step-00000004.ckpt");
+}
+
+TEST_F(OnnxRun, OtherClassesReplaceTheLastLayer) {
+  const CommandResult result =
+      expect_success(train("other", argv("--steps 2 --synthetic-classes 4 --model", net_)));
+  EXPECT_CONTAINS(result.out + result.err,
+                  "but for linear.weight ([10, 64] there, the model has [4, 64]), linear.bias");
+  EXPECT_CONTAINS(expect_success(call("eval", folder_ / "other")).out, "accuracy");
+}
+
+TEST_F(OnnxRun, WhatCannotBeReadIsOneLine) {
+  test_support::write_text(net_, test_support::read_text(net_).substr(0, 1000));
+  program::expect_error(train("damaged", argv("--model", net_)), 78, net_ + ": at byte ");
+  program::expect_error(train("missing", argv("--model", folder_ / "no.onnx")), 78, "no.onnx");
+}
+
+}  // namespace

@@ -1,0 +1,151 @@
+"""Writes networks of PyTorch as ONNX files, each with an input and what PyTorch or onnxruntime makes of it.
+
+Usage: torch_networks.py FOLDER NAME
+NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME_EXPORTER.npz with `input` and `logits`. Or `trace`:
+trace.onnx and trace.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Exit code 77
+where torch, torchvision, onnx, onnxscript or onnxruntime are missing.
+"""
+import copy
+import pathlib
+import sys
+import warnings
+
+try:
+    import numpy
+    import onnx  # the older exporter needs it
+    import onnxruntime
+    import onnxscript  # the newer one
+    import torch
+    import torchvision
+    from torchvision.models import densenet, resnet, squeezenet, vgg
+except ImportError as error:
+    print(error)
+    sys.exit(77)
+
+CLASSES = 7
+RATE = 0.05
+
+
+def small_vgg():
+    model = vgg.vgg11_bn(num_classes=CLASSES)
+    model.avgpool = torch.nn.Identity()
+    model.classifier = torch.nn.Sequential(torch.nn.Linear(512, 24), torch.nn.ReLU(True), torch.nn.Dropout(0.3),
+                                           torch.nn.Linear(24, CLASSES))
+    return model
+
+
+class Viewed(torch.nn.Module):
+    """A flattening by arithmetic on shapes, a transposed matrix, a layer norm, and a softmax at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 5, 3, stride=2, padding=1)
+        self.pool = torch.nn.AvgPool2d(2)
+        self.hidden = torch.nn.Linear(5 * 4 * 4, 9, bias=False)
+        self.norm = torch.nn.LayerNorm(9)
+        self.fc = torch.nn.Linear(9, CLASSES)
+
+    def forward(self, x):
+        x = self.pool(torch.relu(self.conv(x)))
+        x = x.view(x.size(0), x.size(1) * x.size(2) * x.size(3))
+        return self.fc(self.norm(self.hidden(x)))
+
+
+class Residual(torch.nn.Module):
+    """What the trace is of."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(2, 6, 3, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(6)
+        self.conv2 = torch.nn.Conv2d(6, 6, 3, padding=1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(6, eps=1e-3, momentum=0.2)
+        self.pool = torch.nn.MaxPool2d(3, 2, 1)
+        self.fc = torch.nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.conv1(x)))
+        x = torch.relu(self.bn2(self.conv2(x)) + x)
+        return self.fc(torch.flatten(torch.nn.functional.adaptive_avg_pool2d(self.pool(x), 1), 1))
+
+
+NETWORKS = {
+    "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
+    "vgg11_bn": (small_vgg, 32),
+    "viewed": (Viewed, 16),
+    "squeezenet1_1": (lambda: squeezenet.squeezenet1_1(num_classes=CLASSES), 40),
+    "densenet": (lambda: densenet.DenseNet(8, (2, 2), 16, num_classes=CLASSES), 64),
+}
+EXPORTS = {
+    "eval": {"dynamo": False},
+    "train": {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False},
+    "dynamo": {"dynamo": True},
+}
+
+
+def with_statistics(model):
+    """Norms whose statistics are not those of the start, or their use would not be seen."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.uniform_(-0.2, 0.2)
+            module.running_var.uniform_(0.5, 1.5)
+            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
+            torch.nn.init.uniform_(module.bias, -0.2, 0.2)
+    return model
+
+
+def export(model, x, path, options):
+    if options["dynamo"]:
+        shapes = ({0: torch.export.Dim.DYNAMIC},)
+        torch.onnx.export(model, (x,), path, dynamic_shapes=shapes, verbose=False, **options)
+    else:
+        torch.onnx.export(model, (x,), path, input_names=["input"], dynamic_axes={"input": {0: "batch"}}, **options)
+
+
+def write_network(folder, name, make, extent):
+    torch.manual_seed(len(name))
+    model = with_statistics(make())
+    x = torch.randn(2, 3, extent, extent)
+    with torch.no_grad():
+        own = model.eval()(x).numpy()
+    for kind, options in EXPORTS.items():
+        path = str(folder / f"{name}_{kind}.onnx")
+        exported = copy.deepcopy(model).train(kind == "train")
+        export(exported, x, path, options)
+        if kind == "train":  # the export has run it once, and onnxruntime would use the batch's statistics
+            with torch.no_grad():
+                logits = exported.eval()(x).numpy()
+        else:
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            (logits,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+            assert numpy.abs(logits - own).max() < 1e-4 * numpy.abs(own).max()
+        numpy.savez(folder / f"{name}_{kind}.npz", input=x.numpy(), logits=logits)
+
+
+def write_trace(folder, steps=20):
+    torch.manual_seed(1)
+    model = with_statistics(Residual()).double().train()
+    batches = torch.randn(steps, 5, 2, 9, 8)
+    labels = torch.randint(CLASSES, (steps, 5))
+    export(copy.deepcopy(model), batches[0].double(), str(folder / "trace.onnx"), EXPORTS["train"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    losses = []
+    for x, y in zip(batches, labels):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x.double()), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    numpy.savez(folder / "trace.npz", batches=batches.numpy(), labels=labels.numpy(), losses=numpy.array(losses))
+
+
+def main(folder, name):
+    warnings.filterwarnings("ignore")
+    if name == "trace":
+        write_trace(folder)
+    else:
+        write_network(folder, name, *NETWORKS[name])
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]), sys.argv[2])
