@@ -15,7 +15,12 @@ class NodePass {
   explicit NodePass(OnnxTranslation& all) : all_(all) {}
 
   void run() {
-    for (const io::ReadNode& node : all_.graph.nodes) translate(node);
+    for (const io::ReadNode& node : all_.graph.nodes) {
+      translate(node);
+      if (all_.layers.all().size() > kMaxOnnxLayers)
+        throw engine::ModelError(all_.file.name() + ": more than " +
+                                 std::to_string(kMaxOnnxLayers) + " layers");
+    }
     if (count_ == 0) return;
     std::string text = all_.file.name() + ": " + std::to_string(count_) + " of its " +
                        std::to_string(all_.graph.nodes.size()) +

@@ -161,9 +161,9 @@ std::vector<std::int64_t> OnnxOperator::numbers(std::size_t index) const {
   const std::string who = "input " + std::to_string(index);
   if (!has_numbers(index)) throw OnnxUnsupported(who + " is not a list of integers");
   const io::StoredTensor& tensor = *constant(index).tensor;
-  if (tensor.shape.size() > 1 || tensor.count() > io::kMaxOnnxParts)
+  if (tensor.shape.size() > 1 || tensor.count() > kMaxOnnxNumbers)
     throw OnnxUnsupported(who + " has the shape " + onnx_shape_text(tensor.shape) +
-                          ", expected a list of at most " + std::to_string(io::kMaxOnnxParts) +
+                          ", expected a list of at most " + std::to_string(kMaxOnnxNumbers) +
                           " integers");
   const io::NamedArray array = all_.file.load(tensor);
   std::vector<std::int64_t> values(tensor.count());

@@ -16,9 +16,10 @@ void fold_constant(OnnxOperator& op) {
       return op.set(OnnxConstant{.tensor = tensor});
   if (op.attribute("value_int") != nullptr)
     return op.set(OnnxNumbers{{op.integer("value_int", 0)}});
-  if (const auto list = op.integers("value_ints")) return op.set(OnnxNumbers{*list});
+  if (const auto list = op.integers("value_ints"); list && list->size() <= kMaxOnnxNumbers)
+    return op.set(OnnxNumbers{*list});
   if (op.attribute("value_float") != nullptr) return op.set(op.real("value_float", 0));
-  throw OnnxUnsupported("a constant that is no tensor, integer or float");
+  throw OnnxUnsupported("a constant that is no tensor, float, integer or short list of integers");
 }
 
 void fold_identity(OnnxOperator& op) { op.set(op.input(0)); }
@@ -187,7 +188,7 @@ bool fold_numbers(OnnxOperator& op) {
     Numbers next = op.numbers(i);
     if (type == "Concat") {
       all.insert(all.end(), next.begin(), next.end());
-      if (all.size() > io::kMaxOnnxParts) throw OnnxUnsupported("a list that is too long");
+      if (all.size() > kMaxOnnxNumbers) throw OnnxUnsupported("a list that is too long");
       continue;
     }
     if (all.size() == 1) all.resize(next.size(), all[0]);

@@ -122,8 +122,8 @@ int OnnxLayerList::add(OnnxListedLayer layer) {
 std::string OnnxLayerList::unique(const std::string& wanted) {
   const std::string plain = plain_characters(wanted);
   std::string name = plain;
-  for (int number = 2; !names_.insert(name).second; ++number)
-    name = plain + "_" + std::to_string(number);
+  while (!names_.insert(name).second)
+    name = plain + "_" + std::to_string(++repeats_.try_emplace(plain, 1).first->second);
   return name;
 }
 

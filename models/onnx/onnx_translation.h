@@ -19,6 +19,9 @@ namespace models {
 inline constexpr std::int64_t kOnnxBatch = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::int64_t kOnnxUnknown = kOnnxBatch + 1;
 
+inline constexpr std::size_t kMaxOnnxNumbers = 64;  // of a list that is computed from shapes
+inline constexpr std::size_t kMaxOnnxLayers = 10'000;
+
 // The output of a layer. ONNX's shape starts with the batch and has channels before height and
 // width; the engine's layout of the same numbers is that of one sample.
 struct OnnxActivation {
@@ -93,6 +96,7 @@ class OnnxLayerList {
 
   std::vector<OnnxListedLayer> layers_;
   std::unordered_map<const io::StoredTensor*, int> users_;
+  std::unordered_map<std::string, int> repeats_;  // how often a name was wanted again
   std::unordered_set<std::string> names_{"", "input", "labels", "targets"};
   std::unordered_set<std::string> owners_;  // names for the layers of the graph's parameters
 };

@@ -211,6 +211,25 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
 }
 
+// A small file must not need much memory or time.
+TEST_F(OnnxImportTest, ListsAndLayersHaveLimits) {
+  io::OnnxModel model = small_net();
+  model.constants.push_back(integers("list", Ints(40, 1)));
+  model.nodes.push_back(
+      {"Concat", "double", {"list", "list"}, {"long"}, {{"axis", std::int64_t{0}}}});
+  EXPECT_CONTAINS(fault(model), "node 'double' (Concat): a list that is too long");
+  model = small_net();
+  model.constants.push_back(integers("list", Ints(65, 1)));
+  model.nodes.push_back({"Gather", "far", {"list", "list"}, {"some"}, {}});
+  EXPECT_CONTAINS(fault(model), "expected a list of at most 64 integers");
+  model = small_net();
+  for (int i = 0; i < 10'000; ++i) {
+    const std::string before = i == 0 ? "c" : "r" + std::to_string(i - 1);
+    model.nodes.push_back({"Relu", "/same/Relu", {before}, {"r" + std::to_string(i)}, {}});
+  }
+  EXPECT_CONTAINS(fault(model), "more than 10000 layers");
+}
+
 TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
   const auto of = [&](std::size_t node, const io::OnnxAttribute& attribute) {
     io::OnnxModel model = small_net();
