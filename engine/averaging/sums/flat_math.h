@@ -49,6 +49,20 @@ inline void mix_rows(KernelContext& context, double weight, const TensorView& a,
   });
 }
 
+// to += weight * a, rows of equal length.
+inline void add_rows(KernelContext& context, double weight, const TensorView& a,
+                     const TensorView& to) {
+  require(a.count() == to.count(), "rows of unequal size");
+  with_element_type(a.dtype, [&]<class T>(T) {
+    const T* x = a.as<T>();
+    T* z = to.as<T>();
+    const T factor = static_cast<T>(weight);
+    context.threads->run(to.count(), [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) z[i] += factor * x[i];
+    });
+  });
+}
+
 // to = a - b, for the elements that `to` has; `to` may be a or b.
 inline void subtract_flat(KernelContext& context, const FlatBuffer& a, const FlatBuffer& b,
                           const FlatBuffer& to) {

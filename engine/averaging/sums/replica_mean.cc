@@ -56,19 +56,37 @@ void ReplicaMean::start(Elements range, const TensorView& values) {
     std::memcpy(address(coded_->start, range.first), values.data, values.bytes());
 }
 
-void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further) {
-  average_range(weight, round, all());
+void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
+                          const FlatBuffer* start) {
+  contribute(weight, all(), parameters_.gradients);
+  if (start != nullptr) add_start(weight, *start);
+  take_sum(round, all());
+  const double of_further = start != nullptr ? 1.0 / communicator_.world_size() : weight;
   for (FlatBuffer* buffer : further) {
     if (buffer->size() == 0) continue;
-    const std::byte* mean = sum(weight, *buffer, {0, parameters_.trained_elements(*buffer)});
+    const std::byte* mean = sum(of_further, *buffer, {0, parameters_.trained_elements(*buffer)});
     std::memcpy(buffer->data(), mean, averaged_bytes(*buffer));
   }
 }
 
-// The mean goes to the memory of the gradients, so that a failed collective changes no value.
 void ReplicaMean::average_range(double weight, std::int64_t round, Elements range) {
+  contribute(weight, range, parameters_.gradients);
+  take_sum(round, range);
+}
+
+// With the weight of a plain mean, the bits are those without a start.
+void ReplicaMean::add_start(double weight, const FlatBuffer& start) {
+  require(!coded_, "replicas that did not start equal average uncompressed");
+  const double even = 1.0 / communicator_.world_size();
+  const std::int64_t trained = all().count;
+  if (weight != even)
+    add_rows(context_, even - weight, start.part(0, trained),
+             parameters_.gradients.part(0, trained));
+}
+
+// The sum is made in the memory of the gradients, so that a failed collective changes no value.
+void ReplicaMean::take_sum(std::int64_t round, Elements range) {
   const FlatBuffer &values = parameters_.values, &mean = parameters_.gradients;
-  contribute(weight, range, mean);
   sum_range(round, range, mean, context_.threads);
   bytes_sent_ += bytes_of(round, range);
   if (range.count == all().count && std::exchange(measure_, false)) spread_ = spread_of(values);

@@ -37,7 +37,12 @@ class ReplicaMean {
   // parameters, by the sum over ranks of weight * contents, with the same bits on every rank.
   // `round` counts the averages, also over resumptions. Collective; a failed collective leaves its
   // buffer unchanged. REQUIRES: the weights of the ranks add up to 1. Overwrites the gradients.
-  void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further);
+  //
+  // With `start` (with the slots of the gradients), for replicas that did not start equal: the
+  // values become the mean over the ranks of `start` plus the sum of weight * (values - start), and
+  // `further` their means over the ranks. Not with `lossy`.
+  void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
+               const FlatBuffer* start = nullptr);
   // The same for a range of trained parameters alone.
   void average_range(double weight, std::int64_t round, Elements range);
   // The same in two parts, in the range of `memory` (with the slots of the gradients), which holds
@@ -67,6 +72,10 @@ class ReplicaMean {
     FlatBuffer rest;   // what the average in progress does not send
   };
 
+  // Replaces a range of values by the sum over ranks of what is in the memory of the gradients.
+  void take_sum(std::int64_t round, Elements range);
+  // Adds what average() with this start adds to the weighted values in that memory.
+  void add_start(double weight, const FlatBuffer& start);
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
   // Returns the address of the sum over ranks.
   const std::byte* sum(double weight, const FlatBuffer& buffer, Elements range);

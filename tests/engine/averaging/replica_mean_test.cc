@@ -204,6 +204,40 @@ TEST(ReplicaMean, ARangeLeavesTheOtherElementsAsTheyAre) {
   }
 }
 
+// Each of three ranks starts from 10 (rank + 1) and changes by rank + 1; the last one's weight is
+// 0.
+TEST(ReplicaMean, ChangesOfUnequalStartsKeepTheMeanOfTheStarts) {
+  const auto mean_of = [](std::function<double(int rank)> weight, float change) {
+    return on_ranks(3, [&](backends::Communicator& communicator, KernelContext& context, int rank) {
+      ParameterBuffer parameters(DType::kF32, parameter_layouts(), {}, 1);
+      const FlatBuffer start = FlatBuffer::like(parameters.gradients);
+      FlatBuffer further = FlatBuffer::like(parameters.gradients);
+      for (const std::span<float> values :
+           {parameters.values.span<float>(), start.span<float>(), further.span<float>()})
+        for (float& v : values) v = static_cast<float>(10 * (rank + 1));
+      for (float& v : parameters.values.span<float>()) v += change * static_cast<float>(rank + 1);
+      FlatBuffer* const also = &further;
+      ReplicaMean mean(communicator, context, parameters, {});
+      mean.average(weight(rank), 0, std::span(&also, 1), &start);
+      EXPECT_EQ(mean.bytes_sent(), 2 * 6592 * 4);
+      for (const float v : further.span<float>()) EXPECT_NEAR(v, 20, 1e-5);
+      return outcome_of(mean, parameters);
+    });
+  };
+  const auto uneven = mean_of([](int rank) { return weight_of(rank, 3); }, 1);
+  const auto even = mean_of([](int) { return 1.0 / 3; }, 1);
+  const auto one = mean_of([](int rank) { return rank == 0 ? 1 : 0; }, 1);
+  const float trained = uneven[0].values[0];
+  EXPECT_NEAR(trained, 20 + 1.0 / 3 + 2.0 * 2 / 3, 1e-5);
+  EXPECT_NEAR(even[0].values[0], 22, 1e-5);
+  EXPECT_NEAR(one[0].values[0], 21, 1e-5);  // not 11: what the others had before counts
+  for (int rank = 0; rank < 3; ++rank) {
+    const Outcome& of_rank = uneven[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < 6592; ++i) ASSERT_EQ(of_rank.values[i], trained) << i;
+    EXPECT_EQ(of_rank.values.back(), static_cast<float>(11 * (rank + 1)));  // frozen
+  }
+}
+
 // One rank whose collectives fail when they are told to.
 class FailingCommunicator final : public backends::Communicator {
  public:
