@@ -90,8 +90,11 @@ void Milestones::evaluate() {
   context_.set_activity("evaluation");
   const TrainClock::Exclusion exclusion(context_.clock);
   BestModel* const best = parts.best;
-  if (best != nullptr && best->keeps() && parts.state.progress.step_in_epoch != 0)
-    synchronize(parts.control, parts.state);  // the evaluated state is the one in a checkpoint
+  // If the best model is kept, the evaluated state is the one in a checkpoint.
+  const bool keeps = best != nullptr && best->keeps() && parts.state.progress.step_in_epoch != 0;
+  const AveragingPolicy& policy = parts.state.policy;
+  if (keeps || (policy.stays_apart() && !policy.together()))
+    synchronize(parts.control, parts.state);
   std::optional<EvalReport> report = evaluate_weights();
   if (!report) return;
   done_.evaluated = report->progress.global_step;

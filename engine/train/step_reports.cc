@@ -38,7 +38,7 @@ bool StepReports::is_due() const {
   const std::int64_t between =
       std::max<std::int64_t>(1, context_.options.total_steps / kMinReports);
   if (context_.is_last_step()) return true;
-  if (context_.parts.local_steps == nullptr) return step % between == 0;
+  if (!context_.ranks_run_apart()) return step % between == 0;
   // A report waits for all ranks, so it follows an averaging.
   return step / between > last_step_ / between && context_.parts.state.policy.together();
 }

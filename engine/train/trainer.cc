@@ -239,9 +239,8 @@ bool Trainer::count_step() {
 
 void Trainer::exchange() {
   const bool scheduled = reports_.is_due(), last = context_.is_last_step();
-  // With different numbers of local steps, only an averaging finds all ranks at the same point.
-  const bool at_once =
-      context_.parts.local_steps == nullptr || context_.parts.state.policy.together();
+  // Only an averaging over all ranks finds ranks at the same point that run apart.
+  const bool at_once = !context_.ranks_run_apart() || context_.parts.state.policy.together();
   if (!scheduled && !last && !agreement_.is_due(at_once)) return;
 
   const base::TraceSpan span("exchange");

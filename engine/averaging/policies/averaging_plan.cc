@@ -2,6 +2,7 @@
 #include "engine/averaging/policies/averaging_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -74,6 +75,21 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
     lines.push_back(
         "the error feedback of sparse changes acts as an outer momentum: consider an outer "
         "momentum of 0");
+}
+
+// Adds a line about what a rank sends and waits for. The last phase is the longest part of a run.
+void add_pairs(const AveragingPlan& plan, std::vector<std::string>& lines) {
+  if (!plan.in_pairs) return;
+  const double every = static_cast<double>(plan.schedule.phases().back().every);
+  lines.push_back(
+      "each rank sends " +
+      base::number_text("%.0f", std::ceil(static_cast<double>(plan.bytes_each) / every)) +
+      " bytes per step on average and waits only for its partner" +
+      (plan.ranks % 2 == 0 ? ""
+                           : ", and one of the " + std::to_string(plan.ranks) + " ranks pauses") +
+      "; all ranks wait for each other in evaluations, in checkpoints, at ends of epochs, and "
+      "about "
+      "once per second for control values");
 }
 
 // Returns the periods of the first and the last averaging of the schedule. REQUIRES: there is one.
@@ -163,9 +179,12 @@ PlannedAveragings count_averagings(const AveragingPlan& plan) {
                      first_epoch = (first - begin) / plan.steps_per_epoch,
                      last_epoch = (last - begin) / plan.steps_per_epoch;
   const std::int64_t epochs = std::min(last_epoch - first_epoch, kMaxEpochsCounted);
+  const auto averages_at_end = [&plan](std::int64_t step) {
+    return plan.in_pairs || !plan.schedule.due(step);  // after pairs, all ranks average as well
+  };
   for (std::int64_t e = 1; e <= epochs; ++e)
-    planned.at_ends += !plan.schedule.due(begin + (first_epoch + e) * plan.steps_per_epoch);
-  if ((last - begin) % plan.steps_per_epoch != 0) planned.at_ends += !plan.schedule.due(last);
+    planned.at_ends += averages_at_end(begin + (first_epoch + e) * plan.steps_per_epoch);
+  if ((last - begin) % plan.steps_per_epoch != 0) planned.at_ends += averages_at_end(last);
   return planned;
 }
 
@@ -175,12 +194,17 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
   if (plan.warmup > 0) first = "gradients in the first " + times(plan.warmup, "step") + ", then ";
   if (plan.islands > 0)
     first += "gradients within " + times(plan.islands, "host") + " every step, ";
-  first += "parameters " + phase_text(plan) + ": " + times(planned.by_clock, "averaging") +
+  first += std::string("parameters ") + (plan.in_pairs ? "of random pairs of ranks " : "") +
+           phase_text(plan) + ": " + times(planned.by_clock, "averaging") +
            (plan.streaming ? " of a fragment" : "") + " by the clock, " +
-           std::to_string(planned.at_ends) + " more " + (plan.streaming ? "of all " : "") +
+           std::to_string(planned.at_ends) + " more " +
+           (plan.streaming  ? "of all "
+            : plan.in_pairs ? "of all ranks "
+                            : "") +
            "at ends of epochs or of the run, " + std::to_string(plan.bytes_each) + " bytes " +
            (plan.streaming ? "of all" : "each");
   std::vector<std::string> lines{first};
+  add_pairs(plan, lines);
   add_parts(plan, planned, lines);
   if (plan.warmup >= plan.total_steps)
     lines.push_back("the first " + times(plan.warmup, "step") +

@@ -2,6 +2,8 @@
 // purpose.
 #pragma once
 
+#include <span>
+
 #include "backends/communicator.h"
 #include "engine/averaging/codes/lossy_code.h"
 #include "engine/averaging/policies/averaging_policy.h"
@@ -66,6 +68,27 @@ std::unique_ptr<AveragingPolicy> make_streaming_averaging(backends::Communicator
                                                           ParameterBuffer& parameters,
                                                           KernelContext& context,
                                                           const StreamingOptions& options);
+
+// By rank: the communicators of this rank with each other one; null at its own place.
+using PairCommunicators = std::span<const std::unique_ptr<backends::Communicator>>;
+
+struct GossipOptions {
+  std::string name = "gossip";
+  SyncSchedule schedule;
+  std::uint64_t seed = 0;  // of the pairs
+  std::optional<OuterOptions> outer;
+};
+// After every K-th update, ranks form random pairs (gossip_pairs.h), and each pair replaces its
+// parameters by the mean of what both started from, plus the mean of their changes since, weighted
+// by samples. With `outer`, each rank then takes an outer step toward that mean, with a momentum of
+// its own: NoLoCo (Kolehmainen et al., 2025), with the rate of the outer step as the weight of the
+// term that pulls the pair together. synchronize() averages over all ranks. The communicators must
+// outlive the policy.
+std::unique_ptr<AveragingPolicy> make_gossip_averaging(backends::Communicator& communicator,
+                                                       PairCommunicators pairs,
+                                                       ParameterBuffer& parameters,
+                                                       KernelContext& context,
+                                                       const GossipOptions& options);
 
 // Combines averaging of gradients and of parameters in one run. Null parts are left out.
 struct MixedAveragingOptions {

@@ -56,6 +56,9 @@ class AveragingPolicy : public PolicyCheckpoint {
 
   // Returns true if a rank's next step needs no other rank: all exchanges are in end_step().
   virtual bool steps_alone() const { return false; }
+  // Returns true if the averagings of the schedule leave replicas different and do not wait for all
+  // ranks: only synchronize() makes replicas equal.
+  virtual bool stays_apart() const { return false; }
 
   // Synchronizes the replicas now: at the end of an epoch, before saving, at exit. Does nothing if
   // they are already equal.

@@ -51,6 +51,7 @@ class MixedAveraging final : public AveragingPolicy {
   bool steps_alone() const override {
     return of_gradients() == nullptr && p_.parameters->steps_alone();
   }
+  bool stays_apart() const override { return !warming_up() && p_.parameters->stays_apart(); }
   // During the warm-up this does nothing.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
   bool together() const override { return p_.parameters->together(); }

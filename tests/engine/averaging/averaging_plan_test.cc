@@ -139,6 +139,22 @@ TEST(AveragingPlan, TellsTheFragmentsOfStreaming) {
   EXPECT_EQ(lines.size(), 3u);
 }
 
+TEST(AveragingPlan, TellsWhoWaitsForWhomInPairs) {
+  AveragingPlan plan = plan_of(2, SyncSchedule::constant(8, 0));  // due at the end of the run
+  plan.in_pairs = true;
+  EXPECT_EQ(describe(plan),
+            (std::vector<std::string>{
+                "parameters of random pairs of ranks every 8 steps: 49 averagings by the clock, 2 "
+                "more of all ranks at ends of epochs or of the run, 1000 bytes each",
+                "each rank sends 125 bytes per step on average and waits only for its partner; all "
+                "ranks wait for each other in evaluations, in checkpoints, at ends of epochs, and "
+                "about once per second for control values"}));
+  plan.ranks = 5;
+  EXPECT_NE(describe(plan)[1].find("only for its partner, and one of the 5 ranks pauses; all"),
+            std::string::npos)
+      << describe(plan)[1];
+}
+
 TEST(AveragingPlan, TellsOfIslandsThatChangeNothing) {
   AveragingPlan plan = plan_of(1, SyncSchedule::constant(4, 0));
   for (const int islands : {1, 4}) {

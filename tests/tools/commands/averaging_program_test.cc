@@ -1,10 +1,14 @@
 // Averaging policies in the real program: what is told before and after, what files show, what is
 // refused.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "backends/group.h"
 #include "tests/support/command_words.h"
+#include "tests/support/running_program.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
@@ -34,6 +38,7 @@ TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
             "1"},
            {"--sync", "post-local", "--sync-warmup", "2", "--sync-every", "2", "--sync-island",
             "host"},
+           {"--sync", "gossip", "--sync-every", "3", "--verify-every", "1"},
            {"--compress", "powersgd"},
            {"--compress", "int8"},
            {"--compress", "sparse"},
@@ -122,6 +127,11 @@ TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
            {"--sync", "post-local"},
            {"--sync", "diloco", "--compress", "topk"},
            {"--sync", "diloco", "--sparse-ratio", "0.1"},
+           {"--sync", "gossip", "--compress", "int8"},
+           {"--sync", "gossip", "--average-state", "momentum"},
+           {"--sync", "gossip", "--sync-island", "host"},
+           {"--sync", "gossip", "--local-steps", "auto"},
+           {"--sync", "gossip", "--sync-overlap", "2"},
            {"--sync", "none", "--compress", "int8"},
            {"--compress", "int8", "--sparse-bits", "2"},
            {"--compress", "sparse", "--sparse-momentum", "0.9"},
@@ -133,6 +143,53 @@ TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_EQ(result.err.find("engine: error: --"), 0u) << result.err;
   }
+}
+
+// The plan of averaging in pairs, before a run; every backend of processes makes the pairs'
+// communicators.
+TEST(AveragingProgram, PairsAverageOverEveryBackendAndAreToldBefore) {
+  const std::vector<std::string> train = argv(
+      "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+      "--batch-size 12 --threads 1 --spawn 3 --sync gossip --sync-every 2");
+  const CommandResult plan = expect_success(call(train, "--dry-run"));
+  expect_words(plan.out,
+               {"sync gossip every 2",
+                "Averaging: parameters of random pairs of ranks every 2 "
+                "steps: 2 averagings by the clock, 1 more of all ranks",
+                "Averaging: each rank sends 573472 bytes per step on average and waits only for "
+                "its partner, and one of the 3 ranks pauses; all ranks wait for each other in "
+                "evaluations, in checkpoints, at ends of epochs, and about once per second"});
+  for (const backends::BackendInfo& backend : backends::list_backends()) {
+    if (!backend.usable || backend.device_memory || backend.name == "inproc") continue;
+    const TemporaryDirectory folder;
+    expect_success(call(train, "--save-rank-models --backend", backend.name, "--save-dir",
+                        folder.path().string()));
+    for (const char* other : {"1", "2"})
+      expect_success(call("verify", folder / "final_model_rank_0.ckpt",
+                          folder / "final_model_rank_" + other + ".ckpt"));
+  }
+}
+
+// Its partner of the moment waits for it, or the others do when all average.
+TEST(AveragingProgram, ARankThatDiesWhileRanksAverageInPairsIsNamed) {
+  const TemporaryDirectory folder;
+  const std::string metrics = folder / "m.jsonl";
+  test_support::Running job(
+      argv(test_support::engine_binary(),
+           "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+           "--batch-size 12 --epochs 1000000 --eval-every 0 --log-every 5 --threads 1 --spawn 4 "
+           "--sync gossip --metrics",
+           metrics));
+  ASSERT_TRUE(test_support::eventually([&] {
+    return test_support::workers_of(job.pid()).size() == 4 && std::filesystem::exists(metrics) &&
+           test_support::read_text(metrics).find("\"event\":\"step\"") != std::string::npos;
+  })) << job.err();
+  const std::vector<pid_t> workers = test_support::workers_of(job.pid());
+  ASSERT_EQ(workers.size(), 4u);
+  kill(workers[2], SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  expect_words(job.err(), {"rank 2: killed by signal 9", "rank 0: ", "rank 2 (host ",
+                           "pid " + std::to_string(workers[2]) + ") died"});
 }
 
 }  // namespace

@@ -182,7 +182,8 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
             (folder_ / "run.toml") + ":1: 'model' is a boolean; expected UTF-8 text");
   EXPECT_EQ(fault("sync = true\n"), (folder_ / "run.toml") +
                                         ":1: 'sync' is a boolean; expected one of grad, params, "
-                                        "post-local, slowmo, diloco, streaming, none, auto");
+                                        "post-local, slowmo, diloco, streaming, gossip, none, "
+                                        "auto");
   EXPECT_EQ(fault("lr-milestones = [3, 'x']\n"),
             (folder_ / "run.toml") +
                 ":1: 'lr-milestones' is a list with a string in it; expected integers");

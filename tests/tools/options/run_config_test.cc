@@ -93,7 +93,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault_of("lr="), "--lr is '' (from --lr); expected a number");
   EXPECT_EQ(fault_of("sync=parms"),
             "--sync is 'parms' (from --sync): did you mean 'params'? (expected one of grad, "
-            "params, post-local, slowmo, diloco, streaming, none, auto)");
+            "params, post-local, slowmo, diloco, streaming, gossip, none, auto)");
   EXPECT_EQ(fault_of("epochs=0"),
             "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
@@ -262,13 +262,12 @@ TEST(RunConfig, RefusesContradictions) {
             "exclude each other; give only one");
   EXPECT_EQ(
       fault_of(contradictions[2]),
-      "--sync-every requires --sync params|post-local|slowmo|diloco|streaming|auto; --sync is "
-      "'grad' (from "
-      "default)");
+      "--sync-every requires --sync params|post-local|slowmo|diloco|streaming|gossip|auto; --sync "
+      "is 'grad' (from default)");
 }
 
 TEST(RunConfig, ElasticJobsTakeEveryPolicyThatAverages) {
-  for (const char* sync : {"grad", "params", "slowmo", "diloco", "streaming"})
+  for (const char* sync : {"grad", "params", "slowmo", "diloco", "streaming", "gossip"})
     EXPECT_NO_THROW(run_of({{"elastic", "1:4"}, {"sync", sync}})) << sync;
   EXPECT_THROW(run_of({{"elastic", "1:4"}, {"sync", "none"}}), ConfigError);
 }

@@ -185,7 +185,7 @@ const std::vector<OptionSpec> kGroupRows{
                   {is("uneven", "join")},
                   "--uneven join: drop and pad depend on the number of ranks"},
                  {on(),
-                  {is("sync", "grad|params|post-local|slowmo|diloco|streaming|auto")},
+                  {is("sync", "grad|params|post-local|slowmo|diloco|streaming|gossip|auto")},
                   "replicas that are averaged: --sync none keeps them apart"}}},
     {.name = "elastic-batch",
      .field = choice([](RunConfig& c) { return &c.data.batch_scales; },

@@ -13,13 +13,18 @@ using enum OptionSpec::Arrays;
 using Method = AveragingOptions::Method;
 using Compression = AveragingOptions::Compression;
 
-constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco|streaming";
+constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco|streaming|gossip";
+// Policies whose averagings are over all ranks, and so can average islands and send codes.
+constexpr const char* kCollectivePolicies = "params|post-local|slowmo|diloco|streaming";
 // Policies that average all parameters at the same time.
 constexpr const char* kWholePolicies = "params|post-local|slowmo|diloco";
+constexpr const char* kScheduledPolicies = "params|post-local|slowmo|diloco|gossip";
 // --sync auto chooses one that averages gradients or parameters.
 constexpr const char* kPoliciesOrAuto = "grad|params|post-local|slowmo|diloco|streaming|auto";
-constexpr const char* kParameterPoliciesOrAuto = "params|post-local|slowmo|diloco|streaming|auto";
-constexpr const char* kOuterSgd = "diloco|streaming";
+constexpr const char* kParameterPoliciesOrAuto =
+    "params|post-local|slowmo|diloco|streaming|gossip|auto";
+constexpr const char* kOuterSgd = "diloco|streaming|gossip";
+constexpr const char* kGradientsAtTimes = "grad|post-local|slowmo|diloco|streaming|gossip";
 
 // Accepts "0:1,1000:8": from step 0 every step, from step 1000 every 8th.
 std::optional<ValueFault> take_schedule(RunConfig& config, const std::string& text) {
@@ -85,6 +90,7 @@ const std::vector<OptionSpec> kSyncRows{
                       {"slowmo", Method::kSlowMo},
                       {"diloco", Method::kDiloco},
                       {"streaming", Method::kStreaming},
+                      {"gossip", Method::kGossip},
                       {"none", Method::kNone},
                       {"auto", Method::kAuto}}),
      .help = "grad: average gradients every step; none: nothing; auto: by the links; others: "
@@ -110,14 +116,14 @@ const std::vector<OptionSpec> kSyncRows{
      .metavar = "S:K,S:K,...",
      .help = "average every K steps from step S on; replaces --sync-every, --sync-warmup",
      .example = "--sync params --sync-schedule 0:1,1000:8",
-     .needs = {is("sync", kWholePolicies)},
+     .needs = {is("sync", kScheduledPolicies)},
      .excludes = {"sync-every", "sync-warmup"}},
     {.name = "sync-island",
      .field = choice([](RunConfig& c) { return &c.averaging.host_islands; },
                      {{"rank", false}, {"host", true}}),
      .help = "host: average gradients within a host every step, parameters across hosts",
      .example = "--sync params --sync-every 8 --sync-island host",
-     .needs = {is("sync", kParameterPolicies)}},
+     .needs = {is("sync", kCollectivePolicies)}},
     {.name = "average-state",
      .field = parsed(take_states),
      .metavar = "STATE",
@@ -142,7 +148,7 @@ const std::vector<OptionSpec> kSyncRows{
     {.name = "outer-momentum",
      .field = real_or_auto([](RunConfig& c) { return &c.averaging.diloco.momentum; }, fraction()),
      .metavar = "auto|F",
-     .help = "momentum of the outer optimizer (auto: grows from 0 to 0.9)",
+     .help = "momentum of the outer optimizer (auto: grows from 0; gossip: 0)",
      .example = "--sync diloco --sync-every 50 --outer-momentum 0.8",
      .needs = {is("sync", kOuterSgd)}},
     {.name = "outer-nesterov",
@@ -228,20 +234,18 @@ const std::vector<OptionSpec> kSyncRows{
      .field = real([](RunConfig& c) { return &c.averaging.sparse.decay; }, positive(1)),
      .help = "sparse changes of parameters: factor on what was not sent earlier",
      .example = "--sync diloco --sync-every 50 --compress sparse --sparse-decay 0.9",
-     .needs = {is("compress", "sparse"), is("sync", kParameterPolicies)}},
+     .needs = {is("compress", "sparse"), is("sync", kCollectivePolicies)}},
     {.name = "bucket-cap-mb",
      .field = mebibytes([](RunConfig& c) { return &c.averaging.buckets.bytes; }, 65536),
      .metavar = "MB",
      .help = "size of a gradient bucket",
      .example = "--bucket-cap-mb 5",
-     .needs = {is("reduction-order", "fast"),
-               is("sync", "grad|post-local|slowmo|diloco|streaming")}},
+     .needs = {is("reduction-order", "fast"), is("sync", kGradientsAtTimes)}},
     {.name = "delay-allreduce",
      .field = opposite_flag([](RunConfig& c) { return &c.averaging.buckets.overlap; }),
      .help = "average after the backward pass, not during it",
      .example = "--delay-allreduce",
-     .needs = {is("reduction-order", "fast"),
-               is("sync", "grad|post-local|slowmo|diloco|streaming")}},
+     .needs = {is("reduction-order", "fast"), is("sync", kGradientsAtTimes)}},
     {.name = "shard-optimizer",
      .field = flag([](RunConfig& c) { return &c.averaging.shard_optimizer; }),
      .help = "shard the optimizer state over the ranks (ZeRO-1)",

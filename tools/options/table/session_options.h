@@ -100,6 +100,7 @@ struct AveragingOptions {
     kSlowMo,
     kDiloco,
     kStreaming,
+    kGossip,
     kAuto
   };
   enum class Compression { kNone, kBf16, kTopK, kPowerSgd, kInt8, kInt4, kSparse };

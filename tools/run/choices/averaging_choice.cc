@@ -42,9 +42,21 @@ std::string schedule_text(const AveragingOptions& options) {
   return "by " + base::join_text(phases, ",");
 }
 
-std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
+// Pairs take the plain mean unless a momentum or another rate than 1 is given: the momentum of the
+// rule for means over all ranks costs them accuracy (docs/averaging.md).
+std::optional<engine::OuterOptions> outer_sgd_of(const AveragingOptions& options) {
   if (options.method == AveragingMethod::kDiloco || options.method == AveragingMethod::kStreaming)
     return options.diloco;
+  if (options.method != AveragingMethod::kGossip) return std::nullopt;
+  engine::OuterOptions outer = options.diloco;
+  outer.momentum = outer.momentum.value_or(0);
+  outer.nesterov = outer.nesterov && outer.has_momentum();
+  if (!outer.has_momentum() && outer.lr.value_or(1) == 1) return std::nullopt;
+  return outer;
+}
+
+std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
+  if (const auto outer = outer_sgd_of(options)) return outer;
   if (options.method == AveragingMethod::kSlowMo)
     return engine::OuterOptions{options.slowmo_alpha, options.slowmo_beta, /*nesterov=*/false,
                                 /*over_inner_rate=*/true};
@@ -160,6 +172,13 @@ std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptio
                                             streaming_options(options, parts.model, parts.seed));
   engine::ParameterAveragingOptions averaged =
       parameter_options(options, parts.model, parts.optimizer);
+  if (options.method == AveragingMethod::kGossip)
+    return engine::make_gossip_averaging(parts.wire, parts.pairs, parts.model.parameters,
+                                         parts.context,
+                                         {.name = averaged.name,
+                                          .schedule = averaged.schedule,
+                                          .seed = parts.seed,
+                                          .outer = averaged.outer});
   averaged.lossy = lossy_of(options, parts.seed);
   return engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
                                           averaged);
@@ -246,9 +265,9 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   if (options.method == AveragingMethod::kStreaming)
     text += ", overlap " + std::to_string(options.streaming.overlap) + ", mixing " +
             io::shortest_text(options.streaming.mixing);
-  if (options.method == AveragingMethod::kDiloco || options.method == AveragingMethod::kStreaming)
-    text += ", outer lr " + rate_text(options.diloco.lr) + " momentum " +
-            rate_text(options.diloco.momentum) + (options.diloco.nesterov ? " nesterov" : "");
+  if (const auto outer = outer_sgd_of(options))
+    text += ", outer lr " + rate_text(outer->lr) + " momentum " + rate_text(outer->momentum) +
+            (outer->nesterov ? " nesterov" : "");
   if (options.method == AveragingMethod::kSlowMo)
     text += ", alpha " + io::shortest_text(options.slowmo_alpha) + " beta " +
             io::shortest_text(options.slowmo_beta);
@@ -299,6 +318,7 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   if (options.method == AveragingMethod::kStreaming)
     plan.streaming =
         engine::plan_streaming(streaming_options(options, model, 0), model.parameters.gradients);
+  plan.in_pairs = options.method == AveragingMethod::kGossip;
   plan.ranks = group.world_size();
   plan.islands = options.host_islands ? host_count(group) : 0;
   return plan;

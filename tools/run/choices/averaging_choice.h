@@ -8,6 +8,7 @@
 
 #include "backends/group.h"
 #include "engine/averaging/policies/averaging_plan.h"
+#include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
@@ -22,7 +23,8 @@ struct AveragingParts {
   engine::ModelState& model;
   engine::Optimizer& optimizer;
   engine::KernelContext& context;
-  std::uint64_t seed;  // of stochastic rounding
+  std::uint64_t seed;                    // of stochastic rounding
+  engine::PairCommunicators pairs = {};  // with --sync gossip
   // If each rank updates a share; null: all ranks update everything.
   const engine::OptimizerShards* shares = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "engine/averaging/policies/gossip_pairs.h"
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/averaging/sums/replica_statistics.h"
@@ -221,6 +222,24 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
   plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
 }
 
+namespace {
+
+// Connects this rank with each other one, in the rounds of a tournament, so that ranks wait only
+// for ranks that are in an earlier round.
+std::vector<std::unique_ptr<backends::Communicator>> connect_pairs(backends::Group& group) {
+  const int ranks = group.world_size(), self = group.rank();
+  std::vector<std::unique_ptr<backends::Communicator>> pairs(static_cast<std::size_t>(ranks));
+  for (int round = 0; round < engine::tournament_rounds(ranks); ++round) {
+    const int partner = engine::tournament_partner(ranks, round, self);
+    if (partner != self)
+      pairs[static_cast<std::size_t>(partner)] =
+          host_communicator(group, {std::min(self, partner), std::max(self, partner)});
+  }
+  return pairs;
+}
+
+}  // namespace
+
 SessionCommunicators::SessionCommunicators(const SessionOptions& options, const Compute& compute,
                                            backends::Group& group, const engine::Graph& graph)
     : island(island_ranks(options.averaging, group)),
@@ -228,6 +247,7 @@ SessionCommunicators::SessionCommunicators(const SessionOptions& options, const 
       device(make_device_wire(options, compute, group)) {
   if (options.averaging.host_islands && group.world_size() > 1)
     within_island = host_communicator(group, island);
+  if (options.averaging.method == AveragingOptions::Method::kGossip) pairs = connect_pairs(group);
   if (group.world_size() == 1 || layers_that_use_replicas(graph) == 0) return;
   statistics = host_communicator(group);
   replicas = engine::make_rank_statistics(*statistics);
@@ -319,7 +339,7 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
   return make_averaging(
       options.averaging, group,
       {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context,
-       options.seed, model.shared_update ? &model.shared_update->shares : nullptr});
+       options.seed, wires.pairs, model.shared_update ? &model.shared_update->shares : nullptr});
 }
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {

@@ -58,6 +58,8 @@ struct SessionCommunicators {
   // For all ranks: used by the policy or, in canonical order, the work.
   std::unique_ptr<backends::Communicator> averaging;
   std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
+  // By rank: with each other rank, for --sync gossip; otherwise empty.
+  std::vector<std::unique_ptr<backends::Communicator>> pairs;
   // NCCL's, if gradients can be averaged on the devices. Null: they pass through host memory,
   // bucket by bucket.
   std::unique_ptr<backends::DeviceCommunicator> device;

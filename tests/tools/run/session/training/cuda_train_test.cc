@@ -163,9 +163,9 @@ TEST_F(CudaTrain, SynchronisedStatisticsMakeReplicasEqual) {
 }
 
 TEST_F(CudaTrain, ParameterAveragingWorksOnTheDevicesState) {
-  const std::pair<const char*, const char*> ways[] = {{"params", "0"}, {"diloco", "0"},
-                                                      {"slowmo", "0"}, {"post-local", "2"},
-                                                      {"diloco", "2"}, {"slowmo", "2"}};
+  const std::pair<const char*, const char*> ways[] = {
+      {"params", "0"}, {"diloco", "0"}, {"slowmo", "0"}, {"post-local", "2"},
+      {"diloco", "2"}, {"slowmo", "2"}, {"gossip", "0"}, {"gossip", "2"}};
   for (const auto& [sync, warmup] : ways) {
     const Options options = with(
         kMlp, std::string("batch-size=12 sync=") + sync + " sync-every=2 sync-warmup=" + warmup);

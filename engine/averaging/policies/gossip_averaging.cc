@@ -1,0 +1,164 @@
+// Averages parameters of random pairs of ranks every K updates, and of all ranks in synchronize().
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/policies/gossip_pairs.h"
+#include "engine/averaging/policies/outer_rate.h"
+#include "engine/averaging/policies/outer_step.h"
+#include "engine/averaging/policies/sample_count.h"
+#include "engine/averaging/sums/replica_mean.h"
+
+namespace engine {
+namespace {
+
+class GossipAveraging final : public AveragingPolicy {
+ public:
+  GossipAveraging(backends::Communicator& communicator, PairCommunicators pairs,
+                  ParameterBuffer& parameters, KernelContext& context, const GossipOptions& options)
+      : communicator_(communicator),
+        pair_communicators_(pairs),
+        parameters_(parameters),
+        context_(context),
+        options_(options),
+        mean_(communicator, context, parameters, {}),
+        start_(FlatBuffer::like(parameters.gradients)),
+        pairs_(options.seed, communicator.world_size()) {
+    require(static_cast<int>(pairs.size()) == communicator.world_size(),
+            "a rank needs a communicator with each other rank");
+    if (options.outer) outer_.emplace(parameters, context, *options.outer);
+  }
+
+  std::string_view name() const override { return options_.name; }
+  double loss_scale(const StepCounts& counts) const override {
+    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  }
+  GradientExchange* begin_step(StateHome& home) override {
+    if (apart_) return nullptr;
+    const HostView view(home, Access::kRead);
+    keep_start();
+    if (outer_) outer_->start();
+    return nullptr;
+  }
+  void end_step(const StepCounts& counts, double lr, StateHome& home) override {
+    ++updates_;
+    apart_ = true;
+    samples_.add(counts);
+    samples_since_sync_ += counts.local;
+    if (!options_.schedule.due(updates_)) return;
+    const HostView view(home, Access::kWrite);
+    average_pair();
+    // A rank that pauses takes the outer step, too: the mean of the anchors of all ranks, as that
+    // of their parameters, then moves as with one mean over all.
+    if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
+    keep_start();
+    samples_ = {};
+  }
+  bool steps_alone() const override { return true; }
+  bool stays_apart() const override { return true; }
+  // Anchor and momentum become their means, too, so that a checkpoint has one of each.
+  void synchronize(StateHome& home) override {
+    if (!apart_) return;
+    const HostView view(home, Access::kWrite);
+    std::vector<FlatBuffer*> of_outer_step;
+    if (outer_)
+      for (const PolicyState& state : outer_->state()) of_outer_step.push_back(state.buffer);
+    mean_.average(samples_.weight(communicator_.world_size()), averagings_, of_outer_step, &start_);
+    apart_ = false;
+    samples_ = {};
+    samples_since_sync_ = 0;
+    ++averagings_;
+  }
+  RankDifferences differences() const override { return {.optimizer_states = true}; }
+  bool together() const override { return !apart_; }
+  // At least 1 if the replicas differ: a rank without samples has received those of others.
+  std::int64_t samples_since_sync() const override {
+    return apart_ ? std::max<std::int64_t>(1, samples_since_sync_) : 0;
+  }
+
+  PolicyCounters counters() const override {
+    PolicyCounters counters{{"updates", updates_},
+                            {"averagings", averagings_},
+                            {"pair_averagings", pair_averagings_},
+                            {"bytes_sent", mean_.bytes_sent()}};
+    if (outer_) outer_->add_counters(counters);
+    return counters;
+  }
+  void restore_counters(const PolicyCounters& counters) override {
+    updates_ = find_counter(counters, "updates", 0);
+    averagings_ = find_counter(counters, "averagings", 0);
+    pair_averagings_ = find_counter(counters, "pair_averagings", 0);
+    mean_.set_bytes_sent(find_counter(counters, "bytes_sent", 0));
+    if (outer_) outer_->restore_counters(counters);
+  }
+  std::vector<PolicyState> state() override {
+    return outer_ ? outer_->state() : std::vector<PolicyState>{};
+  }
+  // The spread is measured where all ranks average.
+  AveragingReport take_report() override {
+    AveragingReport report{.averagings = averagings_,
+                           .bytes_sent = mean_.bytes_sent(),
+                           .spread = mean_.take_spread(),
+                           .coverage = coverage()};
+    mean_.measure_spread();
+    return report;
+  }
+
+ private:
+  void keep_start() const {
+    if (start_.bytes() > 0) std::memcpy(start_.data(), parameters_.values.data(), start_.bytes());
+  }
+  void average_pair() {
+    const int self = communicator_.rank();
+    const std::span<const int> partners = pairs_.draw(options_.schedule.count(0, updates_));
+    const int partner = partners[static_cast<std::size_t>(self)];
+    if (partner != self) {
+      backends::Communicator& pair = *pair_communicators_[static_cast<std::size_t>(partner)];
+      std::array<std::int64_t, 2> samples{};
+      pair.all_gather(&samples_.local, sizeof samples_.local, samples.data());
+      const SampleCount of_pair{samples_.local, samples[0] + samples[1]};
+      ReplicaMean mean(pair, context_, parameters_, {});
+      mean.average(of_pair.weight(2), averagings_, {}, &start_);
+      mean_.set_bytes_sent(mean_.bytes_sent() + mean.bytes_sent());
+    }
+    ++averagings_;
+    ++pair_averagings_;
+  }
+
+  std::string coverage() const {
+    std::string text = "averaged " + std::to_string(parameters_.gradients.slots().size()) + "/" +
+                       std::to_string(parameters_.values.slots().size()) + " parameters " +
+                       std::to_string(pair_averagings_) + " times in pairs and " +
+                       std::to_string(averagings_ - pair_averagings_) +
+                       " times over all ranks in " + std::to_string(updates_) + " steps";
+    return outer_ ? text + ", with " + std::to_string(outer_->steps()) + " outer steps" : text;
+  }
+
+  backends::Communicator& communicator_;
+  const PairCommunicators pair_communicators_;
+  ParameterBuffer& parameters_;
+  KernelContext& context_;
+  const GossipOptions options_;
+  ReplicaMean mean_;  // over all ranks
+  FlatBuffer start_;  // this rank's parameters after its last averaging
+  GossipPairs pairs_;
+  std::optional<OuterStep> outer_;
+  std::int64_t updates_ = 0, averagings_ = 0, pair_averagings_ = 0;
+  bool apart_ = false;                   // there were updates since all ranks averaged
+  SampleCount samples_;                  // since the last averaging
+  std::int64_t samples_since_sync_ = 0;  // since all ranks averaged, on this rank
+};
+
+}  // namespace
+
+std::unique_ptr<AveragingPolicy> make_gossip_averaging(backends::Communicator& communicator,
+                                                       PairCommunicators pairs,
+                                                       ParameterBuffer& parameters,
+                                                       KernelContext& context,
+                                                       const GossipOptions& options) {
+  return std::make_unique<GossipAveraging>(communicator, pairs, parameters, context, options);
+}
+
+}  // namespace engine
