@@ -4,19 +4,21 @@
 # Usage: tools/scripts/bench_averaging.sh [--data DIR] [--seeds N] [--only SET] [--quick]
 #   --data DIR    the folder with mnist/, fashion-mnist/, cifar10/ and tinyshakespeare/ (default: $ENGINE_TEST_DATA, then
 #                 ../shared/data beside the source tree); sets that are not there are left out, and that is said
+#   --ranks N     ranks (default 2); with more, gossip is measured, too
 #   --seeds N     runs of each cell (default 3); the table has their mean and range
 #   --only SET    mnist, fashion-mnist, cifar10 or tinyshakespeare
 #   --quick       an eighth of the samples: tries the script, measures nothing
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
-# Two ranks of one thread; within a set every cell sees the same number of samples in the same number of steps.
+# Ranks of one thread; within a set every cell sees the same number of samples in the same number of steps.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 data=${ENGINE_TEST_DATA:-$root/../shared/data}
-seeds=3 only='' shrink=1
+seeds=3 only='' shrink=1 ranks=2
 while [ $# -gt 0 ]; do
   case $1 in
     --data) data=${2:?}; shift 2 ;;
+    --ranks) ranks=${2:?}; shift 2 ;;
     --seeds) seeds=${2:?}; shift 2 ;;
     --only) only=${2:?}; shift 2 ;;
     --quick) shrink=8; shift ;;
@@ -58,6 +60,12 @@ diloco, K = 16, 0.7 / 0.9, int4|--sync diloco --sync-every 16 --compress int4
 diloco, K = 16, 0.7 / 0.9, sparse 2 %|--sync diloco --sync-every 16 --compress sparse
 diloco, K = 16, 1 / 0, sparse 2 %|--sync diloco --sync-every 16 --outer-lr 1 --outer-momentum 0 --compress sparse
 EOF
+  # A pair of two ranks is all of them.
+  [ "$ranks" -eq 2 ] || cat <<EOF
+gossip, K = 4|--sync gossip --sync-every 4
+gossip, K = 16|--sync gossip --sync-every 16
+gossip, K = 16, 0.7 / 0.5|--sync gossip --sync-every 16 --outer-lr 0.7 --outer-momentum 0.5
+EOF
 }
 
 # The last evaluation and the last count of a metrics file: accuracy, loss, averagings, bytes.
@@ -84,7 +92,7 @@ table() {
   policies "$steps" | while IFS='|' read -r name options; do
     for ((seed = 0; seed < seeds; ++seed)); do
       # shellcheck disable=SC2086
-      "$ENGINE_BINARY" train "$@" $options --steps "$steps" --seed "$seed" --spawn 2 --threads 1 --log-every 0 \
+      "$ENGINE_BINARY" train "$@" $options --steps "$steps" --seed "$seed" --spawn "$ranks" --threads 1 --log-every 0 \
         --eval-every "${steps}s" --progress never --metrics "$scratch/run.jsonl" >"$scratch/log" 2>&1 </dev/null ||
         { cat "$scratch/log" >&2; fail "$set: '$name' with seed $seed failed"; }
       figures "$scratch/run.jsonl"
