@@ -17,6 +17,8 @@
 
 namespace backends {
 
+class Messages;  // transport/socket/messages.h
+
 // The relay that joins connections of ranks that cannot reach each other.
 struct RelayPlace {
   std::string host;  // a name, an address, or kRankZero: rank 0's process relays
@@ -137,6 +139,10 @@ class Group {
   std::unique_ptr<DeviceCommunicator> make_device_communicator() {
     return make_device_communicator({});
   }
+  // Makes an exchange of messages between two ranks each, over connections of its own. Collective
+  // over `members` (ascending; empty: all) as above. Only for ranks that are processes, and two or
+  // more: others get a ConfigurationError.
+  virtual std::unique_ptr<Messages> make_messages(const std::vector<int>& members);
 
   // Returns the last collectives of this rank as JSON, for `engine inspect --flight`
   // (flight_recorder.h). Any thread.

@@ -28,6 +28,7 @@
 #include "backends/relay/relay_route.h"
 #include "backends/secure/record_cipher.h"
 #include "backends/transport/single/single_communicator.h"
+#include "backends/transport/socket/socket_messages.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/base/time/deadline.h"
@@ -195,6 +196,12 @@ class ProcessGroup final : public Group {
           create_device_communicator(choice, options_.local_stage, std::move(context), members),
           next_guard());
     });
+  }
+
+  std::unique_ptr<Messages> make_messages(const std::vector<int>& members) override {
+    const BackendContext context = context_for(members_of({.members = members}));
+    if (context.world_size == 1) return Group::make_messages(members);
+    return connecting("socket", [&] { return make_socket_messages(context, heard_within()); });
   }
 
   std::string flight_record(const std::string& reason) const override {

@@ -33,6 +33,7 @@ ORDER = {
     "tools/launch": ["machine", "workers", "group", "nodes"],
     "tools/run": ["folder", "choices", "data", "session", "rank"],
     "tools/commands": ["doctor flight html onnx predict tokenize top", "."],
+    "tools/api": ["engine", ".", "torch"],
     "tools/bench": [".", "comm kernels step", "commands"],
     "tests/emulator": ["simt", "include runtime", "libraries ptx", "tests"],
     "tests/emulator/ptx": ["decode", "machine", "instructions", "."],

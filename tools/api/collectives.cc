@@ -6,6 +6,8 @@
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/identity/identity.h"
+#include "backends/store/tcp_socket.h"
+#include "backends/transport/socket/messages.h"
 #include "io/gpu/cuda_runtime.h"
 #include "tools/api/group_impl.h"
 #include "tools/api/translated.h"
@@ -47,6 +49,8 @@ backends::DType type_of(ElementType type) {
       return backends::DType::kF16;
     case ElementType::kBF16:
       return backends::DType::kBF16;
+    case ElementType::kU8:
+      return backends::DType::kU8;
   }
   refuse("no such element type: " + std::to_string(static_cast<int>(type)));
 }
@@ -58,17 +62,54 @@ int milliseconds(const char* name, std::chrono::milliseconds time, int least) {
   return static_cast<int>(time.count());
 }
 
-backends::GroupOptions join_options(const GroupOptions& given) {
-  const backends::LocalStage local_stage = backends::parse_local_stage(given.local_stage);
-  backends::check_backend(given.backend);
+backends::Encryption encryption_of(const std::string& name) {
+  for (const auto choice :
+       {backends::Encryption::kAuto, backends::Encryption::kOn, backends::Encryption::kOff})
+    if (backends::to_string(choice) == name) return choice;
+  refuse("encryption is \"" + name + "\", expected auto, on or off");
+}
+
+// Joins by the program's own store: sets the init method and, on rank 0, opens the listener.
+void meet_by_store(const GroupOptions& given, backends::GroupOptions& options) {
+  if (!given.publish || !given.look_up || !given.rank || !given.world_size)
+    refuse("a store of the program's own needs publish, look_up, rank and world_size");
+  if (options.rank == 0) {
+    const std::string host = given.interface.empty() ? backends::default_address()
+                                                     : backends::interface_address(given.interface);
+    backends::Socket listener = backends::listen_on({host, 0});
+    const std::string address = backends::to_string(backends::local_endpoint(listener.fd()));
+    options.init_method = "tcp://" + address;
+    call_out([&] { given.publish(address); });
+    options.listen.fd = listener.release();
+  } else {
+    call_out([&] { options.init_method = "tcp://" + given.look_up(); });
+  }
+}
+
+// Resolves who this rank is: by the options alone if the program has a store.
+void identify(const GroupOptions& given, backends::GroupOptions& options) {
+  if (given.publish || given.look_up) {
+    options.rank = given.rank.value_or(0);
+    options.world_size = given.world_size.value_or(1);
+    options.local_rank = given.local_rank.value_or(options.rank);
+    options.job.id = given.job_id;
+    return;
+  }
   const backends::Identity identity = backends::resolve_identity({.init_method = given.init_method,
                                                                   .rank = given.rank,
                                                                   .world_size = given.world_size,
                                                                   .local_rank = given.local_rank,
                                                                   .job_id = given.job_id},
                                                                  backends::process_environment());
-  backends::GroupOptions options;
   tools::take_identity(identity, options);
+}
+
+backends::GroupOptions join_options(const GroupOptions& given) {
+  const backends::LocalStage local_stage = backends::parse_local_stage(given.local_stage);
+  backends::check_backend(given.backend);
+  backends::GroupOptions options;
+  identify(given, options);
+  options.encryption = encryption_of(given.encryption);
   options.backend = given.backend;
   options.local_stage = local_stage;
   options.listen.interface = given.interface;
@@ -86,6 +127,7 @@ backends::GroupOptions join_options(const GroupOptions& given) {
       call_out([&] { answer = asked(); });
       return answer;
     };
+  if (given.publish || given.look_up) meet_by_store(given, options);
   return options;
 }
 
@@ -153,6 +195,59 @@ void Communicator::barrier() {
 
 void Communicator::abort(const std::string& reason) noexcept { impl_->communicator->abort(reason); }
 
+struct Messages::Impl {
+  std::shared_ptr<Group::Impl> group;  // outlives the following members
+  std::unique_ptr<backends::Messages> messages;
+};
+
+Messages::Messages(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Messages::Messages(Messages&&) noexcept = default;
+Messages& Messages::operator=(Messages&&) noexcept = default;
+Messages::~Messages() = default;
+
+namespace {
+
+backends::Message message_of(std::byte* data, std::size_t bytes, int rank, std::uint64_t tag,
+                             std::chrono::milliseconds timeout, Messages::Done done) {
+  return {.peer = rank,
+          .tag = tag,
+          .data = data,
+          .bytes = bytes,
+          .deadline = base::deadline_in(
+              std::chrono::milliseconds(milliseconds("the timeout of a message", timeout, 0))),
+          .done = [done = std::move(done)](const std::exception_ptr& failure, int peer) {
+            try {
+              translated([&] {
+                if (failure) std::rethrow_exception(failure);
+              });
+            } catch (...) {
+              return done(std::current_exception(), peer);
+            }
+            done(nullptr, peer);
+          }};
+}
+
+}  // namespace
+
+void Messages::send(std::span<const std::byte> bytes, int rank, std::uint64_t tag,
+                    std::chrono::milliseconds timeout, Done done) {
+  translated([&] {
+    // Sending only reads the memory.
+    auto* data = const_cast<std::byte*>(bytes.data());
+    impl_->messages->send(message_of(data, bytes.size(), rank, tag, timeout, std::move(done)));
+  });
+}
+
+void Messages::receive(std::span<std::byte> bytes, int rank, std::uint64_t tag,
+                       std::chrono::milliseconds timeout, Done done) {
+  translated([&] {
+    impl_->messages->receive(
+        message_of(bytes.data(), bytes.size(), rank, tag, timeout, std::move(done)));
+  });
+}
+
+void Messages::abort(const std::string& reason) noexcept { impl_->messages->abort(reason); }
+
 Group Group::join(const GroupOptions& options) {
   return translated([&] {
     const backends::GroupOptions joining = join_options(options);
@@ -183,6 +278,13 @@ Communicator Group::make_communicator(const std::vector<int>& members) {
   return translated([&] {
     return Communicator(std::make_unique<Communicator::Impl>(Communicator::Impl{
         .group = impl_, .communicator = tools::host_communicator(*impl_->group, members)}));
+  });
+}
+
+Messages Group::make_messages(const std::vector<int>& members) {
+  return translated([&] {
+    return Messages(std::make_unique<Messages::Impl>(
+        Messages::Impl{.group = impl_, .messages = impl_->group->make_messages(members)}));
   });
 }
 

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <mutex>
 #include <numeric>
 
@@ -223,6 +226,127 @@ TEST(ApiGroup, ProcessesMeetAtAFile) {
     group.leave();
   });
   EXPECT_EQ(code, 0);
+}
+
+// Waits for one message.
+class Arrival {
+ public:
+  Messages::Done done() {
+    return [this](const std::exception_ptr& failure, int rank) { end_.set_value({failure, rank}); };
+  }
+  int rank() {
+    const auto [failure, rank] = end_.get_future().get();
+    if (failure) std::rethrow_exception(failure);
+    return rank;
+  }
+
+ private:
+  std::promise<std::pair<std::exception_ptr, int>> end_;
+};
+
+std::span<std::byte> bytes_of(std::vector<int>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+TEST(ApiMessages, AreMatchedByRankAndTagAndOrder) {
+  const test_support::TemporaryDirectory folder;
+  const int code = with_process(folder / "meeting", [](Group& group) {
+    Messages messages = group.make_messages();
+    constexpr int kLarge = 300'000;
+    if (group.rank() == 1) {
+      std::vector<int> first{1}, second{2}, large(kLarge, 3), empty;
+      std::array<Arrival, 4> sent;
+      messages.send(bytes_of(first), 0, 7, limit(), sent[0].done());
+      messages.send(bytes_of(large), 0, 8, limit(), sent[1].done());
+      messages.send(bytes_of(second), 0, 7, limit(), sent[2].done());
+      messages.send(bytes_of(empty), 0, 9, limit(), sent[3].done());
+      for (Arrival& one : sent) one.rank();
+    } else {
+      std::vector<int> first(1), second(1), large(kLarge), empty;
+      std::array<Arrival, 4> received;
+      messages.receive(bytes_of(large), Messages::kAnyRank, 8, limit(), received[0].done());
+      EXPECT_EQ(received[0].rank(), 1);
+      EXPECT_EQ(large, std::vector<int>(kLarge, 3));
+      messages.receive(bytes_of(first), 1, 7, limit(), received[1].done());
+      messages.receive(bytes_of(second), 1, 7, limit(), received[2].done());
+      messages.receive(bytes_of(empty), 1, 9, limit(), received[3].done());
+      for (int i : {1, 2, 3}) EXPECT_EQ(received[static_cast<std::size_t>(i)].rank(), 1);
+      EXPECT_EQ(first[0], 1);
+      EXPECT_EQ(second[0], 2);
+    }
+    group.leave();
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(ApiMessages, WrongSizesAndMissingOnesAreErrors) {
+  const test_support::TemporaryDirectory folder;
+  const int code = with_process(folder / "meeting", [](Group& group) {
+    Messages messages = group.make_messages();
+    std::vector<int> values(2);
+    Arrival one, other, missing;
+    if (group.rank() == 1) {
+      messages.send(bytes_of(values), 0, 1, limit(), one.done());
+      one.rank();
+    } else {
+      std::vector<int> longer(3);
+      messages.receive(bytes_of(longer), 1, 1, limit(), other.done());
+      EXPECT_API_ERROR(other.rank(), MismatchError, 76,
+                       "receive of 12 bytes from rank 1: rank 1 sent 8 bytes");
+      messages.receive(bytes_of(longer), 1, 2, std::chrono::milliseconds(1), missing.done());
+      EXPECT_API_ERROR(missing.rank(), PeerError, 69, "nothing came before the deadline");
+      EXPECT_API_ERROR(messages.send(bytes_of(values), 0, 1, limit(), one.done()),
+                       ConfigurationError, 78, "has rank 0 at its other end");
+    }
+    group.leave();
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(ApiGroup, ProcessesMeetByTheProgramsOwnStore) {
+  const test_support::TemporaryDirectory folder;
+  const std::string address = folder / "address";
+  const auto joined_sum = [&](int rank) {
+    Group group = Group::join({.rank = rank,
+                               .world_size = 2,
+                               .interface = "127.0.0.1",
+                               .secret = std::string(64, 'a'),
+                               .encryption = "on",
+                               .publish =
+                                   [&](const std::string& text) {
+                                     std::ofstream(address + ".new") << text;
+                                     std::filesystem::rename(address + ".new", address);
+                                   },
+                               .look_up =
+                                   [&] {
+                                     while (!std::filesystem::exists(address)) usleep(1000);
+                                     std::string text;
+                                     std::ifstream(address) >> text;
+                                     return text;
+                                   },
+                               .join_timeout = limit(),
+                               .timeout = limit()});
+    std::vector<float> sum{1.0F + static_cast<float>(rank)};
+    group.make_communicator().all_reduce(sum);
+    group.leave();
+    return sum[0];
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      _exit(joined_sum(1) == 3.0F ? 0 : 1);
+    } catch (const std::exception&) {
+      _exit(2);
+    }
+  }
+  EXPECT_EQ(joined_sum(0), 3.0F);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_API_ERROR(Group::join({.rank = 0, .look_up = [] { return std::string(); }}),
+                   ConfigurationError, 78, "needs publish, look_up, rank and world_size");
+  EXPECT_API_ERROR(Group::join({.rank = 0, .world_size = 1, .encryption = "yes"}),
+                   ConfigurationError, 78, "encryption is \"yes\", expected auto, on or off");
 }
 
 TEST(ApiGroup, WhoLetsGoWithoutLeavingIsAFailure) {

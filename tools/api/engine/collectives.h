@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,8 +27,9 @@ namespace engine::api {
 
 enum class Reduction : std::uint8_t { kSum, kMax, kMin };
 
-// kF16 and kBF16: 16-bit numbers as stored in memory; sums of them are rounded once.
-enum class ElementType : std::uint8_t { kF32, kF64, kI64, kF16, kBF16 };
+// kF16 and kBF16: 16-bit numbers as stored in memory; sums of them are rounded once. Sums of kI64
+// and kU8 wrap around.
+enum class ElementType : std::uint8_t { kF32, kF64, kI64, kF16, kBF16, kU8 };
 
 template <class T>
 concept Number = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int64_t>;
@@ -118,6 +120,40 @@ class ENGINE_API Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
+// Messages between two ranks, outside the order of the collectives and over connections of their
+// own. Move-only; the other members may be called from any thread.
+class ENGINE_API Messages {
+ public:
+  static constexpr int kAnyRank = -1;
+  // Called once, from a thread of the library, when the memory of a message is no longer used: with
+  // an exception of errors.h or nullptr, and the rank at the other end. Must not throw.
+  using Done = std::function<void(const std::exception_ptr& failure, int rank)>;
+
+  Messages(Messages&&) noexcept;
+  Messages& operator=(Messages&&) noexcept;
+  // Waits until messages that were passed to send() are sent, at most until their timeouts;
+  // receptions that are still pending fail.
+  ~Messages();
+
+  // Return at once; the memory must stay valid until `done` is called. Messages from one rank with
+  // the same tag are received in the order in which they were sent, by the receptions in the order
+  // in which these were requested. `rank`: among the members; kAnyRank: any, to receive only. A
+  // message of another size than its reception is a MismatchError.
+  void send(std::span<const std::byte> bytes, int rank, std::uint64_t tag,
+            std::chrono::milliseconds timeout, Done done);
+  void receive(std::span<std::byte> bytes, int rank, std::uint64_t tag,
+               std::chrono::milliseconds timeout, Done done);
+
+  // Makes this rank's current and future messages fail with `reason` soon.
+  void abort(const std::string& reason) noexcept;
+
+  struct ENGINE_HIDDEN Impl;
+  explicit Messages(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
 // The parameters by which this process finds the other ranks. Fields that are not set come from the
 // launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_RANK ...), as
 // described in docs/launching.md.
@@ -129,6 +165,12 @@ struct GroupOptions {
   std::string interface = {};        // network interface; "": the one that routes to rank 0
   std::string job_id = {};           // distinguishes jobs that share a host
   std::string secret = {};           // hexadecimal, 32 digits or more; "": see docs/SECURITY.md
+  std::string encryption = "auto";   // of connections between ranks: auto, on, off
+  // In place of init_method, if the ranks share a store of the program's own; needs rank and
+  // world_size. Rank 0 listens on a free port of `interface` ("": the default route's address) and
+  // passes "HOST:PORT" to `publish`; `look_up` returns that text to the other ranks.
+  std::function<void(const std::string& address)> publish = {};
+  std::function<std::string()> look_up = {};
   // Names and values that must be equal on all ranks, else all of them throw MismatchError. At most
   // 64 KiB.
   std::vector<std::pair<std::string, std::string>> settings = {};
@@ -162,6 +204,9 @@ class ENGINE_API Group {
   // Collective over `members`: ranks of this group, ascending; empty: all of them. The communicator
   // may outlive the Group object, but not leave().
   Communicator make_communicator(const std::vector<int>& members = {});
+
+  // Collective over `members` as above, which are two or more processes, not threads.
+  Messages make_messages(const std::vector<int>& members = {});
 
   // Sets this rank's activity, which the other ranks' messages name if it dies.
   void set_activity(const std::string& text) noexcept;

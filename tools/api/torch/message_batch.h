@@ -1,0 +1,53 @@
+// Waits for several messages.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+
+#include "engine/collectives.h"
+
+namespace engine::pytorch {
+
+class MessageBatch {
+ public:
+  MessageBatch() = default;
+  MessageBatch(const MessageBatch&) = delete;
+  MessageBatch& operator=(const MessageBatch&) = delete;
+  // The messages refer to this.
+  ~MessageBatch() { settle(); }
+
+  // Returns the callback of one more message.
+  api::Messages::Done expect() {
+    const std::lock_guard lock(mutex_);
+    ++pending_;
+    return [this](const std::exception_ptr& failure, int) {
+      const std::lock_guard inner(mutex_);
+      if (failure && !failure_) failure_ = failure;
+      if (--pending_ == 0) settled_.notify_all();
+    };
+  }
+  // Takes back an expect() whose message could not be passed on.
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    --pending_;
+  }
+  // Waits until all messages are complete or have failed; rethrows the first failure.
+  void wait() {
+    settle();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void settle() {
+    std::unique_lock lock(mutex_);
+    settled_.wait(lock, [&] { return pending_ == 0; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable settled_;
+  int pending_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace engine::pytorch
