@@ -20,10 +20,6 @@ std::string members_text(const std::vector<std::uint64_t>& members, int size) {
   return text + (size > 16 ? ", ...: " : ": ");
 }
 
-}  // namespace
-
-namespace {
-
 // The process's backends, and the threads in which their groups leave.
 struct Registry {
   std::mutex mutex;
