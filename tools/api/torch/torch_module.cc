@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -86,7 +87,5 @@ PYBIND11_MODULE(engine_torch, m) {
   m.doc() = "Registers the backend \"engine\" of torch.distributed.";
   m.attr("__version__") = engine::api::version_text();
   m.def("_create", &engine::pytorch::create);
-  // The entry point by which torch.distributed finds an installed backend: the import is enough.
-  m.def("register", [] {});
   engine::pytorch::register_backend(m);
 }
