@@ -178,7 +178,6 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   if (apart && communicator.world_size() > 1)
     average_parameters(communicator, static_cast<double>(own.apart) / static_cast<double>(samples),
                        state);
-  if (apart && own.state) shared.arrays = own.state->arrays;
   restore_beside(shared, name, communicator.rank(), communicator.world_size(), state, {});
   if (own.state) keep_own_memory(*own.state, state);
   shared.arrays.clear();

@@ -22,11 +22,13 @@ struct StateImage {
 
 // Collective: every rank takes the state of the rank with the most progress; of several such ranks,
 // one whose replica is synchronized if there is any, otherwise the lowest. If that replica is not
-// synchronized, a rank that has trained keeps its own state except for its progress, and parameters
-// become the mean over these ranks, weighted by the samples that each has seen. Returns the state
-// taken, without its arrays; if no rank has an image, returns nothing and changes nothing. If a
-// collective fails, model and optimizer of a rank with an image are unchanged. Throws io::DataError
-// and ModelError as restore() does, and DesyncError if the received data differ from the sent data.
+// synchronized, a rank that has trained keeps its own optimizer and running statistics, and
+// parameters become the mean over these ranks, weighted by the samples that each has seen. The
+// averaging's memory that replicas share (anchor, outer momentum, sums in flight) is then that
+// rank's on all of them, since it belongs to its counters. Returns the state taken, without its
+// arrays; if no rank has an image, returns nothing and changes nothing. If a collective fails,
+// model and optimizer of a rank with an image are unchanged. Throws io::DataError and ModelError as
+// restore() does, and DesyncError if the received data differ from the sent data.
 std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
                                           const StateImage& own, TrainState& state);
 

@@ -417,6 +417,49 @@ INSTANTIATE_TEST_SUITE_P(Policies, ExactAveragingOfChangingRanks,
                                          Options("sync=slowmo")),
                          [](const auto& p) { return p.param.at("sync"); });
 
+// The group fails while the ranks are apart. An exchange has arrived on the first rank alone, which
+// has also made an outer step with it: on the second one its sums and anchor are older, as would be
+// so after a failed collective. What all members share comes from one of them, with the counters
+// that say what is in flight.
+class SharedAveragingOfChangingRanks : public testing::TestWithParam<Options> {};
+
+TEST_P(SharedAveragingOfChangingRanks, ComesWithItsCountersFromOneRank) {
+  Job job(with(kThirteen, "sync-every=4", GetParam()), 3);
+  job.join(3);
+  job.until_death(1, 5);
+  const auto shared = [](const io::Checkpoint& state) {
+    return numbers(state.arrays, io::Section::kAveraging);
+  };
+  const auto in_flight = [](const io::Checkpoint& state) {
+    std::vector<std::int64_t> steps;
+    for (const auto& [name, value] : state.counters)
+      if (name.ends_with(".sent_at") || name.ends_with("outer_steps")) steps.push_back(value);
+    return steps;
+  };
+  const io::Checkpoint first = job.kept_by(0).image.state.value();
+  io::Checkpoint& second = job.kept_by(1).image.state.value();
+  ASSERT_GT(job.kept_by(0).image.apart, 0);
+  for (io::NamedArray& array : second.arrays)
+    if (array.section == io::Section::kAveraging)
+      for (std::byte& byte : array.data) byte ^= std::byte{1};
+  for (auto& [name, value] : second.counters)
+    if (name.ends_with(".sent_at")) value = 0;
+  ASSERT_FALSE(shared(first).empty());
+  ASSERT_NE(shared(first), shared(second));
+
+  job.join(1);
+  ASSERT_TRUE(job.until_pause(6));
+  for (const io::Checkpoint& rank : job.beginnings()) {
+    EXPECT_EQ(shared(rank), shared(first));
+    EXPECT_EQ(in_flight(rank), in_flight(first));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, SharedAveragingOfChangingRanks,
+                         testing::Values(Options("sync=streaming sync-overlap=2"),
+                                         Options("sync=diloco"), Options("sync=slowmo")),
+                         [](const auto& p) { return p.param.at("sync"); });
+
 // Each rank keeps its error feedback; that of a rank that joins begins at zero.
 class CompressionOfChangingRanks : public testing::TestWithParam<Options> {};
 

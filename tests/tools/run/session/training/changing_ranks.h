@@ -35,6 +35,7 @@ class Job {
   const tools::RetainedState& kept_by(int rank) const {
     return *ranks_.at(static_cast<std::size_t>(rank));
   }
+  tools::RetainedState& kept_by(int rank) { return *ranks_.at(static_cast<std::size_t>(rank)); }
   const std::vector<io::Checkpoint>& beginnings() const { return beginnings_; }
   int world_size() const { return static_cast<int>(ranks_.size()); }
   const std::string& scale_line() const { return scale_line_; }  // of the last group
