@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "engine/averaging/sums/flat_math.h"
@@ -355,15 +356,33 @@ void capture(backends::Communicator& communicator, TrainState& state, StateCopy&
 
 namespace {
 
+// Gives notice of the averaging's memory in a checkpoint that this run's policy does not have.
+void report_dropped(const io::Checkpoint& checkpoint, const std::string& source, int world_size,
+                    const std::vector<PolicyState>& taken,
+                    const std::function<void(const std::string&)>& notice) {
+  std::set<std::string> dropped;
+  for (const io::NamedArray& array : checkpoint.arrays)
+    if (array.section == io::Section::kAveraging)
+      dropped.insert(array.name.substr(0, array.name.find('/')));
+  for (const PolicyState& s : taken) dropped.erase(s.name);
+  for (const std::string& name : dropped)
+    notice(
+        "the averaging's " + name + " in " + source + " is dropped: " +
+        (world_size == 1 ? "one rank averages nothing" : "this run's averaging does not use it"));
+}
+
 // Restores the averaging's memory. A checkpoint of another policy has none: then it starts over,
 // with a notice to the user. Memory of single ranks is not valid for another world size.
-void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, bool same_world,
+void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, int world_size,
                     TrainState& state, const std::function<void(const std::string&)>& notice) {
+  const bool same_world = checkpoint.world_size == world_size;
   PolicyCounters counters{{"updates", checkpoint.global_step}};
   for (const auto& [name, value] : checkpoint.counters)
     if (name.starts_with(kPolicyPrefix))
       counters.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
-  for (const PolicyState& s : state.policy.state()) {
+  const std::vector<PolicyState> all = state.policy.state();
+  if (notice) report_dropped(checkpoint, source, world_size, all, notice);
+  for (const PolicyState& s : all) {
     if (s.buffer->slots().empty()) continue;
     const std::string first = policy_prefix(s) + s.buffer->slots().front().name;
     const bool there = checkpoint.find(io::Section::kAveraging, first) != nullptr;
@@ -442,7 +461,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
                   int world_size, TrainState& state,
                   const std::function<void(const std::string&)>& notice) {
   const HostView view(state.home, Access::kWrite);
-  restore_policy(checkpoint, source, checkpoint.world_size == world_size, state, notice);
+  restore_policy(checkpoint, source, world_size, state, notice);
   if (checkpoint.world_size != world_size) {
     if (notice)
       notice(source + " was saved by " + ranks_text(checkpoint.world_size) + ", this run has " +

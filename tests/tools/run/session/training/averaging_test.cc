@@ -608,4 +608,39 @@ TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
   }
 }
 
+// A run without a use for the averaging's memory in a checkpoint drops it, with a notice.
+TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
+  struct Case {
+    const char *before, *after;
+    int ranks_after;
+    const char* notice;  // "": none
+  };
+  const Case cases[] = {
+      {"compress=int8", "compress=int8", 2, ""},
+      {"compress=int8", "compress=int8", 1, "gradient_error in PATH is dropped: one rank averages"},
+      {"compress=int8", "compress=int8", 3, "gradient_error is per-rank state; reset because"},
+      {"compress=int8", "", 2, "gradient_error in PATH is dropped: this run's averaging does not"},
+      {"compress=int8 sync=params sync-every=2", "compress=int8 sync=params sync-every=2", 1,
+       "parameter_error in PATH is dropped: one rank averages"},
+      {"sync=diloco sync-every=2", "sync=params sync-every=2", 2,
+       "outer_momentum in PATH is dropped: this run's averaging does not use it"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.before) + " -> " + c.after);
+    const test_support::TemporaryDirectory folder;
+    const Options options = with(kShort, "save-dir=" + folder.path().string());
+    train(2, with(options, "steps=5", c.before));
+    testing::internal::CaptureStderr();
+    train(c.ranks_after, with(options, "steps=6 resume=auto", c.after));
+    const std::string told = testing::internal::GetCapturedStderr();
+    if (*c.notice == '\0') {
+      EXPECT_EQ(told.find("the averaging's"), std::string::npos) << told;
+      continue;
+    }
+    std::string notice = c.notice;
+    if (const std::size_t at = notice.find("PATH"); at != std::string::npos)
+      notice.replace(at, 4, folder.path().string() + "/step-00000005.ckpt");
+    EXPECT_CONTAINS(told, "the averaging's " + notice);
+  }
+}
+
 }  // namespace
