@@ -26,8 +26,13 @@ struct Policy {
   Compression compression;
   Accuracy accuracy;
   std::int64_t measured_every;        // longest period of the figures
-  std::vector<std::int64_t> periods;  // to choose from; empty: every step
+  std::vector<std::int64_t> periods;  // to choose from, ascending; empty: every step
   bool is_default = true;             // a candidate if no compression is given
+
+  bool averages_gradients() const { return periods.empty(); }
+  bool makes_outer_steps() const {
+    return sync == std::string_view("diloco") || sync == std::string_view("streaming");
+  }
 };
 
 const std::vector<Policy>& policies() {
@@ -58,7 +63,9 @@ const std::vector<Policy>& policies() {
   return table;
 }
 
-constexpr std::int64_t kLongestOfParams = 64;  // longer periods are for outer steps
+// The least number of scheduled averagings in a run. Two: one is before the end. Runs of the
+// figures made 25 outer steps.
+constexpr std::int64_t kMinAveragings = 2, kMinOuterSteps = 25;
 
 const char* compression_name(Compression compression) {
   switch (compression) {
@@ -141,21 +148,55 @@ SyncCandidate candidate_of(const Policy& policy, std::int64_t every, const SyncF
   return c;
 }
 
+// Returns true if the policy is that of the row of its kind whose periods are nearest to `every`.
+// Periods above those of all rows are for policies with outer steps.
+bool covers_period(const Policy& policy, std::int64_t every) {
+  if (policy.makes_outer_steps()) return true;
+  const std::int64_t longest = policy.periods.back();
+  return every <= longest && std::ranges::none_of(policies(), [&](const Policy& other) {
+           return other.sync == std::string_view(policy.sync) && !other.averages_gradients() &&
+                  other.compression == policy.compression && other.periods.back() < longest &&
+                  every <= other.periods.back();
+         });
+}
+
 bool is_allowed(const Policy& policy, const SyncFigures& figures, const SyncLimits& limits) {
   if (limits.compression ? *limits.compression != policy.compression : !policy.is_default)
     return false;
-  const bool of_gradients = std::string_view(policy.sync) == "grad";
-  if (of_gradients && policy.compression != Compression::kNone && figures.on_devices) return false;
-  if (!limits.every) return true;
-  if (policy.periods.empty()) return false;
-  const bool of_params = std::string_view(policy.sync) == "params";
-  if (!of_params) return true;
-  // A policy has several rows: use the one with the nearest period.
-  const std::int64_t longest = policy.periods.back();
-  if (policy.compression != Compression::kNone) return *limits.every <= kLongestOfParams;
-  return longest == 4    ? *limits.every <= 4
-         : longest == 16 ? *limits.every > 4 && *limits.every <= 16
-                         : *limits.every > 16 && *limits.every <= kLongestOfParams;
+  const bool coded = policy.compression != Compression::kNone;
+  if (policy.averages_gradients() && coded && figures.on_devices) return false;
+  if (limits.every) return !policy.averages_gradients() && covers_period(policy, *limits.every);
+  // Codes and local steps shorten transfers; here a transfer is the sum itself.
+  return !figures.in_memory || limits.compression || (policy.averages_gradients() && !coded);
+}
+
+// Returns true if the figures of the policy apply to that period in a run of that length.
+bool suits(const Policy& policy, std::int64_t every, const SyncFigures& figures) {
+  if (policy.averages_gradients()) return true;
+  if (policy.makes_outer_steps() && every < policy.periods.front()) return false;
+  return figures.steps / every >= (policy.makes_outer_steps() ? kMinOuterSteps : kMinAveragings);
+}
+
+// Returns the periods to choose from, ascending.
+std::vector<std::int64_t> periods_of(const Policy& policy, const SyncLimits& limits) {
+  if (limits.every) return {*limits.every};
+  return policy.averages_gradients() ? std::vector<std::int64_t>{1} : policy.periods;
+}
+
+// The smallest of these periods whose overhead is acceptable, else the largest.
+SyncCandidate candidate_of(const Policy& policy, const std::vector<std::int64_t>& periods,
+                           const SyncFigures& figures, const SyncLimits& limits) {
+  SyncCandidate found;
+  for (const std::int64_t every : periods) {
+    found = candidate_of(policy, every, figures, limits);
+    if (found.overhead <= kSyncOverhead) break;
+  }
+  return found;
+}
+
+// A step of `most_accurate` takes this much longer, as a fraction of a step of `c`.
+double gain_over(const SyncCandidate& most_accurate, const SyncCandidate& c) {
+  return (1 + most_accurate.overhead) / (1 + c.overhead) - 1;
 }
 
 std::string bytes_cell(double bytes) {
@@ -168,31 +209,30 @@ std::string overhead_cell(double share) { return fixed(100 * share, share < 0.1 
 }  // namespace
 
 std::vector<SyncCandidate> sync_candidates(const SyncFigures& figures, const SyncLimits& limits) {
-  std::vector<SyncCandidate> found;
+  std::vector<SyncCandidate> suitable, allowed;
   for (const Policy& policy : policies()) {
     if (!is_allowed(policy, figures, limits)) continue;
-    std::vector<std::int64_t> periods = policy.periods;
-    if (periods.empty()) periods = {1};
-    if (limits.every) periods = {*limits.every};
-    for (const std::int64_t every : periods) {
-      SyncCandidate c = candidate_of(policy, every, figures, limits);
-      const bool last = every == periods.back();
-      if (!last && c.overhead > kSyncOverhead) continue;
-      found.push_back(std::move(c));
-      break;
-    }
+    std::vector<std::int64_t> periods = periods_of(policy, limits);
+    allowed.push_back(candidate_of(policy, periods, figures, limits));
+    std::erase_if(periods, [&](std::int64_t every) { return !suits(policy, every, figures); });
+    if (!periods.empty()) suitable.push_back(candidate_of(policy, periods, figures, limits));
   }
+  std::vector<SyncCandidate>& found = suitable.empty() ? allowed : suitable;
   std::ranges::stable_sort(found, {}, &SyncCandidate::points);
   return found;
 }
 
 std::size_t choose_candidate(const std::vector<SyncCandidate>& candidates) {
-  const auto fits = std::ranges::find_if(
-      candidates, [](const SyncCandidate& c) { return c.overhead <= kSyncOverhead; });
-  const auto chosen = fits != candidates.end()
-                          ? fits
-                          : std::ranges::min_element(candidates, {}, &SyncCandidate::overhead);
-  return static_cast<std::size_t>(chosen - candidates.begin());
+  const SyncCandidate& first = candidates.front();
+  std::size_t least = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const SyncCandidate& c = candidates[i];
+    const double needed = kLeastGain + kGainPerPoint * (c.points - first.points);
+    if (i > 0 && gain_over(first, c) < needed) continue;
+    if (c.overhead <= kSyncOverhead) return i;
+    if (c.overhead < candidates[least].overhead) least = i;
+  }
+  return least;
 }
 
 std::string options_text(const SyncCandidate& candidate) {
@@ -215,10 +255,12 @@ std::string sync_choice_text(const SyncFigures& f, const std::vector<SyncCandida
          number_text("%.4g Mbit/s", 8e-6 * f.link_bytes_per_s) + ", round trip " +
          number_text("%.3g ms", 1e3 * f.round_trip_s) + "; " +
          bytes_cell(static_cast<double>(f.bytes)) + " of gradients; a step takes " +
-         number_text("%.3g ms", 1e3 * f.step_s) + " without averaging\n" +
+         number_text("%.3g ms", 1e3 * f.step_s) + " without averaging; the run has " +
+         std::to_string(f.steps) + (f.steps == 1 ? " step\n" : " steps\n") +
          table_text(lines, {0, 5}, false) + "Sync auto: chosen: " + options_text(choice) + " (" +
-         (fits ? "least loss of accuracy" : "least overhead; none") + " with at most " +
-         overhead_cell(kSyncOverhead) + " overhead)";
+         (fits ? "least loss of accuracy with at most " + overhead_cell(kSyncOverhead) + " overhead"
+               : "least overhead of those that gain enough for their loss of accuracy") +
+         ")";
 }
 
 }  // namespace tools

@@ -16,6 +16,8 @@ struct SyncFigures {
   std::int64_t elements = 0, bytes = 0;  // size of the gradients
   std::int64_t fragments = 1;            // number with --sync streaming and a long period
   bool on_devices = false;               // true: gradients are on devices and cannot be encoded
+  bool in_memory = false;                // true: the ranks exchange through memory that they share
+  std::int64_t steps = 0;                // of the whole run
   double step_s = 0;                     // time of the slowest rank, without averaging
   // The slowest link's bytes/s in its slower direction, the longest round trip of all links, and
   // the slowest link's name, e.g. "ranks 0 and 1 (gloo)".
@@ -41,13 +43,18 @@ struct SyncCandidate {
 };
 
 inline constexpr double kSyncOverhead = 0.1;  // acceptable
+// A candidate must be faster than the most accurate one by the first and, for each percentage point
+// of accuracy that it loses more, by the second: both are fractions of the candidate's step.
+inline constexpr double kLeastGain = 0.05, kGainPerPoint = 0.1;
 
-// Returns one candidate for each policy that the limits allow, by ascending loss of accuracy. With
-// a free K it is the smallest one whose overhead is acceptable, else the largest.
+// Returns one candidate for each policy that the limits allow and the length of the run suits, by
+// ascending loss of accuracy. With a free K it is the smallest one whose overhead is acceptable,
+// else the largest. If no policy suits the length, those that the limits allow are candidates.
+// Ranks that share memory sum gradients, unless the limits say otherwise.
 std::vector<SyncCandidate> sync_candidates(const SyncFigures& figures, const SyncLimits& limits);
 
-// Returns the index of the first one with an acceptable overhead, else of the one with the least.
-// REQUIRES: there is a candidate.
+// Returns the index of the first one with an acceptable overhead, else of the one with the least,
+// among the first and those that gain enough over it. REQUIRES: there is a candidate.
 std::size_t choose_candidate(const std::vector<SyncCandidate>& candidates);
 
 // Returns e.g. "--sync diloco --sync-every 64".

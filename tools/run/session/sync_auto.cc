@@ -74,6 +74,7 @@ void measure_training(const RunConfig& config, backends::Group& group,
   TrainSession session(scratch_options(config, data), group);
   static_cast<void>(session.start_state());
   figures.on_devices = session.facts().ranks.on_device;
+  figures.steps = session.facts().length.total_steps;
   figures.step_s = measure_step(session, control);
   const engine::FlatBuffer& gradients = session.state().model.parameters.gradients;
   figures.elements = gradients.size();
@@ -109,8 +110,10 @@ void measure_links_of(backends::Group& group, backends::Communicator& control,
   const std::string backend = figures.hosts > 1           ? "socket"
                               : group.backend() == "nccl" ? "auto"
                                                           : "";
+  figures.in_memory = true;
   for (const RankPair& pair : pairs)
     for (const Link& link : measure_round(group, control, {pair}, backend)) {
+      if (link.backend != "shm" && link.backend != "inproc") figures.in_memory = false;
       figures.round_trip_s = std::max(figures.round_trip_s, 1e-3 * link.round_trip_ms());
       const double rate = 1e9 * link.slower_gb_s();
       if (!figures.link.empty() && rate >= figures.link_bytes_per_s) continue;
