@@ -44,7 +44,7 @@ void run_look_up(const std::string& host, LookUp& result) {
 
 std::vector<std::string> look_up_host(const std::string& host, Deadline deadline,
                                       std::string& reason) {
-  if (is_address(host)) return {host};
+  if (is_address(host)) return {without_mapping(host)};
   const auto result = std::make_shared<LookUp>();
   std::thread([result, host] { run_look_up(host, *result); }).detach();
   std::unique_lock lock(result->mutex);

@@ -9,16 +9,16 @@
 namespace backends {
 namespace {
 
-constexpr std::chrono::milliseconds kMaxTimeout{5000}, kNoWait{0};
+constexpr std::chrono::milliseconds kMaxTimeout{5000}, kNoWait{0}, kWaitForPort{2000};
 
 }  // namespace
 
 Socket listen_in_window(const Endpoint& first, int window,
                         const std::function<void(const std::string&)>& notice) {
-  if (window <= 1) return listen_on(first);
+  if (window <= 1) return listen_on(first, kWaitForPort, kRankZeroListens);
   for (int port = first.port; port < first.port + window; ++port) {
     try {
-      Socket socket = listen_on({first.host, port}, kNoWait);
+      Socket socket = listen_on({first.host, port}, kNoWait, kRankZeroListens);
       if (port != first.port && notice)
         notice("port " + std::to_string(first.port) + " of " + first.host +
                " is taken: using port " + std::to_string(port));

@@ -38,7 +38,8 @@ AddressList look_up(const Endpoint& endpoint, int flags) {
   addrinfo* list = nullptr;
   // Use one address on every host, so that a process on [::1] cannot intercept the connection of
   // two ranks.
-  const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
+  const std::string host =
+      endpoint.host == "localhost" ? "127.0.0.1" : without_mapping(endpoint.host);
   const int rc = getaddrinfo(host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
   if (rc != 0)
     throw PeerError("cannot resolve host \"" + endpoint.host + "\": " + gai_strerror(rc));
@@ -134,6 +135,14 @@ std::vector<InterfaceAddress> interface_addresses() {
 
 }  // namespace
 
+std::string without_mapping(const std::string& host) {
+  in6_addr v6{};
+  if (inet_pton(AF_INET6, host.c_str(), &v6) != 1 || !IN6_IS_ADDR_V4MAPPED(&v6)) return host;
+  char text[INET_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET, v6.s6_addr + 12, text, sizeof text);
+  return text;
+}
+
 Endpoint parse_endpoint(std::string_view text, std::string_view what) {
   const auto bad = [&](const char* why) {
     return ConfigurationError(std::string(what) + " \"" + std::string(text) + "\": " + why +
@@ -153,7 +162,7 @@ Endpoint parse_endpoint(std::string_view text, std::string_view what) {
   if (error != std::errc() || end != port.data() + port.size() || number < 1 || number > 65535) {
     throw bad("the port is not a number from 1 to 65535");
   }
-  return {std::string(host), number};
+  return {without_mapping(std::string(host)), number};
 }
 
 std::string to_string(const Endpoint& endpoint) {
@@ -170,7 +179,9 @@ std::vector<Endpoint> resolve(const Endpoint& endpoint) {
   return found;
 }
 
-Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
+Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds timeout,
+                 const ListenPurpose& purpose) {
+  const std::string cannot = purpose.who + ("cannot listen on " + to_string(endpoint)) + ": ";
   const AddressList list = look_up(endpoint, AI_PASSIVE);
   const Deadline deadline = base::deadline_in(timeout);
   for (;;) {
@@ -185,16 +196,14 @@ Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
       if (last == EADDRINUSE) taken = last;
     }
     if (taken == 0 && last == EADDRNOTAVAIL) {
-      throw ConfigurationError(
-          "rank 0 cannot listen on " + to_string(endpoint) +
-          ": not an address of this host; give the host of rank 0, or --iface");
+      throw ConfigurationError(cannot + "not an address of this host; " + purpose.address_hint);
     }
-    if (taken == 0)
-      throw PeerError("rank 0 cannot listen on " + to_string(endpoint) + ": " +
-                      base::system_error_text(last));
+    if (taken == 0) throw PeerError(cannot + base::system_error_text(last));
     if (base::has_passed(deadline)) {
-      throw PortTaken("rank 0 cannot listen on " + to_string(endpoint) +
-                      ": the port is taken by another process; choose another port");
+      throw PortTaken(cannot + (endpoint.port == 0
+                                    ? "no free port; the kernel chooses from those of "
+                                      "net.ipv4.ip_local_port_range"
+                                    : "the port is taken by another process; choose another port"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -238,8 +247,9 @@ std::string peer_text(int fd) {
 
 std::string interface_address(const std::string& name_or_address) {
   std::string known;
+  const std::string address = without_mapping(name_or_address);
   for (const InterfaceAddress& i : interface_addresses()) {
-    if (i.name == name_or_address || i.address == name_or_address) return i.address;
+    if (i.name == name_or_address || i.address == address) return i.address;
     known += (known.empty() ? "" : ", ") + i.name + " " + i.address;
   }
   throw ConfigurationError("no interface or address \"" + name_or_address +

@@ -25,7 +25,11 @@ struct Endpoint {
   std::string host;  // name or address, IPv6 without brackets
   int port = 0;
 };
-// Parses "HOST:PORT", "1.2.3.4:5", "[::1]:5". A ConfigurationError names `what`. Port 1..65535.
+// Returns the IPv4 address of an IPv4-mapped IPv6 one ("::ffff:10.0.0.7"), which no socket of this
+// program can have; other texts as they are.
+std::string without_mapping(const std::string& host);
+// Parses "HOST:PORT", "1.2.3.4:5", "[::1]:5". A ConfigurationError names `what`. Port 1..65535. The
+// host is without_mapping().
 Endpoint parse_endpoint(std::string_view text, std::string_view what);
 std::string to_string(const Endpoint& endpoint);  // with brackets if needed
 
@@ -38,12 +42,20 @@ class PortTaken : public PeerError {
   using PeerError::PeerError;
 };
 
+// Words of the errors of listen_on().
+struct ListenPurpose {
+  const char* who = "";  // e.g. "rank 0 ", with the space
+  const char* address_hint = "expected one of its addresses";
+};
+inline constexpr ListenPurpose kRankZeroListens{"rank 0 ", "give the host of rank 0, or --iface"};
+
 // Returns a listening socket on exactly this address (never a wildcard), close-on-exec,
 // non-blocking. Waits up to `timeout` for a port that a finished process still holds. Throws
 // PortTaken if the port is taken, ConfigurationError if the address is not of this host. Port 0:
 // the kernel chooses.
 Socket listen_on(const Endpoint& endpoint,
-                 std::chrono::milliseconds timeout = std::chrono::milliseconds(2000));
+                 std::chrono::milliseconds timeout = std::chrono::milliseconds(2000),
+                 const ListenPurpose& purpose = {});
 
 // Tries the addresses of `endpoint` one after the other; on failure returns an empty socket and
 // sets `reason`.

@@ -1,14 +1,20 @@
 // The store: keys, authentication, the reasons of refusals, and the cost of unauthenticated
 // connections.
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -16,9 +22,11 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
+#include "backends/identity/name_lookup.h"
 #include "io/base/time/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
 #include "tests/support/test_clock.h"
@@ -112,6 +120,76 @@ TEST(Store, AnyStartOrder) {
     joined.store->leave(test_support::deadline(5s));
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
+}
+
+// An IPv4-mapped address is that IPv4 address, wherever it is given.
+TEST(Store, AMappedAddressIsTheIpv4AddressInIt) {
+  for (const char* host : {"::ffff:127.0.0.1", "::FFFF:7f00:1", "0:0:0:0:0:ffff:127.0.0.1"}) {
+    EXPECT_EQ(to_string(backends::parse_endpoint("[" + std::string(host) + "]:29500", "test")),
+              "127.0.0.1:29500");
+    EXPECT_EQ(backends::local_endpoint(backends::listen_on({host, 0}).fd()).host, "127.0.0.1");
+    EXPECT_EQ(backends::interface_address(host), "127.0.0.1");
+    std::string reason;
+    EXPECT_EQ(backends::look_up_host(host, base::deadline_in(test_support::deadline(1s)), reason),
+              std::vector<std::string>{"127.0.0.1"});
+  }
+  EXPECT_EQ(backends::parse_endpoint("[::1]:5", "test").host, "::1");
+}
+
+TEST(Store, ListeningSaysForWhomAndWhatIsTaken) {
+  const auto error = [](const backends::Endpoint& at, const backends::ListenPurpose& purpose) {
+    return test_support::error_of<backends::Error>(
+        [&] { backends::listen_on(at, std::chrono::milliseconds(0), purpose); });
+  };
+  const backends::Socket taken = backends::listen_on({"127.0.0.1", 0});
+  const backends::Endpoint at = backends::local_endpoint(taken.fd());
+  EXPECT_EQ(error(at, {}), "cannot listen on " + to_string(at) +
+                               ": the port is taken by another process; choose another port");
+  EXPECT_EQ(error(at, backends::kRankZeroListens), "rank 0 " + error(at, {}));
+  EXPECT_EQ(error({"192.0.2.250", 5}, {}),
+            "cannot listen on 192.0.2.250:5: not an address of this host; expected one of its "
+            "addresses");
+  EXPECT_EQ(error({"192.0.2.250", 5}, backends::kRankZeroListens),
+            "rank 0 cannot listen on 192.0.2.250:5: not an address of this host; give the host of "
+            "rank 0, or --iface");
+}
+
+// In a process and a network of their own, whose kernel may choose from one port. Returns the error
+// of listening on a second one; "" where that is not permitted.
+std::string error_without_free_ports() {
+  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return "";
+  const backends::Socket any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  std::ofstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  range << "40000 40000" << std::flush;
+  if (ioctl(any.fd(), SIOCSIFFLAGS, &request) != 0 || !range) return "";
+  const backends::Socket only = backends::listen_on({"127.0.0.1", 0});
+  return test_support::error_of<backends::Error>([&] {
+    backends::listen_on({"127.0.0.1", 0}, std::chrono::milliseconds(0));
+  });
+}
+
+TEST(Store, NoFreePortIsNotCalledPort0) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string error = error_without_free_ports();
+    _exit(write(ends[1], error.data(), error.size()) == std::ssize(error) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string error(500, '\0');
+  error.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(ends[0], error.data(), 500))));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  if (error.empty()) GTEST_SKIP() << "cannot make a network namespace";
+  EXPECT_EQ(error,
+            "cannot listen on 127.0.0.1:0: no free port; the kernel chooses from those of "
+            "net.ipv4.ip_local_port_range");
 }
 
 TEST(Store, ListensOnTheGivenAddressOnly) {

@@ -24,7 +24,9 @@ TEST(RelayProgram, ServesUntilItIsAskedToStop) {
   ASSERT_TRUE(relay.writes_out("relay at " + at +
                                " for jobs with the secret of ENGINE_SECRET, until it is "
                                "interrupted (Ctrl-C)\n"));
-  program::expect_error(engine({"relay", "--listen", at}, kSecret), 69, at);  // the port is taken
+  program::expect_error(
+      engine({"relay", "--listen", at}, kSecret), 69,
+      "cannot listen on " + at + ": the port is taken by another process; choose another port");
   kill(relay.pid(), SIGTERM);
   EXPECT_EQ(relay.wait(), 0) << relay.err();
   EXPECT_TRUE(relay.out().ends_with("relay stopped\n")) << relay.out();

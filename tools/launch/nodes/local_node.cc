@@ -97,7 +97,7 @@ void LocalNode::prepare_meeting() {
 // started to serve the job's address.
 backends::Socket LocalNode::listen_for_workers(const backends::Endpoint& wanted) {
   try {
-    return backends::listen_on(wanted);
+    return backends::listen_on(wanted, std::chrono::seconds(2), backends::kRankZeroListens);
   } catch (const backends::PortTaken&) {
     if (plan_.elastic.empty() || plan_.nnodes == 1) throw;
   }
