@@ -148,7 +148,7 @@ class ProcessGroup final : public Group {
                                          .address = joined_.address,
                                          .relayed = options.listen.relay.has_value()},
                                         std::chrono::milliseconds(options.timeout_ms))),
-        relay_(relay_route(options, joined_)) {
+        relay_(relay_route(options, joined_, plan_)) {
     joined_.store->on_failure(
         [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
           if (const auto alive = watch.lock()) alive->failed(text);
@@ -246,17 +246,33 @@ class ProcessGroup final : public Group {
   }
 
  private:
-  static std::unique_ptr<RelayRoute> relay_route(const GroupOptions& options,
-                                                 const JoinedStore& joined) {
-    if (!options.listen.relay) return nullptr;
-    return make_relay_route(
-        {.place = *options.listen.relay,
-         .rank = options.rank,
-         .rank_zero = parse_endpoint(joined.rendezvous_address, "the rendezvous"),
-         .secret = joined.job_secret,
-         .job = options.job.id,
-         .deadline = base::deadline_in(std::chrono::milliseconds(options.rendezvous_timeout_ms)),
-         .notice = options.notice});
+  // Returns nullptr if no connection could use it.
+  static std::shared_ptr<RelayRoute> relay_route(const GroupOptions& options,
+                                                 const JoinedStore& joined,
+                                                 const BackendPlan& plan) {
+    if (!options.listen.relay || plan.across == nullptr || plan.across->reach != Reach::kHosts)
+      return nullptr;
+    try {
+      return make_relay_route(
+          {.place = *options.listen.relay,
+           .rank = options.rank,
+           .rank_zero = parse_endpoint(joined.rendezvous_address, "the rendezvous"),
+           .secret = joined.job_secret,
+           .job = options.job.id,
+           .deadline = base::deadline_in(std::chrono::milliseconds(options.rendezvous_timeout_ms)),
+           .cancelled = options.cancelled,
+           .notice = options.notice});
+    } catch (const std::exception& error) {
+      joined.store->abandon({error.what()});  // the others may reach the relay
+      throw;
+    }
+  }
+
+  // Names a relay that does not answer: it may be the cause of an error.
+  static std::string relay_fault(const RelayRoute* relay) {
+    const std::string fault = relay != nullptr ? relay->fault() : "";
+    if (fault.empty()) return "";
+    return "; the relay at " + to_string(relay->relay()) + " does not answer: " + fault;
   }
 
   // Called on the store's thread.
@@ -313,7 +329,13 @@ class ProcessGroup final : public Group {
     return detection_time(std::chrono::milliseconds(options_.heartbeat_ms));
   }
   Guard next_guard() {
-    return {watch_, recorder_, communicators_++, rank(), world_size(), heard_within()};
+    return {watch_,
+            recorder_,
+            communicators_++,
+            rank(),
+            world_size(),
+            heard_within(),
+            [relay = relay_] { return relay_fault(relay.get()); }};
   }
 
   // While ranks connect, prints a notice about the wait, and cancels it if this process is asked to
@@ -356,7 +378,7 @@ class ProcessGroup final : public Group {
       const std::string own = own_cause(error);
       raise_explained(*watch_, own.empty() ? heard_within() : std::chrono::milliseconds(0),
                       failure_context(backend, rank(), world_size(), "connecting the ranks"),
-                      own.empty() ? error.what() : own);
+                      own.empty() ? error.what() + relay_fault(relay_.get()) : own);
     }
   }
 
@@ -367,7 +389,7 @@ class ProcessGroup final : public Group {
   std::vector<PeerInfo> peers_;
   const BackendPlan plan_;
   const LinkEncryption encryption_;
-  const std::unique_ptr<RelayRoute> relay_;  // nullptr: without one
+  const std::shared_ptr<RelayRoute> relay_;  // nullptr: without one
   int communicators_ = 0;
   // Counts per member list, which gives equal names on all its members.
   std::map<std::string, int> made_of_members_;

@@ -31,6 +31,9 @@ class RelayRoute {
   // A pair that needed the relay once goes there at once for its next connection.
   void note_relayed(int rank);
   bool was_relayed(int rank) const;
+  // Asks the relay for its proof of the job's secret. Returns why there is none, e.g. "Connection
+  // refused"; "" if it came, and in the relay's own process. Takes at most a second.
+  std::string fault() const;
   // Returns true for the links of more ranks than reported before, or of as many with another text.
   bool is_new_report(int world_size, const std::string& links);
 
@@ -52,11 +55,15 @@ struct RelayRouteRequest {
   Endpoint rank_zero;  // the rendezvous, as this rank reaches it
   Secret secret;       // the job's
   std::string job;
-  Deadline deadline;  // for looking up the relay's name
+  Deadline deadline;  // for looking up the relay's name, and for its first answer
+  std::function<bool()> cancelled = {};  // as in GroupOptions
   std::function<void(const std::string&)> notice;
 };
-// On rank 0 also starts the relay if `place` is rank 0. Throws PeerError for a name that cannot be
-// looked up, and as listen_on().
+// On rank 0 also starts the relay if `place` is rank 0. Waits up to kRelayWait for a relay that is
+// being started, with a notice. Throws PeerError for a name that cannot be looked up or a relay
+// that does not answer, AuthenticationError for one with another secret, CancelledError, and as
+// listen_on().
+inline constexpr auto kRelayWait = std::chrono::seconds(20);
 std::unique_ptr<RelayRoute> make_relay_route(RelayRouteRequest request);
 
 // Describes the pairs of `world_size` ranks: "links: 5 direct, 1 through the relay at

@@ -149,6 +149,7 @@ std::string TcpStore::request(FrameType type, std::string_view key,
                               const std::function<void(FrameWriter&)>& rest,
                               std::chrono::milliseconds timeout) {
   const Deadline deadline = base::deadline_in(timeout);
+  // Not for failures of other ranks, which are no matter of a key.
   const std::string what = "store key \"" + std::string(key) + "\": ";
   Lock lock(mutex_);
   const std::optional<std::uint32_t> id = machine_.request(type, key, rest);
@@ -162,10 +163,10 @@ std::string TcpStore::request(FrameType type, std::string_view key,
   const std::optional<std::string> answer = std::move(reply);
   machine_.replies().erase(*id);
   if (answer) return *answer;
-  if (machine_.state().failure) machine_.state().failure->what.raise(what);
-  if (machine_.state().left) throw PeerError(what + "rank 0 has left the group");
+  if (machine_.state().failure) machine_.state().failure->what.raise();
+  if (machine_.state().left) throw PeerError("rank 0 has left the group");
   if (machine_.state().lost)
-    throw PeerError(what + "no connection to rank 0 at " + options_.server + ": " +
+    throw PeerError("no connection to rank 0 at " + options_.server + ": " +
                     *machine_.state().lost);
   throw PeerError(what + "not set after " + std::to_string(timeout.count()) + " ms");
 }

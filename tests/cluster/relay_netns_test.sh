@@ -102,7 +102,19 @@ check "the relay names the pair" grep -q '^job relayed: ranks 1 and 2 are joined
 kill -TERM "${ranks[0]}"
 for pid in "${ranks[@]}"; do wait "$pid" || true; done
 wait_for 20 "end of the pair" grep -q '^job relayed: ranks 1 and 2 ended after ' "$folder/relay.log"
+# A relay that ends is named by every rank, also by rank 0, and so is one that is missing at the start.
+start gone --backend socket --relay 198.51.100.1:29700 --timeout "$(scaled 60)" --epochs 1000000
+wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 through the relay' "$folder/gone.0.log"
 kill -TERM "$relay"
+end_with gone "69 69 69 "
+for i in 0 1 2; do
+  check "rank $i names the relay that has ended" grep -q 'the relay at 198.51.100.1:29700 does not answer: ' "$folder/gone.$i.log"
+done
+start missing --backend socket --relay 198.51.100.1:29700 --rdzv-timeout "$(scaled 10)"
+end_with missing "69 69 69 "
+for i in 0 1 2; do
+  check "rank $i names the relay that is missing" grep -q 'error: .*no relay at 198.51.100.1:29700: ' "$folder/missing.$i.log"
+done
 status=0
 wait "$relay" || status=$?
 relay=""

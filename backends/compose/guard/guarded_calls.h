@@ -80,8 +80,9 @@ class GuardedCalls : public Interface, public LinkCounterSource {
       const std::string aborted = abort_reason();
       const auto known = by_.watch->known_failure(std::chrono::milliseconds(0));
       if (!aborted.empty() && !(known && known->mismatch))
-        throw LostPeerError(context(text()) + aborted);
-      raise_explained(*by_.watch, by_.detection_time, context(text()), error.what());
+        throw LostPeerError(context(text()) + aborted + further_cause());
+      raise_explained(*by_.watch, by_.detection_time, context(text()),
+                      error.what() + further_cause());
     }
   }
 
@@ -93,6 +94,8 @@ class GuardedCalls : public Interface, public LinkCounterSource {
     if (by_.world_size == 1 || inner_->world_size() != by_.world_size) return 0;
     return static_cast<std::uint64_t>(by_.communicator + 1) << 32 | word.sequence;
   }
+
+  std::string further_cause() const { return by_.further_cause ? by_.further_cause() : ""; }
 
   std::string context(const std::string& operation) const {
     return failure_context(name(), by_.rank, by_.world_size, operation);

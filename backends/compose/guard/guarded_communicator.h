@@ -4,7 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "backends/backend.h"
 #include "backends/device_communicator.h"
@@ -18,6 +20,9 @@ struct Guard {
   int communicator = 0;          // its number in the flight record
   int rank = 0, world_size = 1;  // the rank in the group and its size, for messages
   std::chrono::milliseconds detection_time{2000};  // after which a member's failure is known
+  // Returns a further cause to be named after an error, e.g. "; the relay at ... does not answer",
+  // or "". May take a second; may be empty.
+  std::function<std::string()> further_cause = {};
 };
 
 // Returns four heartbeats, at least 2 s and at most 60 s: the failure that this rank sees may be

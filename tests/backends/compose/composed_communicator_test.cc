@@ -30,6 +30,15 @@ class Liar final : public Communicator {
   void abort(std::string_view) noexcept override {}
 };
 
+class Broken final : public Communicator {
+ public:
+  std::string_view name() const override { return "broken"; }
+  int rank() const override { return 0; }
+  int world_size() const override { return 2; }
+  void run(const backends::Call&) override { throw backends::PeerError("the connection broke"); }
+  void abort(std::string_view) noexcept override {}
+};
+
 // Knows of the failure that caused the others only after some time.
 class SlowWatch final : public backends::FailureDetector {
  public:
@@ -65,6 +74,23 @@ TEST(Guard, WaitsForTheCauseAsLongAsHeartbeatsTake) {
             "all_reduce: rank 0 does not answer (seen here: the connection to rank 1 broke)");
   EXPECT_EQ(explained(milliseconds(100), milliseconds(60'000)),
             "all_reduce: the connection to rank 1 broke");
+}
+
+TEST(Guard, NamesAFurtherCause) {
+  const auto watch = std::make_shared<SlowWatch>(std::chrono::hours(1));
+  const auto guarded = backends::guard(
+      std::make_unique<Broken>(),
+      {.watch = watch,
+       .recorder = std::make_shared<backends::FlightRecorder>(),
+       .further_cause = [] { return std::string("; the relay at n1:5 does not answer"); }});
+  try {
+    guarded->barrier();
+    FAIL() << "no error";
+  } catch (const backends::PeerError& error) {
+    EXPECT_TRUE(std::string(error.what())
+                    .ends_with("the connection broke; the relay at n1:5 does not answer"))
+        << error.what();
+  }
 }
 
 TEST(Checked, NamesTheFirstDifference) {

@@ -159,7 +159,7 @@ TEST(Relay, ThatChangesWhatARankSendsEndsTheGroup) {
   });
   EXPECT_CONTAINS(failure, "rank 1 ");
   EXPECT_CONTAINS(failure, "damaged or forged");
-  EXPECT_CONTAINS(errors[1], "peer: store key \"key\"");
+  EXPECT_CONTAINS(errors[1], "peer: rank 0 (");
 }
 
 }  // namespace

@@ -74,4 +74,34 @@ TEST(RelayProgram, RankZeroRelaysForATraining) {
   }
 }
 
+// Every rank names it, at once.
+TEST(RelayProgram, ARelayThatIsMissingOrOfAnotherJobEndsAllRanks) {
+  const std::string at = relay_at(test_support::free_port());
+  const std::vector<std::string> train = program::quick_train(
+      {"--spawn", "2", "--backend", "socket", "--relay", at, "--rdzv-timeout", "1"});
+  const auto missing = engine(train);
+  EXPECT_EQ(missing.exit_code, 69) << missing.err;
+  program::expect_words(missing.err, {"no relay at " + at +
+                                      ": Connection refused; is `engine "
+                                      "relay` running there?"});
+  test_support::Running relay({test_support::engine_binary(), "relay", "--listen", at}, kSecret);
+  ASSERT_TRUE(relay.writes_out("relay at "));
+  const auto other = engine(train);  // --spawn makes a secret of its own
+  EXPECT_EQ(other.exit_code, 77) << other.err;
+  program::expect_words(other.err, {"the process at " + at +
+                                    ", expected to be the relay, does "
+                                    "not know this job's secret"});
+}
+
+TEST(RelayProgram, SaysWhereItHasNoEffect) {
+  for (const char* backend : {"shm", "inproc"}) {
+    const auto result =
+        engine(program::quick_train({"--spawn", "2", "--backend", backend, "--steps", "1",
+                                     "--relay", relay_at(test_support::free_port())}));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    program::expect_words(result.err, {std::string("engine: --relay has no effect: backend ") +
+                                       backend + " makes no connections between hosts\n"});
+  }
+}
+
 }  // namespace

@@ -18,6 +18,7 @@
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/launch/workers/worker_processes.h"
 #include "tools/launch/workers/worker_threads.h"
+#include "tools/report/observers/console_observer.h"
 
 namespace tools {
 namespace {
@@ -57,6 +58,14 @@ int run_process(const backends::GroupOptions& options, const RunConfig& config,
   });
 }
 
+void report_unused_relay(const RunConfig& config, const backends::Group& group) {
+  const std::string backend = group.backend();
+  if (!config.group.listen.relay || group.rank() != 0) return;
+  if (backend == "single" || backend == "shm" || backend == "inproc")
+    print_notice("--relay has no effect: backend " + backend +
+                 " makes no connections between hosts");
+}
+
 // More ranks than this per CPU would not even start within their deadlines.
 constexpr int kMaxRanksPerCpu = 16;
 
@@ -89,7 +98,11 @@ int run_elastic(const RunConfig& config, const ElasticBody& body) {
       config.min_ranks);
 }
 
-int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body) {
+int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& group_body) {
+  const auto body = [&](backends::Group& group) {
+    report_unused_relay(config, group);
+    return group_body(group);
+  };
   backends::check_backend(config.group.backend);  // once, before N workers say the same
   check_threads(config.compute.threads);
   check_bind(config.compute.bind);

@@ -1,0 +1,99 @@
+// A rank's way to the relay: what is missing, starts late, ends, or has another secret.
+#include "backends/relay/relay_route.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "backends/backend_error.h"
+#include "tests/backends/relay/relay_client.h"
+#include "tests/support/error_of.h"
+#include "tests/support/free_port.h"
+#include "tests/support/time_limits.h"
+
+namespace {
+
+using backends::RelayRoute;
+using backends::RelayRouteRequest;
+using relay_client::kSecret;
+using relay_client::Relay;
+using std::chrono::milliseconds;
+
+RelayRouteRequest request_for(const backends::Endpoint& relay, milliseconds time) {
+  return {.place = {relay.host, relay.port},
+          .rank = 1,
+          .rank_zero = {"127.0.0.1", 1},
+          .secret = kSecret,
+          .job = "night",
+          .deadline = base::deadline_in(time),
+          .cancelled = {},
+          .notice = {}};
+}
+
+constexpr milliseconds kLong = std::chrono::minutes(1);
+
+TEST(RelayRoute, ARelayThatIsMissingIsNamed) {
+  const backends::Endpoint at{"127.0.0.1", test_support::free_port()};
+  std::vector<std::string> notices;
+  RelayRouteRequest request = request_for(at, std::chrono::seconds(2));
+  request.notice = [&](const std::string& line) { notices.push_back(line); };
+  EXPECT_EQ(
+      test_support::error_of<backends::PeerError>([&] { backends::make_relay_route(request); }),
+      "no relay at " + to_string(at) + ": Connection refused; is `engine relay` running there?");
+  EXPECT_EQ(notices,
+            std::vector<std::string>{"no relay at " + to_string(at) +
+                                     " yet: Connection refused; waiting for at most 20 s"});
+}
+
+TEST(RelayRoute, ARelayThatStartsLaterIsWaitedFor) {
+  const backends::Endpoint at{"127.0.0.1", test_support::free_port()};
+  std::optional<backends::RelayServer> server;
+  RelayRouteRequest request = request_for(at, kLong);
+  request.notice = [&](const std::string&) {
+    server.emplace(backends::RelayServerOptions{
+        .listener = backends::listen_on(at), .secret = kSecret, .report = {}, .notice = {}});
+  };
+  const auto route = backends::make_relay_route(request);
+  ASSERT_TRUE(server);
+  EXPECT_EQ(route->fault(), "");
+  server.reset();
+  EXPECT_EQ(route->fault(), "Connection refused");
+}
+
+TEST(RelayRoute, AnotherSecretIsAnAuthenticationError) {
+  const Relay relay;
+  RelayRouteRequest request = request_for(relay.endpoint(), kLong);
+  request.secret = {std::string(32, 'x'), "a file"};
+  EXPECT_EQ(test_support::error_of<backends::AuthenticationError>(
+                [&] { backends::make_relay_route(request); }),
+            "the process at " + to_string(relay.endpoint()) +
+                ", expected to be the relay, does not know this job's secret (from a file)");
+  EXPECT_EQ(RelayRoute(relay.endpoint(), request.secret, "night").fault(),
+            "it does not know this job's secret");
+}
+
+TEST(RelayRoute, AStoppedProcessDoesNotWait) {
+  RelayRouteRequest request = request_for({"127.0.0.1", test_support::free_port()}, kLong);
+  request.cancelled = [] { return true; };
+  EXPECT_THROW(backends::make_relay_route(request), backends::CancelledError);
+}
+
+TEST(RelayRoute, SomethingElseAtItsPortIsNoRelay) {
+  const backends::Socket silent = backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel
+  const RelayRoute route(backends::local_endpoint(silent.fd()), kSecret, "night");
+  EXPECT_EQ(route.fault(), "no answer to the handshake");
+}
+
+// Its questions to the relay are no connections of a pair, and no rejected ones.
+TEST(RelayRoute, LeavesNothingAtTheRelay) {
+  const Relay relay;
+  for (int i = 0; i < 3; ++i) {
+    const auto route = backends::make_relay_route(request_for(relay.endpoint(), kLong));
+    EXPECT_EQ(route->fault(), "");
+  }
+  const relay_client::Pair pair = relay_client::join(relay.endpoint(), "a pair");
+  EXPECT_EQ(relay.reports().size(), 1u);
+  EXPECT_EQ(relay.notices(), std::vector<std::string>{});
+}
+
+}  // namespace
