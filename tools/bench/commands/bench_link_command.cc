@@ -51,6 +51,8 @@ std::string links_text(const std::vector<Link>& links, const backends::Group& gr
                        ReportFormat format) {
   if (format == ReportFormat::kJson) return links_json(links, group);
   const bool people = format != ReportFormat::kCsv;
+  if (people && links.empty())
+    return "One rank has no link: expected 2 or more ranks; give --spawn 2, or start more ranks.\n";
   std::vector<Cells> lines{link_columns(people)};
   for (const Link& link : links) lines.push_back(link_cells(link, people));
   return report_text(format, heading_text(bench_heading()) + host_list(group) + "\n", lines, {0, 1},
