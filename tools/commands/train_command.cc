@@ -13,6 +13,7 @@
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/options/input/command_line.h"
+#include "tools/options/table/option_rules.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/stop_report.h"
 #include "tools/report/output/exit_codes.h"
@@ -99,14 +100,18 @@ constexpr const char* kFooter =
     "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
     "--init-method tcp://n1:29500";
 
-// `notice` gets what is to be said of the number of ranks, or "".
-RunConfig read_config(ConfigValues values, const std::string& config_file, std::string& notice) {
+// `notices` gets what is to be said of the number of ranks, and of variables without effect.
+RunConfig read_config(ConfigValues values, const std::string& config_file,
+                      std::vector<std::string>& notices) {
   apply_environment(values);
   if (!config_file.empty()) apply_config_file(config_file, values);
   const std::string definition = take_resumed_run(values);
   apply_defaults(values);
-  notice = settle_spawn(values);
+  if (std::string ranks = settle_spawn(values); !ranks.empty()) notices.push_back(std::move(ranks));
   RunConfig config = resolve_run_config(values);
+  if (!is_one_of_many())
+    for (std::string& line : variables_without_effect(values, config.origin))
+      notices.push_back("warning: " + std::move(line));
   std::vector<std::string> notes;
   config.model.definition =
       definition.empty() ? models::model_definition(config.model.name, &notes) : definition;
@@ -157,15 +162,17 @@ const std::atomic<int>& install_signals(const RunConfig& config) {
 int train_command(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
   ConfigValues values;
-  std::string config_file, spawn_notice;
+  std::string config_file;
+  std::vector<std::string> notices;
   add_train_options(app, values, config_file);
   Instead instead;
   add_instead(app, instead);
   app.footer(kFooter);
   if (!parse(app, arguments)) return 0;
   if (app.count("--config") > 0 && config_file.empty()) throw io::ConfigError("--config is empty");
-  RunConfig config = read_config(std::move(values), config_file, spawn_notice);
-  if (!spawn_notice.empty() && !instead.print_config) print_notice(spawn_notice);
+  RunConfig config = read_config(std::move(values), config_file, notices);
+  if (!instead.print_config)
+    for (const std::string& notice : notices) print_notice(notice);
   if (const std::optional<int> code = run_instead(instead, config)) return *code;
   check_ranks(config.spawn);
   if (has_rank_zero(config)) check_outputs(config);

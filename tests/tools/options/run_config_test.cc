@@ -13,6 +13,7 @@
 #include "tests/support/expect_contains.h"
 #include "tests/support/named_values.h"
 #include "tests/support/test_support.h"
+#include "tools/options/table/option_rules.h"
 
 namespace {
 
@@ -35,6 +36,38 @@ std::string fault(const ConfigValues& values) {
   return test_support::error_of<ConfigError>([&] { tools::resolve_run_config(values); });
 }
 std::string fault_of(const NamedValues& given) { return fault(flags(given)); }
+
+TEST(RunConfig, VariablesWithoutEffectAreNamed) {
+  const auto lines = [](const NamedValues& given, const ConfigValues& variables) {
+    ConfigValues values = flags(given);
+    values.insert(variables.begin(), variables.end());
+    return tools::variables_without_effect(values, tools::resolve_run_config(values).origin);
+  };
+  const ConfigValues every{{"sync-every", {"3", "ENGINE_SYNC_EVERY"}}};
+  EXPECT_EQ(lines("sync=params", every), std::vector<std::string>{});
+  EXPECT_EQ(
+      lines("sync=grad", every),
+      std::vector<std::string>{"ENGINE_SYNC_EVERY has no effect: --sync-every requires --sync "
+                               "params|post-local|slowmo|diloco|streaming|auto; --sync is "
+                               "'grad' (from --sync)"});
+  EXPECT_EQ(lines("steps=5", {{"epochs", {"2", "ENGINE_EPOCHS"}}}),
+            std::vector<std::string>{"ENGINE_EPOCHS has no effect: --steps is '5' (from --steps)"});
+  EXPECT_EQ(
+      lines("device=cpu", {{"devices", {"0,1", "ENGINE_DEVICES"}}}),
+      std::vector<std::string>{"ENGINE_DEVICES has no effect: --device is 'cpu' (from --device)"});
+  EXPECT_EQ(lines("devices=cpu:0,cpu:1", {{"device", {"cuda", "ENGINE_DEVICE"}}}),
+            std::vector<std::string>{
+                "ENGINE_DEVICE has no effect: --devices is 'cpu:0,cpu:1' (from --devices)"});
+  // Switched off, or the default: nothing is missed.
+  EXPECT_EQ(lines("sync=grad", {{"average-buffers", {"false", "ENGINE_AVERAGE_BUFFERS"}}}),
+            std::vector<std::string>{});
+}
+
+TEST(RunConfig, AnEmptyTextIsRefusedWithWhatIsExpected) {
+  EXPECT_EQ(fault_of({{"sync", "params"}, {"average-state", ""}}),
+            "--average-state is '' (from --average-state); expected none, momentum, all, or "
+            "momentum:P,second:Q or one of both, P and Q 1 or more");
+}
 
 TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
   const tools::RunConfig config = run_of({});

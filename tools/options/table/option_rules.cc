@@ -94,6 +94,31 @@ void apply_device_rule(const char* list_name, ConfigValues& values) {
     unset(list);
 }
 
+bool has_value(const ConfigValues& values, const char* name) {
+  return !values.find(name)->second.value.empty();
+}
+
+// Returns why the rules have unset an option: what it needs, or what excludes it.
+std::string reason_unset(const OptionSpec& option, const ConfigValues& values) {
+  for (const Condition& need : option.needs) {
+    const ConfigValue& other = values.find(need.option)->second;
+    if (is_met(need, other.value)) continue;
+    return "--" + option.name + " requires --" + need.option +
+           (need.choices.empty() ? "" : " " + need.choices) +
+           (other.value.empty() ? "" : "; " + shown(need.option, other));
+  }
+  for (const OptionSpec& other : train_options()) {
+    const ConfigValue& value = values.find(other.name)->second;
+    const bool exclude = std::ranges::find(option.excludes, other.name) != option.excludes.end() ||
+                         std::ranges::find(other.excludes, option.name) != other.excludes.end();
+    if (exclude && is_chosen(value) && !value.value.empty()) return shown(other.name, value);
+  }
+  // The rule of devices is left.
+  const char* other = "device";
+  if (option.name == other) other = has_value(values, "devices") ? "devices" : "gpu-devices";
+  return shown(other, values.find(other)->second);
+}
+
 // --sync auto chooses what is not given.
 void leave_to_auto(ConfigValues& values) {
   if (values.find("sync")->second.value != "auto") return;
@@ -121,6 +146,19 @@ void apply_option_rules(ConfigValues& values) {
   for (const OptionSpec& option : train_options())
     for (const Condition& need : option.needs) apply_need(option.name, need, values);
   leave_to_auto(values);
+}
+
+std::vector<std::string> variables_without_effect(const ConfigValues& given,
+                                                  const ConfigValues& resolved) {
+  std::vector<std::string> lines;
+  for (const OptionSpec& option : train_options()) {
+    const auto value = given.find(option.name);
+    if (value == given.end() || precedence_of(value->second) != Precedence::kEnvironment) continue;
+    const bool unused = resolved.find(option.name)->second.source == kUnusedSource;
+    if (unused && !needs_nothing(value->second))
+      lines.push_back(value->second.source + " has no effect: " + reason_unset(option, resolved));
+  }
+  return lines;
 }
 
 void check_demands(const ConfigValues& values) {

@@ -23,6 +23,13 @@ bool is_said_to_be_a_number(const OptionSpec& option, const ConfigValue& value) 
   return number && precedence_of(value) == Precedence::kCommandLine;
 }
 
+// Returns what the row expects instead of an empty text; its metavar if it does not say.
+std::string expected_of_string(const OptionSpec& option) {
+  RunConfig scratch;
+  const std::optional<ValueFault> fault = option.field.store(scratch, "");
+  return fault ? fault->expected : option.metavar;
+}
+
 // Returns every option, with its default if none was given, each in its canonical spelling.
 ConfigValues complete(const ConfigValues& values) {
   ConfigValues result = values;
@@ -38,7 +45,7 @@ ConfigValues complete(const ConfigValues& values) {
       given.refuse(name, expected_text(*option),
                    base::did_you_mean(value.value, option->field.choices));
     if (text->empty() && (!option->default_value.empty() || is_said_to_be_a_number(*option, value)))
-      given.refuse(name, option->type() == OptionSpec::Type::kString ? option->metavar
+      given.refuse(name, option->type() == OptionSpec::Type::kString ? expected_of_string(*option)
                                                                      : expected_text(*option));
     value.value = *text;
   }
