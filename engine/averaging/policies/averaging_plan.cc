@@ -122,6 +122,17 @@ std::string outer_text(const AveragingPlan& plan, std::int64_t planned) {
          " to " + std::to_string(before + planned);
 }
 
+// `before`: the scheduled averagings of earlier starts.
+std::string state_text(const StatePlan& state, std::int64_t before, std::int64_t planned) {
+  const std::int64_t count = (before + planned) / state.every - before / state.every;
+  return state.name + " in 1 of " + std::to_string(state.every) +
+         " averagings by the clock: " + times(count, "time") +
+         (count > 0 ? ", " + std::to_string(state.bytes) + " bytes each"
+                    : ": never averaged; --average-state needs a shorter period, the clock "
+                      "averages " +
+                          times(planned, "time"));
+}
+
 // Adds a line for the outer steps and for each state that is averaged less often.
 void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
                std::vector<std::string>& lines) {
@@ -138,9 +149,7 @@ void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
     lines.push_back(outer_text(plan, (planned.by_clock + fragments - 1) / fragments));
   const std::int64_t before = plan.schedule.count(0, plan.first_step);
   for (const auto& [name, every, bytes] : plan.states)
-    lines.push_back(name + " in 1 of " + std::to_string(every) + " averagings by the clock: " +
-                    times((before + planned.by_clock) / every - before / every, "time") + ", " +
-                    std::to_string(bytes) + " bytes each");
+    lines.push_back(state_text({name, every, bytes}, before, planned.by_clock));
 }
 
 }  // namespace

@@ -113,6 +113,17 @@ TEST(AveragingPlan, TellsTheOuterStepsOfTheRuleAndStatesThatAreAveragedLess) {
   EXPECT_EQ(describe(plan).size(), 3u);
 }
 
+TEST(AveragingPlan, SaysWhichStateIsNeverAveraged) {
+  AveragingPlan plan = plan_of(2, SyncSchedule::constant(16, 0));  // 24 averagings in 392 steps
+  plan.states = {{"exp_avg", 24, 500}, {"exp_avg_sq", 25, 400}};
+  const auto lines = describe(plan);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1], "exp_avg in 1 of 24 averagings by the clock: 1 time, 500 bytes each");
+  EXPECT_EQ(lines[2],
+            "exp_avg_sq in 1 of 25 averagings by the clock: 0 times: never averaged; "
+            "--average-state needs a shorter period, the clock averages 24 times");
+}
+
 TEST(AveragingPlan, TellsTheFragmentsOfStreaming) {
   AveragingPlan plan = plan_of(2, SyncSchedule::constant(16, 0));
   plan.streaming = StreamingPlan{.fragments = 4, .largest_bytes = 300, .overlap = 2, .mixing = 0.5};

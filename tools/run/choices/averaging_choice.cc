@@ -278,6 +278,19 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   return text;
 }
 
+namespace {
+
+// Returns the ranges of the parameters that one averaging each sends: fragments, or all.
+std::vector<engine::Elements> parts_averaged(const AveragingOptions& options,
+                                             const engine::ModelState& model) {
+  const engine::FlatBuffer& gradients = model.parameters.gradients;
+  if (options.method != AveragingMethod::kStreaming) return {{0, gradients.size()}};
+  const engine::StreamingOptions streaming = streaming_options(options, model, 0);
+  return engine::fragments_of(gradients, streaming.fragments, streaming.every);
+}
+
+}  // namespace
+
 std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& options,
                                                     const backends::Group& group,
                                                     engine::ModelState& model,
@@ -295,12 +308,13 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.bytes_uncompressed = static_cast<std::int64_t>(model.parameters.gradients.bytes());
   plan.bytes_each = plan.bytes_uncompressed;
   if (const auto lossy = lossy_of(options, 0)) {
-    plan.bytes_each =
-        static_cast<std::int64_t>(engine::code_bytes(*lossy, model.parameters.gradients.size(), 0));
     plan.compression = engine::lossy_text(*lossy);
-    plan.bytes_compressed = plan.bytes_each;
-    plan.bytes_received = engine::coded_bytes_received(*lossy, model.parameters.gradients.size(),
-                                                       group.world_size(), 0);
+    for (const engine::Elements& part : parts_averaged(options, model)) {
+      plan.bytes_compressed += static_cast<std::int64_t>(engine::code_bytes(*lossy, part.count, 0));
+      plan.bytes_received +=
+          engine::coded_bytes_received(*lossy, part.count, group.world_size(), 0);
+    }
+    plan.bytes_each = plan.bytes_compressed;
     plan.sparse_beside_momentum = lossy->kind == engine::LossyOptions::Kind::kSparse &&
                                   parameters.outer && parameters.outer->momentum.value_or(1) > 0;
   }

@@ -608,6 +608,29 @@ TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
   }
 }
 
+std::pair<long long, long long> bytes_planned(const Options& options) {
+  std::pair<long long, long long> found{-1, -1};  // sent, received
+  const std::vector<RankResult> ranks = train(4, with(kShort, options));
+  for (const std::string& line : ranks[0].plan) {
+    if (const std::size_t at = line.find(" sent as "); at != std::string::npos)
+      found.first = std::stoll(line.substr(line.find(", ", at) + 2));
+    if (const std::size_t at = line.find(" receives "); at != std::string::npos)
+      found.second = std::stoll(line.substr(at + 10));
+  }
+  return found;
+}
+
+// Blocks of codes end with the fragment, whose bytes are therefore more than those of all.
+TEST(Plan, CountsTheBytesOfFragments) {
+  const Options sparse = "dtype=f32 steps=4 compress=sparse sparse-ratio=1 sparse-bits=8";
+  const auto whole = bytes_planned(with(sparse, "sync=diloco sync-every=4"));
+  const auto parts =
+      bytes_planned(with(sparse, "sync=streaming sync-every=4 sync-overlap=2 sync-fragments=3"));
+  EXPECT_EQ(whole.second, 3 * whole.first);
+  EXPECT_EQ(parts.second, 3 * parts.first);
+  EXPECT_GT(parts.first, whole.first);
+}
+
 // A run without a use for the averaging's memory in a checkpoint drops it, with a notice.
 TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
   struct Case {
