@@ -6,6 +6,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/reduction_loops.h"
+#include "io/base/machine/cpu_features.h"
 
 namespace backends {
 namespace {
@@ -14,13 +15,11 @@ using PairLoop = void (*)(void*, const void*, const void*, std::size_t, DType, R
 
 PairLoop choose_pair_loop() {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
+  const base::CpuFeatures cpu = base::cpu_features();
 #if ENGINE_HAS_AVX512
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
-    return &reduction_avx512::reduce_pair;
+  if (cpu.avx512) return &reduction_avx512::reduce_pair;
 #endif
-  if (__builtin_cpu_supports("avx2")) return &reduction_avx2::reduce_pair;
+  if (cpu.avx2) return &reduction_avx2::reduce_pair;
 #endif
   return &reduction_baseline::reduce_pair;
 }

@@ -2,13 +2,14 @@
 #include "engine/ops/common/bf16_dispatch.h"
 
 #include "engine/core/error.h"
+#include "io/base/machine/cpu_features.h"
 
 namespace engine::ops {
 namespace {
 
 bool cpu_has_it() {
 #if ENGINE_X86_ISAS && ENGINE_HAS_BF16
-  static const bool has = best_cpu_isa() >= CpuIsa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  static const bool has = best_cpu_isa() >= CpuIsa::kAvx512 && base::cpu_features().avx512_bf16;
   return has;
 #else
   return false;

@@ -7,6 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/ops/common/amx_permission.h"
+#include "io/base/machine/cpu_features.h"
 
 namespace engine::ops {
 namespace {
@@ -39,13 +40,10 @@ constexpr CpuIsa least_built() {
 
 CpuIsa best_of_cpu() {
 #if ENGINE_X86_ISAS
-  // __builtin_cpu_supports also checks that the operating system saves the wide registers.
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuIsa::kBaseline;
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  if (!wide) return CpuIsa::kAvx2;
-  const bool tiles = __builtin_cpu_supports("avx512bf16") && amx_granted();
+  const base::CpuFeatures cpu = base::cpu_features();
+  if (!cpu.avx2) return CpuIsa::kBaseline;
+  if (!cpu.avx512) return CpuIsa::kAvx2;
+  const bool tiles = cpu.avx512_bf16 && amx_granted();
   return tiles ? CpuIsa::kAmx : CpuIsa::kAvx512;
 #else
   return CpuIsa::kBaseline;

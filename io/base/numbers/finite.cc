@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "io/base/machine/cpu_features.h"
+
 namespace base {
 namespace {
 
@@ -124,15 +126,16 @@ bool same_plain(DType type, const std::byte* a, const std::byte* b, std::size_t 
 
 Same same_of_this_cpu() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bw")) return &same_avx512;
-  if (__builtin_cpu_supports("avx2")) return &same_avx2;
+  const CpuFeatures cpu = cpu_features();
+  if (cpu.avx512) return &same_avx512;
+  if (cpu.avx2) return &same_avx2;
 #endif
   return &same_plain;
 }
 
 Search search_of_this_cpu() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return &search_avx2;
+  if (cpu_features().avx2) return &search_avx2;
 #endif
   return &search_plain;
 }

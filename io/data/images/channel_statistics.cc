@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "io/base/machine/cpu_features.h"
+
 namespace io {
 namespace {
 
@@ -79,8 +81,9 @@ std::vector<Sums> sums_plain(std::span<const std::uint8_t> bytes, std::size_t ch
 
 std::vector<Sums> sums_of(std::span<const std::uint8_t> bytes, std::size_t channels) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bw")) return sums_avx512(bytes, channels);
-  if (__builtin_cpu_supports("avx2")) return sums_avx2(bytes, channels);
+  const base::CpuFeatures cpu = base::cpu_features();
+  if (cpu.avx512) return sums_avx512(bytes, channels);
+  if (cpu.avx2) return sums_avx2(bytes, channels);
 #endif
   return sums_plain(bytes, channels);
 }
