@@ -2,10 +2,10 @@
 #include "engine/optim/loss_scale.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "io/base/text/real_number.h"
 
 namespace engine {
 namespace {
@@ -22,7 +22,7 @@ LossScaleRule parse_loss_scale(std::string_view text) {
   if (text.empty() || text == "off") return {};
   if (text == "dynamic") return {.kind = Kind::kDynamic, .initial = kFirstScale};
   float scale = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+  const auto [end, error] = base::real_from_chars(text.data(), text.data() + text.size(), scale);
   if (error != std::errc() || end != text.data() + text.size() || !std::isnormal(scale) ||
       scale < 0)
     throw ModelError("loss scale '" + std::string(text) +

@@ -1,4 +1,4 @@
-// std::from_chars() reads plain numbers; all others are first converted to plain ones.
+// from_chars() reads plain numbers; all others are first converted to plain ones.
 #include "io/data/tables/csv_number.h"
 
 #include <array>
@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+
+#include "io/base/text/real_number.h"
 
 namespace io {
 namespace {
@@ -25,7 +27,7 @@ bool is_small(std::string_view text) {
 CsvNumber plain_number(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = base::real_from_chars(text.data(), text.data() + text.size(), value);
   if (end != text.data() + text.size() || error == std::errc::invalid_argument) return {};
   const bool out = error == std::errc::result_out_of_range;
   if (out && is_small(text)) return {.content = CsvNumber::Content::kNumber};

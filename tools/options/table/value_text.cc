@@ -5,16 +5,25 @@
 #include <charconv>
 #include <cmath>
 
+#include "io/base/text/real_number.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {
 
+std::from_chars_result read(const char* first, const char* last, double& value) {
+  return base::real_from_chars(first, last, value);
+}
+template <typename Whole>
+std::from_chars_result read(const char* first, const char* last, Whole& value) {
+  return std::from_chars(first, last, value);
+}
+
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = read(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }

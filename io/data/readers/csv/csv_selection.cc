@@ -8,6 +8,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
+#include "io/base/text/real_number.h"
 #include "io/base/text/text_parts.h"
 #include "io/data/tables/csv_header.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 bool is_number(std::string_view field) {
   double value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  const auto [end, error] = base::real_from_chars(field.data(), field.data() + field.size(), value);
   return error == std::errc() && end == field.data() + field.size();
 }
 
