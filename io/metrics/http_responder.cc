@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -298,7 +299,7 @@ struct HttpResponder::Impl {
 
   void run() {
     // In Linux this affects only this thread.
-    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19));
+    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19));
     while (!stopped) {
       try {
         turn();
