@@ -25,7 +25,7 @@ ORDER = {
     "engine/train": ["step replicas", "saving", "balance checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],
-    "io/base": ["machine numbers text time", "digests files formats threads"],
+    "io/base": ["machine", "numbers text time", "digests files formats threads"],
     "models": ["onnx", "."],
     "tools": ["report", "options", "launch", "run", "commands", "bench", ".", "api"],
     "tools/report": ["output", "observers", "trace"],
