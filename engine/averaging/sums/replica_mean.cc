@@ -56,22 +56,22 @@ void ReplicaMean::start(Elements range, const TensorView& values) {
     std::memcpy(address(coded_->start, range.first), values.data, values.bytes());
 }
 
+// The mean goes to the memory of the gradients, so that a failed collective changes no value.
 void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
                           const FlatBuffer* start) {
-  contribute(weight, all(), parameters_.gradients);
+  const FlatBuffer &values = parameters_.values, &mean = parameters_.gradients;
+  contribute(weight, all(), mean);
   if (start != nullptr) add_start(weight, *start);
-  take_sum(round, all());
+  sum_range(round, all(), mean, context_.threads);
+  bytes_sent_ += bytes_of(round, all());
+  if (std::exchange(measure_, false)) spread_ = spread_of(values);
+  copy_range(mean, values, all());
   const double of_further = start != nullptr ? 1.0 / communicator_.world_size() : weight;
   for (FlatBuffer* buffer : further) {
     if (buffer->size() == 0) continue;
-    const std::byte* mean = sum(of_further, *buffer, {0, parameters_.trained_elements(*buffer)});
-    std::memcpy(buffer->data(), mean, averaged_bytes(*buffer));
+    const std::byte* total = sum(of_further, *buffer, {0, parameters_.trained_elements(*buffer)});
+    std::memcpy(buffer->data(), total, averaged_bytes(*buffer));
   }
-}
-
-void ReplicaMean::average_range(double weight, std::int64_t round, Elements range) {
-  contribute(weight, range, parameters_.gradients);
-  take_sum(round, range);
 }
 
 // With the weight of a plain mean, the bits are those without a start.
@@ -82,15 +82,6 @@ void ReplicaMean::add_start(double weight, const FlatBuffer& start) {
   if (weight != even)
     add_rows(context_, even - weight, start.part(0, trained),
              parameters_.gradients.part(0, trained));
-}
-
-// The sum is made in the memory of the gradients, so that a failed collective changes no value.
-void ReplicaMean::take_sum(std::int64_t round, Elements range) {
-  const FlatBuffer &values = parameters_.values, &mean = parameters_.gradients;
-  sum_range(round, range, mean, context_.threads);
-  bytes_sent_ += bytes_of(round, range);
-  if (range.count == all().count && std::exchange(measure_, false)) spread_ = spread_of(values);
-  copy_range(mean, values, range);
 }
 
 // The sum goes to separate memory, so that a failed collective leaves the buffer unchanged: to the

@@ -43,11 +43,10 @@ class ReplicaMean {
   // `further` their means over the ranks. Not with `lossy`.
   void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
                const FlatBuffer* start = nullptr);
-  // The same for a range of trained parameters alone.
-  void average_range(double weight, std::int64_t round, Elements range);
-  // The same in two parts, in the range of `memory` (with the slots of the gradients), which holds
-  // the mean after both. The second may run on another thread while this rank trains; nothing else
-  // uses the communicator or changes the start of the range then. `threads` may be null.
+  // The same for a range of trained parameters alone, in two parts, in that range of `memory` (with
+  // the slots of the gradients), which holds the mean after both. The second may run on another
+  // thread while this rank trains; nothing else uses the communicator or changes the start of the
+  // range then. `threads` may be null.
   void contribute(double weight, Elements range, const FlatBuffer& memory);
   void sum_range(std::int64_t round, Elements range, const FlatBuffer& memory, ThreadPool* threads);
   // Returns the payload of that.
@@ -73,7 +72,6 @@ class ReplicaMean {
   };
 
   // Replaces a range of values by the sum over ranks of what is in the memory of the gradients.
-  void take_sum(std::int64_t round, Elements range);
   // Adds what average() with this start adds to the weighted values in that memory.
   void add_start(double weight, const FlatBuffer& start);
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
