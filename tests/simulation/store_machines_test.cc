@@ -509,6 +509,23 @@ TEST_F(StoreByHand, AnotherProgramsAnswerIsNotThatOfAStore) {
   }
 }
 
+// The length is read before the seal can be checked, which comes last.
+TEST_F(StoreByHand, ALengthBeforeTheWelcomeIsBounded) {
+  begin(2);
+  for (const std::uint32_t more : {0u, 1u}) {
+    Client& c = call(hello(1));
+    say(c);
+    hear(c);  // the challenge
+    ASSERT_EQ(c.state(), SessionMachine::State::kRunning);
+    const std::uint32_t length = backends::kSettingsBytes + backends::kSealBytes + more;
+    std::string bytes;
+    for (int i = 0; i < 4; ++i) bytes += static_cast<char>(length >> 8 * i & 255);
+    c.session->received(bytes);
+    EXPECT_EQ(c.state(),
+              more == 0 ? SessionMachine::State::kRunning : SessionMachine::State::kNoStore);
+  }
+}
+
 // ---- Stalls.
 
 struct Waiting {

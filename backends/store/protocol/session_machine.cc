@@ -1,6 +1,8 @@
 // Implements the stages of the client's handshake.
 #include "backends/store/protocol/session_machine.h"
 
+#include "backends/store/protocol/settings.h"
+
 namespace backends {
 
 SessionMachine::SessionMachine(const Secret& secret, Hello hello, const std::string& nonce,
@@ -19,8 +21,10 @@ void SessionMachine::received(std::string_view bytes) {
   parser_.append(bytes.data(), bytes.size());
   try {
     while (state_ == State::kRunning) {
+      // A length is authenticated with its frame alone, after the whole of it has arrived. The
+      // longest frame before the welcome is a refusal that names settings.
       std::optional<Frame> frame = parser_.next(
-          stage_ == Stage::kChallenge ? kUnauthenticatedFrameBytes : kFrameBytes + kSealBytes);
+          stage_ == Stage::kChallenge ? kUnauthenticatedFrameBytes : kSettingsBytes + kSealBytes);
       if (!frame) return;
       seals_.to_client.open(*frame);
       handle(*frame);
