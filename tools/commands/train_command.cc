@@ -115,8 +115,8 @@ RunConfig read_config(ConfigValues values, const std::string& config_file,
   std::vector<std::string> notes;
   config.model.definition =
       definition.empty() ? models::model_definition(config.model.name, &notes) : definition;
-  for (const std::string& note : notes)
-    if (!is_one_of_many()) print_notice(config.model.name + ": " + note);
+  if (!is_one_of_many())
+    for (const std::string& note : notes) notices.push_back(config.model.name + ": " + note);
   if (config.keeping.resume.is_automatic() && config.keeping.directory == "auto" &&
       !was_restarted())
     throw io::ConfigError(

@@ -71,7 +71,6 @@ class ReplicaMean {
     FlatBuffer rest;   // what the average in progress does not send
   };
 
-  // Replaces a range of values by the sum over ranks of what is in the memory of the gradients.
   // Adds what average() with this start adds to the weighted values in that memory.
   void add_start(double weight, const FlatBuffer& start);
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
