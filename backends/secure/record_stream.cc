@@ -18,6 +18,7 @@ constexpr std::size_t kWholeRecordBytes = kRecordBytes + RecordCipher::kOverhead
 constexpr std::size_t kBatchBytes = 128 << 10, kMaxRecordsPerBatch = 8;
 constexpr std::size_t kOutBytes =
     kBatchBytes + kRecordBytes + kMaxRecordsPerBatch * RecordCipher::kOverheadBytes;
+static_assert(kBatchBytes + kRecordBytes <= RecordStream::kMaxBatchBytes);
 constexpr std::size_t kInBytes = 4 * kWholeRecordBytes;
 
 msghdr message_of(std::span<iovec> parts) {

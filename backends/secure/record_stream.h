@@ -27,6 +27,8 @@ struct LinkKeys {
 class RecordStream {
  public:
   static constexpr std::size_t kRecordBytes = 64 << 10;  // maximum text of a record
+  // The most bytes that the peer may have while send() has not returned them yet.
+  static constexpr std::size_t kMaxBatchBytes = 192 << 10;
 
   // `fd` is connected and owned by the caller.
   RecordStream(int fd, const LinkKeys& keys);
