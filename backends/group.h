@@ -57,6 +57,14 @@ struct StallOptions {
 // Shared memory among the ranks of one host, before the exchange between hosts.
 enum class LocalStage { kAuto, kShm, kOff };  // kAuto: where the backend is "auto"
 
+// The connections between ranks.
+struct LinkOptions {
+  int streams = 1;  // per peer, where the backend stripes
+  Encryption encryption = Encryption::kAuto;
+  // A broken one may take so long to be made anew; 0: a break is an error.
+  int patience_ms = 30'000;
+};
+
 // The identity of this process and the rendezvous; made by resolve_identity() or by the launcher.
 struct GroupOptions {
   std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
@@ -66,8 +74,7 @@ struct GroupOptions {
   std::string backend =
       "auto";  // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
   LocalStage local_stage = LocalStage::kAuto;
-  int streams = 1;                            // connections per peer, where the backend stripes
-  Encryption encryption = Encryption::kAuto;  // of the connections between ranks
+  LinkOptions links = {};
   ListenOptions listen = {};
   JobOptions job = {};
   int rendezvous_timeout_ms = 300'000;

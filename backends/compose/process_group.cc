@@ -143,7 +143,7 @@ class ProcessGroup final : public Group {
         peers_(joined_.store->state().peers),
         plan_(plan_backend(options.backend, options.local_stage, peers_)),
         encryption_(agree_on_encryption(*joined_.store, options.rank, options.world_size,
-                                        {.asked = options.encryption,
+                                        {.asked = options.links.encryption,
                                          .fastest = fastest_cipher(),
                                          .address = joined_.address,
                                          .relayed = options.listen.relay.has_value()},
@@ -166,7 +166,7 @@ class ProcessGroup final : public Group {
   const std::vector<PeerInfo>& peers() const override { return peers_; }
   std::string backend() const override { return plan_.name; }
   std::string backend_reason() const override {
-    return plan_.reason + encryption_text(plan_, options_.encryption, encryption_);
+    return plan_.reason + encryption_text(plan_, options_.links.encryption, encryption_);
   }
   std::string rendezvous_address() const override { return joined_.rendezvous_address; }
   std::string address() const override { return joined_.address; }
@@ -305,10 +305,11 @@ class ProcessGroup final : public Group {
                            .prefix = "",
                            .address = joined_.address,
                            .secret = joined_.secret,
-                           .streams = options_.streams,
-                           .encryption = options_.encryption,
+                           .streams = options_.links.streams,
+                           .encryption = options_.links.encryption,
                            .cipher = encryption_.cipher,
                            .timeout = std::chrono::milliseconds(options_.timeout_ms),
+                           .link_patience = std::chrono::milliseconds(options_.links.patience_ms),
                            .notice = options_.notice};
     context.relay = relay_.get();
     context.world_size = static_cast<int>(members.size());
@@ -454,6 +455,7 @@ void validate(const GroupOptions& o) {
   if (o.timeout_ms < 1) bad("timeout_ms", o.timeout_ms, "1 or more");
   if (o.rendezvous_timeout_ms < 1)
     bad("rendezvous_timeout_ms", o.rendezvous_timeout_ms, "1 or more");
+  if (o.links.patience_ms < 0) bad("links.patience_ms", o.links.patience_ms, "0 or more");
   for (const std::string* text : {&o.job.id, &o.job.build}) {
     if (text->size() > 100)
       throw ConfigurationError("\"" + *text +

@@ -17,7 +17,7 @@ constexpr auto kWordTime = std::chrono::milliseconds(100);
 }  // namespace
 
 GlooLinks::GlooLinks(const BackendContext& context)
-    : members_(context.members), transport_(context) {
+    : members_(context.members), link_patience_(context.link_patience), transport_(context) {
   const std::size_t head = sizeof(ControlWord) + kHeadBytes,
                     message = piece_bytes(transport_.size) + sizeof(double);
   const std::size_t inbox[kKinds] = {head, message, message};
@@ -100,7 +100,8 @@ void GlooLinks::finish_sends() {
 
 void GlooLinks::shut_down(bool drain) noexcept {
   try {
-    transport_.exchange_until(base::deadline_in(kWordTime), [&] {
+    const bool waits = drain && transport_.has_down_pair();
+    transport_.exchange_until(base::deadline_in(waits ? link_patience_ : kWordTime), [&] {
       for (int peer = 0; peer < transport_.size; ++peer) {
         if (peer == transport_.rank || !transport_.pair(peer).trouble().empty()) continue;
         if (drain ? transport_.pair(peer).has_output() : !arrived_word(peer, sequence_))

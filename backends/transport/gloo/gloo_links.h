@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,7 @@ class GlooLinks final : public Links {
   [[noreturn]] void throw_wrong_length(int peer, std::size_t bytes, std::size_t expected) const;
 
   const std::vector<int> members_;
+  const std::chrono::milliseconds link_patience_;
   GlooTransport transport_;
   std::array<std::vector<std::vector<char>>, 2> heads_;               // [slot][peer] to send
   std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]

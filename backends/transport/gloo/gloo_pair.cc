@@ -45,7 +45,7 @@ void GlooBuffer::waitSend() {
   --sent_;
 }
 
-GlooPair::GlooPair(GlooTransport& transport, int peer, int fd, RecordStream& link)
+GlooPair::GlooPair(GlooTransport& transport, int peer, int fd, MeshLink& link)
     : transport_(transport),
       peer_(peer),
       fd_(fd),

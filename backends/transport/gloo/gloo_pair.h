@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/secure/record_stream.h"
 #include "backends/transport/gloo/gloo_frame.h"
+#include "backends/transport/socket/mesh_link.h"
 
 namespace backends {
 
@@ -52,7 +52,7 @@ class GlooBuffer final : public gloo::transport::Buffer {
 class GlooPair final : public gloo::transport::Pair {
  public:
   // `fd`: connected, non-blocking, owned by the mesh like `link`, which sends and receives on it.
-  GlooPair(GlooTransport& transport, int peer, int fd, RecordStream& link);
+  GlooPair(GlooTransport& transport, int peer, int fd, MeshLink& link);
 
   // `memory` == nullptr for sending: offsets are addresses.
   std::unique_ptr<GlooBuffer> bind_sender(int slot, void* memory, std::size_t bytes);
@@ -61,6 +61,7 @@ class GlooPair final : public gloo::transport::Pair {
   int peer() const { return peer_; }
   int fd() const { return fd_; }
   bool has_output() const { return first_ != end_; }
+  const MeshLink& link() const { return link_; }
   // Return true if any byte moved. A failure is stored in trouble().
   bool pump_out();
   bool pump_in();
@@ -111,7 +112,7 @@ class GlooPair final : public gloo::transport::Pair {
 
   GlooTransport& transport_;
   const int peer_, fd_;
-  RecordStream& link_;
+  MeshLink& link_;
   const Address address_;
   std::string trouble_;
 

@@ -13,6 +13,9 @@ namespace {
 // If a rank dies, the ranks that wait for it also end. This rank names the first whose connection
 // ended, unless data still arrives from the one that it waits for.
 constexpr auto kGlooGraceTime = std::chrono::milliseconds(100);
+constexpr int kDownPairPollMs = 20;  // between looks at a connection that is being made anew
+
+bool must_send(const GlooPair& pair) { return pair.has_output() || pair.link().is_replaying(); }
 
 // Gives the mesh its own name, so that it cannot connect to another transport's links.
 BackendContext mesh_context(const BackendContext& context) {
@@ -51,6 +54,12 @@ std::unique_ptr<gloo::transport::UnboundBuffer> GlooTransport::createUnboundBuff
   throw gloo::InvalidOperationException("this transport has bound buffers only");
 }
 
+bool GlooTransport::has_down_pair() const {
+  return std::ranges::any_of(own_, [](const GlooPair* pair) {
+    return pair != nullptr && pair->link().is_down() && !pair->link().is_given_up();
+  });
+}
+
 void GlooTransport::drop_output() noexcept {
   for (GlooPair* pair : own_) {
     if (pair != nullptr) pair->drop_output();
@@ -65,7 +74,7 @@ bool GlooTransport::move_all() {
   bool moved = false;
   for (GlooPair* pair : own_) {
     if (pair == nullptr) continue;
-    if (pair->has_output()) moved |= pair->pump_out();
+    if (must_send(*pair)) moved |= pair->pump_out();
     moved |= pair->pump_in();
   }
   return moved;
@@ -76,7 +85,7 @@ bool GlooTransport::move_all() {
 bool GlooTransport::pump() {
   bool moved = false;
   for (GlooPair* pair : own_) {
-    if (pair != nullptr && pair->has_output()) moved |= pair->pump_out();
+    if (pair != nullptr && must_send(*pair)) moved |= pair->pump_out();
   }
   moved |= awaited_->pump_in();
   for (std::size_t i = 0; i < own_.size() && !moved; ++i) {
@@ -95,8 +104,10 @@ bool GlooTransport::poll_pairs(int milliseconds, int wake_fd) {
   for (std::size_t i = 0; i < own_.size(); ++i) {
     const GlooPair* pair = own_[i];
     const bool works = pair != nullptr && pair->trouble().empty();
-    polled_[i] = {works ? pair->fd() : -1,
-                  static_cast<short>(POLLIN | (works && pair->has_output() ? POLLOUT : 0)), 0};
+    const bool down = works && pair->link().is_down();
+    if (down) milliseconds = std::min(milliseconds, kDownPairPollMs);
+    polled_[i] = {works && !down ? pair->fd() : -1,
+                  static_cast<short>(POLLIN | (works && must_send(*pair) ? POLLOUT : 0)), 0};
   }
   polled_.back() = {wake_fd, POLLIN, 0};
   return poll(polled_.data(), polled_.size(), milliseconds) > 0;

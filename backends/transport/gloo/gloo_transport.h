@@ -53,6 +53,8 @@ class GlooTransport final : public gloo::transport::Context {
       if (!move_all()) (void)poll_pairs(base::milliseconds_left(until), -1);
     }
   }
+  // Returns true if a connection is being made anew.
+  bool has_down_pair() const;
   // Discards unsent data: the callers' memory is no longer read.
   void drop_output() noexcept;
 

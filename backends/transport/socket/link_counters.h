@@ -11,6 +11,11 @@ namespace backends {
 struct LinkCounters {
   std::uint64_t segments = 0;  // with data, sent by this rank, including those sent again
   std::uint64_t resent = 0;    // sent again, since they seemed lost
+  LinkCounters& operator+=(const LinkCounters& other) {
+    segments += other.segments;
+    resent += other.resent;
+    return *this;
+  }
 };
 
 // A communicator may implement this in addition.

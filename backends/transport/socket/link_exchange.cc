@@ -16,7 +16,8 @@ namespace {
 constexpr auto kFailureTime = std::chrono::milliseconds(100);
 // Bytes per system call, so that all connections are served alternately.
 constexpr std::size_t kMaxAtOnce = 1 << 20;
-constexpr int kMaxParts = 4;  // per system call
+constexpr int kMaxParts = 4;     // per system call
+constexpr int kDownPollMs = 20;  // between looks at a connection that is being made anew
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -68,8 +69,13 @@ void LinkExchange::exchange_words() {
   }
 }
 
+void LinkExchange::push_out(Link& l, const Part& part) {
+  l.out.push(part);
+  l.queued += part.bytes;
+}
+
 void LinkExchange::open_out(Link& l) {
-  if (!l.out.opened) l.out.push({reinterpret_cast<char*>(&word_), sizeof word_, true});
+  if (!l.out.opened) push_out(l, {reinterpret_cast<char*>(&word_), sizeof word_, true});
   l.out.opened = true;
 }
 
@@ -78,22 +84,23 @@ void LinkExchange::open_in(Link& l) {
   l.in.opened = true;
 }
 
-void LinkExchange::send(int peer, std::size_t piece, const char* data, std::size_t bytes) {
-  if (bytes == 0) return;
+std::uint64_t LinkExchange::send(int peer, std::size_t piece, const char* data, std::size_t bytes) {
   Link& l = links_[index(peer, piece)];
+  if (bytes == 0) return 0;
   if (l.out.room() < 2) wait_.run(*this, [&] { return l.out.room() >= 2; });
   open_out(l);
-  l.out.push({const_cast<char*>(data), bytes, false});  // it is only read
+  push_out(l, {const_cast<char*>(data), bytes, false});  // it is only read
+  return l.queued;
 }
 
 LinkExchange::Receipt LinkExchange::receive(int peer, std::size_t piece, char* data,
-                                            std::size_t bytes) {
+                                            std::size_t bytes, std::uint64_t answers) {
   const std::size_t at = index(peer, piece);
   Link& l = links_[at];
   if (bytes == 0) return {at, l.in.first};
   if (l.in.room() < 2) wait_.run(*this, [&] { return l.in.room() >= 2; });
   open_in(l);
-  l.in.push({data, bytes, false});
+  l.in.push({data, bytes, false, answers});
   return {at, l.in.end};
 }
 
@@ -102,7 +109,7 @@ void LinkExchange::exchange_small(int peer, const char* data, std::size_t bytes)
   l.in.push({inboxes_[static_cast<std::size_t>(peer)].get(), sizeof(ControlWord) + bytes, true});
   l.in.opened = true;
   open_out(l);
-  if (bytes > 0) l.out.push({const_cast<char*>(data), bytes, false});
+  if (bytes > 0) push_out(l, {const_cast<char*>(data), bytes, false});
 }
 
 void LinkExchange::wait_for(Receipt receipt) {
@@ -114,6 +121,10 @@ void LinkExchange::wait_all() {
   wait_.run(*this, [&] {
     return std::ranges::all_of(links_, [](const Link& l) { return l.in.empty() && l.out.empty(); });
   });
+  if (!mesh_->resumes()) return;
+  for (Link& l : links_) {
+    if (l.fd >= 0) l.stream->settle();
+  }
 }
 
 void LinkExchange::on_abort() {
@@ -128,7 +139,7 @@ void LinkExchange::on_timeout() {
 bool LinkExchange::pump() {
   bool moved = false;
   for (Link& l : links_) {
-    if (!l.out.empty()) moved |= pump_out(l);
+    if (!l.out.empty() || (l.fd >= 0 && l.stream->is_replaying())) moved |= pump_out(l);
   }
   for (Link& l : links_) {
     if (!l.in.empty()) moved |= pump_in(l);
@@ -166,6 +177,7 @@ bool LinkExchange::pump_in(Link& l) {
     if (n < 0) fail_link(l, errno);
     if (n == 0) fail(name_of(l) + " closed the connection");
     moved = true;
+    if (part.answers > 0) l.stream->acknowledge(part.answers);
     const std::size_t after = before + static_cast<std::size_t>(n);
     if (part.starts_with_word && before < sizeof(ControlWord) && after >= sizeof(ControlWord))
       check_word(l, part);
@@ -193,22 +205,36 @@ void LinkExchange::check_word(const Link& l, const Part& part) {
 // this rank must not take that for the cause. But the peer may also have finished this call and
 // failed later, so data that still arrives takes precedence.
 void LinkExchange::sleep() {
+  int time = clock_.poll_ms(deadline_);
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& l = links_[i];
-    polled_[i] = {
-        l.fd, static_cast<short>((l.in.empty() ? 0 : POLLIN) | (l.out.empty() ? 0 : POLLOUT)), 0};
+    const bool down = l.fd >= 0 && l.stream->is_down();
+    if (down) time = std::min(time, kDownPollMs);
+    const bool sends = !l.out.empty() || (l.fd >= 0 && l.stream->is_replaying());
+    polled_[i] = {down ? -1 : l.fd,
+                  static_cast<short>((l.in.empty() ? 0 : POLLIN) | (sends ? POLLOUT : 0)), 0};
   }
   polled_.back() = {mesh_->wake_fd(), POLLIN, 0};
-  if (poll(polled_.data(), polled_.size(), clock_.poll_ms(deadline_)) <= 0) return;
+  const int ready = poll(polled_.data(), polled_.size(), time);
+  if (ready <= 0 && time != kDownPollMs) return;
+  const Link* broken = find_broken();
+  if (broken == nullptr) return;
+  if (poll(polled_.data(), polled_.size(), static_cast<int>(kFailureTime.count())) > 0) return;
+  if (broken->stream->is_given_up()) fail_link(*broken, EPIPE);
+  fail("the connection to " + name_of(*broken) + " broke");
+}
+
+// Returns an idle connection that has broken for good, and does not poll it again.
+const LinkExchange::Link* LinkExchange::find_broken() {
   const Link* broken = nullptr;
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (polled_[i].events != 0 || (polled_[i].revents & (POLLERR | POLLHUP)) == 0) continue;
-    broken = &links_[i];
+    const Link& l = links_[i];
+    const bool ended = polled_[i].events == 0 && (polled_[i].revents & (POLLERR | POLLHUP)) != 0;
+    if (ended ? l.stream->break_off(ECONNRESET) : l.fd < 0 || !l.stream->is_given_up()) continue;
+    broken = &l;
     polled_[i].fd = -1;
   }
-  if (broken == nullptr) return;
-  if (poll(polled_.data(), polled_.size(), static_cast<int>(kFailureTime.count())) == 0)
-    fail("the connection to " + name_of(*broken) + " broke");
+  return broken;
 }
 
 // Ranks that detect a mismatch end first. So that the others learn of the mismatch and not only of
@@ -238,6 +264,7 @@ void LinkExchange::send_waiting_words() {
 bool LinkExchange::receive_word_on_failure(Link& l) {
   if (l.in.empty() || !l.in.front().starts_with_word || l.in.done >= sizeof(ControlWord))
     return false;
+  if (l.stream->is_down()) return false;  // a break is final for a call that fails
   const Part part = l.in.front();
   iovec rest{part.data + l.in.done, sizeof(ControlWord) - l.in.done};
   const ssize_t n = l.stream->receive({&rest, 1});
@@ -246,7 +273,7 @@ bool LinkExchange::receive_word_on_failure(Link& l) {
     check_word(l, part);
     return false;
   }
-  return n > 0 || (n < 0 && would_block(errno));
+  return n > 0 || (n < 0 && would_block(errno) && !l.stream->is_down());
 }
 
 void LinkExchange::fail(const std::string& text) {

@@ -26,7 +26,7 @@
 namespace backends {
 
 // One caller at a time. Allocates nothing after construction, unless it fails. Throws PeerError and
-// MismatchError; then only destruction is allowed.
+// MismatchError; then only give_up() and destruction are allowed.
 class LinkExchange {
  public:
   static constexpr std::size_t kInboxBytes = 16 << 10;
@@ -44,8 +44,12 @@ class LinkExchange {
     std::size_t link = 0;
     std::uint32_t end = 0;  // received when in.first reaches it
   };
-  void send(int peer, std::size_t piece, const char* data, std::size_t bytes);
-  Receipt receive(int peer, std::size_t piece, char* data, std::size_t bytes);
+  // Returns the position after the part in all that is sent on its connection.
+  std::uint64_t send(int peer, std::size_t piece, const char* data, std::size_t bytes);
+  // `answers`: such a position on the same connection, if the peer sends this part only after it
+  // has received all before that.
+  Receipt receive(int peer, std::size_t piece, char* data, std::size_t bytes,
+                  std::uint64_t answers = 0);
   // Sends and receives the word and one part; the peer's part goes to its inbox. REQUIRES: bytes <=
   // kInboxBytes; nothing else in this call.
   void exchange_small(int peer, const char* data, std::size_t bytes);
@@ -54,7 +58,10 @@ class LinkExchange {
   }
 
   void wait_for(Receipt receipt);
+  // Afterwards the memory of all parts may change.
   void wait_all();
+  // After an exception: the memory of all parts is no longer read.
+  void give_up() noexcept { mesh_->end_resuming(); }
 
  private:
   static constexpr std::uint32_t kMaxQueued =
@@ -63,6 +70,7 @@ class LinkExchange {
     char* data;
     std::size_t bytes;
     bool starts_with_word;
+    std::uint64_t answers = 0;
   };
   struct Queue {
     std::array<Part, kMaxQueued> parts;
@@ -77,7 +85,8 @@ class LinkExchange {
   };
   struct Link {
     int fd = -1, peer = -1;
-    RecordStream* stream = nullptr;  // on fd
+    MeshLink* stream = nullptr;  // on fd
+    std::uint64_t queued = 0;    // bytes to be sent, of all calls
     Queue out, in;
     ControlWord word;  // the peer's
   };
@@ -85,6 +94,7 @@ class LinkExchange {
   std::size_t index(int peer, std::size_t piece) const {
     return static_cast<std::size_t>(peer) * streams_ + piece % streams_;
   }
+  void push_out(Link& link, const Part& part);
   void open_out(Link& link);
   void open_in(Link& link);
   [[nodiscard]] bool pump();
@@ -93,6 +103,7 @@ class LinkExchange {
   void check_word(const Link& link, const Part& part);
   friend class LinkWait;
   void sleep();
+  [[nodiscard]] const Link* find_broken();
   [[noreturn]] void on_abort();
   [[noreturn]] void on_timeout();
   bool is_late() const { return clock_.has_passed(deadline_); }

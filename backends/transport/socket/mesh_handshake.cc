@@ -106,7 +106,7 @@ void MeshSetup::on_relay_challenge(Attempt& attempt) {
   const bool sent = send_now(
       attempt.socket.fd(), relay_rank_proof(secret, attempt.relay_hello, attempt.relay_challenge));
   attempt.stage = sent ? Stage::kRelayWaiting : Stage::kFailed;
-  attempt.until = deadline_;
+  attempt.until = last_time();
 }
 
 void MeshSetup::on_joined(Attempt& attempt) {
@@ -120,15 +120,23 @@ void MeshSetup::on_joined(Attempt& attempt) {
 // ---- With the peer.
 
 void MeshSetup::on_connected(Attempt& attempt) {
-  attempt.target->error = connect_error(attempt.socket.fd());
-  if (attempt.target->error == 0) return send_hello(attempt);
-  attempt.stage = Stage::kFailed;
+  Target& target = *attempt.target;
+  note_connect(target, connect_error(attempt.socket.fd()));
+  if (target.error == 0 && attempt.outgoing) return send_hello(attempt);
+  attempt.stage = Stage::kFailed;  // or a probe, which has found what it sought
 }
 
 void MeshSetup::send_hello(Attempt& attempt) {
   const Target& target = *attempt.target;
   attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams(),
                              target.to.port, context_.cipher);
+  if (mesh_.resumes()) {
+    const Endpoint own = local_endpoint(listener_.fd());
+    attempt.hello.listens = own.port;
+    attempt.hello.address = address_digest(own.host);
+  }
+  attempt.hello.epoch = target.epoch;
+  attempt.hello.received = received_from(target.peer, target.stream);
   const bool sent = send_now(attempt.socket.fd(), bytes_of(attempt.hello));
   attempt.stage = sent ? Stage::kChallenge : Stage::kFailed;
 }
@@ -141,7 +149,8 @@ void MeshSetup::on_hello(Attempt& attempt) {
   if (hello.magic != kMeshMagic || hello.version != kMeshVersion || hello.to != context_.rank ||
       hello.from <= context_.rank || hello.from >= context_.world_size ||
       hello.port != local_endpoint(listener_.fd()).port ||
-      (attempt.target != nullptr && hello.from != attempt.target->peer))
+      (attempt.target != nullptr && hello.from != attempt.target->peer) ||
+      (repairing_ && !may_replace(hello)))
     return;
   attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
   if (send_now(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
@@ -164,7 +173,7 @@ void MeshSetup::on_wrong_challenge(Attempt& attempt) {
   Target& target = *attempt.target;
   if (++target.wrong_challenges < kMaxWrongChallenges) return;
   if (context_.relay != nullptr && !attempt.relayed) {
-    target.next_direct = deadline_;
+    target.next_direct = last_time();
     return;
   }
   throw AuthenticationError(
@@ -176,11 +185,17 @@ void MeshSetup::on_proof(Attempt& attempt) {
   const std::string expected =
       connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
   const bool proven = equal_in_constant_time(attempt.in, expected);
+  attempt.peer_received = attempt.hello.received;
   attempt.in.clear();
   attempt.stage = Stage::kFailed;
-  if (!proven) return;
-  MeshWelcome welcome{
-      mesh_.streams(), mesh_.crowded() ? 1 : 0, machine_digest(), context_.cipher, {}};
+  if (!proven || (repairing_ && !may_replace(attempt.hello))) return;
+  if (repairing_) prepare_link(attempt);
+  MeshWelcome welcome{mesh_.streams(),
+                      mesh_.crowded() ? 1 : 0,
+                      machine_digest(),
+                      context_.cipher,
+                      received_from(attempt.hello.from, attempt.hello.stream),
+                      {}};
   std::ranges::copy(
       welcome_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge, welcome),
       welcome.mac);
@@ -202,7 +217,9 @@ void MeshSetup::on_welcome(Attempt& attempt) {
   require_equal_streams(welcome.streams, attempt.hello.to);
   require_equal_cipher(welcome.cipher, attempt.hello.to);
   if (!send_now(attempt.socket.fd(), {"\0", 1})) return;
-  if (attempt.hello.to == 0) mesh_.crowded_ = welcome.crowded != 0;
+  ++attempt.target->epoch;  // this byte is sent once for each
+  if (attempt.hello.to == 0 && !repairing_) mesh_.crowded_ = welcome.crowded != 0;
+  attempt.peer_received = welcome.received;
   keep(attempt, attempt.hello.to, welcome.machine);
 }
 

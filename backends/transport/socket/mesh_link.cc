@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 
+#include "backends/transport/socket/tcp_counters.h"
 #include "io/base/files/system_error_text.h"
 
 namespace backends {
@@ -42,6 +43,13 @@ MeshLink::MeshLink(Socket socket, const LinkKeys& keys, std::uint64_t epoch, Res
       epoch_(epoch) {
   stream_.emplace(socket_.fd(), keys);
   if (resuming.replay_bytes > 0) replay_.emplace(resuming.replay_bytes);
+}
+
+std::optional<LinkCounters> MeshLink::counters() const {
+  const std::lock_guard lock(mutex_);
+  std::optional<LinkCounters> all = read_tcp_counters(socket_.fd());
+  if (all) *all += ended_;
+  return all;
 }
 
 ssize_t MeshLink::send(std::span<iovec> parts) {
@@ -189,6 +197,7 @@ std::optional<std::uint64_t> MeshLink::resume(Socket socket, const LinkKeys& key
     state_.store(State::kGivenUp, std::memory_order_release);
     return std::nullopt;
   }
+  if (const auto counted = read_tcp_counters(socket_.fd())) ended_ += *counted;
   if (dup3(socket.fd(), socket_.fd(), O_CLOEXEC) < 0) return std::nullopt;
   stream_.emplace(socket_.fd(), keys);
   replay_->acknowledge(peer_received);

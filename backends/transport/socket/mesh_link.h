@@ -18,6 +18,7 @@
 
 #include "backends/secure/record_stream.h"
 #include "backends/store/tcp_socket.h"
+#include "backends/transport/socket/link_counters.h"
 #include "backends/transport/socket/replay_buffer.h"
 
 namespace backends {
@@ -36,6 +37,8 @@ class MeshLink {
   MeshLink(Socket socket, const LinkKeys& keys, std::uint64_t epoch, Resuming resuming);
 
   int fd() const { return socket_.fd(); }  // of all connections, one after the other
+  // Returns the sums over all connections; none if the kernel has no counters.
+  std::optional<LinkCounters> counters() const;
 
   // As of RecordStream. If the connection breaks and may be resumed, they return -1 and EAGAIN, as
   // until it is back. If it was given up, -1 and EPIPE, for error_text().
@@ -96,6 +99,7 @@ class MeshLink {
   std::uint64_t ahead_ = 0;
   int error_ = 0;
   std::string failure_;  // of kGivenUp
+  LinkCounters ended_;   // of the connections before the newest one
 };
 
 }  // namespace backends

@@ -33,6 +33,10 @@ std::uint32_t machine_digest() {
   return digest;
 }
 
+std::uint32_t address_digest(const std::string& host) {
+  return static_cast<std::uint32_t>(base::short_digest_of(host));
+}
+
 MeshHello make_hello(int from, int to, int stream, int streams, int port, LinkCipher cipher) {
   MeshHello hello;
   hello.from = from;

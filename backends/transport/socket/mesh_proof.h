@@ -1,7 +1,8 @@
 // Authenticates both sides at the start of every connection between two ranks.
 //
-//   connector -> acceptor   MeshHello: both ranks, the number of the connection, the port, the
-//                           machine, the cipher, a nonce
+//   connector -> acceptor   MeshHello: both ranks, the number of the connection, ports, the
+//   machine,
+//                           the cipher, a nonce
 //
 //   acceptor -> connector   MeshChallenge: nonce, MAC(secret, "engine socket acceptor", transcript)
 //
@@ -11,6 +12,10 @@
 //   transcript, welcome)
 //
 //   connector -> acceptor   one byte of any value: the connection is established
+//
+// A connection that replaces a broken one has an epoch above all earlier ones of its link, equal
+// for all attempts to make it. Both sides tell how many bytes they have received: the connector in
+// its hello, the acceptor in its welcome.
 //
 // A changed byte costs the connection but never the set-up: the connector connects again, and the
 // acceptor waits for the byte before it counts the connection. The transcript is the communicator's
@@ -32,7 +37,7 @@
 
 namespace backends {
 
-inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 5;
+inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 6;
 
 struct MeshHello {
   std::uint32_t magic = kMeshMagic, version = kMeshVersion;
@@ -41,9 +46,13 @@ struct MeshHello {
   std::int32_t port = 0;      // that the connector used: the acceptor's own, unless relayed
   std::uint32_t machine = 0;  // the connector's: digest of machine_id()
   LinkCipher cipher = LinkCipher::kNone;
+  std::int32_t listens = 0;    // the port at which the connector listens; 0: it does not
+  std::uint32_t address = 0;   // digest of the address at which it does
+  std::uint32_t epoch = 0;     // number of the connection, for this link
+  std::uint64_t received = 0;  // bytes of the stream that the connector has
   char nonce[kNonceBytes] = {};
 };
-static_assert(sizeof(MeshHello) == 36 + kNonceBytes);
+static_assert(sizeof(MeshHello) == 56 + kNonceBytes);
 
 struct MeshChallenge {
   char nonce[kNonceBytes] = {}, mac[kMacBytes] = {};
@@ -53,10 +62,13 @@ struct MeshWelcome {
   std::int32_t streams = 0, crowded = 0;  // the acceptor's; crowded: 1 for more ranks than cores
   std::uint32_t machine = 0;
   LinkCipher cipher = LinkCipher::kNone;
+  std::uint64_t received = 0;  // bytes of the stream that the acceptor has
   char mac[kMacBytes] = {};
 };
+static_assert(sizeof(MeshWelcome) == 24 + kMacBytes);
 
 std::uint32_t machine_digest();
+std::uint32_t address_digest(const std::string& host);
 MeshHello make_hello(int from, int to, int stream, int streams, int port,
                      LinkCipher cipher = LinkCipher::kNone);
 MeshChallenge make_challenge(const Secret& secret, std::string_view name, const MeshHello& hello);

@@ -3,6 +3,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -22,9 +23,9 @@
 namespace backends {
 namespace {
 
-constexpr auto kLinkHandshakeTimeout = std::chrono::seconds(2);  // per accepted connection
-constexpr auto kRetryTime = std::chrono::milliseconds(50);       // between attempts to connect
+constexpr auto kRetryTime = std::chrono::milliseconds(50);  // between attempts to connect
 constexpr auto kRelayRetryTime = std::chrono::milliseconds(200);
+constexpr auto kProbeTime = std::chrono::seconds(1);  // between probes of a peer that connects
 constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
 constexpr int kMeshPollMs = 100;               // between checks for failures
 constexpr auto kDirectTime = std::chrono::seconds(2);  // before the relay is used as well
@@ -46,15 +47,40 @@ bool set_buffers(int fd) {
   return true;
 }
 
-// Call this before connect or listen, which fix the window scale.
-void prepare_buffers(int fd) {
+bool buffers_are_granted() {
   static const bool kGranted =
       set_buffers(Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd());
-  if (kGranted) set_buffers(fd);
+  return kGranted;
+}
+
+// Call this before connect or listen, which fix the window scale. The kernel doubles the sizes.
+// Where it does not grant them, a bound of the window keeps what is under way below replay_bytes().
+void prepare_buffers(int fd) {
+  if (buffers_are_granted()) {
+    set_buffers(fd);
+  } else {
+    const int window = 2 * kBufferBytes;
+    setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
+  }
+}
+
+Endpoint peer_endpoint(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
+  return endpoint_of(reinterpret_cast<sockaddr*>(&address), length);
 }
 
 std::string key(const BackendContext& context, int rank) {
   return context.prefix + "/socket/" + std::to_string(rank);
+}
+
+// Where the peer of an accepted connection listens. From another address than that it comes through
+// a router or another interface, and a refusal there would say nothing of the process.
+Endpoint listening_peer(int fd, const MeshHello& hello) {
+  const Endpoint peer = peer_endpoint(fd);
+  if (hello.listens == 0 || hello.address != address_digest(peer.host)) return {};
+  return {peer.host, hello.listens};
 }
 
 // Starts a non-blocking connect; returns an empty socket if it fails at once, with errno.
@@ -88,10 +114,18 @@ Socket begin_connect(const Endpoint& to) {
 
 }  // namespace
 
+// Each end's buffer, the kernel's default maximum where it grants no other, and what a segment may
+// have beyond that.
+std::size_t replay_bytes() {
+  constexpr std::size_t kSlack = 512 << 10;
+  return (buffers_are_granted() ? 4 : 6) * static_cast<std::size_t>(kBufferBytes) + kSlack;
+}
+
 MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
     : context_(context),
       mesh_(mesh),
       deadline_(context.clock.deadline_in(context.timeout)),
+      targets_(mesh.links_.size()),
       missing_((context.world_size - 1) * mesh.streams()) {
   mesh_.crowded_ = mesh_.on_loopback() && context.world_size > base::count_of_cpus();
 }
@@ -105,41 +139,52 @@ void MeshSetup::run() {
     sweep();
   }
   if (context_.relay != nullptr) report_links();
-  if (listener_) context_.store.remove(key(context_, context_.rank));  // all peers have read it
+  if (accepts()) context_.store.remove(key(context_, context_.rank));  // all peers have read it
+  if (!mesh_.resumes()) listener_.close();
 }
 
 void MeshSetup::publish() {
-  if (context_.rank + 1 == context_.world_size) return;  // the last rank connects to all others
+  if (!accepts() && !mesh_.resumes()) return;  // the last rank connects to all others
   listener_ = listen_on({context_.address, 0});
   prepare_buffers(listener_.fd());  // before the port is published
   if (mesh_.on_loopback()) do_not_pace(listener_.fd());
-  context_.store.set(key(context_, context_.rank), to_string(local_endpoint(listener_.fd())));
+  if (accepts())
+    context_.store.set(key(context_, context_.rank), to_string(local_endpoint(listener_.fd())));
 }
 
 void MeshSetup::look_up_peers() {
-  const bool with_relay = context_.relay != nullptr;
   for (int peer = 0; peer < context_.world_size; ++peer) {
-    const bool connects = peer < context_.rank;
-    if (peer == context_.rank || (!connects && !with_relay)) continue;
-    Target target{.peer = peer, .stream = 0, .connects = connects, .to = {}};
-    if (connects) {
+    Endpoint to;
+    if (peer < context_.rank) {
       const auto left =
           std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline_ - context_.clock.now()),
                    std::chrono::milliseconds(0));
-      target.to = parse_endpoint(context_.store.get(key(context_, peer), left), "a rank's address");
+      to = parse_endpoint(context_.store.get(key(context_, peer), left), "a rank's address");
     }
-    for (; target.stream < mesh_.streams(); ++target.stream) targets_.push_back(target);
+    for (int stream = 0; stream < mesh_.streams(); ++stream)
+      target_of(peer, stream) = {
+          .peer = peer, .stream = stream, .connects = peer < context_.rank, .to = to};
   }
-  if (!with_relay) return;
-  const Deadline later = base::deadline_in(kDirectTime);
-  for (Target& target : targets_) {
-    if (!context_.relay->was_relayed(context_.group_rank(target.peer))) target.relay_from = later;
-  }
+  for (Target& target : targets_) target.relay_from = relay_start(target);
+}
+
+// A pair that needed the relay once goes there at once.
+Deadline MeshSetup::relay_start(const Target& target) const {
+  if (context_.relay == nullptr || context_.relay->was_relayed(context_.group_rank(target.peer)))
+    return {};
+  return base::deadline_in(kDirectTime);
+}
+
+bool MeshSetup::needs_connection(const Target& target) const {
+  if (target.peer == context_.rank) return false;
+  const std::unique_ptr<MeshLink>& link = link_of(target);
+  return repairing_ ? link->is_down() && !link->is_given_up() : link == nullptr;
 }
 
 void MeshSetup::connect(Target& target) {
-  if (target.done) return;
-  if (target.connects && !target.has_direct && base::has_passed(target.next_direct))
+  if (!needs_connection(target)) return;
+  const bool may_be_direct = target.connects || (repairing_ && target.to.port != 0);
+  if (may_be_direct && !target.has_direct && base::has_passed(target.next_direct))
     connect_directly(target);
   if (context_.relay != nullptr && !target.has_relayed && base::has_passed(target.relay_from) &&
       base::has_passed(target.next_relayed))
@@ -147,19 +192,25 @@ void MeshSetup::connect(Target& target) {
 }
 
 void MeshSetup::connect_directly(Target& target) {
-  target.next_direct = base::deadline_in(kRetryTime);
+  target.next_direct =
+      target.connects ? base::deadline_in(kRetryTime) : base::deadline_in(kProbeTime);
   Attempt attempt;
   attempt.socket = begin_connect(target.to);
-  if (!attempt.socket) {
-    target.error = errno;
-    return;
-  }
-  attempt.outgoing = true;
+  if (!attempt.socket) return note_connect(target, errno);
+  attempt.outgoing = target.connects;
   attempt.target = &target;
   attempt.stage = Stage::kConnecting;
-  attempt.until = deadline_;
+  attempt.until = repairing_ ? context_.clock.deadline_in(kLinkHandshakeTimeout) : deadline_;
   target.has_direct = true;
   attempts_.push_back(std::move(attempt));
+}
+
+// A direct connect() has ended with `error`, 0 for none.
+void MeshSetup::note_connect(Target& target, int error) {
+  target.error = error;
+  if (!repairing_ || error != ECONNREFUSED || target.relayed) return;
+  link_of(target)->give_up(to_string(target.to) + " refuses connections: the process of " +
+                           name_of(target.peer) + " has ended");
 }
 
 void MeshSetup::connect_to_relay(Target& target) {
@@ -184,25 +235,42 @@ void MeshSetup::connect_to_relay(Target& target) {
 }
 
 void MeshSetup::wait() {
-  std::vector<pollfd> polled;
-  for (const Attempt& a : attempts_) {
-    const bool opens = a.stage == Stage::kConnecting || a.stage == Stage::kRelayConnecting;
-    polled.push_back({a.socket.fd(), static_cast<short>(opens ? POLLOUT : POLLIN), 0});
-  }
-  if (listener_) polled.push_back({listener_.fd(), POLLIN, 0});
-  const bool retrying =
-      std::ranges::any_of(targets_, [](const Target& e) { return e.connects && !e.has_direct; });
+  std::vector<pollfd> polled = polled_attempts();
+  const bool retrying = std::ranges::any_of(targets_, [this](const Target& t) {
+    return t.connects && !t.has_direct && needs_connection(t);
+  });
   const int most = retrying ? static_cast<int>(kRetryTime.count()) : kMeshPollMs;
   const int ready =
       poll(polled.data(), polled.size(), std::min(most, context_.clock.poll_ms(deadline_)));
   if (const auto failure = context_.watch.known_failure(std::chrono::milliseconds(0)))
     failure->raise();
   if (context_.clock.has_passed(deadline_)) throw_timeout();
-  if (ready <= 0) return;
-  for (std::size_t i = 0; i < attempts_.size(); ++i) {
-    if (polled[i].revents != 0 && attempts_[i].stage != Stage::kFailed) serve(attempts_[i]);
+  if (ready > 0) serve_ready(polled);
+}
+
+// The listener, and the attempts in their order.
+std::vector<pollfd> MeshSetup::polled_attempts() const {
+  std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
+  for (const Attempt& a : attempts_) {
+    const bool opens = a.stage == Stage::kConnecting || a.stage == Stage::kRelayConnecting;
+    polled.push_back({a.socket.fd(), static_cast<short>(opens ? POLLOUT : POLLIN), 0});
   }
-  if (listener_ && polled.back().revents != 0) accept_all();
+  return polled;
+}
+
+void MeshSetup::serve_ready(const std::vector<pollfd>& polled) {
+  for (std::size_t i = 0; i < attempts_.size(); ++i) {
+    Attempt& attempt = attempts_[i];
+    if (polled[i + 1].revents == 0) continue;
+    if (attempt.target != nullptr && !needs_connection(*attempt.target)) {
+      attempt.stage = Stage::kFailed;  // another one was first
+    } else if (repairing_) {
+      serve_or_give_up(attempt);
+    } else {
+      serve(attempt);
+    }
+  }
+  if (polled[0].revents != 0) accept_all();
 }
 
 void MeshSetup::accept_all() {
@@ -220,51 +288,52 @@ void MeshSetup::accept_all() {
 }
 
 void MeshSetup::keep(Attempt& attempt, int peer, std::uint32_t machine) {
-  if (machine == machine_digest() && !attempt.relayed) do_not_pace(attempt.socket.fd());
-  if (context_.relay != nullptr) keep_alive(attempt.socket.fd());  // routers forget idle ones
-  const std::size_t at = mesh_.index(peer, attempt.hello.stream);
-  Socket& place = mesh_.sockets_[at];
-  if (!place) --missing_;
-  place = std::move(attempt.socket);  // on a second connection of the same peer: the peer has
-                                      // abandoned the first
-  mesh_.links_[at] = std::make_unique<RecordStream>(
-      place.fd(), (attempt.outgoing ? connector_keys : acceptor_keys)(
-                      context_.secret, context_.prefix, attempt.hello, attempt.challenge));
+  const int fd = attempt.socket.fd();
+  if (machine == machine_digest() && !attempt.relayed) do_not_pace(fd);
+  if (mesh_.resumes()) {
+    notice_silence(fd, context_.link_patience);
+  } else if (context_.relay != nullptr) {
+    keep_alive(fd);  // routers forget idle ones
+  }
+  const LinkKeys keys = (attempt.outgoing ? connector_keys : acceptor_keys)(
+      context_.secret, context_.prefix, attempt.hello, attempt.challenge);
+  Target& target = target_of(peer, attempt.hello.stream);
+  const Endpoint to = attempt.relayed ? Endpoint{} : listening_peer(fd, attempt.hello);
   attempt.stage = Stage::kDone;
-  if (attempt.relayed) {
-    relayed_.insert(peer);
-    context_.relay->note_relayed(context_.group_rank(peer));
+  if (repairing_) {
+    if (!resume(attempt, target, keys)) return;
+  } else {
+    std::unique_ptr<MeshLink>& place = mesh_.links_[mesh_.index(peer, attempt.hello.stream)];
+    if (!place) --missing_;
+    // On a second connection of the same peer: the peer has abandoned the first.
+    place = std::make_unique<MeshLink>(std::move(attempt.socket), keys, attempt.hello.epoch,
+                                       mesh_.resuming());
   }
-  const auto target = std::ranges::find_if(targets_, [&](const Target& t) {
-    return t.peer == peer && t.stream == attempt.hello.stream;
-  });
-  if (target == targets_.end()) return;  // the lower rank, without a relay
-  target->done = true;
-  cancel_others(*target);
+  target.relayed = attempt.relayed;
+  if (!target.connects) target.to = to;
+  if (!attempt.relayed) return;
+  relayed_.insert(peer);
+  context_.relay->note_relayed(context_.group_rank(peer));
 }
 
-void MeshSetup::cancel_others(const Target& target) {
-  for (Attempt& attempt : attempts_) {
-    if (attempt.target == &target && attempt.stage != Stage::kDone) attempt.stage = Stage::kFailed;
-  }
-}
-
-// Removes attempts that are done, failed or too late.
+// Removes attempts that are done, failed, too late or no longer needed.
 void MeshSetup::sweep() {
   const auto now = context_.clock.now();
+  const auto is_over = [](const Attempt& a) {
+    return a.stage == Stage::kDone || a.stage == Stage::kFailed;
+  };
   std::size_t unproven = 0;
   for (auto a = attempts_.rbegin(); a != attempts_.rend(); ++a) {  // the newest first
-    const bool waits = a->stage != Stage::kDone && a->stage != Stage::kFailed;
     const bool accepted = a->target == nullptr;
-    if (waits && now >= a->until) a->stage = Stage::kFailed;
-    if (waits && accepted && a->stage != Stage::kEstablishing && ++unproven > kMaxUnprovenLinks)
+    if (!is_over(*a) && (now >= a->until || (!accepted && !needs_connection(*a->target))))
       a->stage = Stage::kFailed;
-    if (a->stage == Stage::kFailed && !accepted)
+    if (!is_over(*a) && accepted && a->stage != Stage::kEstablishing &&
+        ++unproven > kMaxUnprovenLinks)
+      a->stage = Stage::kFailed;
+    if (is_over(*a) && !accepted)
       (a->relayed ? a->target->has_relayed : a->target->has_direct) = false;
   }
-  std::erase_if(attempts_, [](const Attempt& a) {
-    return a.stage == Stage::kDone || a.stage == Stage::kFailed;
-  });
+  std::erase_if(attempts_, is_over);
 }
 
 void MeshSetup::throw_timeout() {
@@ -272,7 +341,7 @@ void MeshSetup::throw_timeout() {
   for (int peer = 0; peer < context_.world_size; ++peer) {
     if (peer == context_.rank) continue;
     for (int stream = 0; stream < mesh_.streams(); ++stream) {
-      if (mesh_.sockets_[mesh_.index(peer, stream)]) continue;
+      if (mesh_.links_[mesh_.index(peer, stream)]) continue;
       names += (names.empty() ? "" : ", ") + std::to_string(context_.group_rank(peer));
       break;
     }
@@ -297,11 +366,11 @@ std::string MeshSetup::timeout_hint() const {
       "where none can, give all ranks --relay rank0:PORT";
   if (const auto silent = at(Stage::kConnecting); silent != attempts_.end())
     return "; no answer from " + to_string(silent->target->to) + kRule;
-  const auto failed =
-      std::ranges::find_if(targets_, [](const Target& t) { return !t.done && t.error != 0; });
+  const auto failed = std::ranges::find_if(
+      targets_, [this](const Target& t) { return t.error != 0 && needs_connection(t); });
   if (failed != targets_.end())
     return "; " + to_string(failed->to) + ": " + std::strerror(failed->error) + kRule;
-  if (listener_ && !mesh_.on_loopback())
+  if (accepts() && !mesh_.on_loopback())
     return "; if they cannot connect to " + context_.address +
            ", give all ranks --relay rank0:PORT";
   return "";

@@ -1,5 +1,5 @@
 // Builds a SocketMesh: one loop connects, accepts and authenticates until every connection is
-// established.
+// established. Afterwards the same steps make broken connections anew (mesh_repair.cc).
 //
 // The rank with the higher number connects to the other. With a relay, both ends of a connection
 // that is not established after kDirectTime also connect to the relay; the higher rank then takes
@@ -7,10 +7,13 @@
 // handshake has come, which the higher one sends on one connection.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <deque>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -20,18 +23,29 @@
 
 namespace backends {
 
+// Per direct connection, from the connect or the accept to the last byte of the handshake.
+inline constexpr auto kLinkHandshakeTimeout = std::chrono::seconds(2);
+
+// Makes the kernel find within a third of the patience that an idle connection is cut.
+void notice_silence(int fd, std::chrono::milliseconds patience);
+// Bytes of a link that are kept to be sent again: more than the kernels of both ends hold.
+std::size_t replay_bytes();
+
 class MeshSetup {
  public:
   MeshSetup(const BackendContext& context, SocketMesh& mesh);
   // Throws as SocketMesh's constructor does.
   void run();
+  // After run(), in a thread of its own until `stop` or the end of the mesh: makes a broken
+  // connection anew if that succeeds within the patience.
+  void repair(const std::stop_token& stop);
 
  private:
   enum class Stage {
     kRelayConnecting,
     kRelayChallenge,
     kRelayWaiting,  // for the other end
-    kConnecting,
+    kConnecting,    // the last one of a probe
     kHello,
     kChallenge,
     kProof,
@@ -40,19 +54,27 @@ class MeshSetup {
     kDone,
     kFailed
   };
-  // A connection to be established.
+  // Of a connection that has broken.
+  struct Repair {
+    bool broken = false, reported = false;
+    int half_closed = 0;  // looks that found its other end closed, with data left to be read
+    Deadline since{}, report{}, until{};
+  };
+  // A connection to be established, and made anew when it breaks.
   struct Target {
-    int peer, stream;
-    bool connects;          // this rank has the higher number
-    Endpoint to;            // where the peer listens, if `connects`
-    Deadline relay_from{};  // when the relay is used, if there is one
+    int peer = 0, stream = 0;
+    bool connects = false;    // this rank has the higher number
+    Endpoint to{};            // where the peer listens; port 0: not known, or not reachable
+    bool relayed = false;     // the newest connection goes through the relay
+    std::uint32_t epoch = 0;  // number of the next connection, if `connects`
+    Deadline relay_from{};    // when the relay is used, if there is one
     Deadline next_direct{}, next_relayed{};
     bool has_direct = false, has_relayed = false;  // attempts that are under way
-    bool done = false;
     int wrong_challenges = 0;
     int error = 0;  // errno of the last direct connect()
+    Repair repair{};
   };
-  // A connection that is not established yet.
+  // A connection that is not established yet, or a probe.
   struct Attempt {
     Socket socket;
     bool outgoing = false;  // this rank sends the hello
@@ -64,15 +86,21 @@ class MeshSetup {
     MeshHello hello;
     MeshChallenge challenge;
     std::string in;  // received part of the next message
+    std::uint64_t peer_received = 0;
     Deadline until{};
   };
   void publish();
   void look_up_peers();
   // Starts what is due towards a peer: a direct connection and, after a while, one to the relay.
+  // The side that is connected to opens a direct one after a break, only as a probe: a refusal
+  // means that the peer's process has ended.
   void connect(Target& target);
   void connect_directly(Target& target);
   void connect_to_relay(Target& target);
+  void note_connect(Target& target, int error);
   void wait();
+  std::vector<pollfd> polled_attempts() const;
+  void serve_ready(const std::vector<pollfd>& polled);
   void accept_all();
   void serve(Attempt& attempt);
   [[nodiscard]] bool receive(Attempt& attempt, std::size_t bytes);
@@ -89,21 +117,50 @@ class MeshSetup {
   void require_equal_streams(int theirs, int peer) const;
   void require_equal_cipher(LinkCipher theirs, int peer) const;
   void keep(Attempt& attempt, int peer, std::uint32_t machine);
-  void cancel_others(const Target& target);
   void sweep();
   void report_links();
   std::string timeout_hint() const;
   [[noreturn]] void throw_timeout();
 
-  const BackendContext& context_;
+  // Of repair() (mesh_repair.cc).
+  [[nodiscard]] bool may_replace(const MeshHello& hello) const;
+  void prepare_link(const Attempt& attempt);
+  [[nodiscard]] bool resume(Attempt& attempt, Target& target, const LinkKeys& keys);
+  void check_links();
+  void look_at(MeshLink& link, Repair& repair);
+  void begin_repair(Target& target);
+  void continue_repair(Target& target);
+  void report_break(Target& target);
+  std::string missing_text(const Target& target) const;
+  void wait_for_repairs();
+  void serve_or_give_up(Attempt& attempt);
+  bool has_broken() const;
+
+  Target& target_of(int peer, int stream) { return targets_[mesh_.index(peer, stream)]; }
+  const std::unique_ptr<MeshLink>& link_of(const Target& target) const {
+    return mesh_.links_[mesh_.index(target.peer, target.stream)];
+  }
+  bool needs_connection(const Target& target) const;
+  Deadline relay_start(const Target& target) const;
+  // After a break, continue_repair() ends what is left.
+  Deadline last_time() const { return repairing_ ? Deadline::max() : deadline_; }
+  std::uint64_t received_from(int peer, int stream) const;
+  bool accepts() const { return context_.rank + 1 < context_.world_size; }
+  std::string name_of(int peer) const {
+    return "rank " + std::to_string(context_.group_rank(peer));
+  }
+
+  const BackendContext context_;
   SocketMesh& mesh_;
   const Deadline deadline_;
   Socket listener_;
   std::deque<Attempt> attempts_;
-  std::vector<Target> targets_;  // complete before the first attempt
+  std::vector<Target> targets_;  // [peer][stream]; those of this rank need no connection
   std::set<int> relayed_;        // peers with a connection through the relay
   int relay_failures_ = 0;       // answers of the relay that prove nothing, one after the other
   int missing_ = 0;
+  bool repairing_ = false;
+  Deadline next_look_{};
 };
 
 }  // namespace backends

@@ -21,7 +21,6 @@
 #include "backends/transport/socket/link_counters.h"
 #include "backends/transport/socket/link_exchange.h"
 #include "backends/transport/socket/socket_backend.h"
-#include "backends/transport/socket/tcp_counters.h"
 
 namespace backends {
 namespace {
@@ -41,10 +40,11 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
         size_(context.world_size),
         members_(context.members),
         watch_(context.watch),
-        mesh_(std::make_shared<SocketMesh>(context)),
+        mesh_(std::make_shared<SocketMesh>(context, /*settles=*/true)),
         exchange_(mesh_, context),
         scratch_(kAhead * static_cast<std::size_t>(size_) * kPieceBytes),
         receipts_(kAhead * static_cast<std::size_t>(size_)),
+        sent_(receipts_.size()),
         parts_(static_cast<std::size_t>(size_)) {}
   // The last data may not have reached a slower rank yet.
   ~SocketCommunicator() override { watch_.retain_until_group_ends(mesh_); }
@@ -54,6 +54,28 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
   int world_size() const override { return size_; }
 
   void run(const Call& call) override {
+    try {
+      start(call);
+    } catch (...) {
+      exchange_.give_up();
+      throw;
+    }
+  }
+
+  void abort(std::string_view reason) noexcept override { mesh_->abort(reason); }
+  std::string waiting_text() const override { return mesh_->waiting_text(members_); }
+  std::optional<LinkCounters> link_counters(int peer) const override {
+    LinkCounters sum;
+    for (int s = 0; s < mesh_->streams(); ++s) {
+      const std::optional<LinkCounters> one = mesh_->link(peer, s).counters();
+      if (!one) return std::nullopt;
+      sum += *one;
+    }
+    return sum;
+  }
+
+ private:
+  void start(const Call& call) {
     auto* data = static_cast<char*>(call.data);
     const std::size_t count = call.word.count;
     exchange_.begin(call.word);
@@ -74,20 +96,6 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
     }
   }
 
-  void abort(std::string_view reason) noexcept override { mesh_->abort(reason); }
-  std::string waiting_text() const override { return mesh_->waiting_text(members_); }
-  std::optional<LinkCounters> link_counters(int peer) const override {
-    LinkCounters sum;
-    for (int s = 0; s < mesh_->streams(); ++s) {
-      const std::optional<LinkCounters> one = read_tcp_counters(mesh_->fd(peer, s));
-      if (!one) return std::nullopt;
-      sum.segments += one->segments;
-      sum.resent += one->resent;
-    }
-    return sum;
-  }
-
- private:
   // Starts after this rank, so that not all ranks send to rank 0 first.
   template <typename Body>
   void for_peers(const Body& body) const {
@@ -204,9 +212,11 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
                kPieceBytes;
   }
 
+  std::size_t slot(int peer, std::size_t block) const {
+    return block % kAhead * static_cast<std::size_t>(size_) + static_cast<std::size_t>(peer);
+  }
   LinkExchange::Receipt& receipt(int peer, std::size_t block) {
-    return receipts_[block % kAhead * static_cast<std::size_t>(size_) +
-                     static_cast<std::size_t>(peer)];
+    return receipts_[slot(peer, block)];
   }
 
   // Each of the first `owners` ranks has a slice to sum, the others none.
@@ -227,7 +237,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
       const std::size_t own = piece(rank_, block).count();
       for_peers([&](int peer) {
         const ElementRange theirs = piece(peer, block);
-        exchange_.send(peer, block, data + theirs.begin, theirs.count());
+        sent_[slot(peer, block)] = exchange_.send(peer, block, data + theirs.begin, theirs.count());
         receipt(peer, block) = exchange_.receive(peer, block, share(peer, block), own);
       });
     };
@@ -242,7 +252,9 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
         for_peers([&](int peer) {
           const ElementRange theirs = piece(peer, block);
           exchange_.send(peer, block, data + own.begin, own.count());
-          exchange_.receive(peer, block, data + theirs.begin, theirs.count());
+          // The sum has this rank's share.
+          exchange_.receive(peer, block, data + theirs.begin, theirs.count(),
+                            sent_[slot(peer, block)]);
         });
       }
       exchange_shares(block + kAhead);
@@ -257,6 +269,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
   LinkExchange exchange_;
   std::vector<char> scratch_;
   std::vector<LinkExchange::Receipt> receipts_;  // for those shares
+  std::vector<std::uint64_t> sent_;              // the end of this rank's shares
   std::vector<const void*> parts_;
 };
 

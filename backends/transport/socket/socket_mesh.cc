@@ -14,14 +14,40 @@
 
 namespace backends {
 
-SocketMesh::SocketMesh(const BackendContext& context)
+SocketMesh::SocketMesh(const BackendContext& context, bool settles)
     : streams_(context.streams),
       on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
-      sockets_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)),
-      links_(sockets_.size()),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw Error("eventfd: " + base::system_error_text(errno));
-  MeshSetup(context, *this).run();
+      links_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      repair_wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_ || !repair_wake_) throw Error("eventfd: " + base::system_error_text(errno));
+  if (context.link_patience.count() > 0)
+    resuming_ = {replay_bytes(), settles, [this] { wake_repairs(); }};
+  setup_ = std::make_unique<MeshSetup>(context, *this);
+  setup_->run();
+  if (resumes())
+    repairs_ = std::jthread([this](const std::stop_token& stop) { setup_->repair(stop); });
+}
+
+// Closes the listener before the connections: peers that see their end learn that this one is gone.
+SocketMesh::~SocketMesh() {
+  repairs_.request_stop();
+  wake_repairs();
+  if (repairs_.joinable()) repairs_.join();
+  setup_.reset();
+}
+
+void SocketMesh::wake_repairs() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(repair_wake_.fd(), &one, sizeof one);
+}
+
+void SocketMesh::end_resuming() noexcept {
+  for (const auto& link : links_) {
+    if (link) link->end_resuming();
+  }
+  ended_.store(true, std::memory_order_release);
+  wake_repairs();
 }
 
 void SocketMesh::abort(std::string_view reason) noexcept {
@@ -36,9 +62,10 @@ void SocketMesh::abort(std::string_view reason) noexcept {
   [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
   // Shut down only the sending half: data that the peers have sent stays readable, so that a
   // mismatch is still found.
-  for (const Socket& socket : sockets_) {
-    if (socket) ::shutdown(socket.fd(), SHUT_WR);
+  for (const auto& link : links_) {
+    if (link) ::shutdown(link->fd(), SHUT_WR);
   }
+  wake_repairs();
 }
 
 std::string SocketMesh::abort_reason() const {
@@ -48,11 +75,11 @@ std::string SocketMesh::abort_reason() const {
 
 std::string SocketMesh::waiting_text(const std::vector<int>& members) const {
   std::string text;
-  for (std::size_t i = 0; i < sockets_.size(); ++i) {
-    if (!sockets_[i]) continue;  // this rank's own place
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!links_[i]) continue;  // this rank's own place
     const std::size_t peer = i / static_cast<std::size_t>(streams_);
-    const std::string of_link = silent_link_text(sockets_[i].fd(), sockets_[i].fd(),
-                                                 "rank " + std::to_string(members[peer]));
+    const std::string of_link =
+        silent_link_text(links_[i]->fd(), links_[i]->fd(), "rank " + std::to_string(members[peer]));
     if (!of_link.empty()) text += (text.empty() ? "" : ", ") + of_link;
   }
   return text;

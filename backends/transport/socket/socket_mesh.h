@@ -7,13 +7,16 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/secure/record_stream.h"
 #include "backends/store/tcp_socket.h"
+#include "backends/transport/socket/mesh_link.h"
 
 namespace backends {
+
+class MeshSetup;
 
 class SocketMesh {
  public:
@@ -22,21 +25,29 @@ class SocketMesh {
   // time. Throws PeerError at the timeout, naming the missing ranks, and if the watch reports a
   // failure; AuthenticationError if the process at a rank's address does not know the secret;
   // MismatchError if ranks differ in the number of connections or in their encryption.
-  explicit SocketMesh(const BackendContext& context);
+  // With context.link_patience, broken connections are made anew. `settles`: as of
+  // MeshLink::Resuming.
+  explicit SocketMesh(const BackendContext& context, bool settles = false);
+  ~SocketMesh();
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;
 
   int streams() const { return streams_; }
   // Non-blocking. REQUIRES: peer is another rank.
-  int fd(int peer, int stream) const { return sockets_[index(peer, stream)].fd(); }
+  int fd(int peer, int stream) const { return links_[index(peer, stream)]->fd(); }
   // Sends and receives on that connection, encrypted with context.cipher.
-  RecordStream& link(int peer, int stream) { return *links_[index(peer, stream)]; }
+  MeshLink& link(int peer, int stream) { return *links_[index(peer, stream)]; }
 
   // Returns true if the peers run on this host, so that packets show their cores.
   bool on_loopback() const noexcept { return on_loopback_; }
 
   // Returns true if rank 0 found more ranks than cores on this host; the same on all.
   bool crowded() const noexcept { return crowded_; }
+
+  // Returns true if broken connections are made anew.
+  bool resumes() const noexcept { return resuming_.replay_bytes > 0; }
+  // From now on a break is final: for a caller that fails. The memory of sent bytes is not read.
+  void end_resuming() noexcept;
 
   // Any thread; does not throw. Makes wake_fd() readable and shuts down sending: peers that wait
   // for this rank see the end of the stream.
@@ -54,15 +65,21 @@ class SocketMesh {
            static_cast<std::size_t>(stream);
   }
 
+  const MeshLink::Resuming& resuming() const { return resuming_; }
+  bool has_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  void wake_repairs() noexcept;
+
   const int streams_;
   const bool on_loopback_;
   bool crowded_ = false;
-  std::vector<Socket> sockets_;                       // [peer][stream]
-  std::vector<std::unique_ptr<RecordStream>> links_;  // likewise
-  Socket wake_;
-  std::atomic<bool> aborted_{false};
+  std::vector<std::unique_ptr<MeshLink>> links_;  // [peer][stream]; null for this rank
+  Socket wake_, repair_wake_;
+  std::atomic<bool> aborted_{false}, ended_{false};
+  MeshLink::Resuming resuming_;
   mutable std::mutex mutex_;
   std::string reason_;
+  std::unique_ptr<MeshSetup> setup_;
+  std::jthread repairs_;
 };
 
 }  // namespace backends

@@ -67,7 +67,7 @@ std::vector<float> results(const std::string& backend, Encryption encryption, st
   const auto errors = group_harness::outcomes(2, [&](int rank) {
     backends::GroupOptions o = group_harness::options_for(rank, 2, listener.port);
     o.backend = backend;
-    o.encryption = encryption;
+    o.links.encryption = encryption;
     if (rank == 0) o.listen.fd = listener.fd;
     const auto group = backends::join_group(o);
     {
@@ -101,7 +101,7 @@ TEST(EncryptedLinks, TheReasonSaysSo) {
   const auto errors = group_harness::outcomes(2, [&](int rank) {
     backends::GroupOptions o = group_harness::options_for(rank, 2, listener.port);
     o.backend = "socket";
-    o.encryption = Encryption::kOn;
+    o.links.encryption = Encryption::kOn;
     if (rank == 0) o.listen.fd = listener.fd;
     const auto group = backends::join_group(o);
     EXPECT_EQ(

@@ -177,7 +177,7 @@ TEST(SocketStreams, StripedCollectivesGiveTheSame) {
     const auto errors = group_harness::outcomes(world, [&](int rank) {
       backends::GroupOptions o = group_harness::options_for(rank, world, listener.port);
       o.backend = "socket";
-      o.streams = 3;
+      o.links.streams = 3;
       if (rank == 0) o.listen.fd = listener.fd;
       const auto group = backends::join_group(o);
       const auto communicator = group->make_communicator();

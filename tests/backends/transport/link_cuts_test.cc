@@ -1,0 +1,306 @@
+// Calls over connections that are cut: the same bits as without, strangers and old proofs are
+// refused, and a peer that is gone is named at once.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/compose/table/backend_table.h"
+#include "backends/secure/record_cipher.h"
+#include "backends/transport/socket/mesh_proof.h"
+#include "backends/transport/socket/socket_backend.h"
+#include "backends/transport/socket/socket_mesh.h"
+#include "tests/backends/group_harness.h"
+#include "tests/backends/transport/cut_relay.h"
+#include "tests/backends/transport/link_job.h"
+#include "tests/support/expect_contains.h"
+
+namespace link_cuts {
+namespace {
+
+using backends::BackendContext;
+using backends::LinkCipher;
+using link_job::Cut;
+using link_job::CutRelay;
+using link_job::Job;
+using Values = std::vector<float>;
+
+constexpr std::size_t kCount = 500'000;
+
+int port_at(const std::string& endpoint) {
+  return std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+}
+
+const backends::Backend& backend_named(const std::string& name) {
+  for (const backends::Backend& b : backends::all_backends()) {
+    if (name == b.name) return b;
+  }
+  throw backends::ConfigurationError("no backend " + name);
+}
+
+struct CutJob {
+  std::string backend = "socket";
+  LinkCipher cipher = LinkCipher::kNone;
+  std::vector<Cut> cuts = {};
+  int streams = 1;
+};
+
+struct Outcome {
+  std::vector<std::string> errors;
+  std::vector<Values> results;  // of each rank
+  std::vector<std::string> notices;
+  std::size_t cuts = 0;
+};
+
+// Rounds of calls of all sizes; each round's input is the one before's result.
+void call_all(backends::Communicator& communicator, Values& data) {
+  const int rank = communicator.rank();
+  Values all(2 * data.size());
+  for (int round = 0; round < 4; ++round) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{3000}, data.size()}) {
+      communicator.all_reduce(data.data(), count, base::DType::kF32, backends::ReduceOp::kSum);
+      communicator.broadcast(data.data(), count * sizeof(float), round % 2);
+      for (std::size_t i = 0; i < count; ++i) data[i] *= rank == 0 ? 0.5f : 0.25f;
+    }
+    communicator.all_gather(data.data(), data.size() * sizeof(float), all.data());
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] += all[data.size() - 1 - i] * 0.1f;
+  }
+  communicator.barrier();
+}
+
+Outcome outcome_of(const CutJob& of) {
+  Job job;
+  job.timeout = test_support::deadline(std::chrono::seconds(60));
+  std::unique_ptr<CutRelay> relay;
+  std::mutex mutex;
+  Outcome outcome{.errors = {}, .results = std::vector<Values>(2), .notices = {}};
+  job.store.seen = [&](const std::string&, const std::string& value) {
+    relay = std::make_unique<CutRelay>(port_at(value), of.cuts);
+  };
+  job.store.change = [](const std::string&, const std::string& value) {
+    return CutRelay::kHost + (":" + std::to_string(port_at(value)));
+  };
+  // Both stay until both have ended.
+  std::vector<std::unique_ptr<backends::Communicator>> made(2);
+  outcome.errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = job.context(rank, 2);
+    context.cipher = of.cipher;
+    context.streams = of.streams;
+    context.link_patience = test_support::deadline(std::chrono::seconds(60));
+    context.notice = [&](const std::string& text) {
+      const std::lock_guard lock(mutex);
+      outcome.notices.push_back(text);
+    };
+    auto& communicator = made[static_cast<std::size_t>(rank)];
+    communicator = backend_named(of.backend).create(context);
+    std::mt19937 random(static_cast<unsigned>(rank) + 1);
+    std::normal_distribution<float> normal;
+    Values& data = outcome.results[static_cast<std::size_t>(rank)];
+    data.resize(kCount);
+    for (float& v : data) v = normal(random);
+    call_all(*communicator, data);
+  });
+  outcome.cuts = relay->cuts_made();
+  for (auto& communicator : made) communicator.reset();
+  return outcome;
+}
+
+class LinkCuts : public testing::TestWithParam<std::tuple<std::string, LinkCipher>> {
+ protected:
+  CutJob job() const {
+    return {.backend = std::get<0>(GetParam()), .cipher = std::get<1>(GetParam())};
+  }
+};
+
+TEST_P(LinkCuts, ChangeNoBit) {
+  const Outcome whole = outcome_of(job());
+  ASSERT_EQ(whole.errors, std::vector<std::string>(2));
+  EXPECT_EQ(whole.notices, std::vector<std::string>());
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    std::mt19937 random(seed);
+    CutJob cut = job();
+    cut.streams = seed % 3 == 2 && cut.backend == "socket" ? 3 : 1;
+    // The first in the call after set-up; some in the handshake of a new connection.
+    for (const std::size_t most : {400, 30'000, 3'000'000, 300, 3'000'000, 100'000})
+      cut.cuts.push_back({300 + random() % most, static_cast<int>(random() % 4)});
+    const Outcome found = outcome_of(cut);
+    ASSERT_EQ(found.errors, std::vector<std::string>(2)) << "seed " << seed;
+    EXPECT_GE(found.cuts, 4u);
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      EXPECT_TRUE(found.results[rank] == whole.results[rank]) << "seed " << seed;
+    EXPECT_GE(found.notices.size(), 4u);
+  }
+}
+
+std::vector<std::string> backends_with_meshes() {
+  std::vector<std::string> names{"socket"};
+  if (backend_named("gloo").usable) names.emplace_back("gloo");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, LinkCuts,
+                         testing::Combine(testing::ValuesIn(backends_with_meshes()),
+                                          testing::Values(LinkCipher::kNone,
+                                                          LinkCipher::kChaCha20Poly1305)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) +
+                                  (std::get<1>(test.param) == LinkCipher::kNone ? "Plain"
+                                                                                : "Encrypted");
+                         });
+
+// ---- Notices and ends.
+
+TEST(LinkPatience, ABreakAndItsEndAreReportedOnBothSides) {
+  CutJob job;
+  job.cuts = {{200'000, 3}};
+  const Outcome found = outcome_of(job);
+  ASSERT_EQ(found.errors, std::vector<std::string>(2));
+  ASSERT_EQ(found.notices.size(), 4u);
+  int lost = 0, back = 0;
+  for (const std::string& notice : found.notices) {
+    lost += notice.starts_with("lost the connection to rank 1") ? 1 : 0;
+    lost += notice.find("; trying to connect again for up to ") != std::string::npos ? 10 : 0;
+    back += notice.starts_with("the connection to rank 1") ? 1 : 0;
+    back += notice.ends_with(" bytes are sent again") ? 10 : 0;
+  }
+  EXPECT_EQ(lost, 22);
+  EXPECT_EQ(back, 22);
+}
+
+// Two ranks in a call; `end` runs when they are connected, and the other rank makes no call.
+std::string error_of_caller(
+    int caller, Job& job, std::chrono::milliseconds patience,
+    const std::function<void(std::unique_ptr<backends::SocketMesh>&)>& end) {
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = job.context(rank, 2);
+    context.link_patience = patience;
+    if (rank == caller) {
+      backends::make_socket_communicator(context)->barrier();
+    } else {
+      auto mesh = std::make_unique<backends::SocketMesh>(context);
+      end(mesh);
+    }
+  });
+  return errors[static_cast<std::size_t>(caller)];
+}
+
+// The clock of the patience stands still.
+TEST(LinkPatience, AProcessThatEndsIsNamedAtOnce) {
+  for (const int caller : {0, 1}) {
+    Job job;
+    job.clock = &job.test_clock;
+    const std::string error =
+        error_of_caller(caller, job, std::chrono::hours(1), [](auto& mesh) { mesh.reset(); });
+    EXPECT_CONTAINS(error, "the connection to rank " + std::to_string(11 - caller) + " broke: ");
+    EXPECT_CONTAINS(error, " refuses connections: the process of rank " +
+                               std::to_string(11 - caller) + " has ended");
+  }
+}
+
+// The relay goes on listening and answers nothing.
+TEST(LinkPatience, AtItsEndTheErrorNamesPeerAddressAndPatience) {
+  Job job;
+  std::unique_ptr<CutRelay> relay;
+  job.store.seen = [&](const std::string&, const std::string& value) {
+    relay = std::make_unique<CutRelay>(port_at(value), std::vector<Cut>{{400, 1 << 30}});
+  };
+  job.store.change = [](const std::string&, const std::string& value) {
+    return CutRelay::kHost + (":" + std::to_string(port_at(value)));
+  };
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = job.context(rank, 2);
+    context.link_patience = std::chrono::milliseconds(1500);
+    const auto communicator = backends::make_socket_communicator(context);
+    float value = 1;
+    for (int call = 0; call < 100; ++call)
+      communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
+  });
+  EXPECT_CONTAINS(errors[1], "peer: the connection to rank 10 broke: ");
+  EXPECT_CONTAINS(errors[1], "; no new connection with 127.0.0.2:");
+  EXPECT_CONTAINS(errors[1], " within 1.5 s (--link-patience)");
+  EXPECT_CONTAINS(errors[0], "peer: the connection to rank 11 broke: ");
+}
+
+TEST(LinkPatience, WithoutItACutEndsTheCall) {
+  Job job;
+  const std::string error =
+      error_of_caller(1, job, std::chrono::milliseconds(0), [](auto& mesh) { mesh.reset(); });
+  // By the order of the two ranks, its end or its reset is seen first.
+  EXPECT_TRUE(error == "peer: rank 10 closed the connection" ||
+              error.starts_with("peer: the connection to rank 10 broke: "))
+      << error;
+  EXPECT_EQ(error.find("refuses"), std::string::npos) << "no other connection was tried";
+}
+
+// ---- Who may take the place of a connection.
+
+std::string answer_to(const backends::Endpoint& to, const std::string& bytes) {
+  std::string reason;
+  const backends::Socket socket = backends::connect_to(
+      to, base::deadline_in(test_support::deadline(std::chrono::seconds(5))), reason);
+  (void)send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  std::string answer;
+  for (;;) {
+    pollfd p{socket.fd(), POLLIN, 0};
+    if (poll(&p, 1, test_support::deadline_ms(10'000)) <= 0) return answer + " (stays open)";
+    char buffer[256];
+    const ssize_t n = recv(socket.fd(), buffer, sizeof buffer, 0);
+    if (n <= 0) return answer;
+    answer.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+TEST(LinkPatience, StrangersAndOldProofsReplaceNoConnection) {
+  Job job;
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  backends::Endpoint listener;
+  job.store.seen = [&](const std::string&, const std::string& value) {
+    listener = backends::parse_endpoint(value, "test");
+  };
+  std::vector<std::unique_ptr<backends::Communicator>> made(2);
+  const auto call = [&](int rank) {
+    float value = 1;
+    made[static_cast<std::size_t>(rank)]->all_reduce(&value, 1, base::DType::kF32,
+                                                     backends::ReduceOp::kSum);
+    EXPECT_EQ(value, 2.f);
+  };
+  EXPECT_EQ(group_harness::outcomes(2,
+                                    [&](int rank) {
+                                      BackendContext context = job.context(rank, 2);
+                                      context.link_patience = std::chrono::hours(1);
+                                      context.notice = [&](const std::string& text) {
+                                        const std::lock_guard lock(mutex);
+                                        notices.push_back(text);
+                                      };
+                                      made[static_cast<std::size_t>(rank)] =
+                                          backends::make_socket_communicator(context);
+                                      call(rank);
+                                    }),
+            std::vector<std::string>(2));
+  backends::MeshHello hello = backends::make_hello(1, 0, 0, 1, listener.port);
+  const auto bytes = [&] {
+    return std::string(reinterpret_cast<const char*>(&hello), sizeof hello) +
+           std::string(backends::kMacBytes, 'x');
+  };
+  EXPECT_EQ(answer_to(listener, bytes()), "") << "the epoch of the set-up is over";
+  hello.epoch = 7;
+  EXPECT_EQ(answer_to(listener, bytes()).size(), sizeof(backends::MeshChallenge))
+      << "a wrong proof gets no welcome";
+  hello.from = 2;
+  EXPECT_EQ(answer_to(listener, bytes()), "") << "no such rank";
+  hello.from = 1;
+  hello.stream = 1;
+  EXPECT_EQ(answer_to(listener, bytes()), "") << "no such connection";
+  EXPECT_EQ(group_harness::outcomes(2, call), std::vector<std::string>(2));
+  EXPECT_EQ(notices, std::vector<std::string>()) << "the connection stays";
+}
+
+}  // namespace
+}  // namespace link_cuts
