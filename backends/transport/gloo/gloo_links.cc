@@ -49,15 +49,17 @@ void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload
   char* head = heads_[slot][static_cast<std::size_t>(peer)].data();
   std::memcpy(head, &word, sizeof word);
   if (bytes > 0) std::memcpy(head + sizeof word, payload, bytes);
-  send_from(channel(kHead, slot, peer), head, sizeof word + bytes);
+  send_from(peer, channel(kHead, slot, peer), head, sizeof word + bytes);
 }
 
 // Also sends the rest of this rank's own head, which nothing would send between calls. The peer
-// reads it, because it makes the same call.
+// reads it, because it makes the same call. It has finished the call before, and for that received
+// all that was sent to it: so the head of that one, whose memory the next call uses, is not copied.
 Head GlooLinks::receive_head(int peer) {
   Channel& w = channel(kHead, sequence_ & 1u, peer);
   w.receive->waitRecv();
   finish(w);
+  transport_.pair(peer).link().acknowledge(w.begin);
   const std::size_t bytes = w.receive->arrived();
   if (bytes < sizeof(ControlWord)) throw_wrong_length(peer, bytes, sizeof(ControlWord));
   Head head{{}, w.inbox.data() + sizeof(ControlWord), bytes - sizeof(ControlWord)};
@@ -66,12 +68,18 @@ Head GlooLinks::receive_head(int peer) {
 }
 
 void GlooLinks::send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) {
-  send_from(channel(lane, slot, peer), data, bytes);
+  send_from(peer, channel(lane, slot, peer), data, bytes);
 }
 
+// The peer has received the newest message of the same slot in the other lane: a result needs this
+// rank's share of its block, and a share of block b + 2 is sent after the result of block b has
+// come. Gathers use the lanes as four slots in rotation, of which it is true as well
+// (direct_exchange.cc).
 const char* GlooLinks::receive(int peer, Lane lane, unsigned slot, std::size_t bytes) {
   Channel& w = channel(lane, slot, peer);
   w.receive->waitRecv();
+  const Lane other = lane == Lane::kShare ? Lane::kResult : Lane::kShare;
+  transport_.pair(peer).link().acknowledge(channel(other, slot, peer).end);
   if (w.receive->arrived() != bytes) throw_wrong_length(peer, w.receive->arrived(), bytes);
   return w.inbox.data();
 }
@@ -81,8 +89,11 @@ void GlooLinks::throw_wrong_length(int peer, std::size_t bytes, std::size_t expe
                   std::to_string(bytes) + " bytes, expected " + std::to_string(expected));
 }
 
-void GlooLinks::send_from(Channel& w, const void* data, std::size_t bytes) {
+void GlooLinks::send_from(int peer, Channel& w, const void* data, std::size_t bytes) {
+  const GlooPair& pair = transport_.pair(peer);
+  w.begin = pair.queued_bytes();
   w.send->send(reinterpret_cast<std::size_t>(data), bytes, 0);
+  w.end = pair.queued_bytes();
   ++w.unfinished;
 }
 
@@ -96,6 +107,7 @@ void GlooLinks::finish_sends() {
       for (Channel& w : channels) finish(w);
     }
   }
+  transport_.settle();
 }
 
 void GlooLinks::shut_down(bool drain) noexcept {
@@ -112,6 +124,7 @@ void GlooLinks::shut_down(bool drain) noexcept {
   } catch (const std::exception&) {
     // Out of memory: discard the unsent data.
   }
+  transport_.settle();
   transport_.drop_output();
   if (!drain) transport_.abort("a call failed");
 }

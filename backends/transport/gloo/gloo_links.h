@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class GlooLinks final : public Links {
     std::vector<char> inbox;
     std::unique_ptr<GlooBuffer> send, receive;
     int unfinished = 0;  // sends not yet waited for
+    // The newest message that was sent, in all that is sent on the connection.
+    std::uint64_t begin = 0, end = 0;
   };
   enum Kind { kHead, kShare, kResult, kKinds };
 
@@ -44,14 +47,15 @@ class GlooLinks final : public Links {
     return channel(lane == Lane::kShare ? kShare : kResult, slot, peer);
   }
   void bind(Channel& channel, GlooPair& pair, int number, std::size_t bytes);
-  void send_from(Channel& channel, const void* data, std::size_t bytes);
+  void send_from(int peer, Channel& channel, const void* data, std::size_t bytes);
   void finish(Channel& channel);
   [[noreturn]] void throw_wrong_length(int peer, std::size_t bytes, std::size_t expected) const;
 
   const std::vector<int> members_;
   const std::chrono::milliseconds link_patience_;
+  // [slot][peer] to send. Outlives the connections: a thread of theirs may send them again.
+  std::array<std::vector<std::vector<char>>, 2> heads_;
   GlooTransport transport_;
-  std::array<std::vector<std::vector<char>>, 2> heads_;               // [slot][peer] to send
   std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]
   std::uint32_t sequence_ = 0;  // sequence of the current call
 };

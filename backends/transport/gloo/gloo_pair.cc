@@ -107,6 +107,7 @@ void GlooPair::enqueue(GlooBuffer& buffer, const char* payload, std::size_t leng
   output_[end_++ % kMaxQueued] = {
       make_gloo_frame(next_out_++, static_cast<std::uint32_t>(buffer.slot_), length, roffset),
       payload, &buffer};
+  queued_bytes_ += sizeof(GlooFrame) + length;
   pump_out();
 }
 

@@ -61,7 +61,9 @@ class GlooPair final : public gloo::transport::Pair {
   int peer() const { return peer_; }
   int fd() const { return fd_; }
   bool has_output() const { return first_ != end_; }
-  const MeshLink& link() const { return link_; }
+  MeshLink& link() const { return link_; }
+  // Returns the position after the newest message in all that is sent on the connection.
+  std::uint64_t queued_bytes() const { return queued_bytes_; }
   // Return true if any byte moved. A failure is stored in trouble().
   bool pump_out();
   bool pump_in();
@@ -119,6 +121,7 @@ class GlooPair final : public gloo::transport::Pair {
   std::array<Output, kMaxQueued> output_{};
   std::uint32_t first_ = 0, end_ = 0;  // bounds of the unsent frames; never reset
   std::size_t sent_bytes_ = 0;         // sent bytes of the first unsent frame, with its header
+  std::uint64_t queued_bytes_ = 0;     // of all frames, with their headers
   std::uint32_t next_out_ = 0, next_in_ = 0;
 
   std::map<std::uint32_t, GlooBuffer*> receivers_;  // by slot

@@ -32,7 +32,7 @@ GlooTransport::GlooTransport(const BackendContext& context)
       members_(context.members),
       timeout_(context.timeout),
       clock_(context.clock),
-      mesh_(mesh_context(context)),
+      mesh_(mesh_context(context), /*settles=*/true),
       own_(members_.size()),
       polled_(members_.size() + 1),
       wait_(mesh_, rank, size) {
@@ -58,6 +58,12 @@ bool GlooTransport::has_down_pair() const {
   return std::ranges::any_of(own_, [](const GlooPair* pair) {
     return pair != nullptr && pair->link().is_down() && !pair->link().is_given_up();
   });
+}
+
+void GlooTransport::settle() noexcept {
+  for (GlooPair* pair : own_) {
+    if (pair != nullptr) pair->link().settle();
+  }
 }
 
 void GlooTransport::drop_output() noexcept {

@@ -55,7 +55,9 @@ class GlooTransport final : public gloo::transport::Context {
   }
   // Returns true if a connection is being made anew.
   bool has_down_pair() const;
-  // Discards unsent data: the callers' memory is no longer read.
+  // The memory of all that was sent may change.
+  void settle() noexcept;
+  // Discards unsent data: the callers' memory is no longer read, after settle().
   void drop_output() noexcept;
 
   // Any thread.

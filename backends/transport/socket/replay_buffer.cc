@@ -14,13 +14,16 @@ void ReplayBuffer::add(const char* data, std::size_t bytes) {
   end_ += bytes;
   if (first_ != last_) {
     Reference& newest = reference(last_ - 1);
-    if (newest.data + newest.bytes == data) {
+    if (newest.data != nullptr && newest.data + newest.bytes == data) {
       newest.bytes += bytes;
       return;
     }
   }
   if (last_ - first_ == kMaxReferences) copy_first();
-  reference(last_++) = {data, bytes};
+  Reference& added = reference(last_++);
+  added.data = bytes > kHeldBytes ? data : nullptr;
+  added.bytes = bytes;
+  if (added.data == nullptr) std::memcpy(added.held.data(), data, bytes);
 }
 
 void ReplayBuffer::acknowledge(std::uint64_t position) {
@@ -34,14 +37,14 @@ void ReplayBuffer::settle() {
 }
 
 void ReplayBuffer::copy_first() {
-  const Reference from = reference(first_++);
+  const Reference& from = reference(first_++);
   const std::uint64_t last = copied_ + from.bytes;
   const std::uint64_t oldest =
       std::max(acknowledged_, last - std::min<std::uint64_t>(last, capacity_));
   for (std::uint64_t at = std::max(copied_, oldest); at < last;) {
     const std::size_t place = at % capacity_;
     const std::size_t bytes = std::min<std::size_t>(last - at, capacity_ - place);
-    std::memcpy(copies_.get() + place, from.data + (at - copied_), bytes);
+    std::memcpy(copies_.get() + place, from.begin() + (at - copied_), bytes);
     at += bytes;
   }
   copied_ = last;
@@ -68,7 +71,7 @@ std::size_t ReplayBuffer::parts_from(std::uint64_t position, std::size_t most,
   for (std::uint32_t i = first_; i != last_ && used < parts.size() && most > 0; ++i) {
     const Reference& from = reference(i);
     const std::uint64_t end = begin + from.bytes;
-    if (position < end) take(from.data + (position - begin), end - position);
+    if (position < end) take(from.begin() + (position - begin), end - position);
     begin = end;
   }
   return used;

@@ -2,6 +2,7 @@
 //
 // Bytes are first known by reference, and copied by settle() when their memory may change. Those
 // that the receiver is known to have are never copied: of a large sum, all but the last blocks.
+// Short parts, such as headers, are copied at once.
 #pragma once
 
 #include <sys/uio.h>
@@ -18,10 +19,12 @@ namespace backends {
 // construction.
 class ReplayBuffer {
  public:
+  static constexpr std::size_t kHeldBytes = 32;  // parts of up to so many bytes may change at once
   // `capacity`: the most bytes that are kept by copy; the memory is used as it fills.
   explicit ReplayBuffer(std::size_t capacity);
 
-  // Appends bytes. REQUIRES: they do not change before settle(), unless the receiver has them.
+  // Appends bytes. REQUIRES: more than kHeldBytes do not change before settle(), unless the
+  // receiver has them.
   void add(const char* data, std::size_t bytes);
   // The receiver has all bytes before `position`, or before end() if that is less.
   void acknowledge(std::uint64_t position);
@@ -38,8 +41,10 @@ class ReplayBuffer {
  private:
   static constexpr std::uint32_t kMaxReferences = 64;  // a power of two
   struct Reference {
-    const char* data;
+    const char* data;  // nullptr: in `held`
     std::size_t bytes;
+    std::array<char, kHeldBytes> held;
+    const char* begin() const { return data != nullptr ? data : held.data(); }
   };
   Reference& reference(std::uint32_t number) { return references_[number % kMaxReferences]; }
   const Reference& reference(std::uint32_t number) const {

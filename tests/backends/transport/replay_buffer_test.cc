@@ -28,7 +28,7 @@ std::string kept_from(const ReplayBuffer& buffer, std::uint64_t position, std::s
 TEST(ReplayBuffer, KeepsTheNewestBytesByAnyOrderOfActions) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
-    const std::size_t capacity = 1 + random() % 200;
+    const std::size_t capacity = 1 + random() % 600;
     ReplayBuffer buffer(capacity);
     std::string all;                 // every byte so far
     std::deque<std::string> memory;  // of the caller, valid until settle()
@@ -37,12 +37,13 @@ TEST(ReplayBuffer, KeepsTheNewestBytesByAnyOrderOfActions) {
     for (int action = 0; action < 300; ++action) {
       switch (random() % 5) {
         default: {
-          std::string& part = memory.emplace_back(random() % 60, '\0');
+          std::string& part = memory.emplace_back(random() % 200, '\0');
           for (char& c : part) c = static_cast<char>(random());
           all += part;
           const std::size_t half = part.size() / 2;  // continues in the same memory
           buffer.add(part.data(), half);
           buffer.add(part.data() + half, part.size() - half);
+          if (part.size() - half <= ReplayBuffer::kHeldBytes) std::ranges::fill(part, '!');
           break;
         }
         case 3:
