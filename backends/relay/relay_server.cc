@@ -52,6 +52,7 @@ RelayServer::RelayServer(RelayServerOptions options)
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       scratch_(kRelayBufferBytes) {
+  bound_buffers(options_.listener.fd());  // inherited by its connections
   if (!stop_ || !epoll_)
     throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   epoll_event stop{.events = EPOLLIN, .data = {.u64 = kStopEvent}},
@@ -194,9 +195,12 @@ void RelayServer::await_partner(Link& link) {
   const RelayEnd other =
       link.hello.end == RelayEnd::kAcceptor ? RelayEnd::kConnector : RelayEnd::kAcceptor;
   const std::string own = key_of(link.hello, link.hello.end);
-  // A rank that connects again has abandoned its earlier connection.
-  if (const auto earlier = waiting_.find(own); earlier != waiting_.end())
-    close(links_.at(earlier->second));
+  // A rank that connects again has abandoned its earlier connection. If it was joined, this relay
+  // and the other end may not know of its break yet.
+  for (const auto* connections : {&waiting_, &joined_}) {
+    if (const auto earlier = connections->find(own); earlier != connections->end())
+      close(links_.at(earlier->second));
+  }
   link.stage = Stage::kWaiting;
   link.until = base::deadline_in(options_.pairing_timeout);
   waiting_[own] = link.id;
@@ -219,6 +223,7 @@ void RelayServer::join(Link& acceptor, Link& connector) {
   connector.partner = &acceptor;
   for (Link* link : {&acceptor, &connector}) {
     link->stage = Stage::kJoined;
+    joined_[key_of(link->hello, link->hello.end)] = link->id;
     link->joined_at = std::chrono::steady_clock::now();
   }
   if (options_.report)
@@ -314,6 +319,7 @@ void RelayServer::close(Link& link) {
   for (Link* end : {&link, link.partner}) {
     if (end == nullptr || !end->socket) continue;
     unproven_.erase(end->id);
+    if (end->stage == Stage::kJoined) joined_.erase(key_of(end->hello, end->hello.end));
     end->socket.close();  // and leaves epoll
     closed_.push_back(end->id);
   }

@@ -2,7 +2,8 @@
 //
 // One thread with epoll. A connection must prove the job's secret before the relay keeps anything
 // of it. Each direction of a pair buffers a bounded number of bytes: while they wait for a slow
-// receiver, the relay does not read from its sender; other pairs are not affected.
+// receiver, the relay does not read from its sender; other pairs are not affected. What the kernel
+// holds is bounded as well, so ranks can send again what is lost with a connection.
 #pragma once
 
 #include <cstdint>
@@ -91,10 +92,10 @@ class RelayServer {
   const Endpoint endpoint_;
   base::Descriptor stop_, epoll_;
   std::map<LinkId, Link> links_;
-  std::set<LinkId> unproven_;              // the oldest first
-  std::map<std::string, LinkId> waiting_;  // by pair and end
-  std::vector<LinkId> closed_;             // removed after the events of a turn
-  LinkId next_id_ = 2;                     // after those of stop_ and listener
+  std::set<LinkId> unproven_;                       // the oldest first
+  std::map<std::string, LinkId> waiting_, joined_;  // by pair and end
+  std::vector<LinkId> closed_;                      // removed after the events of a turn
+  LinkId next_id_ = 2;                              // after those of stop_ and listener
   std::vector<char> scratch_;
   Deadline next_sweep_{}, accept_again_{}, next_notice_{};
   bool accepting_ = true;

@@ -28,6 +28,29 @@
 namespace backends {
 namespace {
 
+// Enough for the data that the schedules keep in flight, and small enough for the processor's
+// cache.
+constexpr int kBufferBytes = 1 << 20;
+
+// Setting a size disables the kernel's automatic growth, so it helps only if the kernel grants all
+// of it.
+bool set_buffers(int fd) {
+  for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
+    int granted = kBufferBytes;
+    socklen_t length = sizeof granted;
+    if (setsockopt(fd, SOL_SOCKET, which, &granted, length) != 0 ||
+        getsockopt(fd, SOL_SOCKET, which, &granted, &length) != 0 || granted < kBufferBytes)
+      return false;
+  }
+  return true;
+}
+
+bool buffers_are_granted() {
+  static const bool kGranted =
+      set_buffers(Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd());
+  return kGranted;
+}
+
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 AddressList look_up(const Endpoint& endpoint, int flags) {
@@ -298,6 +321,21 @@ std::string silent_link_text(int in, int out, const std::string& peer) {
     text += (text.empty() ? "" : ", ") + std::to_string(unacknowledged) + " bytes to " + peer +
             " not acknowledged";
   return text;
+}
+
+void bound_buffers(int fd) {
+  if (buffers_are_granted()) {
+    set_buffers(fd);
+  } else {
+    const int window = 2 * kBufferBytes;
+    setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
+  }
+}
+
+// The kernel doubles the sizes. Where it does not grant them, it holds its own default maximum to
+// be sent, 4 MiB, and a window of received bytes.
+std::size_t bytes_in_flight() {
+  return buffers_are_granted() ? 4 * static_cast<std::size_t>(kBufferBytes) : kMaxBytesInFlight;
 }
 
 void prepare_stream(int fd) {

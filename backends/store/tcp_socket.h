@@ -81,6 +81,14 @@ std::string default_address();
 // acknowledged. `in` and `out` are its two directions, which may be separate connections.
 std::string silent_link_text(int in, int out, const std::string& peer);
 
+// Bounds what the kernel holds of a connection. Call this before connect and listen, which fix the
+// window scale.
+void bound_buffers(int fd);
+// The most bytes that the kernels of both ends then hold of one direction: on machines like this
+// one, and on any.
+std::size_t bytes_in_flight();
+inline constexpr std::size_t kMaxBytesInFlight = 6 << 20;
+
 void prepare_stream(int fd);  // sets non-blocking mode and TCP_NODELAY
 // For connections that do not leave the machine: selects Reno if the kernel would use BBR, which
 // paces the data at the rate of a path that it measures, with a timer for each segment. If called

@@ -3,7 +3,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -29,40 +28,6 @@ constexpr auto kProbeTime = std::chrono::seconds(1);  // between probes of a pee
 constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
 constexpr int kMeshPollMs = 100;               // between checks for failures
 constexpr auto kDirectTime = std::chrono::seconds(2);  // before the relay is used as well
-
-// Enough for the data that the schedules keep in flight, and small enough for the processor's
-// cache.
-constexpr int kBufferBytes = 1 << 20;
-
-// Setting a size disables the kernel's automatic growth, so it helps only if the kernel grants all
-// of it.
-bool set_buffers(int fd) {
-  for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
-    int granted = kBufferBytes;
-    socklen_t length = sizeof granted;
-    if (setsockopt(fd, SOL_SOCKET, which, &granted, length) != 0 ||
-        getsockopt(fd, SOL_SOCKET, which, &granted, &length) != 0 || granted < kBufferBytes)
-      return false;
-  }
-  return true;
-}
-
-bool buffers_are_granted() {
-  static const bool kGranted =
-      set_buffers(Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd());
-  return kGranted;
-}
-
-// Call this before connect or listen, which fix the window scale. The kernel doubles the sizes.
-// Where it does not grant them, a bound of the window keeps what is under way below replay_bytes().
-void prepare_buffers(int fd) {
-  if (buffers_are_granted()) {
-    set_buffers(fd);
-  } else {
-    const int window = 2 * kBufferBytes;
-    setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
-  }
-}
 
 Endpoint peer_endpoint(int fd) {
   sockaddr_storage address{};
@@ -98,7 +63,7 @@ Socket begin_connect(const Endpoint& to) {
   }
   if (socket) {
     prepare_stream(socket.fd());
-    prepare_buffers(socket.fd());
+    bound_buffers(socket.fd());
     if (is_loopback(to.host)) do_not_pace(socket.fd());
     if (::connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
       const int error = errno;
@@ -114,11 +79,12 @@ Socket begin_connect(const Endpoint& to) {
 
 }  // namespace
 
-// Each end's buffer, the kernel's default maximum where it grants no other, and what a segment may
-// have beyond that.
-std::size_t replay_bytes() {
+// What both ends' kernels hold, or all four and the relay if the connection may go through it, and
+// what a segment may have beyond that.
+std::size_t replay_bytes(bool may_be_relayed) {
   constexpr std::size_t kSlack = 512 << 10;
-  return (buffers_are_granted() ? 4 : 6) * static_cast<std::size_t>(kBufferBytes) + kSlack;
+  const std::size_t relayed = may_be_relayed ? kMaxBytesInFlight + kRelayBufferBytes : 0;
+  return bytes_in_flight() + relayed + kSlack;
 }
 
 MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
@@ -146,7 +112,7 @@ void MeshSetup::run() {
 void MeshSetup::publish() {
   if (!accepts() && !mesh_.resumes()) return;  // the last rank connects to all others
   listener_ = listen_on({context_.address, 0});
-  prepare_buffers(listener_.fd());  // before the port is published
+  bound_buffers(listener_.fd());  // before the port is published
   if (mesh_.on_loopback()) do_not_pace(listener_.fd());
   if (accepts())
     context_.store.set(key(context_, context_.rank), to_string(local_endpoint(listener_.fd())));

@@ -22,7 +22,7 @@ SocketMesh::SocketMesh(const BackendContext& context, bool settles)
       repair_wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_ || !repair_wake_) throw Error("eventfd: " + base::system_error_text(errno));
   if (context.link_patience.count() > 0)
-    resuming_ = {replay_bytes(), settles, [this] { wake_repairs(); }};
+    resuming_ = {replay_bytes(context.relay != nullptr), settles, [this] { wake_repairs(); }};
   setup_ = std::make_unique<MeshSetup>(context, *this);
   setup_->run();
   if (resumes())

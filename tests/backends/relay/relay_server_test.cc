@@ -152,6 +152,21 @@ TEST(RelayServer, ARankThatConnectsAgainReplacesItsEarlierConnection) {
   EXPECT_TRUE(is_joined(connector));
 }
 
+// Its network may have changed, so that nobody ends the old connection.
+TEST(RelayServer, ARankThatConnectsAgainEndsItsJoinedPair) {
+  const Relay relay;
+  for (const bool acceptor : {true, false}) {
+    const Pair old = join(relay.endpoint(), "pair");
+    const RelayEnd again = acceptor ? RelayEnd::kAcceptor : RelayEnd::kConnector,
+                   other = acceptor ? RelayEnd::kConnector : RelayEnd::kAcceptor;
+    const backends::Socket first = enter(relay.endpoint(), again, "pair");
+    EXPECT_TRUE(is_closed(acceptor ? old.connector : old.acceptor));
+    const backends::Socket second = enter(relay.endpoint(), other, "pair");
+    EXPECT_TRUE(is_joined(first));
+    EXPECT_TRUE(is_joined(second));
+  }
+}
+
 TEST(RelayServer, AnEndWhosePartnerDoesNotComeIsClosed) {
   const Relay relay(4096, 50ms);
   EXPECT_TRUE(is_closed(enter(relay.endpoint(), RelayEnd::kAcceptor, "p")));
