@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -12,11 +13,13 @@
 #include <vector>
 
 #include "backends/compose/table/backend_table.h"
+#include "backends/relay/relay_route.h"
 #include "backends/secure/record_cipher.h"
 #include "backends/transport/socket/mesh_proof.h"
 #include "backends/transport/socket/socket_backend.h"
 #include "backends/transport/socket/socket_mesh.h"
 #include "tests/backends/group_harness.h"
+#include "tests/backends/relay/relay_client.h"
 #include "tests/backends/transport/cut_relay.h"
 #include "tests/backends/transport/link_job.h"
 #include "tests/support/expect_contains.h"
@@ -44,11 +47,19 @@ const backends::Backend& backend_named(const std::string& name) {
   throw backends::ConfigurationError("no backend " + name);
 }
 
+enum class Way {
+  kDirect,
+  kRelay,   // there is no direct one, and the connections with the relay are cut
+  kBecomes  // the relay's, when the direct connection is cut
+};
+
 struct CutJob {
   std::string backend = "socket";
   LinkCipher cipher = LinkCipher::kNone;
   std::vector<Cut> cuts = {};
   int streams = 1;
+  int ranks = 2;
+  Way way = Way::kDirect;
 };
 
 struct Outcome {
@@ -56,12 +67,67 @@ struct Outcome {
   std::vector<Values> results;  // of each rank
   std::vector<std::string> notices;
   std::size_t cuts = 0;
+  std::size_t joined = 0;  // pairs, by the relay
+};
+
+// What is between the ranks of a job, as the store and their routes tell it.
+class Network {
+ public:
+  Network(const CutJob& of, Job& job) : of_(of) {
+    if (of.way != Way::kDirect) relay_ = std::make_unique<relay_client::Relay>();
+    if (of.way == Way::kRelay) add_cuts(relay_->endpoint().port);
+    job.store.seen = [this](const std::string& key, const std::string& value) {
+      if (of_.way != Way::kRelay && is_address(key)) add_cuts(port_at(value));
+    };
+    job.store.change = [this](const std::string& key, const std::string& value) {
+      if (!is_address(key)) return value;
+      const char* host = of_.way == Way::kRelay ? "127.0.0.9" : CutRelay::kHost;  // nobody's
+      return host + (":" + std::to_string(port_at(value)));
+    };
+  }
+  // A rank's; nullptr without a relay.
+  std::unique_ptr<backends::RelayRoute> route(const BackendContext& context) const {
+    if (!relay_) return nullptr;
+    const backends::Endpoint at = relay_->endpoint();
+    auto made = std::make_unique<backends::RelayRoute>(
+        of_.way == Way::kRelay ? backends::Endpoint{CutRelay::kHost, at.port} : at,
+        relay_client::kSecret, "night");
+    if (of_.way == Way::kRelay) {
+      for (const int member : context.members) made->note_relayed(member);  // goes there at once
+    }
+    return made;
+  }
+  std::size_t cuts_made() const {
+    std::size_t made = 0;
+    for (const auto& cuts : cuts_) made += cuts->cuts_made();
+    return made;
+  }
+  std::size_t joined() const {
+    const auto lines = relay_ ? relay_->reports() : std::vector<std::string>{};
+    return static_cast<std::size_t>(std::ranges::count_if(
+        lines, [](const std::string& line) { return line.find(" are joined ") != line.npos; }));
+  }
+
+ private:
+  static bool is_address(const std::string& key) {
+    return key.find("/socket/") != key.npos && !key.ends_with("/relayed");
+  }
+  void add_cuts(int port) {
+    const std::lock_guard lock(mutex_);
+    cuts_.push_back(std::make_unique<CutRelay>(port, of_.cuts));
+  }
+
+  const CutJob of_;
+  std::unique_ptr<relay_client::Relay> relay_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<CutRelay>> cuts_;  // of each address
 };
 
 // Rounds of calls of all sizes; each round's input is the one before's result.
 void call_all(backends::Communicator& communicator, Values& data) {
-  const int rank = communicator.rank();
-  Values all(2 * data.size());
+  const int rank = communicator.rank(), size = communicator.world_size();
+  const std::size_t part = data.size() / static_cast<std::size_t>(size);
+  Values all(static_cast<std::size_t>(size) * data.size());
   for (int round = 0; round < 4; ++round) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{3000}, data.size()}) {
       communicator.all_reduce(data.data(), count, base::DType::kF32, backends::ReduceOp::kSum);
@@ -70,6 +136,8 @@ void call_all(backends::Communicator& communicator, Values& data) {
     }
     communicator.all_gather(data.data(), data.size() * sizeof(float), all.data());
     for (std::size_t i = 0; i < data.size(); ++i) data[i] += all[data.size() - 1 - i] * 0.1f;
+    communicator.all_to_all(data.data(), part * sizeof(float), all.data());
+    for (std::size_t i = 0; i < part; ++i) data[i] -= all[part + i] * 0.2f;
   }
   communicator.barrier();
 }
@@ -77,19 +145,18 @@ void call_all(backends::Communicator& communicator, Values& data) {
 Outcome outcome_of(const CutJob& of) {
   Job job;
   job.timeout = test_support::deadline(std::chrono::seconds(60));
-  std::unique_ptr<CutRelay> relay;
+  Network network(of, job);
   std::mutex mutex;
-  Outcome outcome{.errors = {}, .results = std::vector<Values>(2), .notices = {}};
-  job.store.seen = [&](const std::string&, const std::string& value) {
-    relay = std::make_unique<CutRelay>(port_at(value), of.cuts);
-  };
-  job.store.change = [](const std::string&, const std::string& value) {
-    return CutRelay::kHost + (":" + std::to_string(port_at(value)));
-  };
-  // Both stay until both have ended.
-  std::vector<std::unique_ptr<backends::Communicator>> made(2);
-  outcome.errors = group_harness::outcomes(2, [&](int rank) {
-    BackendContext context = job.context(rank, 2);
+  const auto ranks = static_cast<std::size_t>(of.ranks);
+  Outcome outcome{.errors = {}, .results = std::vector<Values>(ranks), .notices = {}};
+  std::vector<std::unique_ptr<backends::RelayRoute>> routes(ranks);
+  // All stay until all have ended.
+  std::vector<std::unique_ptr<backends::Communicator>> made(ranks);
+  outcome.errors = group_harness::outcomes(of.ranks, [&](int rank) {
+    BackendContext context = job.context(rank, of.ranks);
+    auto& route = routes[static_cast<std::size_t>(rank)];
+    route = network.route(context);
+    context.relay = route.get();
     context.cipher = of.cipher;
     context.streams = of.streams;
     context.link_patience = test_support::deadline(std::chrono::seconds(60));
@@ -106,7 +173,8 @@ Outcome outcome_of(const CutJob& of) {
     for (float& v : data) v = normal(random);
     call_all(*communicator, data);
   });
-  outcome.cuts = relay->cuts_made();
+  outcome.cuts = network.cuts_made();
+  outcome.joined = network.joined();
   for (auto& communicator : made) communicator.reset();
   return outcome;
 }
@@ -135,6 +203,44 @@ TEST_P(LinkCuts, ChangeNoBit) {
     for (std::size_t rank = 0; rank < 2; ++rank)
       EXPECT_TRUE(found.results[rank] == whole.results[rank]) << "seed " << seed;
     EXPECT_GE(found.notices.size(), 4u);
+  }
+}
+
+// Of the memory of a call, what one peer has received and another has not is sent again.
+TEST_P(LinkCuts, OfThreeRanksChangeNoBit) {
+  CutJob job = this->job();
+  job.ranks = 3;
+  const Outcome whole = outcome_of(job);
+  ASSERT_EQ(whole.errors, std::vector<std::string>(3));
+  for (unsigned seed = 20; seed < 22; ++seed) {
+    std::mt19937 random(seed);
+    for (const std::size_t most : {400, 3'000'000, 3'000'000, 100'000})
+      job.cuts.push_back({300 + random() % most, static_cast<int>(random() % 3)});
+    const Outcome found = outcome_of(job);
+    ASSERT_EQ(found.errors, std::vector<std::string>(3)) << "seed " << seed;
+    EXPECT_GE(found.cuts, 4u);
+    for (std::size_t rank = 0; rank < 3; ++rank)
+      EXPECT_TRUE(found.results[rank] == whole.results[rank]) << "seed " << seed;
+    job.cuts.clear();
+  }
+}
+
+TEST_P(LinkCuts, OfRelayedConnectionsChangeNoBit) {
+  const Outcome whole = outcome_of(job());
+  ASSERT_EQ(whole.errors, std::vector<std::string>(2));
+  for (unsigned seed = 30; seed < 33; ++seed) {
+    std::mt19937 random(seed);
+    CutJob cut = job();
+    cut.way = Way::kRelay;
+    cut.streams = seed % 3 == 2 && cut.backend == "socket" ? 3 : 1;
+    for (const std::size_t most : {800, 30'000, 3'000'000, 1500, 3'000'000})
+      cut.cuts.push_back({300 + random() % most, static_cast<int>(random() % 4)});
+    const Outcome found = outcome_of(cut);
+    ASSERT_EQ(found.errors, std::vector<std::string>(2)) << "seed " << seed;
+    EXPECT_GE(found.cuts, 4u);
+    EXPECT_GE(found.joined, 3u);
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      EXPECT_TRUE(found.results[rank] == whole.results[rank]) << "seed " << seed;
   }
 }
 
@@ -171,6 +277,18 @@ TEST(LinkPatience, ABreakAndItsEndAreReportedOnBothSides) {
   }
   EXPECT_EQ(lost, 22);
   EXPECT_EQ(back, 22);
+}
+
+// After the cut the direct way ends at once, each time.
+TEST(LinkPatience, ADirectConnectionContinuesThroughTheRelay) {
+  for (const std::string& backend : backends_with_meshes()) {
+    const Outcome whole = outcome_of({.backend = backend});
+    const Outcome found =
+        outcome_of({.backend = backend, .cuts = {{1'000'000, 1 << 30}}, .way = Way::kBecomes});
+    ASSERT_EQ(found.errors, std::vector<std::string>(2)) << backend;
+    EXPECT_GE(found.joined, 1u) << backend;
+    EXPECT_TRUE(found.results == whole.results) << backend;
+  }
 }
 
 // Two ranks in a call; `end` runs when they are connected, and the other rank makes no call.
@@ -225,6 +343,31 @@ TEST(LinkPatience, AtItsEndTheErrorNamesPeerAddressAndPatience) {
   EXPECT_CONTAINS(errors[1], "; no new connection with 127.0.0.2:");
   EXPECT_CONTAINS(errors[1], " within 1.5 s (--link-patience)");
   EXPECT_CONTAINS(errors[0], "peer: the connection to rank 11 broke: ");
+}
+
+// Behind a relay nobody refuses connections; a group's failure detector names such a rank at once.
+TEST(LinkPatience, ARelayedPeerIsAwaitedUpToIt) {
+  for (const int caller : {0, 1}) {
+    Job job;
+    const CutJob of{.way = Way::kRelay};
+    Network network(of, job);
+    std::vector<std::unique_ptr<backends::RelayRoute>> routes(2);
+    const auto errors = group_harness::outcomes(2, [&](int rank) {
+      BackendContext context = job.context(rank, 2);
+      routes[static_cast<std::size_t>(rank)] = network.route(context);
+      context.relay = routes[static_cast<std::size_t>(rank)].get();
+      context.link_patience = std::chrono::milliseconds(1500);
+      if (rank != caller) {
+        const backends::SocketMesh ends_at_once(context);
+      } else {
+        backends::make_socket_communicator(context)->barrier();
+      }
+    });
+    const std::string error = errors[static_cast<std::size_t>(caller)];
+    EXPECT_CONTAINS(error, "the connection to rank " + std::to_string(11 - caller) + " broke: ");
+    EXPECT_CONTAINS(error, "; its other end has not come to the relay at 127.0.0.2:");
+    EXPECT_CONTAINS(error, " within 1.5 s (--link-patience)");
+  }
 }
 
 TEST(LinkPatience, WithoutItACutEndsTheCall) {
