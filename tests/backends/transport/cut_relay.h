@@ -32,8 +32,12 @@ class CutRelay {
  public:
   static constexpr const char* kHost = "127.0.0.2";  // with the listening rank's own port
 
-  CutRelay(int port, std::vector<Cut> cuts)
-      : port_(port), cuts_(std::move(cuts)), listener_(backends::listen_on({kHost, port})) {
+  // `at_once`: bytes of the listening rank that are passed on in one turn; few make it slow.
+  CutRelay(int port, std::vector<Cut> cuts, std::size_t at_once = kBytesAtOnce)
+      : port_(port),
+        cuts_(std::move(cuts)),
+        at_once_(at_once),
+        listener_(backends::listen_on({kHost, port})) {
     thread_ = std::thread([this] { run(); });
   }
   ~CutRelay() {
@@ -44,8 +48,10 @@ class CutRelay {
   CutRelay& operator=(const CutRelay&) = delete;
 
   std::size_t cuts_made() const { return made_; }
+  std::size_t bytes_passed() const { return all_passed_; }
 
  private:
+  static constexpr std::size_t kBytesAtOnce = 16384;
   struct Link {
     std::array<backends::Socket, 2> ends;  // connector, listener
     std::array<std::string, 2> pending;    // of each end, not yet taken by the other
@@ -100,12 +106,14 @@ class CutRelay {
   void serve(Link& link, std::size_t end) {
     flush(link, 1 - end);
     if (link.over || !link.pending[end].empty()) return;
-    char bytes[16384];
-    const ssize_t n = recv(link.ends[end].fd(), bytes, sizeof bytes, MSG_DONTWAIT);
+    char bytes[kBytesAtOnce];
+    const std::size_t most = end == 1 ? at_once_ : sizeof bytes;
+    const ssize_t n = recv(link.ends[end].fd(), bytes, most, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     link.over = n <= 0;
     if (link.over) return;
     passed_ += static_cast<std::size_t>(n);
+    all_passed_ += static_cast<std::size_t>(n);
     link.pending[end].assign(bytes, static_cast<std::size_t>(n));
     flush(link, end);
   }
@@ -124,11 +132,12 @@ class CutRelay {
 
   const int port_;
   const std::vector<Cut> cuts_;
+  const std::size_t at_once_;
   backends::Socket listener_;
   std::list<Link> links_;
   std::size_t passed_ = 0;
   int refused_ = 0;
-  std::atomic<std::size_t> made_{0};
+  std::atomic<std::size_t> made_{0}, all_passed_{0};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

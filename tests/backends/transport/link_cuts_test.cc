@@ -244,6 +244,39 @@ TEST_P(LinkCuts, OfRelayedConnectionsChangeNoBit) {
   }
 }
 
+// Rank 0's data take longer, so it has the sum and uses the memory for something else while its own
+// part of the sum is still under way. `after`: bytes until a cut; 0: none. Returns all that passed.
+std::size_t sum_and_overwrite(const std::string& backend, std::size_t after, Values& sum) {
+  Job job;
+  job.timeout = test_support::deadline(std::chrono::seconds(60));
+  std::unique_ptr<CutRelay> relay;
+  job.store.seen = [&](const std::string&, const std::string& value) {
+    relay = std::make_unique<CutRelay>(
+        port_at(value), after > 0 ? std::vector<Cut>{{after}} : std::vector<Cut>{}, 1024);
+  };
+  job.store.change = [](const std::string&, const std::string& value) {
+    return CutRelay::kHost + (":" + std::to_string(port_at(value)));
+  };
+  std::vector<std::unique_ptr<backends::Communicator>> made(2);
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = job.context(rank, 2);
+    context.link_patience = job.timeout;
+    auto& communicator = made[static_cast<std::size_t>(rank)];
+    communicator = backend_named(backend).create(context);
+    Values data(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) data[i] = static_cast<float>(i + 1);
+    communicator->all_reduce(data.data(), kCount, base::DType::kF32, backends::ReduceOp::kSum);
+    if (rank == 1) sum = data;
+    std::ranges::fill(data, -1.f);
+    communicator->barrier();
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+  EXPECT_EQ(relay->cuts_made(), after > 0 ? 1u : 0u);
+  const std::size_t passed = relay->bytes_passed();
+  for (auto& communicator : made) communicator.reset();
+  return passed;
+}
+
 std::vector<std::string> backends_with_meshes() {
   std::vector<std::string> names{"socket"};
   if (backend_named("gloo").usable) names.emplace_back("gloo");
@@ -277,6 +310,18 @@ TEST(LinkPatience, ABreakAndItsEndAreReportedOnBothSides) {
   }
   EXPECT_EQ(lost, 22);
   EXPECT_EQ(back, 22);
+}
+
+TEST(LinkPatience, AfterACallItsMemoryIsNotRead) {
+  for (const std::string& backend : backends_with_meshes()) {
+    Values whole;
+    const std::size_t bytes = sum_and_overwrite(backend, 0, whole);
+    for (const std::size_t left : {5'000, 20'000, 60'000, 100'000}) {
+      Values found;
+      sum_and_overwrite(backend, bytes - left, found);
+      EXPECT_TRUE(found == whole) << backend << ", " << left << " bytes before the end";
+    }
+  }
 }
 
 // After the cut the direct way ends at once, each time.
