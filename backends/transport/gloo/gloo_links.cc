@@ -112,15 +112,17 @@ void GlooLinks::finish_sends() {
 
 void GlooLinks::shut_down(bool drain) noexcept {
   try {
-    const bool waits = drain && transport_.has_down_pair();
-    transport_.exchange_until(base::deadline_in(waits ? link_patience_ : kWordTime), [&] {
-      for (int peer = 0; peer < transport_.size; ++peer) {
-        if (peer == transport_.rank || !transport_.pair(peer).trouble().empty()) continue;
-        if (drain ? transport_.pair(peer).has_output() : !arrived_word(peer, sequence_))
-          return false;
-      }
-      return true;
-    });
+    const auto words = base::deadline_in(kWordTime);
+    transport_.exchange_until(
+        base::deadline_in(drain ? link_patience_ + kWordTime : kWordTime), [&] {
+          if (base::has_passed(words) && !transport_.has_down_pair()) return true;
+          for (int peer = 0; peer < transport_.size; ++peer) {
+            if (peer == transport_.rank || !transport_.pair(peer).trouble().empty()) continue;
+            if (drain ? transport_.pair(peer).has_output() : !arrived_word(peer, sequence_))
+              return false;
+          }
+          return true;
+        });
   } catch (const std::exception&) {
     // Out of memory: discard the unsent data.
   }

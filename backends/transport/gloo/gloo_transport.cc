@@ -55,7 +55,7 @@ std::unique_ptr<gloo::transport::UnboundBuffer> GlooTransport::createUnboundBuff
 }
 
 bool GlooTransport::has_down_pair() const {
-  return std::ranges::any_of(own_, [](const GlooPair* pair) {
+  return !mesh_.aborted() && std::ranges::any_of(own_, [](const GlooPair* pair) {
     return pair != nullptr && pair->link().is_down() && !pair->link().is_given_up();
   });
 }
