@@ -24,13 +24,6 @@ std::string_view bytes_of(const T& value) {
 // Between two ranks that the relay has joined.
 constexpr auto kRelayedLinkTime = std::chrono::seconds(5);
 
-int connect_error(int fd) {
-  int error = 0;
-  socklen_t length = sizeof error;
-  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-  return error;
-}
-
 // The handshake's messages fit into an empty send buffer.
 bool send_now(int fd, std::string_view bytes) {
   return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
@@ -86,7 +79,7 @@ void MeshSetup::serve(Attempt& attempt) {
 // ---- With the relay, until it has joined both ends.
 
 void MeshSetup::on_relay_connected(Attempt& attempt) {
-  const bool sent = connect_error(attempt.socket.fd()) == 0 &&
+  const bool sent = take_connect_error(attempt.socket.fd()) == 0 &&
                     send_now(attempt.socket.fd(), bytes_of(attempt.relay_hello));
   attempt.stage = sent ? Stage::kRelayChallenge : Stage::kFailed;
 }
@@ -121,7 +114,7 @@ void MeshSetup::on_joined(Attempt& attempt) {
 
 void MeshSetup::on_connected(Attempt& attempt) {
   Target& target = *attempt.target;
-  note_connect(target, connect_error(attempt.socket.fd()));
+  note_connect(target, take_connect_error(attempt.socket.fd()));
   if (target.error == 0 && attempt.outgoing) return send_hello(attempt);
   attempt.stage = Stage::kFailed;  // or a probe, which has found what it sought
 }
@@ -171,7 +164,8 @@ void MeshSetup::on_challenge(Attempt& attempt) {
 // With a relay, another host of the own network may have the peer's address, which is not an error.
 void MeshSetup::on_wrong_challenge(Attempt& attempt) {
   Target& target = *attempt.target;
-  if (++target.wrong_challenges < kMaxWrongChallenges) return;
+  int& wrong = attempt.relayed ? target.wrong_relayed_challenges : target.wrong_challenges;
+  if (++wrong < kMaxWrongChallenges) return;
   if (context_.relay != nullptr && !attempt.relayed) {
     target.next_direct = last_time();
     return;

@@ -149,7 +149,7 @@ void MeshSetup::begin_repair(Target& target) {
                    .until = now + context_.link_patience};
   target.next_direct = target.next_relayed = {};
   target.relay_from = relay_start(target);
-  target.wrong_challenges = 0;
+  target.wrong_challenges = target.wrong_relayed_challenges = 0;
 }
 
 void MeshSetup::continue_repair(Target& target) {

@@ -29,13 +29,6 @@ constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is clos
 constexpr int kMeshPollMs = 100;               // between checks for failures
 constexpr auto kDirectTime = std::chrono::seconds(2);  // before the relay is used as well
 
-Endpoint peer_endpoint(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
-  return endpoint_of(reinterpret_cast<sockaddr*>(&address), length);
-}
-
 std::string key(const BackendContext& context, int rank) {
   return context.prefix + "/socket/" + std::to_string(rank);
 }

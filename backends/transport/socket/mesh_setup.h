@@ -70,7 +70,7 @@ class MeshSetup {
     Deadline relay_from{};    // when the relay is used, if there is one
     Deadline next_direct{}, next_relayed{};
     bool has_direct = false, has_relayed = false;  // attempts that are under way
-    int wrong_challenges = 0;
+    int wrong_challenges = 0, wrong_relayed_challenges = 0;
     int error = 0;  // errno of the last direct connect()
     Repair repair{};
   };
