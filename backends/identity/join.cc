@@ -129,6 +129,7 @@ class Joiner {
     server.heartbeat_ms = options_.heartbeat_ms;
     server.stall_after_ms = options_.stall.after_ms;
     server.stall_abort = options_.stall.abort;
+    server.link_patience = link_patience();
     server.notice = options_.notice;
     endpoint_ = local_endpoint(server.listener.fd());
     if (!path_.empty()) {
@@ -219,8 +220,12 @@ class Joiner {
     for (;;) {
       if (std::optional<StoreSession> session = attempt(reason)) {
         joined_.store = std::make_shared<TcpStore>(
-            std::move(*session), StoreClientOptions{options_.rank, options_.heartbeat_ms,
-                                                    to_string(endpoint_), options_.notice});
+            std::move(*session), StoreClientOptions{.rank = options_.rank,
+                                                    .heartbeat_ms = options_.heartbeat_ms,
+                                                    .server = to_string(endpoint_),
+                                                    .notice = options_.notice,
+                                                    .link_patience = link_patience(),
+                                                    .secret = secret_});
         return;
       }
       if (scan_ && !scan_->other_secret().empty()) {
@@ -231,6 +236,10 @@ class Joiner {
       }
       pause_or_give_up(pause, place(), reason);
     }
+  }
+
+  std::chrono::milliseconds link_patience() const {
+    return std::chrono::milliseconds(options_.links.patience_ms);
   }
 
   std::string place() const { return scan_ ? "at " + scan_->place() : "by " + path_; }

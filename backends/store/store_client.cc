@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "backends/backend_error.h"
+#include "backends/store/member_probes.h"
 #include "backends/store/protocol/handshake.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
@@ -26,14 +27,33 @@ constexpr auto kRequestTime = std::chrono::seconds(30);  // for requests answere
 constexpr auto kCancelInterval = std::chrono::milliseconds(100);
 constexpr auto kLastWords = std::chrono::seconds(5);
 
+// Returns an empty socket on rank 0, without patience, or if there is no port for it.
+Socket listen_for_probes(const StoreClientOptions& options, const Socket& connection) {
+  if (options.rank == 0 || options.link_patience.count() == 0) return {};
+  try {
+    return listen_on({local_endpoint(connection.fd()).host, 0});
+  } catch (const PeerError&) {
+    if (options.notice)
+      options.notice(
+          "the rendezvous connection will not be made anew after a break: no port is "
+          "left for probes (" +
+          base::system_error_text(errno) + ")");
+    return {};
+  }
+}
+
 }  // namespace
 
 TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
     : options_(std::move(options)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      connection_{.socket = std::move(session.socket)},
+      listener_(listen_for_probes(options_, connection_.socket)),
       machine_(std::move(session.parser), std::move(session.seals), options_.heartbeat_ms,
-               Clock::now()) {
-  connection_.socket = std::move(session.socket);
+               Clock::now(),
+               {options_.link_patience, listener_ ? local_endpoint(listener_.fd()).port : 0}),
+      reconnect_(peer_endpoint(connection_.socket.fd()), options_.secret,
+                 std::move(session.hello)) {
   if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   thread_ = std::thread([this] { run(); });
 }
@@ -48,6 +68,8 @@ TcpStore::~TcpStore() {
   thread_.join();
 }
 
+std::string TcpStore::local_address() const { return local_endpoint(connection_.socket.fd()).host; }
+
 void TcpStore::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
@@ -59,24 +81,44 @@ void TcpStore::run() {
     machine_.received({}, Clock::now());  // frames that came after the welcome
     react(std::move(lock));
   }
-  for (;;) {
-    send_heartbeat();
-    pollfd polled[2] = {{connection_.socket.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
-    {
-      const Lock lock(mutex_);
-      if (stopping_ || machine_.state().lost) break;
-      if (!connection_.out.empty()) polled[0].events |= POLLOUT;
-    }
-    poll(polled, 2, static_cast<int>(member_tick_interval(options_.heartbeat_ms).count()));
-    std::uint64_t drained;
-    if (polled[1].revents != 0) [[maybe_unused]]
-      const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
-    if ((polled[0].revents & ~POLLOUT) != 0) receive();
-    Lock lock(mutex_);
-    machine_.tick(Clock::now());
-    react(std::move(lock));
+  while (turn()) {
   }
   finish();
+}
+
+bool TcpStore::turn() {
+  send_heartbeat();
+  auto wait = member_tick_interval(options_.heartbeat_ms);
+  pollfd polled[4] = {{-1, POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}, {}};
+  {
+    const Lock lock(mutex_);
+    if (stopping_ || machine_.state().lost) return false;
+    reconnect_.update(machine_);
+    if (machine_.is_broken()) connection_.socket.close();
+    polled[0].fd = connection_.socket.fd();
+    if (!connection_.out.empty()) polled[0].events |= POLLOUT;
+    polled[3] = reconnect_.polled();
+    if (machine_.state().lost) wait = std::chrono::milliseconds(0);  // a refused attempt
+  }
+  poll(polled, 4, static_cast<int>(wait.count()));
+  std::uint64_t drained;
+  if (polled[1].revents != 0) [[maybe_unused]]
+    const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
+  if (polled[2].revents != 0) answer_probes(listener_.fd());
+  if ((polled[0].revents & ~POLLOUT) != 0) receive();
+  reconnect(polled[3].revents);
+  return true;
+}
+
+void TcpStore::reconnect(short revents) {
+  Lock lock(mutex_);
+  if (Socket socket = reconnect_.serve(revents, machine_)) {
+    connection_.socket = std::move(socket);
+    connection_.out.clear();
+    machine_.received({}, Clock::now());  // frames that came after the welcome
+  }
+  machine_.tick(Clock::now());
+  react(std::move(lock));
 }
 
 void TcpStore::send_heartbeat() {
@@ -108,6 +150,7 @@ void TcpStore::flush(const Lock&) {
   if (const std::string end = connection_.flush(); !end.empty()) {
     machine_.closed(end);
     connection_.out.clear();
+    if (machine_.is_broken()) wake();
   }
   if (connection_.out.empty()) machine_.sent();
 }

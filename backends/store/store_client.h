@@ -1,5 +1,6 @@
 // A rank's connection to the store on rank 0, kept for the life of the group; it also reports
-// failures of other ranks. Runs a MemberMachine on a socket, with one thread.
+// failures of other ranks. Runs a MemberMachine on a socket, and on the next one if that breaks,
+// with one thread.
 #pragma once
 
 #include <condition_variable>
@@ -15,6 +16,7 @@
 #include "backends/store.h"
 #include "backends/store/protocol/member_machine.h"
 #include "backends/store/store_connection.h"
+#include "backends/store/store_reconnect.h"
 #include "backends/store/store_session.h"
 
 namespace backends {
@@ -23,8 +25,11 @@ struct StoreClientOptions {
   int rank = 0;
   int heartbeat_ms = 1000;
   std::string server;  // address of rank 0, for messages
-  // Reports of stalls; called from the store's thread; may be empty.
+  // Reports of stalls and broken connections; called from the store's thread; may be empty.
   std::function<void(const std::string&)> notice = {};
+  // For so long a broken connection is made anew; 0: a break is a failure.
+  std::chrono::milliseconds link_patience{};
+  Secret secret = {};  // for a new connection
 };
 
 // Thread-safe. Its own thread sends heartbeats, receives, and records the first failure of a
@@ -48,7 +53,7 @@ class TcpStore : public Store {
   [[nodiscard]] StartState wait_for_start(Deadline until);
   MemberMachine::State state() const;
   // The address of the interface that routes to rank 0.
-  std::string local_address() const { return local_endpoint(connection_.socket.fd()).host; }
+  std::string local_address() const;
 
   void set_activity(std::string_view activity) noexcept;
   // Asked for what goes with each heartbeat, from the store's thread, until set to {}.
@@ -73,6 +78,9 @@ class TcpStore : public Store {
                       const std::function<void(FrameWriter&)>& rest,
                       std::chrono::milliseconds timeout);
   void run();
+  // One round of the thread. Returns false at its end.
+  [[nodiscard]] bool turn();
+  void reconnect(short revents);
   void send_heartbeat();
   void receive();
   void flush(const Lock& lock);
@@ -90,8 +98,10 @@ class TcpStore : public Store {
 
   mutable std::mutex mutex_;  // guards the following
   mutable std::condition_variable changed_;
-  MemberMachine machine_;
   StoreConnection connection_;  // only the thread receives from it, without the lock
+  const Socket listener_;       // for probes; empty on rank 0 and without patience
+  MemberMachine machine_;
+  StoreReconnect reconnect_;
   bool stopping_ = false;
   std::function<void(const std::string&)> callback_;
 

@@ -27,6 +27,7 @@ ServerMachine::Options machine_options(StoreServerOptions& options, int port) {
           .heartbeat_ms = options.heartbeat_ms,
           .stall_after_ms = options.stall_after_ms,
           .stall_abort = options.stall_abort,
+          .link_patience = options.link_patience,
           .random = random_bytes};
 }
 
@@ -37,7 +38,10 @@ StoreServer::StoreServer(StoreServerOptions options)
       notice_(std::move(options.notice)),
       endpoint_(local_endpoint(listener_.fd())),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      machine_(machine_options(options, endpoint_.port), Clock::now()) {
+      machine_(machine_options(options, endpoint_.port), Clock::now()),
+      probes_([this](LinkId link, ServerMachine::Probe result) {
+        machine_.probed(link, result, Clock::now());
+      }) {
   if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   fcntl(listener_.fd(), F_SETFL, fcntl(listener_.fd(), F_GETFL) | O_NONBLOCK);
   fcntl(listener_.fd(), F_SETFD, FD_CLOEXEC);
@@ -134,7 +138,10 @@ void StoreServer::wait_and_read() {
     polled.push_back({c.socket.fd(), static_cast<short>(wanted), 0});
     links.push_back(link);
   }
-  if (poll(polled.data(), polled.size(), milliseconds_left(machine_.next_tick())) <= 0) return;
+  const std::size_t first_probe = polled.size();
+  probes_.add_to(polled);
+  if (poll(polled.data(), polled.size(), milliseconds_left(machine_.next_tick())) < 0) return;
+  probes_.serve(polled, first_probe);
   std::uint64_t drained;
   if (polled[0].revents != 0) [[maybe_unused]]
     const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
@@ -178,6 +185,10 @@ void StoreServer::carry_out() {
   for (const ServerMachine::Output& output : machine_.take_output()) {
     if (output.kind == ServerMachine::Output::Kind::kNotice) {
       if (notice_) notice_(output.text);
+      continue;
+    }
+    if (output.kind == ServerMachine::Output::Kind::kProbe) {
+      probes_.start(output.link, output.text);
       continue;
     }
     const auto found = connections_.find(output.link);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/store/member_probes.h"
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/store_connection.h"
 
@@ -25,7 +26,9 @@ struct StoreServerOptions {
   int heartbeat_ms = 1000;
   int stall_after_ms = 10'000;  // 0: no stall detection
   bool stall_abort = false;     // a stall is a failure of the rank that the others wait for
-  // Reports of refused connections and stalls; called from the server's thread; may be empty.
+  std::chrono::milliseconds link_patience{};  // for broken connections of members; 0: none
+  // Reports of refused connections, stalls and broken connections; called from the server's thread;
+  // may be empty.
   std::function<void(const std::string&)> notice;
 };
 
@@ -64,6 +67,7 @@ class StoreServer {
   // The server's thread.
   ServerMachine machine_;
   std::map<LinkId, StoreConnection> connections_;
+  MemberProbes probes_;
   LinkId next_link_ = 1;
   Deadline accept_again_{};
   bool reported_shortage_ = false;  // a shortage of open files or memory

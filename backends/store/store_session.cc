@@ -89,14 +89,13 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
   Socket socket = connect_to(server, until, reason);
   if (!socket) return std::nullopt;
   kind = SessionFault::kUnknownServer;
-  SessionMachine machine(secret, std::move(hello), random_bytes(kNonceBytes),
-                         peer_text(socket.fd()));
+  SessionMachine machine(secret, hello, random_bytes(kNonceBytes), peer_text(socket.fd()));
   while (machine.state() == State::kRunning && turn(socket.fd(), machine, until)) {
   }
   switch (machine.state()) {
     case State::kWelcome:
       return StoreSession{std::move(socket), std::move(machine.parser()),
-                          std::move(machine.seals())};
+                          std::move(machine.seals()), std::move(hello)};
     case State::kRunning:
       reason = silence_of(machine, until);
       return std::nullopt;

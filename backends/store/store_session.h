@@ -14,6 +14,7 @@ struct StoreSession {
   Socket socket;
   FrameParser parser;  // may hold frames that came behind the welcome
   Seals seals;
+  Hello hello;  // as sent
 };
 
 // The servers other than this job's rank 0 that may listen at an address.

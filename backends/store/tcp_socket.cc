@@ -244,6 +244,28 @@ Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reas
   return {};
 }
 
+Socket start_connecting(const Endpoint& endpoint) try {
+  const AddressList list = look_up(endpoint, AI_NUMERICHOST);
+  Socket socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return socket;
+  prepare_stream(socket.fd());
+  if (::connect(socket.fd(), list->ai_addr, list->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    const int error = errno;
+    socket.close();
+    errno = error;
+  }
+  return socket;
+} catch (const PeerError&) {
+  errno = EADDRNOTAVAIL;
+  return {};
+}
+
+int take_connect_error(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+}
+
 Endpoint endpoint_of(const sockaddr* address, socklen_t length) {
   char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "0";
   getnameinfo(address, length, host, sizeof host, port, sizeof port,
@@ -260,12 +282,16 @@ Endpoint local_endpoint(int fd) {
   return endpoint_of(reinterpret_cast<sockaddr*>(&address), length);
 }
 
-std::string peer_text(int fd) {
+Endpoint peer_endpoint(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    return "an unknown address";
-  return to_string(endpoint_of(reinterpret_cast<sockaddr*>(&address), length));
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
+  return endpoint_of(reinterpret_cast<sockaddr*>(&address), length);
+}
+
+std::string peer_text(int fd) {
+  const Endpoint peer = peer_endpoint(fd);
+  return peer.port == 0 ? "an unknown address" : to_string(peer);
 }
 
 std::string interface_address(const std::string& name_or_address) {

@@ -61,9 +61,15 @@ Socket listen_on(const Endpoint& endpoint,
 // sets `reason`.
 [[nodiscard]] Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reason);
 
+// Starts to connect to a numeric address. Returns an empty socket and errno if that fails at once.
+Socket start_connecting(const Endpoint& endpoint);
+// Returns the errno of a connect() that is over, 0 for success.
+int take_connect_error(int fd);
+
 Endpoint endpoint_of(const sockaddr* address, socklen_t length);
 Endpoint local_endpoint(int fd);
-std::string peer_text(int fd);  // e.g. "10.0.0.7:4711", for messages
+Endpoint peer_endpoint(int fd);  // port 0: the socket is not connected
+std::string peer_text(int fd);   // e.g. "10.0.0.7:4711", for messages
 
 // Returns the address of a network interface ("eth0") or a literal address of this host. Throws
 // ConfigurationError that lists the interfaces.

@@ -78,8 +78,12 @@ void SimulatedRank::stop() { stop_wanted_ = true; }
 void SimulatedRank::give_up(bool says_why) { (says_why ? gives_up_ : gives_no_reason_) = true; }
 
 void SimulatedRank::opened(ConnectionId id, int from, Port port) {
-  if (port == Port::kStore) {
+  if (port == Port::kProbe) {
+    network_.send(id, "here");
+    network_.close(id);
+  } else if (port == Port::kStore) {
     served_.insert(id);
+    served_by_[id] = from;
     server_->opened(id, "process " + std::to_string(from), network_.now());
   } else {
     links_[id] = from;
@@ -91,6 +95,13 @@ void SimulatedRank::received(ConnectionId id, const std::string& bytes) {
   if (id == store_) {
     if (session_) session_->received(bytes);
     if (member_) member_->received(bytes, network_.now());
+  } else if (id == attempt_store_) {
+    member_->attempt_answered();
+    again_->received(bytes);
+  } else if (const auto probe = probes_.find(id); probe != probes_.end()) {
+    server_->probed(probe->second, ServerMachine::Probe::kAnswered, network_.now());
+    network_.close(id);
+    probes_.erase(probe);
   } else if (const auto link = links_.find(id); link != links_.end()) {
     ++received_steps_[link->second];
     if (bytes == "last") stop_agreed_ = true;
@@ -100,8 +111,14 @@ void SimulatedRank::received(ConnectionId id, const std::string& bytes) {
 }
 
 void SimulatedRank::closed(ConnectionId id, const std::string& cause) {
-  if (id == store_) {
+  if (id == attempt_store_) {
+    end_attempt();
+  } else if (const auto probe = probes_.find(id); probe != probes_.end()) {
+    server_->probed(probe->second, ServerMachine::Probe::kFailed, network_.now());
+    probes_.erase(probe);
+  } else if (id == store_) {
     if (member_) member_->closed(cause);
+    if (member_ && member_->is_broken()) store_ = 0;
     if (session_) {
       session_.reset();
       store_ = 0;
@@ -129,6 +146,7 @@ void SimulatedRank::turn() {
               .heartbeat_ms = options_.heartbeat_ms,
               .stall_after_ms = 10'000,
               .stall_abort = options_.stall_abort,
+              .link_patience = options_.link_patience,
               .random = [this](std::size_t n) { return network_.dice().bytes(n); }},
           now);
     }
@@ -170,7 +188,8 @@ void SimulatedRank::on_session() {
     case SessionMachine::State::kWelcome:
       flush();
       member_ = std::make_unique<MemberMachine>(
-          std::move(session_->parser()), std::move(session_->seals()), options_.heartbeat_ms, now);
+          std::move(session_->parser()), std::move(session_->seals()), options_.heartbeat_ms, now,
+          backends::LinkPatience{options_.link_patience, options_.rank == 0 ? 0 : kPort});
       session_.reset();
       phase_ = Phase::kJoining;
       member_->received({}, now);
@@ -190,6 +209,7 @@ void SimulatedRank::on_session() {
 void SimulatedRank::on_member() {
   const Time now = network_.now();
   member_->tick(now);
+  continue_session();
   if (member_->heartbeat_due(now)) {
     outcome_.activity = member_->state().activity;
     member_->heartbeat(progress(), now);
@@ -353,6 +373,65 @@ void SimulatedRank::start_training() {
   }
 }
 
+// As TcpStore does: a refused attempt proves the end of rank 0, one without an answer does not.
+void SimulatedRank::continue_session() {
+  constexpr auto kPause = milliseconds(200), kLongest = milliseconds(3000);
+  const Time now = network_.now();
+  if (!member_->wants_connection()) return end_attempt();
+  if (attempt_store_ != 0 && member_->wants_second_attempt(now)) {
+    network_.close(std::exchange(attempt_store_, 0));
+    next_attempt_ = now;
+  }
+  if (attempt_store_ == 0 && now >= next_attempt_) {
+    next_attempt_ = now + kPause;
+    // The first packet of the attempt, or of the answer, is lost.
+    if (network_.is_cut(options_.number, 0) || network_.is_cut(0, options_.number)) return;
+    attempt_store_ = network_.connect(options_.number, 0, Port::kStore);
+    if (attempt_store_ == 0) return member_->attempt_refused();
+    member_->attempt_accepted(now);
+    backends::Hello again = hello();
+    again.received = member_->received_frames();
+    again_ = std::make_unique<SessionMachine>(
+        secret_, std::move(again), network_.dice().bytes(backends::kNonceBytes), "rank 0");
+    attempt_until_ = now + kLongest;
+  }
+  if (attempt_store_ == 0) return;
+  network_.send(attempt_store_, again_->take_output());
+  if (again_->state() == SessionMachine::State::kWelcome) {
+    if (store_ != 0) network_.close(store_);
+    store_ = std::exchange(attempt_store_, 0);
+    ++continued_;
+    member_->continued(std::move(again_->parser()), std::move(again_->seals()),
+                       again_->peer_received(), now);
+    again_.reset();
+    member_->received({}, now);
+  } else if (again_->state() == SessionMachine::State::kRefused) {
+    member_->attempt_rejected(again_->refusal().second);
+  } else if (again_->state() != SessionMachine::State::kRunning || now >= attempt_until_) {
+    end_attempt();
+  }
+}
+
+void SimulatedRank::end_attempt() {
+  if (attempt_store_ == 0) return;
+  network_.close(std::exchange(attempt_store_, 0));
+  again_.reset();
+  if (member_) member_->attempt_failed();
+}
+
+// Of the member's process, whose number its address has.
+void SimulatedRank::start_probe(backends::LinkId link) {
+  const auto member = served_by_.find(link);
+  if (member == served_by_.end()) return;
+  const int process = member->second;
+  if (network_.is_cut(options_.number, process) || network_.is_cut(process, options_.number))
+    return;
+  const ConnectionId id = network_.connect(options_.number, process, Port::kProbe);
+  if (id == 0) return server_->probed(link, ServerMachine::Probe::kRefused, network_.now());
+  probes_[id] = link;
+  server_->probed(link, ServerMachine::Probe::kAccepted, network_.now());
+}
+
 bool SimulatedRank::has_all(int step) const {
   for (int peer = 0; peer < options_.world_size; ++peer) {
     if (peer == options_.rank) continue;
@@ -367,6 +446,19 @@ void SimulatedRank::send_step(int step) {
   step_sent_at_ = network_.now();
   step_deadline_ = network_.now() + options_.step_timeout;
   member_->set_activity("step " + std::to_string(step));
+  if (options_.counts_steps) {
+    const auto request =
+        member_->request(FrameType::kAdd, "steps of " + std::to_string(options_.rank),
+                         [](FrameWriter& out) { out.i64(1); });
+    expected_[*request] = std::to_string(step + 1);
+    // And asks for what the next rank will set two steps later.
+    const auto key = [this](int rank, int at) {
+      return "step " + std::to_string(at) + " of " + std::to_string(rank % options_.world_size);
+    };
+    ask_store(FrameType::kSet, key(options_.rank, step), "done", "");
+    if (step + 2 < options_.steps)
+      ask_store(FrameType::kGet, key(options_.rank + 1, step + 2), "", "done");
+  }
   // The others learn of the wish with this step's message, and all stop after the step.
   stop_agreed_ = stop_agreed_ || stop_wanted_;
   for (int peer = 0; peer < options_.world_size; ++peer) {
@@ -472,6 +564,8 @@ void SimulatedRank::flush_server() {
   for (const ServerMachine::Output& output : server_->take_output()) {
     if (output.kind == ServerMachine::Output::Kind::kSend) {
       network_.send(output.link, output.text);
+    } else if (output.kind == ServerMachine::Output::Kind::kProbe) {
+      start_probe(output.link);
     } else if (output.kind == ServerMachine::Output::Kind::kNotice) {
       outcome_.of_server.push_back(output.text);
     } else if (output.kind == ServerMachine::Output::Kind::kClose &&

@@ -27,7 +27,9 @@ struct RankOptions {
   milliseconds step_time{500};
   milliseconds starts_after{0};
   bool stall_abort = false;
-  bool uses_all = false;  // each kind of request
+  bool uses_all = false;      // each kind of request
+  bool counts_steps = false;  // in the store, each once, and waits for what others set
+  milliseconds link_patience{0};
 };
 
 class SimulatedRank final : public Process {
@@ -40,7 +42,7 @@ class SimulatedRank final : public Process {
   void turn() override;
   Time wake_at() const override;
   bool listens(Port port) const override {
-    return port == Port::kStore ? server_ != nullptr : phase_ != Phase::kAway;
+    return port == Port::kStore ? server_ != nullptr : phase_ != Phase::kAway;  // data, probes
   }
 
   // Asks for an orderly stop, as SIGTERM does: at the next step, or alone 2 s later.
@@ -75,6 +77,7 @@ class SimulatedRank final : public Process {
     std::vector<std::string> of_server;  // of rank 0: the notices of its store
   };
   const Outcome& outcome() const { return outcome_; }
+  int times_connected_again() const { return continued_; }
   bool takes_for_there(int rank) const;  // while it waits for the start
   bool has_trained() const { return !outcome_.group.empty(); }
   // As which such a rank comes to the store; and what its store is like.
@@ -107,6 +110,9 @@ class SimulatedRank final : public Process {
   void leave_network();
   void flush();
   void flush_server();
+  void continue_session();
+  void end_attempt();
+  void start_probe(backends::LinkId link);
   backends::Hello hello();
 
   VirtualNetwork& network_;
@@ -123,15 +129,22 @@ class SimulatedRank final : public Process {
   std::unique_ptr<backends::ServerMachine> server_;  // of rank 0
   std::unique_ptr<backends::SessionMachine> session_;
   std::unique_ptr<backends::MemberMachine> member_;
-  std::set<ConnectionId> served_;        // connections to server_
-  std::map<ConnectionId, int> links_;    // to processes of other ranks, for data
-  std::map<int, ConnectionId> link_to_;  // by process
-  std::map<int, int> received_steps_;    // by process: how many it has sent
-  std::optional<int> broken_link_;       // the process to which a data connection broke
-  std::vector<int> processes_;           // by rank, once the group has started
+  std::set<ConnectionId> served_;          // connections to server_
+  std::map<ConnectionId, int> served_by_;  // the process of each, also of one that has ended
+  std::map<ConnectionId, int> links_;      // to processes of other ranks, for data
+  std::map<int, ConnectionId> link_to_;    // by process
+  std::map<int, int> received_steps_;      // by process: how many it has sent
+  std::optional<int> broken_link_;         // the process to which a data connection broke
+  std::vector<int> processes_;             // by rank, once the group has started
   int step_ = 0;
   std::optional<std::uint32_t> sum_request_;
   std::map<std::uint32_t, std::string> expected_;  // replies, by request
+  // An attempt to continue the session, and probes of members, by connection.
+  ConnectionId attempt_store_ = 0;
+  std::unique_ptr<backends::SessionMachine> again_;
+  Time attempt_until_{}, next_attempt_{};
+  int continued_ = 0;
+  std::map<ConnectionId, backends::LinkId> probes_;
   bool gives_up_ = false, gives_no_reason_ = false;
   bool step_sent_ = false, stop_wanted_ = false, stop_agreed_ = false;
   Outcome outcome_;

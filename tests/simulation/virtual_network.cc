@@ -156,6 +156,21 @@ void VirtualNetwork::lose(int a, int b) {
   reset(a, b, milliseconds(0));
 }
 
+void VirtualNetwork::lose(int a, int b, Port port) {
+  for (std::size_t i = 0; i < connections_.size(); ++i) {
+    Connection& c = connections_[i];
+    if (pair_of(c.process[0], c.process[1]) != pair_of(a, b) || c.port != port || c.lost) continue;
+    c.lost = true;
+    c.held[0].clear();
+    c.held[1].clear();
+    if (!std::exchange(c.open[0], false) && !c.open[1]) continue;
+    c.open[1] = false;
+    for (const std::uint64_t end : {0, 1})
+      post({Arrival::Kind::kClosed, 2 * (i + 1) + end,
+            "its connection broke (Connection reset by peer)"});
+  }
+}
+
 void VirtualNetwork::repeat(Port port, int percent, milliseconds longest) {
   repeats_ = {port, percent, longest};
 }

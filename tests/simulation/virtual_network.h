@@ -39,7 +39,7 @@ class Dice {
 
 // One end of a connection; the two ends have different numbers, also within one process.
 using ConnectionId = std::uint64_t;
-enum class Port { kStore, kData, kAgent };
+enum class Port { kStore, kData, kAgent, kProbe };
 
 // A process. It is called only while it is neither paused nor dead: a pause holds back what
 // arrives, and lets it arrive at once when it ends.
@@ -79,6 +79,8 @@ class VirtualNetwork {
   void reset(int a, int b, milliseconds later);
   // The same at once, and what is on its way is lost.
   void lose(int a, int b);
+  // The same of the connections to this port.
+  void lose(int a, int b, Port port);
   // From now on each message to this port comes again with this chance, up to so much later, by the
   // newest connection from its sender: maybe behind messages that were sent after it.
   void repeat(Port port, int percent, milliseconds longest);
@@ -91,6 +93,8 @@ class VirtualNetwork {
   void slow_down(milliseconds longest) { longest_delay_ = longest; }
   void slow_down(int from, int to, milliseconds longest) { slow_links_[{from, to}] = longest; }
 
+  // What one sends to the other does not arrive now.
+  bool is_cut(int from, int to) const { return cut_.contains({from, to}); }
   bool has(int process) const { return process >= 0 && process < std::ssize(slots_); }
   bool is_running(int process) const;
   void wake(int process) { take_turn(process); }  // its own clock says that it is time

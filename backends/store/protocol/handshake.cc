@@ -5,6 +5,15 @@
 #include "io/base/text/escape_text.h"
 
 namespace backends {
+namespace {
+
+constexpr std::int64_t kJoinsAnew = -1;  // in the place of Hello::received
+
+}  // namespace
+
+bool is_same_process(const Hello& a, const Hello& b) {
+  return !a.process.empty() && a.process == b.process;
+}
 
 std::string hello_frame(const Hello& h) {
   FrameWriter w(FrameType::kHello);
@@ -15,7 +24,8 @@ std::string hello_frame(const Hello& h) {
       .i32(h.world_size)
       .i32(h.pid)
       .i32(h.port)
-      .u32(h.attempt);
+      .u32(h.attempt)
+      .i64(h.received ? static_cast<std::int64_t>(*h.received) : kJoinsAnew);
   w.text(h.job).text(h.build).text(h.settings_digest).text(h.host).text(h.host_id);
   return w.text(h.process).finish();
 }
@@ -33,9 +43,16 @@ Hello read_hello(const std::string& payload) {
   h.pid = in.i32();
   h.port = in.i32();
   h.attempt = in.u32();
+  const std::int64_t received = in.i64();
+  if (received < kJoinsAnew) throw MalformedFrame();
+  if (received != kJoinsAnew) h.received = static_cast<std::uint64_t>(received);
   for (std::string* text : {&h.job, &h.build, &h.settings_digest, &h.host, &h.host_id, &h.process})
     *text = in.text();
   return h;
+}
+
+std::string welcome_frame(std::uint64_t received) {
+  return FrameWriter(FrameType::kWelcome).i64(static_cast<std::int64_t>(received)).finish();
 }
 
 std::string server_proof(const Secret& secret, const std::string& hello_payload,

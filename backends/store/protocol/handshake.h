@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,6 +45,9 @@ struct Hello {
   std::string process;
   // Counts the connections of the process, which uses only the latest.
   std::uint32_t attempt = 0;
+  // Continues the session of an earlier connection, of which this process has received so many
+  // frames. Without it the process joins anew.
+  std::optional<std::uint64_t> received;
   std::string job, build, settings_digest, host, host_id;
   Settings settings;  // not in the hello's frame: sent on request
 };
@@ -55,9 +59,14 @@ inline constexpr int kObserverRank = -1;
 // The limit of each text in a Hello, so that it fits an unauthenticated frame.
 inline constexpr std::size_t kIdentityTextBytes = 128;
 
+// Returns true if both come from one known process.
+bool is_same_process(const Hello& a, const Hello& b);
 std::string hello_frame(const Hello& hello);
 // Reads the fields after `version` only if magic and version are this program's.
 Hello read_hello(const std::string& payload);
+
+// `received`: frames of the session that this connection continues.
+std::string welcome_frame(std::uint64_t received);
 
 std::string server_proof(const Secret& secret, const std::string& hello_payload,
                          const std::string& server_nonce);

@@ -1,8 +1,6 @@
 // Sends a member's frames, and handles those of rank 0.
 #include "backends/store/protocol/member_machine.h"
 
-#include <algorithm>
-
 #include "backends/store/protocol/handshake.h"
 #include "io/base/text/escape_text.h"
 
@@ -21,73 +19,41 @@ std::string abandon_frame(const GroupFailure& why) {
 
 }  // namespace
 
-MemberMachine::MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now)
-    : heartbeat_ms_(heartbeat_ms),
-      parser_(std::move(parser)),
-      seals_(std::move(seals)),
-      last_received_(now),
-      next_heartbeat_(now),
-      last_turn_(now) {}
-
-// More often than heartbeats, so that a changed activity is sent soon, before this process may die.
-std::chrono::milliseconds member_tick_interval(int heartbeat_ms) {
-  return std::min(std::chrono::milliseconds(heartbeat_ms), std::chrono::milliseconds(200));
-}
-
-void MemberMachine::send(const std::string& frame) {
-  if (!state_.lost) output_ += seals_.to_server.close(frame);
-}
+MemberMachine::MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now,
+                             LinkPatience patience)
+    : MemberLink(std::move(parser), std::move(seals), heartbeat_ms, now, patience),
+      next_heartbeat_(now) {}
 
 void MemberMachine::received(std::string_view bytes, Time now) {
-  if (state_.lost) return;
-  last_received_ = now;
-  parser_.append(bytes.data(), bytes.size());
-  try {
-    while (std::optional<Frame> frame = parser_.next(kFrameBytes + kSealBytes)) {
-      seals_.to_client.open(*frame);
-      handle(*frame);
-    }
-  } catch (const MalformedFrame&) {
-    connection_ended("cannot be trusted: its connection carried a frame that is damaged or forged");
-  }
-}
-
-void MemberMachine::closed(const std::string& cause) {
-  if (!state_.lost) connection_ended("died: " + cause);
+  receive(bytes, now, [this](const Frame& frame) { handle(frame); });
 }
 
 // The start takes effect only now: before rank 0 has the acknowledgement, this process may
 // reconnect, and afterwards it may not.
 void MemberMachine::sent() {
-  if (starting_ && output_.empty() && !state_.lost) state_.started = true;
+  if (starting_ && !has_output() && !is_over()) state_.started = true;
 }
 
-void MemberMachine::tick(Time now) {
-  if (state_.lost) return;
-  if (now - last_turn_ >
-      std::chrono::milliseconds(heartbeat_ms_) + member_tick_interval(heartbeat_ms_))
-    last_received_ = now;
-  last_turn_ = now;
-  if (now - last_received_ <= std::chrono::milliseconds(3 * heartbeat_ms_)) return;
-  // Rank 0 may only be paused: it reads this when it continues, and does not wait for ranks that
-  // have left.
-  send(FrameWriter(FrameType::kRootSilent).finish());
-  connection_ended("does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms_) +
-                   " ms");
+// Before rank 0 has acknowledged the start, it knows no session to be continued.
+bool MemberMachine::is_in_session() const {
+  return state_.started && sent_frames().acknowledged() >= start_frame_ && !state_.left &&
+         !state_.failure && !ended_;
 }
 
 bool MemberMachine::heartbeat_due(Time now) const {
-  return !state_.lost && (now >= next_heartbeat_ || state_.activity != last_activity_sent_);
+  return !is_over() && !is_broken() &&
+         (now >= next_heartbeat_ || state_.activity != last_activity_sent_);
 }
 
 void MemberMachine::heartbeat(const RankProgress& progress, Time now) {
-  next_heartbeat_ = now + std::chrono::milliseconds(heartbeat_ms_);
+  next_heartbeat_ = now + std::chrono::milliseconds(heartbeat_ms());
   last_activity_sent_ = state_.activity;
   send(FrameWriter(FrameType::kHeartbeat)
            .text(state_.activity)
            .u32(static_cast<std::uint32_t>(progress.waiting_ms))
            .text(progress.call)
            .text(progress.links)
+           .i64(static_cast<std::int64_t>(received_frames()))
            .finish());
 }
 
@@ -139,7 +105,7 @@ void MemberMachine::handle(const Frame& frame) {
       return;
     }
     case FrameType::kNotice:
-      notices_.push_back(base::escape_text(in.text()));
+      add_notice(base::escape_text(in.text()));
       return;
     case FrameType::kReply: {
       const auto found = replies_.find(in.u32());
@@ -157,6 +123,7 @@ void MemberMachine::handle(const Frame& frame) {
     }
     case FrameType::kHeartbeat:
       root_activity_ = base::escape_text(in.text());
+      sent_frames().acknowledge(static_cast<std::uint64_t>(in.i64()));
       return;
     case FrameType::kLeft:
       state_.left = true;
@@ -178,14 +145,15 @@ void MemberMachine::handle_start(FrameReader& in) {
     peer.host_id = in.text();
     peer.pid = in.i32();
   }
-  send(FrameWriter(FrameType::kStartAcknowledged).finish());
+  send(FrameWriter(FrameType::kStartAcknowledged).i32(port()).finish());
+  start_frame_ = sent_frames().count();
   state_.peers = std::move(peers);
   state_.group_nonce = std::move(nonce);
   state_.absent = {};
   starting_ = true;
 }
 
-void MemberMachine::connection_ended(const std::string& cause) {
+void MemberMachine::on_end(const std::string& cause) {
   state_.lost = cause;
   if (!state_.started || state_.left || state_.leaving || ended_ || state_.failure ||
       state_.peers.empty())

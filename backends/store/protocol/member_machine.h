@@ -3,6 +3,7 @@
 // server_machine.h; store_client.h runs it on a socket.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,30 +15,22 @@
 
 #include "backends/backend_error.h"
 #include "backends/group.h"
-#include "backends/store/protocol/seal.h"
+#include "backends/store/protocol/member_link.h"
 #include "backends/store/protocol/stall_detector.h"
 #include "backends/store/protocol/wire.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
 
-// At least as often a MemberMachine is to be given the time.
-std::chrono::milliseconds member_tick_interval(int heartbeat_ms);
-
-class MemberMachine {
+class MemberMachine final : public MemberLink {
  public:
-  using Time = base::Deadline;
-
   // `parser` may hold frames that came after the welcome: received("") reads them.
-  MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now);
+  MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now,
+                LinkPatience patience = {});
 
   // Inputs.
   void received(std::string_view bytes, Time now);
-  void closed(const std::string& cause);  // "its connection closed"
-  void sent();                            // the network has taken all output so far
-  // Notices the silence of rank 0. A long time since the last tick means that this process itself
-  // was paused: silence then proves nothing. At least every member_tick_interval().
-  void tick(Time now);
+  void sent();  // the network has taken all output so far
 
   // Actions of this rank.
   bool heartbeat_due(Time now) const;
@@ -51,9 +44,6 @@ class MemberMachine {
   void abandon(const GroupFailure& why);
   void end();  // ends early without a reason, or for good
 
-  std::string take_output() { return std::exchange(output_, {}); }
-
-  std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
   std::map<std::uint32_t, std::optional<std::string>>& replies() { return replies_; }
 
   struct Failure {
@@ -77,24 +67,20 @@ class MemberMachine {
   const State& state() const { return state_; }
 
  private:
-  void send(const std::string& frame);
+  bool is_in_session() const override;
+  void on_end(const std::string& cause) override;
   void handle(const Frame& frame);
   void handle_start(FrameReader& in);
-  void connection_ended(const std::string& cause);
 
-  const int heartbeat_ms_;
-  FrameParser parser_;
-  Seals seals_;
-  std::string output_;
-  Time last_received_, next_heartbeat_, last_turn_;
+  Time next_heartbeat_;
   std::map<std::uint32_t, std::optional<std::string>> replies_;
   std::uint32_t next_request_ = 1;
   State state_;
+  std::uint64_t start_frame_ = 0;  // number of the acknowledgement of the start
   bool starting_ =
       false;  // rank 0 has announced the start: the acknowledgement may not be sent yet
   bool ended_ = false;
   std::string last_activity_sent_, root_activity_;
-  std::vector<std::string> notices_;
 };
 
 }  // namespace backends

@@ -44,6 +44,7 @@ void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
   const auto found = links_.find(link);
   if (found == links_.end() || !found->second.alive()) return;
   Link& l = found->second;
+  if (l.is_broken()) return;
   l.last_received = now;
   l.parser.append(bytes.data(), bytes.size());
   try {
@@ -51,16 +52,24 @@ void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
       std::optional<Frame> frame = l.parser.next(l.longest_frame());
       if (!frame) break;
       l.seals.to_server.open(*frame);
+      if (l.is_member()) ++l.session.received;
       handle(l, *frame);
     }
   } catch (const MalformedFrame&) {
     l.end = "its connection carried a frame that is damaged or forged";
   }
+  if (l.doubt && l.alive()) {
+    heard_again(l, *l.doubt);
+    l.doubt.reset();
+  }
 }
 
 void ServerMachine::closed(LinkId link, const std::string& cause) {
   const auto found = links_.find(link);
-  if (found != links_.end() && found->second.alive()) found->second.end = cause;
+  if (found == links_.end() || !found->second.alive() || found->second.is_broken()) return;
+  Link& l = found->second;
+  if (l.is_member() && may_continue(l)) return break_off(l, cause);
+  l.end = cause;
 }
 
 void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_group(kind, text); }
@@ -98,8 +107,18 @@ void ServerMachine::notify_end() {
   tell_observers(frames_.fatal.empty() ? left : frames_.fatal);
 }
 
-void ServerMachine::send(Link& l, const std::string& frame) {
-  if (l.alive()) output_.push_back({Output::Kind::kSend, l.id, l.seals.to_client.close(frame)});
+void ServerMachine::send(Link& l, std::string frame) {
+  send(l, std::make_shared<const std::string>(std::move(frame)));
+}
+
+void ServerMachine::send(Link& l, const SentFrames::Shared& frame) {
+  if (!l.alive()) return;
+  if (l.is_member()) l.session.sent.add(frame);
+  if (!l.is_broken()) put_out(l, *frame);
+}
+
+void ServerMachine::put_out(Link& l, const std::string& frame) {
+  output_.push_back({Output::Kind::kSend, l.id, l.seals.to_client.close(frame)});
 }
 
 void ServerMachine::handle(Link& l, const Frame& frame) {
@@ -200,7 +219,7 @@ void ServerMachine::add_observer(Link& l) {
     oldest->end = "too many observers";
   }
   l.stage = Link::Stage::kObserver;
-  send(l, FrameWriter(FrameType::kWelcome).finish());
+  send(l, welcome_frame(0));
   send(l, absence_frame());
   if (!frames_.status.empty()) send(l, frames_.status);
 }

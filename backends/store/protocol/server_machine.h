@@ -19,7 +19,9 @@
 #include "backends/backend_error.h"
 #include "backends/store/protocol/handshake.h"
 #include "backends/store/protocol/seal.h"
+#include "backends/store/protocol/sent_frames.h"
 #include "backends/store/protocol/stall_detector.h"
+#include "backends/store/protocol/stop_check.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -39,6 +41,9 @@ class ServerMachine {
     int heartbeat_ms = 1000;
     int stall_after_ms = 10'000;
     bool stall_abort = false;
+    // A member whose connection breaks or is silent has this time to continue, if its process may
+    // be alive. 0: it has failed.
+    std::chrono::milliseconds link_patience = {};
     std::function<std::string(std::size_t)> random;  // returns the given number of bytes
   };
   ServerMachine(Options options, Time now);
@@ -46,7 +51,10 @@ class ServerMachine {
   // Inputs. Call any number of these, then tick().
   void opened(LinkId link, const std::string& peer, Time now);  // peer: address, for messages
   void received(LinkId link, std::string_view bytes, Time now);
-  void closed(LinkId link, const std::string& cause);       // the other side ended it, or it broke
+  void closed(LinkId link, const std::string& cause);  // the other side ended it, or it broke
+  // Of a probe: a connection to the port that the member of this link has told.
+  enum class Probe { kRefused, kAccepted, kAnswered, kFailed };
+  void probed(LinkId link, Probe result, Time now);
   void give_up(RefusalKind kind, const std::string& text);  // a group that has not started
   void set_status(const std::string& text);                 // for observers
   // Call it at next_tick() at the latest. A long time since the last call means that this process
@@ -59,9 +67,9 @@ class ServerMachine {
 
   // Outputs, to be carried out in this order.
   struct Output {
-    enum class Kind { kSend, kClose, kNotice } kind;
-    LinkId link;       // for kSend, kClose
-    std::string text;  // the bytes, or the notice
+    enum class Kind { kSend, kClose, kNotice, kProbe } kind;
+    LinkId link;       // for kSend, kClose, kProbe
+    std::string text;  // the bytes, the notice, or the address of a new probe
   };
   std::vector<Output> take_output() { return std::exchange(output_, {}); }
 
@@ -70,6 +78,28 @@ class ServerMachine {
   const std::string& last_refusal() const { return last_refusal_; }
 
  private:
+  // Whether a member has answered a probe, or could not be reached by the first.
+  enum class Reach { kUnknown, kReached, kUnreachable };
+  // What outlives a connection of a member.
+  struct Session {
+    std::string activity;             // last one reported
+    RankProgress progress;            // last one reported
+    bool acknowledged_start = false;  // it has confirmed kStart, and may no longer join anew
+    bool leaving = false;             // it is leaving in order: its end is not a failure
+    SentFrames sent;
+    std::uint64_t received = 0;  // frames
+    int port = 0;                // where it answers probes
+    Reach reach = Reach::kUnknown;
+  };
+  // Of a member that may have ended: its connection is silent, or has broken.
+  struct Doubt {
+    Time since{};
+    std::string broken = {};  // why its connection has ended; "": it is silent
+    bool reported = false;
+    Time next_probe{};
+    StopCheck check;
+    std::string verdict = {};  // why it counts as failed, for its end
+  };
   // The server's end of a connection.
   struct Link {
     enum class Stage { kHello, kProof, kSettings, kMember, kObserver };
@@ -83,14 +113,14 @@ class ServerMachine {
     Seals seals;  // after a valid proof
     std::string hello_payload, server_nonce;
     Hello hello;
-    std::string activity;             // last one reported
-    RankProgress progress;            // last one reported
-    bool acknowledged_start = false;  // it has confirmed kStart, and may no longer reconnect
-    bool leaving = false;             // it is leaving in order: its end is not a failure
-    bool silent = false;              // for so long that it counts as dead
-    std::string end;                  // why the connection ended; "": it has not
+    Session session;             // of a member
+    std::optional<Doubt> doubt;  // of a member
+    bool silent = false;         // for so long that it counts as dead
+    std::string end;             // why the connection ended; "": it has not
 
     bool alive() const { return end.empty() && !silent; }
+    // Its connection has ended, and another one may continue its session.
+    bool is_broken() const { return doubt && !doubt->broken.empty(); }
     bool is_member() const { return stage == Stage::kMember; }
     bool is_observer() const { return stage == Stage::kObserver; }
     bool is_joining() const { return !is_member() && !is_observer(); }
@@ -99,7 +129,9 @@ class ServerMachine {
 
   // Returns the oldest such connection if there are `most`, to be closed for a new one. Else null.
   Link* oldest_of(bool (Link::*is_such)() const, std::size_t most);
-  void send(Link& l, const std::string& frame);
+  void send(Link& l, std::string frame);
+  void send(Link& l, const SentFrames::Shared& frame);
+  void put_out(Link& l, const std::string& frame);
   void handle(Link& l, const Frame& frame);  // throws MalformedFrame
   void on_hello(Link& l, const Frame& frame);
   void on_proof(Link& l, const Frame& frame);
@@ -110,9 +142,23 @@ class ServerMachine {
   // Compares job, world and build; "" if they agree, with `kind` kMismatch.
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
   // Returns "" if the rank is free, or held by the same process, which may reconnect until it has
-  // acknowledged the start of the group.
+  // acknowledged the start of the group, and continue its session afterwards.
   std::string disagreement_on_rank(const Hello& hello, RefusalKind& kind) const;
   void add_member(Link& l);
+
+  // Members whose connections are silent or broken (server_links.cc).
+  std::string disagreement_on_session(const Hello& hello, RefusalKind& kind) const;
+  [[nodiscard]] bool may_continue(const Link& l) const;
+  Doubt doubt_since(Time since) const;
+  void break_off(Link& l, const std::string& cause);
+  void check_life(Link& l);
+  void examine(Link& l);
+  void give_up_on(Link& l, std::string verdict);
+  void probe(Link& l);
+  void report_doubt(Link& l, const std::string& cause);
+  void heard_again(Link& l, const Doubt& doubt);
+  void continue_session(Link& l);
+  void report_doubt_of_replaced(Link& old);
 
   // Members (server_members.cc).
   bool is_superseded(const Hello& hello) const;
@@ -129,12 +175,13 @@ class ServerMachine {
   void tell_silent(Link& l);
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
-  void broadcast(const std::string& frame, const Link* except = nullptr);
+  void broadcast(std::string frame, const Link* except = nullptr);
   void tell_observers(const std::string& frame);
   std::vector<int> missing() const;   // excludes ranks that have left again
   std::string absence_frame() const;  // missing and departed ranks; empty after the start
   void send_progress();
   void send_heartbeat();
+  void send_heartbeat_to(Link& l);
   void check_stall();
   void sweep(bool paused);
 

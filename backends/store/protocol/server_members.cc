@@ -9,10 +9,6 @@ namespace {
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 
-bool is_same_process(const Hello& a, const Hello& b) {
-  return !a.process.empty() && a.process == b.process;
-}
-
 std::string silence_text(int heartbeat_ms) {
   return "does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms) + " ms";
 }
@@ -43,6 +39,7 @@ bool ServerMachine::is_superseded(const Hello& h) const {
 }
 
 std::string ServerMachine::disagreement_on_rank(const Hello& h, RefusalKind& kind) const {
+  if (h.received) return disagreement_on_session(h, kind);
   const std::string who = member_text(h.rank, h.host, h.pid);
   const Link* member = members_[static_cast<std::size_t>(h.rank)];
   const auto absent = disconnected_.find(h.rank);
@@ -55,7 +52,9 @@ std::string ServerMachine::disagreement_on_rank(const Hello& h, RefusalKind& kin
     return who + " was declared dead by the others: it " + absent->second.cause +
            " before it confirmed the start of the group, and reconnected too late";
   }
-  if (same && (member == nullptr || (!member->acknowledged_start && !member->leaving))) return "";
+  if (same &&
+      (member == nullptr || (!member->session.acknowledged_start && !member->session.leaving)))
+    return "";
   if (holder != nullptr && !same) {
     if (started_) kind = RefusalKind::kOtherJob;
     return "rank " + std::to_string(h.rank) +
@@ -69,13 +68,15 @@ std::string ServerMachine::disagreement_on_rank(const Hello& h, RefusalKind& kin
 }
 
 void ServerMachine::add_member(Link& l) {
+  if (l.hello.received) return continue_session(l);
   Link*& place = members_[static_cast<std::size_t>(l.hello.rank)];
   if (place != nullptr && place->alive()) place->end = "its process has connected again";
   place = &l;
   disconnected_.erase(l.hello.rank);
   left_early_.erase(l.hello.rank);
   l.stage = Link::Stage::kMember;
-  send(l, FrameWriter(FrameType::kWelcome).finish());
+  l.session.sent = SentFrames(options_.link_patience.count() > 0);
+  put_out(l, welcome_frame(0));
   if (!started_) return on_joined();
   send(l, frames_.start);
   if (failed_) send(l, frames_.failure);
@@ -85,14 +86,18 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
   FrameReader in(frame.payload);
   switch (frame.type) {
     case FrameType::kHeartbeat:
-      l.activity = base::escape_text(in.text());
-      l.progress.waiting_ms = in.u32();
-      l.progress.call = base::escape_text(in.text());
-      l.progress.links = base::escape_text(in.text());
+      l.session.activity = base::escape_text(in.text());
+      l.session.progress.waiting_ms = in.u32();
+      l.session.progress.call = base::escape_text(in.text());
+      l.session.progress.links = base::escape_text(in.text());
+      l.session.sent.acknowledge(static_cast<std::uint64_t>(in.i64()));
       return;
     case FrameType::kStartAcknowledged:
       if (!started_) throw MalformedFrame();
-      l.acknowledged_start = true;
+      l.session.acknowledged_start = true;
+      l.session.port = in.i32();
+      send_heartbeat_to(l);  // acknowledges it
+      if (l.session.sent.keeps() && l.session.port != 0) probe(l);
       return;
     case FrameType::kLeave:
       return on_leave(l);
@@ -110,10 +115,11 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
 }
 
 void ServerMachine::on_leave(Link& l) {
-  if (started_ && !l.acknowledged_start && !l.leaving) {  // it gave up waiting for the start
+  if (started_ && !l.session.acknowledged_start &&
+      !l.session.leaving) {  // it gave up waiting for the start
     declare_failure(l, early_end_text(""));
   }
-  l.leaving = true;
+  l.session.leaving = true;
   if (!started_) {
     l.end = "it left before the start";
     left_early_.insert(l.hello.rank);
@@ -124,12 +130,12 @@ void ServerMachine::on_leave(Link& l) {
 void ServerMachine::on_abandon(Link& l, FrameReader& in) {
   const bool mismatch = in.u8() != 0;
   const std::string why = base::escape_text(in.text());
-  if (started_ && !l.leaving)
-    fail_members(
-        l.hello.rank,
-        mismatch ? GroupFailure{why, true} : failure_of(l.hello, l.activity, early_end_text(why)),
-        nullptr);
-  l.leaving = true;
+  if (started_ && !l.session.leaving)
+    fail_members(l.hello.rank,
+                 mismatch ? GroupFailure{why, true}
+                          : failure_of(l.hello, l.session.activity, early_end_text(why)),
+                 nullptr);
+  l.session.leaving = true;
 }
 
 void ServerMachine::handle_request(Link& l, FrameType type, FrameReader& in) {
@@ -204,17 +210,21 @@ void ServerMachine::on_lost(Link& l) {
   Link*& place = members_[static_cast<std::size_t>(l.hello.rank)];
   if (place != &l) return;  // its process has reconnected
   place = nullptr;
-  if (started_ && !l.leaving) {
-    if (l.silent) {
+  if (started_ && !l.session.leaving) {
+    if (l.doubt && !l.doubt->verdict.empty()) {
+      const bool is_silent = std::exchange(l.silent, false);
+      declare_failure(l, l.doubt->verdict);
+      if (is_silent) tell_silent(l);
+    } else if (l.silent) {
       l.silent = false;  // if it wakes up again, it is told what the others were told
       declare_failure(l, silence_text(options_.heartbeat_ms));
       tell_silent(l);
-    } else if (!l.acknowledged_start) {
+    } else if (!l.session.acknowledged_start) {
       // The deadline counts from the last frame, as for a silent rank: the rank may have been
       // silent since then. The other ranks wait for a verdict one heartbeat longer and then end;
       // they would be reported as failed themselves.
       const auto limit = std::chrono::milliseconds(3 * options_.heartbeat_ms);
-      disconnected_[l.hello.rank] = {l.hello, l.activity, "died: " + l.end,
+      disconnected_[l.hello.rank] = {l.hello, l.session.activity, "died: " + l.end,
                                      l.last_received + limit};
     } else {
       declare_failure(l, "died: " + l.end);
@@ -254,7 +264,7 @@ bool ServerMachine::awaits_reconnection() const {
 }
 
 void ServerMachine::declare_failure(const Link& l, const std::string& cause) {
-  declare_failure(l.hello, l.activity, cause);
+  declare_failure(l.hello, l.session.activity, cause);
 }
 
 void ServerMachine::declare_failure(const Hello& who, const std::string& activity,
@@ -279,7 +289,7 @@ void ServerMachine::tell_silent(Link& l) {
 }
 
 void ServerMachine::check_all_left() {
-  const auto done = [](const Link* m) { return m == nullptr || m->leaving; };
+  const auto done = [](const Link* m) { return m == nullptr || m->session.leaving; };
   if (all_left_ || !started_ || awaits_reconnection()) return;
   if (!std::all_of(members_.begin(), members_.end(), done)) return;
   all_left_ = true;
@@ -291,10 +301,10 @@ std::vector<RankStatus> ServerMachine::statuses() const {
   for (std::size_t r = 0; r < all.size(); ++r) {
     const Link* m = members_[r];
     all[r].rank = static_cast<int>(r);
-    all[r].connected = m != nullptr && m->alive();
+    all[r].connected = m != nullptr && m->alive() && !m->is_broken();
     if (m == nullptr) continue;
-    all[r].activity = m->activity;
-    all[r].progress = m->progress;
+    all[r].activity = m->session.activity;
+    all[r].progress = m->session.progress;
   }
   return all;
 }
@@ -309,9 +319,10 @@ void ServerMachine::fail_group(RefusalKind kind, const std::string& text) {
   broadcast(frames_.fatal);
 }
 
-void ServerMachine::broadcast(const std::string& frame, const Link* except) {
+void ServerMachine::broadcast(std::string frame, const Link* except) {
+  const auto shared = std::make_shared<const std::string>(std::move(frame));
   for (Link* m : members_) {
-    if (m != nullptr && m != except) send(*m, frame);
+    if (m != nullptr && m != except) send(*m, shared);
   }
 }
 
@@ -324,9 +335,16 @@ void ServerMachine::tell_observers(const std::string& frame) {
 void ServerMachine::send_heartbeat() {
   if (now_ < next_.heartbeat) return;
   next_.heartbeat = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
-  broadcast(FrameWriter(FrameType::kHeartbeat)
-                .text(members_[0] != nullptr ? members_[0]->activity : "")
-                .finish());
+  for (Link* m : members_) {
+    if (m != nullptr && !m->is_broken()) send_heartbeat_to(*m);
+  }
+}
+
+void ServerMachine::send_heartbeat_to(Link& l) {
+  send(l, FrameWriter(FrameType::kHeartbeat)
+              .text(members_[0] != nullptr ? members_[0]->session.activity : "")
+              .i64(static_cast<std::int64_t>(l.session.received))
+              .finish());
 }
 
 void ServerMachine::check_stall() {
@@ -334,8 +352,8 @@ void ServerMachine::check_stall() {
   next_.stall_check = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
   std::vector<StallDetector::Member> here;
   for (const Link* m : members_) {
-    if (m != nullptr && m->alive() && !m->leaving)
-      here.push_back({m->hello.rank, m->progress, m->activity});
+    if (m != nullptr && m->alive() && !m->doubt && !m->session.leaving)
+      here.push_back({m->hello.rank, m->session.progress, m->session.activity});
   }
   const std::optional<StallDetector::Stall> stall = stall_watch_.check(here);
   if (!stall) return;
@@ -349,12 +367,15 @@ void ServerMachine::check_stall() {
 }
 
 void ServerMachine::sweep(bool paused) {
-  const auto silence = std::chrono::milliseconds(3 * options_.heartbeat_ms);
   for (auto& [id, l] : links_) {
     if (l.is_joining() && now_ >= l.hello_deadline && l.alive()) l.end = "too slow";
     if (!l.is_member()) continue;
-    if (paused) l.last_received = now_;
-    if (l.alive() && now_ - l.last_received > silence) l.silent = true;
+    if (paused) {
+      l.last_received = now_;
+      if (l.doubt) l.doubt->since = l.doubt->next_probe = now_;
+      if (l.doubt) l.doubt->check.reset();
+    }
+    if (l.alive()) check_life(l);
   }
   expire_disconnected(paused);
   for (auto it = links_.begin(); it != links_.end();) {

@@ -72,6 +72,7 @@ void SessionMachine::on_answer(const Frame& frame) {
   if (frame.type == FrameType::kAskSettings) {
     output_ += seals_.to_server.close(settings_frame(hello_.settings));
   } else if (frame.type == FrameType::kWelcome) {
+    peer_received_ = static_cast<std::uint64_t>(FrameReader(frame.payload).i64());
     state_ = State::kWelcome;
   } else {
     throw MalformedFrame();

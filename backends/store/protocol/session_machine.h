@@ -3,6 +3,7 @@
 // server_machine.h.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ class SessionMachine {
     kRefused       // see refusal()
   };
   State state() const { return state_; }
+  // For kWelcome: the frames that the server has received on earlier connections of the session.
+  std::uint64_t peer_received() const { return peer_received_; }
   // Returns true if the server has proved that it has the secret.
   bool is_proved() const { return stage_ == Stage::kAnswer; }
   // For kRefused. Its text is untrusted until is_proved().
@@ -52,6 +55,7 @@ class SessionMachine {
   FrameParser parser_;
   Seals seals_;
   std::string hello_payload_, output_;
+  std::uint64_t peer_received_ = 0;
   std::optional<std::pair<RefusalKind, std::string>> refusal_;
 };
 

@@ -11,7 +11,7 @@
 namespace backends {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
-inline constexpr int kProtocolVersion = 7;
+inline constexpr int kProtocolVersion = 8;
 inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
 inline constexpr std::size_t kFrameBytes = 16u << 20;
 
@@ -19,7 +19,7 @@ enum class FrameType : std::uint8_t {
   kHello = 1,  // handshake, see handshake.h
   kChallenge,
   kProof,
-  kWelcome,
+  kWelcome,    // i64 frames of an earlier connection that the server has received
   kRefuse,     // u8 RefusalKind, text; an observer also gets it later, when a newer one replaces it
   kProgress,   // ranks still missing, ranks that have joined and left
   kStart,      // all have joined: nonce of the group, peers
@@ -29,12 +29,14 @@ enum class FrameType : std::uint8_t {
   kAdd,        // u32 request, key, i64
   kRemove,     // u32 request, key
   kReply,      // u32 request, value
-  kHeartbeat,  // activity of the sender's rank; a member also sends its RankProgress
+  kHeartbeat,  // activity of the sender's rank; of a member also its RankProgress; then i64
+               // frames received
   kFailure,    // i32 rank, u8 1 if calls differ, text: a member failed
   kLeave,      // the sender leaves in order; answered by kLeft
   kLeft,       // all have left; to an observer: the job has ended in order
   kAbandon,    // u8 1 if calls differ, text: why the sender ends before the others
-  kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
+  kStartAcknowledged,  // acknowledges kStart; until then the sender may join again. i32 port where
+                       // it answers probes, 0: none
   kAskSettings,        // after a proof with settings that are not rank 0's
   kSettings,           // reply to kAskSettings: u32 count, names and values
   kRootSilent,         // the sender considers rank 0 dead, and ends

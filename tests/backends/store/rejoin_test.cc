@@ -236,7 +236,7 @@ TEST(RejoinByAnother, IsRefusedBeforeTheStartIsAcknowledged) {
       first.connect(listener.port);  // the rank was kept for it
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
-  ASSERT_TRUE(tell(*again, FrameWriter(FrameType::kStartAcknowledged)));
+  ASSERT_TRUE(tell(*again, FrameWriter(FrameType::kStartAcknowledged).i32(0)));
   ASSERT_TRUE(tell(*again, FrameWriter(FrameType::kAbandon).u8(0).text("its disk is full")));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others: its disk is full");
@@ -255,7 +255,7 @@ TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
     std::optional<backends::StoreSession> session = client.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
-    ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kStartAcknowledged)));
+    ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kStartAcknowledged).i32(0)));
   }
   EXPECT_THROW((void)client.connect(listener.port), backends::MismatchError);
   tried = true;
@@ -297,7 +297,7 @@ TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
     JoinedStore joined = backends::join_store(last);
     EXPECT_TRUE(started(*later));
     for (const FrameType type : {FrameType::kStartAcknowledged, FrameType::kLeave}) {
-      EXPECT_TRUE(tell(*later, FrameWriter(type)));
+      EXPECT_TRUE(tell(*later, FrameWriter(type).i32(0)));
     }
     joined.store->leave(kTimeout);
   });

@@ -74,6 +74,8 @@ void check_group(const GivenValues& given, RunConfig& config) {
     if (rank && identity.world_size && *rank >= *identity.world_size)
       given.refuse(name,
                    "less than --world-size, which is " + std::to_string(*identity.world_size));
+  // An elastic job excludes a rank that cannot be reached.
+  if (config.is_elastic()) config.group.links.patience_ms = 0;
   check_elastic_batch(given, config);
 }
 
@@ -220,7 +222,8 @@ const std::vector<OptionSpec> kGroupRows{
      .field = seconds([](RunConfig& c) { return &c.group.links.patience_ms; }, /*or_zero=*/true),
      .metavar = "S",
      .help = "connect again for S seconds after a connection between ranks broke (0: never)",
-     .example = "--link-patience 120"},
+     .example = "--link-patience 120",
+     .excludes = {"elastic"}},
     {.name = "stall-after",
      .field = seconds([](RunConfig& c) { return &c.group.stall.after_ms; }, /*or_zero=*/true),
      .metavar = "S",

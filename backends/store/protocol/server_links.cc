@@ -1,0 +1,168 @@
+// The server's members whose connections are silent or broken: probes tell a process that has ended
+// or stopped from a network that is cut, and a new connection continues the session.
+#include "backends/store/protocol/server_machine.h"
+
+namespace backends {
+namespace {
+
+std::string rank_text(const Hello& who) { return "rank " + std::to_string(who.rank); }
+
+std::string time_text(Time::duration time) {
+  return stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(time).count());
+}
+
+}  // namespace
+
+// A process that cannot be probed may be behind a router. It is judged by its connection alone.
+bool ServerMachine::may_continue(const Link& l) const {
+  const bool over = l.session.leaving && (failed_ || all_left_);
+  return started_ && !over && l.session.acknowledged_start && l.session.port != 0 &&
+         l.session.reach != Reach::kUnreachable && l.session.sent.keeps();
+}
+
+ServerMachine::Doubt ServerMachine::doubt_since(Time since) const {
+  return {.since = since, .check = StopCheck(std::chrono::milliseconds(options_.heartbeat_ms))};
+}
+
+void ServerMachine::break_off(Link& l, const std::string& cause) {
+  if (!l.doubt) l.doubt = doubt_since(now_);
+  l.doubt->broken = cause;
+  l.doubt->next_probe = now_;
+  l.doubt->check.reset();
+  output_.push_back({Output::Kind::kClose, l.id, ""});
+}
+
+// The probe starts before the third heartbeat is missed, so that a stopped process is named as
+// early as without it.
+void ServerMachine::check_life(Link& l) {
+  const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
+  const auto silence = now_ - l.last_received;
+  if (!may_continue(l)) {
+    if (l.is_broken()) l.end = l.doubt->broken;
+    if (silence > 3 * heartbeat) l.silent = true;
+    return;
+  }
+  if (!l.doubt && silence > 2 * heartbeat) l.doubt = doubt_since(l.last_received);
+  if (l.doubt) examine(l);
+}
+
+void ServerMachine::examine(Link& l) {
+  Doubt& doubt = *l.doubt;
+  const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
+  const bool is_silent = now_ - l.last_received > 3 * heartbeat;
+  const std::string silence =
+      "does not answer: no heartbeat for " +
+      std::to_string(
+          std::chrono::floor<std::chrono::milliseconds>(now_ - l.last_received).count()) +
+      " ms";
+  // Its host is reached, and the process does not run.
+  if (is_silent && doubt.check.is_stopped(now_))
+    return give_up_on(l, l.is_broken() ? "died: " + doubt.broken : silence);
+  if (now_ - doubt.since > options_.link_patience)
+    return give_up_on(l, (l.is_broken() ? "is unreachable: " + doubt.broken : silence) +
+                             "; no new connection within " + time_text(options_.link_patience) +
+                             " (--link-patience)");
+  if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime : is_silent)
+    report_doubt(l, l.is_broken() ? doubt.broken : "no heartbeat");
+  if (doubt.check.is_inconclusive(now_)) doubt.check.reset();
+  const bool is_due =
+      doubt.check.is_waiting() ? doubt.check.ask_for_second(now_) : now_ >= doubt.next_probe;
+  if (!is_due) return;
+  doubt.next_probe = now_ + heartbeat;
+  probe(l);
+}
+
+void ServerMachine::give_up_on(Link& l, std::string verdict) {
+  l.doubt->verdict = std::move(verdict);
+  if (l.is_broken()) {
+    l.end = l.doubt->broken;
+  } else {
+    l.silent = true;
+  }
+}
+
+// The port is on the host from which it has connected.
+void ServerMachine::probe(Link& l) {
+  const std::string host = l.peer.substr(0, l.peer.rfind(':'));
+  output_.push_back({Output::Kind::kProbe, l.id, host + ":" + std::to_string(l.session.port)});
+}
+
+void ServerMachine::probed(LinkId link, Probe result, Time now) {
+  now_ = now;
+  const auto found = links_.find(link);
+  if (found == links_.end() || !found->second.alive()) return;
+  Link& l = found->second;
+  if (result == Probe::kAnswered) l.session.reach = Reach::kReached;
+  const bool is_first = l.session.reach == Reach::kUnknown && result != Probe::kAccepted;
+  if (is_first) l.session.reach = Reach::kUnreachable;
+  if (!l.doubt) return;
+  Doubt& doubt = *l.doubt;
+  if (result == Probe::kRefused) {
+    const std::string cause = l.is_broken() ? doubt.broken : "its port refuses connections";
+    doubt.broken = cause;
+    return give_up_on(l, "died: " + cause);
+  }
+  if (result == Probe::kAccepted) {
+    doubt.check.on_accepted(now);
+    return;
+  }
+  doubt.check.reset();
+  const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
+  doubt.next_probe = now + (result == Probe::kAnswered ? heartbeat : heartbeat / 4);
+}
+
+void ServerMachine::report_doubt(Link& l, const std::string& cause) {
+  if (std::exchange(l.doubt->reported, true)) return;
+  output_.push_back({Output::Kind::kNotice, 0,
+                     "lost the rendezvous connection of " + rank_text(l.hello) + " (" + cause +
+                         "); waiting for it for up to " + time_text(options_.link_patience)});
+}
+
+void ServerMachine::heard_again(Link& l, const Doubt& doubt) {
+  if (!doubt.reported) return;
+  output_.push_back({Output::Kind::kNotice, 0,
+                     "the rendezvous connection of " + rank_text(l.hello) + " is back after " +
+                         time_text(now_ - doubt.since)});
+}
+
+// Returns "" if the process may continue its session.
+std::string ServerMachine::disagreement_on_session(const Hello& h, RefusalKind& kind) const {
+  const Link* member = members_[static_cast<std::size_t>(h.rank)];
+  if (member != nullptr && is_same_process(member->hello, h) && may_continue(*member) &&
+      member->session.sent.has_after(*h.received))
+    return "";
+  kind = RefusalKind::kOtherJob;
+  return member_text(h.rank, h.host, h.pid) +
+         " cannot continue its session: the others have declared it dead, or " +
+         member_text(0, options_.job.host, options_.job.pid) + " is of another group";
+}
+
+// REQUIRES: disagreement_on_session() has found none.
+void ServerMachine::continue_session(Link& l) {
+  Link*& place = members_[static_cast<std::size_t>(l.hello.rank)];
+  Link& old = *place;
+  report_doubt_of_replaced(old);
+  const Doubt doubt = *std::exchange(old.doubt, std::nullopt);
+  l.stage = Link::Stage::kMember;
+  l.session = std::exchange(old.session, {});
+  old.end = "its process has connected again";
+  place = &l;
+  for (auto& [key, waiters] : keys_.waiters) {
+    for (auto& [waiter, request] : waiters) {
+      if (waiter == &old) waiter = &l;
+    }
+  }
+  l.session.sent.acknowledge(*l.hello.received);
+  put_out(l, welcome_frame(l.session.received));
+  for (const SentFrames::Shared& frame : l.session.sent.kept()) put_out(l, *frame);
+  send_heartbeat_to(l);
+  heard_again(l, doubt);
+}
+
+// The member may have noticed first.
+void ServerMachine::report_doubt_of_replaced(Link& old) {
+  if (!old.doubt) old.doubt = doubt_since(now_);
+  report_doubt(old, old.is_broken() ? old.doubt->broken : "it has connected again");
+}
+
+}  // namespace backends

@@ -1,0 +1,46 @@
+// Tells a stopped process from a network that is cut: its host accepts two connections, half a
+// heartbeat apart, and nothing answers for a heartbeat.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "io/base/time/deadline.h"
+
+namespace backends {
+
+class StopCheck {
+ public:
+  using Time = base::Deadline;
+
+  explicit StopCheck(std::chrono::milliseconds heartbeat) : heartbeat_(heartbeat) {}
+
+  void on_accepted(Time now) {
+    if (!first_) {
+      first_ = now;
+    } else {
+      has_second_ = has_second_ || asked_;
+    }
+  }
+  void reset() { *this = StopCheck(heartbeat_); }
+
+  bool is_waiting() const { return first_.has_value(); }
+  // Returns true once: the second connection is due.
+  [[nodiscard]] bool ask_for_second(Time now) {
+    if (!first_ || asked_ || now - *first_ < heartbeat_ / 2) return false;
+    asked_ = true;
+    return true;
+  }
+  bool is_stopped(Time now) const { return has_second_ && now - *first_ >= heartbeat_; }
+  // The host has accepted only the first one: the network may be cut.
+  bool is_inconclusive(Time now) const {
+    return first_ && !has_second_ && now - *first_ >= heartbeat_;
+  }
+
+ private:
+  std::chrono::milliseconds heartbeat_;
+  std::optional<Time> first_;
+  bool asked_ = false, has_second_ = false;
+};
+
+}  // namespace backends
