@@ -3,8 +3,8 @@
 #
 # Usage: link_cuts.sh ENGINE [RUNS [FIRST_SEED]]
 #
-# Each run over each of socket and gloo, plain and encrypted, has six resets (ss --kill, as by a router) of all its connections
-# but those to the rendezvous. Exit code 77 without root, ss, or a kernel that closes sockets for others.
+# Each run over each of socket and gloo, plain and encrypted, has six resets (ss --kill, as by a router) of all connections
+# of rank 1, also that to the rendezvous. Exit code 77 without root, ss, or a kernel that closes sockets for others.
 set -eu
 engine=$1 runs=${2:-2} first=${3:-1}
 [ "$(id -u)" = 0 ] && command -v ss > /dev/null || { echo "skipped: needs root and ss"; exit 77; }
@@ -37,9 +37,9 @@ finish() {
   done
   pids=()
 }
-# Prints the local ports of the connections of both ranks with each other.
+# Prints the local ports of the connections of rank 1 with rank 0.
 ports() {
-  ss -Htnp state established | grep -E "pid=(${pids[0]}|${pids[1]})," | grep -v ":$port " | awk '{sub(/.*:/, "", $3); print $3}'
+  ss -Htnp state established | grep -E "pid=${pids[1]}," | awk '{sub(/.*:/, "", $3); print $3}'
 }
 reset_all() {
   local each cut=0
