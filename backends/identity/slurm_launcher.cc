@@ -16,6 +16,12 @@ constexpr int kMaxTasks = 65536, kMaxArrayId = 2'000'000'000;
 // Step ids from here on are special (batch, interactive, extern), not steps of srun.
 constexpr std::uint64_t kFirstSpecialStep = 0xfffffff0;
 
+// Set for the tasks of srun, but not for a batch script.
+constexpr std::initializer_list<const char*> kOfSrunAlone = {
+    "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST",      "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_STEP_NUM_NODES", "SLURM_STEP_LAUNCHER_PORT", "SLURM_LAUNCH_NODE_IPADDR",
+    "SLURM_SRUN_COMM_HOST"};
+
 ResolvedValue first_of(const Environment& environment, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (ResolvedValue value = variable(environment, name); !value.value.empty()) return value;
@@ -131,7 +137,9 @@ std::string slurm_batch_notice(const Environment& environment) {
   if (tasks.value.empty() || tasks.value == "1" || slurm_step_claim(environment)) return "";
   // A batch script is task 0 of its own step, and its job is known.
   const ResolvedValue task = variable(environment, "SLURM_PROCID");
-  const bool may_be_batch = task.value.empty() || (task.value == "0" && !job.value.empty());
+  const bool may_be_batch =
+      task.value.empty() || (task.value == "0" && !job.value.empty() &&
+                             first_of(environment, kOfSrunAlone).value.empty());
   if (!may_be_batch && first_of(environment, {"SLURM_STEP_ID", "SLURM_STEPID"}).value.empty())
     throw ConfigurationError(
         task.source + "=" + task.value + " and " + tasks.source + "=" + tasks.value +

@@ -138,6 +138,18 @@ TEST(Launchers, ATaskWithoutItsStepIsRefused) {
         << "without a job this is no batch script";
   EXPECT_EQ(resolve(task + Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NODELIST", "n1"}}).rank,
             5);
+  // Task 0 differs from a batch script by what srun alone sets.
+  const Variables first = {{"SLURM_JOB_ID", "9"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "12"}};
+  for (const auto& [name, value] : Variables{{"SLURM_STEP_NUM_TASKS", "12"},
+                                             {"SLURM_STEP_NODELIST", "n[1-3]"},
+                                             {"SLURM_STEP_TASKS_PER_NODE", "4(x3)"},
+                                             {"SLURM_STEP_NUM_NODES", "3"},
+                                             {"SLURM_STEP_LAUNCHER_PORT", "40001"},
+                                             {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1"},
+                                             {"SLURM_SRUN_COMM_HOST", "10.0.0.1"}})
+    EXPECT_CONTAINS(error_of(first + Variables{{name, value}}),
+                    "SLURM_PROCID=0 and SLURM_NTASKS=12, but no SLURM_STEP_ID")
+        << name;
 }
 
 TEST(Launchers, BrokenSlurmVariablesAreNamed) {
