@@ -4,21 +4,17 @@
 
 #include "backends/backend_error.h"
 #include "io/base/machine/cpu_affinity.h"
-#include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/commands/train_instead.h"
 #include "tools/launch/group/group_flags.h"
-#include "tools/launch/group/joining_options.h"
-#include "tools/launch/group/requeue.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/options/input/command_line.h"
-#include "tools/options/table/option_rules.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/stop_report.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/shell_text.h"
+#include "tools/run/choices/train_arguments.h"
 #include "tools/run/data/session_data.h"
 #include "tools/run/folder/output_paths.h"
 #include "tools/run/folder/run_reference.h"
@@ -89,43 +85,6 @@ int train_elastic(const RunConfig& config, const std::string& command,
   });
 }
 
-constexpr const char* kFooter =
-    "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
-    "ENGINE_*, config "
-    "file, default.\n"
-    "Examples:\n"
-    "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
-    "  engine train --model convnet --dataset mnist --data-dir data/mnist --epochs 2 --save-dir "
-    "run --resume auto\n"
-    "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
-    "--init-method tcp://n1:29500";
-
-// `notices` gets what is to be said of the number of ranks, and of variables without effect.
-RunConfig read_config(ConfigValues values, const std::string& config_file,
-                      std::vector<std::string>& notices) {
-  apply_environment(values);
-  if (!config_file.empty()) apply_config_file(config_file, values);
-  const std::string definition = take_resumed_run(values);
-  apply_defaults(values);
-  if (std::string ranks = settle_spawn(values); !ranks.empty()) notices.push_back(std::move(ranks));
-  RunConfig config = resolve_run_config(values);
-  if (!is_one_of_many())
-    for (std::string& line : variables_without_effect(values, config.origin))
-      notices.push_back("warning: " + std::move(line));
-  std::vector<std::string> notes;
-  config.model.definition =
-      definition.empty() ? models::model_definition(config.model.name, &notes) : definition;
-  if (!is_one_of_many())
-    for (const std::string& note : notes) notices.push_back(config.model.name + ": " + note);
-  if (config.keeping.resume.is_automatic() && config.keeping.directory == "auto" &&
-      !was_restarted())
-    throw io::ConfigError(
-        "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
-        "folder, --save-dir DIR");
-  if (config.requeue) check_requeue();
-  return config;
-}
-
 void check_ranks(int spawn) {
   check_spawn(spawn);
   if (const int cpus = base::count_of_cpus(); spawn > cpus)
@@ -160,17 +119,12 @@ const std::atomic<int>& install_signals(const RunConfig& config) {
 }  // namespace
 
 int train_command(const Arguments& arguments) {
-  CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
-  ConfigValues values;
-  std::string config_file;
-  std::vector<std::string> notices;
-  add_train_options(app, values, config_file);
   Instead instead;
-  add_instead(app, instead);
-  app.footer(kFooter);
-  if (!parse(app, arguments)) return 0;
-  if (app.count("--config") > 0 && config_file.empty()) throw io::ConfigError("--config is empty");
-  RunConfig config = read_config(std::move(values), config_file, notices);
+  const std::optional<TrainArguments> parsed =
+      parse_train_arguments(arguments, [&](CLI::App& app) { add_instead(app, instead); });
+  if (!parsed) return kExitOk;
+  std::vector<std::string> notices;
+  const RunConfig config = read_train_config(*parsed, notices);
   if (!instead.print_config)
     for (const std::string& notice : notices) print_notice(notice);
   if (const std::optional<int> code = run_instead(instead, config)) return *code;

@@ -13,6 +13,7 @@
 #include "io/base/files/open_file.h"
 #include "tools/launch/nodes/stream_spec.h"
 #include "tools/options/input/command_line.h"
+#include "tools/options/input/own_arguments.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/output/exit_codes.h"
 
@@ -94,29 +95,13 @@ constexpr std::pair<const char*, const char*> kForeignOptions[] = {
     {"--numa-binding", "use the command's own --bind"},
 };
 
-std::string hyphens(std::string name) {
-  const auto end = std::min(name.find('='), name.size());
-  std::replace(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
-  return name;
-}
-
-// Returns where the launcher's own arguments end. A typographic dash from a word processor is not
-// taken for the command.
-std::size_t own_arguments(const CLI::App& app, const Arguments& arguments) {
-  std::size_t i = 0;
-  for (; i < arguments.size(); ++i) {
-    const std::string& a = arguments[i];
-    if (a == "--") break;
-    if (!a.starts_with("-") && !a.starts_with("\xe2\x80") && !a.starts_with("\u2212")) break;
-    const std::string name = hyphens(a);
-    for (const auto& [foreign, advice] : kForeignOptions)
+void reject_foreign_options(const Arguments& own) {
+  for (const std::string& argument : own)
+    for (const auto& [foreign, advice] : kForeignOptions) {
+      const std::string name = hyphenated(argument);
       if (name == foreign || name.starts_with(std::string(foreign) + "="))
         throw UsageError("engine launch has no " + std::string(foreign) + ": " + advice);
-    if (name.find('=') != std::string::npos || (a.size() > 2 && a[1] != '-')) continue;
-    const CLI::Option* option = app.get_option_no_throw(name);
-    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
-  }
-  return std::min(i, arguments.size());
+    }
 }
 
 void add_options(CLI::App& app, RawOptions& raw) {
@@ -192,7 +177,7 @@ void check_command(const LaunchOptions& o) {
     throw UsageError("launch cannot launch itself: give train ... or a program");
   if (o.command.front() == "train")
     for (const std::string& a : o.command)
-      if (hyphens(a) == "--spawn" || hyphens(a).starts_with("--spawn="))
+      if (hyphenated(a) == "--spawn" || hyphenated(a).starts_with("--spawn="))
         throw UsageError("--spawn and launch both start the ranks: drop one of them");
   for (const std::string& variable : o.environment)
     if (variable.find('=') == std::string::npos || variable.front() == '=')
@@ -308,9 +293,11 @@ std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
   app.footer(kExamples);
   RawOptions raw;
   add_options(app, raw);
-  const std::size_t own = own_arguments(app, arguments);
-  const auto middle = arguments.begin() + static_cast<std::ptrdiff_t>(own);
-  if (!parse(app, Arguments(arguments.begin(), middle))) return std::nullopt;
+  const auto middle =
+      arguments.begin() + static_cast<std::ptrdiff_t>(count_own_arguments(app, arguments));
+  const Arguments own(arguments.begin(), middle);
+  reject_foreign_options(own);
+  if (!parse(app, own)) return std::nullopt;
   LaunchOptions options;
   options.command.assign(middle, arguments.end());
   if (!options.command.empty() && options.command.front() == "--")

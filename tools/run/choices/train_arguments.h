@@ -1,0 +1,29 @@
+// Parses the arguments of `engine train` into its configuration, also for commands that check them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/run_config.h"
+
+namespace tools {
+
+struct TrainArguments {
+  ConfigValues values;  // of the command line only
+  std::string config_file;
+};
+
+// `add_more` adds options beyond the table. Returns nothing if help was requested, and printed.
+// Throws UsageError as parse() does.
+std::optional<TrainArguments> parse_train_arguments(const Arguments& arguments,
+                                                    const std::function<void(CLI::App&)>& add_more);
+
+// Completes the values from the environment, the configuration file, the run that is resumed and
+// the defaults. `notices` gets lines about the number of ranks, variables without effect, and a
+// network from a file. Throws io::ConfigError.
+RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::string>& notices);
+
+}  // namespace tools
