@@ -9,6 +9,7 @@ namespace tools {
 
 int train_command(const Arguments& arguments);
 int launch_command(const Arguments& arguments);
+int submit_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
 int verify_command(const Arguments& arguments);

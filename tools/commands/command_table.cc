@@ -7,6 +7,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> table{
       {"train", "train a model on one or several ranks", train_command},
       {"launch", "start the ranks of a job on one or several nodes", launch_command},
+      {"submit", "submit a training run as a job of SLURM", submit_command},
       {"verify", "compare checkpoints tensor by tensor", verify_command},
       {"eval", "evaluate a checkpoint: loss, accuracy, per class", eval_command},
       {"predict", "run a trained model on images, rows or text", predict_command},

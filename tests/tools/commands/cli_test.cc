@@ -65,9 +65,9 @@ void expect_last_error(const CommandResult& result, int code,
 }
 
 TEST(Help, EveryCommandExplainsItself) {
-  for (const char* command :
-       {"train", "launch", "verify", "eval", "predict", "bench", "report", "top", "inspect",
-        "export", "import", "sample", "doctor", "relay", "env", "version", "completion"}) {
+  for (const char* command : {"train", "launch", "verify", "eval", "predict", "bench", "report",
+                              "top", "inspect", "export", "import", "sample", "doctor", "relay",
+                              "env", "version", "completion", "submit"}) {
     const CommandResult help = expect_success(engine({command, "--help"}));
     EXPECT_CONTAINS(help.out, "Usage: engine " + std::string(command));
     EXPECT_EQ(engine({"help", command}).out, help.out);

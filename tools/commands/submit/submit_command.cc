@@ -1,0 +1,111 @@
+// Implements `engine submit`.
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "backends/identity/host_identity.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
+#include "io/checkpoint/atomic_file.h"
+#include "tools/commands/command.h"
+#include "tools/commands/submit/submit_options.h"
+#include "tools/launch/jobs/job_script.h"
+#include "tools/launch/jobs/slurm_queue.h"
+#include "tools/launch/jobs/submitted_job.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/standard_output.h"
+
+namespace tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+void print_escaped_line(const std::string& line) { print_output(base::escape_text(line) + "\n"); }
+
+// Returns the kind of a file system that only this host has; "" for others.
+std::string local_file_system(const std::string& folder) {
+  constexpr long kXfs = 0x58465342;
+  struct statfs system {};
+  if (statfs(folder.c_str(), &system) != 0) return "";
+  switch (static_cast<long>(system.f_type)) {
+    case TMPFS_MAGIC:
+      return "tmpfs";
+    case EXT4_SUPER_MAGIC:
+      return "ext4";
+    case BTRFS_SUPER_MAGIC:
+      return "btrfs";
+    case OVERLAYFS_SUPER_MAGIC:
+      return "overlayfs";
+    case kXfs:
+      return "xfs";
+    default:
+      return "";
+  }
+}
+
+void write_script(const std::string& script, const std::string& folder) {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure)
+    throw io::CannotCreateError("cannot create the folder " + folder + ": " + failure.message());
+  io::write_file_atomically(folder + "/" + kJobScript, script);
+}
+
+// The status of a job is known from now on, also before it starts.
+void note_job(const std::string& id, const std::string& folder) {
+  std::ofstream notes(folder + "/" + job_notes_name(id), std::ios::app);
+  notes << "submitted\n" << std::flush;
+  if (!notes)
+    throw io::CannotCreateError("cannot write " + folder + "/" + job_notes_name(id) + "; job " +
+                                id + " is in the queue");
+}
+
+int submit(const SubmitOptions& options) {
+  const JobRequest& request = options.request;
+  const std::string script = job_script(request);
+  if (options.print) {
+    print_output(script);
+    return kExitOk;
+  }
+  check_sbatch();
+  const std::vector<std::string> folders = job_folders(request);
+  for (const std::string& folder : folders) check_no_job_of(folder);
+  for (const std::string& folder : folders) write_script(script, folder);
+  if (const std::string kind = local_file_system(folders.front()); !kind.empty())
+    print_notice("warning: " + folders.front() + " is on " + kind + " of " + backends::host_name() +
+                 ": expected a file system that the nodes of the job share, unless they share "
+                 "this one");
+  const std::string id = submit_to_slurm(folders.front() + "/" + kJobScript);
+  const bool array = !request.array.spec.empty();
+  for (std::size_t i = 0; i < folders.size(); ++i)
+    note_job(array ? id + "_" + std::to_string(request.array.tasks[i]) : id, folders[i]);
+  print_escaped_line("submitted job " + id + "; its output: " +
+                     (array ? request.folder + "/" + job_log_name(id + "_%a")
+                            : request.folder + "/" + job_log_name(id)));
+  return array || !options.wait ? kExitOk : follow_job({id, request.folder});
+}
+
+}  // namespace
+
+int submit_command(const Arguments& arguments) {
+  const std::optional<SubmitOptions> options = parse_submit_options(arguments);
+  if (!options) return kExitOk;
+  if (!options->status.empty()) {
+    for (const std::string& line : status_lines(find_job(options->status)))
+      print_escaped_line(line);
+    return kExitOk;
+  }
+  if (options->cancel.empty()) return submit(*options);
+  const SubmittedJob job = find_job(options->cancel);
+  cancel_in_slurm(job.id);
+  print_escaped_line("cancelled job " + job.id +
+                     "; to go on from its newest snapshot: engine submit ... "
+                     "train --resume " +
+                     job.folder);
+  return kExitOk;
+}
+
+}  // namespace tools

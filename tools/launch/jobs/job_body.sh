@@ -1,0 +1,44 @@
+# What follows is the same in every script. It keeps notes of the job's starts in the run's folder.
+say() { echo "engine submit: $*" >&2; }
+note() { echo "$*" >>"$notes"; }
+finish() {
+  note "end $1"
+  exit "$1"
+}
+snapshot() { cat "$folder/latest" 2>/dev/null || echo none; }
+
+# After three starts from one snapshot a fourth one would not get further.
+finish_if_stuck() {
+  [ "$(grep '^start ' "$notes" 2>/dev/null | tail -n 3 | grep -cxF "start $(snapshot)")" = 3 ] || return 0
+  say "job $job stops: three starts in a row saved no new snapshot (newest: $(snapshot)), so it does not go back into the queue; exit code of the last one: $1"
+  finish "$1"
+}
+
+# `srun` fails if a node was lost, even if the other ranks have ended the training.
+is_completed() {
+  [ "$folder/status.json" -nt "$notes" ] && grep -qE '"state": *"(completed|stopped early)' "$folder/status.json"
+}
+
+if [ ! -d "$folder" ]; then
+  say "node $(hostname) has no folder $folder: expected one that all nodes and the submitting host share"
+  exit 73
+fi
+cd "$directory" || finish 73
+finish_if_stuck 75
+touch "$notes"
+check_nodes
+prepare
+note "start $(snapshot)"
+train
+code=$?
+if [ -n "$elastic" ] && [ $code -ne 0 ] && is_completed; then code=0; fi
+case $code in
+  # Complete; a mistake in options or data, or numbers that diverge, which would repeat; stopped by a user.
+  0 | 2 | 65 | 77 | 78 | 79 | 126 | 127 | 129 | 130 | 143) finish $code ;;
+esac
+finish_if_stuck $code
+note "requeue $code"
+say "job $job goes back into the queue: training ended with exit code $code, newest snapshot $(snapshot)"
+requeue && exit $code
+say "job $job could not be put back into the queue; to go on, submit this script again"
+finish $code
