@@ -24,6 +24,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       allow("io/checkpoint", "io/base")
       allow("io/interchange", "io/base io/checkpoint")
       allow("io/metrics", "io/base")
+      allow("io/tokenizer", "io/base")
       allow("backends", "io/base io/gpu")
       allow("engine/core", "io/base io/gpu")
       allow("engine/ops", "engine/core io/base io/gpu")

@@ -32,7 +32,7 @@ ORDER = {
     "tools/options": ["table", "rows input", "manual"],
     "tools/launch": ["machine", "workers", "group", "nodes", "jobs"],
     "tools/run": ["folder", "choices", "data", "session", "rank"],
-    "tools/commands": ["doctor flight html onnx predict tokenize top", ".", "submit"],
+    "tools/commands": ["doctor flight html predict top", ".", "submit tokenize"],
     "tools/api": ["engine", ".", "torch"],
     "tools/bench": [".", "comm kernels step", "commands"],
     "tests/emulator": ["simt", "include runtime", "libraries ptx", "tests"],

@@ -109,7 +109,7 @@ backends::GroupOptions join_options(const GroupOptions& given) {
   backends::check_backend(given.backend);
   backends::GroupOptions options;
   identify(given, options);
-  options.encryption = encryption_of(given.encryption);
+  options.links.encryption = encryption_of(given.encryption);
   options.backend = given.backend;
   options.local_stage = local_stage;
   options.listen.interface = given.interface;

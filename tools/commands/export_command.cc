@@ -15,8 +15,8 @@
 #include "io/interchange/array_files.h"
 #include "io/interchange/onnx_file.h"
 #include "models/model_catalog.h"
+#include "models/onnx/onnx_export.h"
 #include "tools/commands/command.h"
-#include "tools/commands/onnx/onnx_model.h"
 #include "tools/commands/predict/saved_run.h"
 #include "tools/options/input/command_line.h"
 #include "tools/report/observers/console_observer.h"
@@ -165,7 +165,7 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
   return entries;
 }
 
-std::optional<PixelScaling> pixel_scaling(const ExportOptions& o, const SavedInput& input) {
+std::optional<models::PixelScaling> pixel_scaling(const ExportOptions& o, const SavedInput& input) {
   if (o.input == "prepared") return std::nullopt;
   const engine::Shape& sample = input.sample_shape;
   const bool images = sample.rank() == 3 && sample[0] * sample[1] > 1;
@@ -173,8 +173,8 @@ std::optional<PixelScaling> pixel_scaling(const ExportOptions& o, const SavedInp
     throw UsageError(
         "--input pixels: how the run has normalized its images is not known; name "
         "its data set with --dataset");
-  if (input.normalization != "standard") return PixelScaling{};
-  return PixelScaling{.mean = input.mean, .deviation = input.deviation};
+  if (input.normalization != "standard") return models::PixelScaling{};
+  return models::PixelScaling{.mean = input.mean, .deviation = input.deviation};
 }
 
 std::string text_of_value(const io::OnnxValue& value) {
@@ -204,7 +204,7 @@ void export_onnx(const ExportOptions& o) {
                         "' is not finite (NaN or infinity): the training that wrote it had "
                         "diverged; export an earlier snapshot");
   io::OnnxModel onnx =
-      onnx_model(graph, engine::export_state(state, {}), pixel_scaling(o, model.input));
+      models::onnx_model(graph, engine::export_state(state, {}), pixel_scaling(o, model.input));
   onnx.name = base::escape_text(model.name);
   onnx.producer = "engine";
   onnx.producer_version = ENGINE_VERSION " " ENGINE_COMMIT;

@@ -98,7 +98,8 @@ void add_script_options(CLI::App& app, RawJob& raw, SubmitOptions& options) {
       ->type_name("slurm|pbs|lsf|sge")
       ->default_str("slurm")
       ->group("Script");
-  app.add_flag("--print", options.print, "print the script and submit nothing")->group("Submitting");
+  app.add_flag("--print", options.print, "print the script and submit nothing")
+      ->group("Submitting");
   app.add_flag_callback(
          "--no-wait", [&options] { options.wait = false; },
          "return at once instead of following the job's output")
@@ -306,7 +307,7 @@ std::optional<SubmitOptions> parse_submit_options(const Arguments& arguments) {
   if (!array.spec.empty())  // the first run is checked
     for (auto& [name, value] : parsed->values)
       value.value = of_task(value.value, array.tasks.front());
-  std::string ignored;
+  std::vector<std::string> ignored;
   const RunConfig config = read_train_config(*parsed, ignored);
   take_train(config, array.spec.empty() ? config.keeping.directory : numbered, words,
              options.request);

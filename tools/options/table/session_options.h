@@ -165,8 +165,7 @@ struct UpdateOptions {
   double ema = 0;           // decay of a moving average of the parameters; 0: none
   // Patterns of names and factors of the rate of such parameters; the first match counts.
   std::vector<std::pair<std::string, double>> rate_groups = {};
-  // Parameters without weight decay: norms, biases, embeddings, or patterns of names.
-  std::vector<std::string> no_decay = {};
+  std::vector<std::string> no_decay = {};  // norms, biases, embeddings, or patterns of names
 };
 
 struct DataSummary {

@@ -1,6 +1,6 @@
 // Graphs of ONNX without a runtime: what is in them and what is left out, and layers that have no
 // operators.
-#include "tools/commands/onnx/onnx_model.h"
+#include "models/onnx/onnx_export.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 namespace layers = engine::layers;
 using engine::Graph;
-using tools::onnx_model;
+using models::onnx_model;
 
 // The names of nodes' types, in order.
 std::vector<std::string> types_of(const io::OnnxModel& model) {
@@ -45,7 +45,7 @@ void expect_in_order(const io::OnnxModel& model) {
 }
 
 io::OnnxModel exported(const Graph& graph,
-                       const std::optional<tools::PixelScaling>& pixels = std::nullopt) {
+                       const std::optional<models::PixelScaling>& pixels = std::nullopt) {
   const engine::ModelState state = onnx_fixture::random_state(graph);
   io::OnnxModel model = onnx_model(graph, engine::export_state(state, {}), pixels);
   expect_in_order(model);
@@ -91,17 +91,17 @@ TEST(OnnxModel, TiedWeightsAreStoredOnce) {
 
 TEST(OnnxModel, PixelsAreScaledFirst) {
   const Graph graph = models::build_model("convnet", {.sample_shape = {8, 8, 3}, .classes = 4});
-  const std::vector<std::string> unit = types_of(exported(graph, tools::PixelScaling{}));
+  const std::vector<std::string> unit = types_of(exported(graph, models::PixelScaling{}));
   EXPECT_EQ(unit[0], "Div");
   EXPECT_EQ(unit[1], "Conv");
   const std::vector<std::string> standard =
-      types_of(exported(graph, tools::PixelScaling{.mean = {1, 2, 3}, .deviation = {1, 2, 3}}));
+      types_of(exported(graph, models::PixelScaling{.mean = {1, 2, 3}, .deviation = {1, 2, 3}}));
   EXPECT_EQ(std::vector<std::string>(standard.begin(), standard.begin() + 4),
             (std::vector<std::string>{"Div", "Sub", "Div", "Conv"}));
-  EXPECT_THROW(exported(graph, tools::PixelScaling{.mean = {1}, .deviation = {1}}),
+  EXPECT_THROW(exported(graph, models::PixelScaling{.mean = {1}, .deviation = {1}}),
                engine::ModelError);
   EXPECT_THROW(exported(models::build_model("mlp", {.sample_shape = {1, 1, 5}, .classes = 4}),
-                        tools::PixelScaling{}),
+                        models::PixelScaling{}),
                engine::ModelError);
 }
 

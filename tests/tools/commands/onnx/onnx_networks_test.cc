@@ -16,7 +16,7 @@
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tests/tools/commands/program.h"
-#include "tools/commands/onnx/onnx_model.h"
+#include "models/onnx/onnx_export.h"
 
 namespace {
 
@@ -170,7 +170,7 @@ TEST_P(OwnExportTest, ComesBackBitByBit) {
   const engine::Graph graph = models::build_model(model, {.sample_shape = sample, .classes = 10});
   engine::ModelState state = onnx_fixture::random_state(graph);
   const std::vector<io::NamedArray> arrays = engine::export_state(state, {});
-  io::save_onnx(tools::onnx_model(graph, arrays), path);
+  io::save_onnx(models::onnx_model(graph, arrays), path);
   Network again(path);
   std::size_t found = 0;
   for (const io::NamedArray& array : engine::export_state(again.state, {}))

@@ -11,7 +11,7 @@
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
-#include "tools/commands/onnx/onnx_model.h"
+#include "models/onnx/onnx_export.h"
 
 namespace {
 
@@ -245,7 +245,7 @@ TEST_P(OnnxRuntime, GivesTheLogitsOfTheEngine) {
   const OnnxFamily& family = GetParam();
   const engine::Graph graph = graph_of(family, family.sample);
   engine::ModelState state = onnx_fixture::random_state(graph);
-  io::OnnxModel model = tools::onnx_model(graph, engine::export_state(state, {}));
+  io::OnnxModel model = models::onnx_model(graph, engine::export_state(state, {}));
   model.name = family.name;
   const std::string path = folder_ / "m.onnx";
   io::save_onnx(model, path);
@@ -292,7 +292,7 @@ TEST(OnnxCheck, FindsADifference) {
   const OnnxFamily family{"mlp", {4, 4, 1}, 3, {2}};
   const engine::Graph graph = graph_of(family, family.sample);
   engine::ModelState state = onnx_fixture::random_state(graph);
-  io::OnnxModel model = tools::onnx_model(graph, engine::export_state(state, {}));
+  io::OnnxModel model = models::onnx_model(graph, engine::export_state(state, {}));
   model.name = family.name;
   io::save_onnx(model, folder / "m.onnx");
   std::vector<io::NamedArray> cases;

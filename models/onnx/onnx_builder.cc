@@ -1,5 +1,5 @@
 // Makes names unique, and merges equal constants.
-#include "tools/commands/onnx/onnx_builder.h"
+#include "models/onnx/onnx_builder.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 
 #include "engine/core/error.h"
 
-namespace tools {
+namespace models {
 
 OnnxBuilder::OnnxBuilder(std::vector<io::NamedArray> weights, const std::vector<std::string>& taken)
     : weights_(std::move(weights)), names_(taken.begin(), taken.end()) {
@@ -118,4 +118,4 @@ void OnnxBuilder::finish(io::OnnxModel& model) {
   for (io::NamedArray& array : constants_) model.constants.push_back(std::move(array));
 }
 
-}  // namespace tools
+}  // namespace models

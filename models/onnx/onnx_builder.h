@@ -9,7 +9,7 @@
 
 #include "io/interchange/onnx_file.h"
 
-namespace tools {
+namespace models {
 
 using OnnxAttributes = std::vector<io::OnnxAttribute>;
 
@@ -69,4 +69,4 @@ class OnnxBuilder {
   std::string layer_;
 };
 
-}  // namespace tools
+}  // namespace models

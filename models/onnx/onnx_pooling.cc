@@ -1,13 +1,13 @@
 // Uses windows with explicit padding at the end: the meaning of ONNX's ceil_mode has changed with
 // the operator sets, and runtimes differ.
-#include "tools/commands/onnx/onnx_pooling.h"
+#include "models/onnx/onnx_pooling.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "tools/commands/onnx/onnx_layers.h"
+#include "models/onnx/onnx_layers.h"
 
-namespace tools {
+namespace models {
 namespace {
 
 struct PoolWindows {
@@ -62,4 +62,4 @@ std::string add_global_average_pool(OnnxLayer& layer) {
                        {{"axis", std::int64_t{1}}});
 }
 
-}  // namespace tools
+}  // namespace models

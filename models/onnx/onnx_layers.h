@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/graph/graph.h"
-#include "tools/commands/onnx/onnx_builder.h"
+#include "models/onnx/onnx_builder.h"
 
-namespace tools {
+namespace models {
 
 struct OnnxLayer {
   OnnxBuilder& out;
@@ -35,4 +35,4 @@ struct OnnxLayer {
 // (kind): ONNX ..." for a kind without a translation.
 std::string add_onnx_layer(OnnxLayer& layer);
 
-}  // namespace tools
+}  // namespace models

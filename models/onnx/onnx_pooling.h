@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace tools {
+namespace models {
 
 struct OnnxLayer;
 
@@ -12,4 +12,4 @@ std::string add_max_pool2d(OnnxLayer& layer);
 std::string add_average_pool2d(OnnxLayer& layer);
 std::string add_global_average_pool(OnnxLayer& layer);
 
-}  // namespace tools
+}  // namespace models

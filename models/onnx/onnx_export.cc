@@ -1,13 +1,13 @@
 // Traverses the graph from its input to its logits.
-#include "tools/commands/onnx/onnx_model.h"
+#include "models/onnx/onnx_export.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "tools/commands/onnx/onnx_builder.h"
-#include "tools/commands/onnx/onnx_layers.h"
+#include "models/onnx/onnx_builder.h"
+#include "models/onnx/onnx_layers.h"
 
-namespace tools {
+namespace models {
 namespace {
 
 constexpr const char* kInput = "input";
@@ -108,4 +108,4 @@ io::OnnxModel onnx_model(const engine::Graph& graph, std::vector<io::NamedArray>
   return model;
 }
 
-}  // namespace tools
+}  // namespace models

@@ -1,14 +1,14 @@
 // Implements one function per kind of layer.
-#include "tools/commands/onnx/onnx_layers.h"
+#include "models/onnx/onnx_layers.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
-#include "tools/commands/onnx/onnx_pooling.h"
+#include "models/onnx/onnx_pooling.h"
 
-namespace tools {
+namespace models {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
@@ -239,4 +239,4 @@ std::string add_onnx_layer(OnnxLayer& layer) {
                            "weights alone, as .safetensors or .npz");
 }
 
-}  // namespace tools
+}  // namespace models

@@ -8,7 +8,7 @@
 #include "engine/graph/graph.h"
 #include "io/interchange/onnx_file.h"
 
-namespace tools {
+namespace models {
 
 // Pixels from 0 to 255 become x / 255 or, with a mean and a deviation for each channel, (x / 255 -
 // mean) / deviation.
@@ -29,4 +29,4 @@ struct PixelScaling {
 io::OnnxModel onnx_model(const engine::Graph& graph, std::vector<io::NamedArray> arrays,
                          const std::optional<PixelScaling>& pixels = {});
 
-}  // namespace tools
+}  // namespace models
