@@ -74,7 +74,7 @@ void AcceptedLink::on_proof(const Frame& frame) {
     return send(FrameWriter(FrameType::kAskSettings).finish());
   }
   stage_ = Stage::kOpen;
-  send(FrameWriter(FrameType::kWelcome).finish());
+  send(welcome_frame(0));
 }
 
 void AcceptedLink::on_settings(const Frame& frame) {

@@ -69,7 +69,7 @@ TextSplit::TextSplit(const std::string& source, const std::string& expression, G
   const std::string pattern = with_spaces(source, expression);
   pcre2_code* const compiled =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                    PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
   if (compiled == nullptr)
     throw DataError(source + ": the regular expression '" + expression +
                     "' of the pre-tokenizer is not valid at character " + std::to_string(at) +

@@ -30,8 +30,8 @@ class Tokenizer {
   // The highest id plus 1.
   std::int32_t size() const { return static_cast<std::int32_t>(texts_.size()); }
   // True if the ids of a text are those of its parts, divided at a line feed between printable
-  // ASCII characters: no expression and no added token crosses it.
-  bool cuts_at_lines() const { return cuts_at_lines_; }
+  // ASCII characters: an expression ends a piece there, and no added token crosses it.
+  bool cuts_at_lines() const { return splits_at_lines_ && !joins_lines_; }
   // Returns the id of a token by its text, e.g. "<|endoftext|>".
   std::optional<std::int32_t> id_of(std::string_view token) const;
   // Returns the text of the ids. Bytes that are not a whole character stay as they are. Throws
@@ -55,7 +55,7 @@ class Tokenizer {
   AddedTokens added_, added_after_normalization_;
   bool composes_ = false;  // normalization form C
   bool prefix_space_ = false;
-  bool cuts_at_lines_ = true;
+  bool splits_at_lines_ = false, joins_lines_ = false;
   std::vector<TextSplit> splits_;  // one after the other
   std::optional<BytePairs> pairs_;
   std::vector<std::string> texts_;  // by id, as bytes; "": the id is unused

@@ -203,10 +203,11 @@ class TokenizerFile {
       if (!result_.splits_.empty())
         refuse("pre_tokenizer.add_prefix_space", "true", "false after another pre-tokenizer");
       result_.prefix_space_ = true;
-      result_.cuts_at_lines_ = false;  // each part would get one
+      result_.joins_lines_ = true;  // each part would get one
     }
-    if (flag(step, "use_regex", true))
-      result_.splits_.emplace_back(source_, kByteLevel, TextSplit::Gaps::kKept);
+    if (!flag(step, "use_regex", true)) return;
+    result_.splits_.emplace_back(source_, kByteLevel, TextSplit::Gaps::kKept);
+    result_.splits_at_lines_ = true;
   }
 
   void read_split(const Json& step) {
@@ -219,7 +220,8 @@ class TokenizerFile {
     const Json& pattern = part(step, "pattern", "pre_tokenizer");
     const std::string expression = text(pattern, "Regex");
     if (expression.empty()) refuse("pre_tokenizer.pattern", pattern.dump(), "a Regex");
-    if (std::ranges::find(kKnown, expression) == std::end(kKnown)) result_.cuts_at_lines_ = false;
+    const bool known = std::ranges::find(kKnown, expression) != std::end(kKnown);
+    (known && isolated ? result_.splits_at_lines_ : result_.joins_lines_) = true;
     result_.splits_.emplace_back(source_, expression,
                                  isolated ? TextSplit::Gaps::kKept : TextSplit::Gaps::kRemoved);
   }
@@ -236,7 +238,7 @@ class TokenizerFile {
       const std::int32_t number = id_from(*id, content);
       set_text(number, content);
       result_.ids_of_added_.emplace(content, number);
-      if (content.find('\n') != std::string::npos) result_.cuts_at_lines_ = false;
+      if (content.find('\n') != std::string::npos) result_.joins_lines_ = true;
       const bool after = flag(added, "normalized", !flag(added, "special", false));
       auto& tokens = after ? result_.added_after_normalization_ : result_.added_;
       tokens[static_cast<unsigned char>(content[0])].push_back({content, number});

@@ -178,6 +178,7 @@ std::string MeshSetup::missing_text(const Target& target) const {
 bool MeshSetup::may_replace(const MeshHello& hello) const {
   if (hello.stream < 0 || hello.stream >= mesh_.streams()) return false;
   const MeshLink& link = *mesh_.links_[mesh_.index(hello.from, hello.stream)];
+  if (link.is_given_up()) return false;
   return hello.epoch > link.epoch() || (hello.epoch == link.epoch() && link.is_down());
 }
 
@@ -200,6 +201,7 @@ bool MeshSetup::resume(Attempt& attempt, Target& target, const LinkKeys& keys) {
   report_break(target);
   const auto again = link.resume(std::move(attempt.socket), keys, attempt.peer_received);
   if (!again) return false;
+  if (mesh_.aborted()) shutdown(link.fd(), SHUT_WR);  // abort() may have come before the connection
   if (context_.notice)
     context_.notice("the connection to " + name_of(target.peer) + " is back after " +
                     patience_text(std::chrono::duration_cast<std::chrono::milliseconds>(

@@ -161,6 +161,7 @@ class MeshSetup {
   int missing_ = 0;
   bool repairing_ = false;
   Deadline next_look_{};
+  Deadline accept_again_{};  // after a lack of descriptors
 };
 
 }  // namespace backends

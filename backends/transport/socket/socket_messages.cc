@@ -378,6 +378,8 @@ class SocketMessages final : public Messages {
     return base::milliseconds_left(next);
   }
   void wait() {
+    constexpr int kDownPollMs = 20;  // while a connection is made again, which wakes nobody
+    int time = wait_milliseconds();
     polled_.clear();
     polled_.push_back({wake_.fd(), POLLIN, 0});
     if (has_work()) polled_.push_back({mesh_->wake_fd(), POLLIN, 0});
@@ -387,9 +389,13 @@ class SocketMessages final : public Messages {
       if (number == rank_ || !peer.failure.empty()) continue;
       const int events =
           (is_wanted(peer, number) ? POLLIN : 0) | (peer.sends.empty() ? 0 : POLLOUT);
-      if (events != 0) polled_.push_back({mesh_->fd(number, 0), static_cast<short>(events), 0});
+      if (events == 0) continue;
+      if (mesh_->link(number, 0).is_down())
+        time = time < 0 ? kDownPollMs : std::min(time, kDownPollMs);
+      else
+        polled_.push_back({mesh_->fd(number, 0), static_cast<short>(events), 0});
     }
-    poll(polled_.data(), polled_.size(), wait_milliseconds());
+    poll(polled_.data(), polled_.size(), time);
     std::uint64_t count = 0;
     if ((polled_.front().revents & POLLIN) != 0)
       while (read(wake_.fd(), &count, sizeof count) > 0) {

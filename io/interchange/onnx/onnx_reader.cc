@@ -252,10 +252,17 @@ ReadValue read_value(ProtobufFields message) {
 }
 
 void read_graph(ProtobufFields message, OnnxGraph& graph) {
+  std::size_t parts = 0;
   while (message.next()) switch (message.field()) {
-      case 1:
-        append(graph.nodes, kMaxOnnxNodes, message, "nodes") = read_node(message.message());
+      case 1: {
+        const ReadNode& node = append(graph.nodes, kMaxOnnxNodes, message, "nodes") =
+            read_node(message.message());
+        parts += node.inputs.size() + node.outputs.size() + node.attributes.size();
+        if (parts > kMaxOnnxAllParts)
+          message.fail("more than " + std::to_string(kMaxOnnxAllParts) +
+                       " inputs, outputs and attributes of nodes");
         break;
+      }
       case 5:
         append(graph.constants, kMaxOnnxNodes, message, "tensors") = read_tensor(message.message());
         break;

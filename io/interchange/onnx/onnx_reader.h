@@ -17,9 +17,10 @@ namespace io {
 inline constexpr std::int64_t kMinReadOpset = 13, kMaxReadOpset = 23;
 inline constexpr std::uint64_t kMaxOnnxBytes = 0x7FFF'FFFF;  // limit of Protocol Buffers
 inline constexpr std::size_t kMaxOnnxNodes = 100'000;        // of nodes, and of tensors
-inline constexpr std::size_t kMaxOnnxParts = 4096;   // of a node's inputs, outputs, attributes, of
-                                                     // the numbers of an attribute
-inline constexpr std::uint64_t kMaxOnnxText = 4096;  // bytes of a name
+inline constexpr std::size_t kMaxOnnxParts = 4096;  // of a node's inputs, outputs, attributes, of
+                                                    // the numbers of an attribute
+inline constexpr std::size_t kMaxOnnxAllParts = 1'000'000;  // of these in all nodes
+inline constexpr std::uint64_t kMaxOnnxText = 4096;         // bytes of a name
 inline constexpr std::size_t kMaxOnnxDimensions = 8;
 
 // A tensor whose data are in the file, or in another one beside it.

@@ -148,6 +148,7 @@ TEST(Tokenizer, ABlankMayBePutBeforeAText) {
   EXPECT_EQ(encoded(parts, " w"), (Ids{260}));
   EXPECT_FALSE(made(parts).cuts_at_lines());
   EXPECT_TRUE(made({}).cuts_at_lines());
+  EXPECT_FALSE(made(plain()).cuts_at_lines()) << "merges cross line feeds";
 }
 
 TEST(Tokenizer, WrongExpressionsAreNamed) {

@@ -1,6 +1,7 @@
 // `engine tokenize`: its files, also as a data set, and its ids beside those of the library
 // `tokenizers`.
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -67,6 +68,16 @@ TEST_F(Tokenize, DocumentsEndWithTheSeparator) {
                     c = write("c.txt", "ll");
   expect_success(call("tokenize --tokenizer", tokenizer_, "-o", data_, "--val", c, a, b));
   EXPECT_EQ(ids("train.npy"), (std::vector<int>{259, 262, 256, 262}));
+  EXPECT_EQ(ids("val.npy"), (std::vector<int>{257, 262}));
+  // Without a mark at their start, and packed: all of them is for training.
+  write("b.txt", "he");
+  const std::string packed = folder_ / "d.txt.gz", line(5000, 'x');
+  const gzFile file = gzopen(packed.c_str(), "wb");
+  gzwrite(file, line.data(), static_cast<unsigned>(line.size()));
+  gzclose(file);
+  expect_success(
+      call("tokenize --overwrite --tokenizer", tokenizer_, "-o", data_, "--val", c, packed, a, b));
+  EXPECT_EQ(ids("train.npy").size(), 5000u + 1 + 4);
   EXPECT_EQ(ids("val.npy"), (std::vector<int>{257, 262}));
   expect_success(call("tokenize --overwrite --separator none --tokenizer", tokenizer_, "-o", data_,
                       "--val", c, a, b));

@@ -12,6 +12,7 @@ namespace tools {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxWholeBytes = std::size_t{1} << 28;
 
 bool is_graphic(char c) { return c > ' ' && c < '\x7F'; }
 
@@ -53,6 +54,11 @@ bool TextChunks::next(std::string& chunk) {
       searched = std::max(searched, text_.size());
     }
     if (at_end_) break;
+    if (text_.size() > kMaxWholeBytes)
+      throw io::DataError(file_.path() + ": more than " + std::to_string(kMaxWholeBytes) +
+                          " bytes without a place to divide the text: a line feed between "
+                          "printable ASCII characters, where the tokenizer ends a piece; expected "
+                          "smaller files");
     at_end_ = !fill();
   }
   chunk = std::exchange(text_, {});

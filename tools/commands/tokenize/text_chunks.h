@@ -18,7 +18,7 @@ class TextChunks {
   TextChunks(const std::string& path, std::size_t chunk_bytes, ChunkEnds ends);
 
   // Reads at least chunk_bytes and up to a line end; false at the end of the text. Without line
-  // ends the chunk is the whole text.
+  // ends the chunk is the whole text. Throws DataError for a chunk of more than 256 MiB.
   bool next(std::string& chunk);
 
  private:

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -114,9 +115,11 @@ class Tokenization {
   }
 
   void run() {
-    const bool divided = options_.validation.empty();
-    const auto limit = static_cast<std::uint64_t>((divided ? 1 - options_.fraction : 1) *
-                                                  static_cast<double>(train_bytes_));
+    // Texts that are not divided may be packed.
+    const bool divided = options_.validation.empty() && options_.fraction > 0;
+    const auto limit = divided ? static_cast<std::uint64_t>((1 - options_.fraction) *
+                                                            static_cast<double>(train_bytes_))
+                               : std::numeric_limits<std::uint64_t>::max();
     for (const std::string& path : options_.train) encode(path, limit);
     for (const std::string& path : options_.validation) encode(path, 0);
     train_.finish();
@@ -168,16 +171,19 @@ class Tokenization {
 };
 
 void check_files(const TokenizeOptions& options) {
-  for (const char* name : {"train.npy", "val.npy", "train.bin", "val.bin"}) {
+  std::vector<std::string> texts = options.train;
+  texts.insert(texts.end(), options.validation.begin(), options.validation.end());
+  for (const char* name : {"train.npy", "val.npy", "train.bin", "val.bin", "train.npy.gz",
+                           "val.npy.gz", "train.bin.gz", "val.bin.gz"}) {
     const std::string path = (std::filesystem::path(options.directory) / name).string();
     std::error_code unknown;
     const bool own = std::string_view(name).ends_with(".npy");
     if (std::filesystem::exists(path, unknown) && !(own && options.overwrite))
       throw io::CannotCreateError(path + " exists; " +
                                   (own ? "--overwrite replaces it" : "choose another folder"));
-    if (own) check_new_file(path, options.train);
+    if (own) check_new_file(path, texts);
   }
-  if (!options.validation.empty()) return;
+  if (!options.validation.empty() || options.fraction == 0) return;
   for (const std::string& path : options.train)
     if (io::DataFile(path).is_packed())
       throw io::ConfigError(path +

@@ -27,7 +27,10 @@ cd "$directory" || finish 73
 finish_if_stuck 75
 touch "$notes"
 check_nodes
-prepare
+prepare || {
+  say "job $job ends: a line of --setup failed"
+  finish 78
+}
 note "start $(snapshot)"
 train
 code=$?

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/launch/jobs/job_files.h"
 #include "tools/launch/jobs/other_schedulers.h"
@@ -17,6 +18,10 @@ namespace {
 // Returns the text as one word of a directive. sbatch reads \" and \\ in double quotes, and no
 // escaped blank outside of them.
 std::string directive_text(const std::string& text) {
+  if (std::ranges::any_of(text, [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }))
+    throw io::ConfigError("'" + base::escape_text(text) +
+                          "' has a line break or another control character, which a directive of "
+                          "a script cannot have");
   constexpr std::string_view kPlain = "-_=./,:@%+[]";
   const auto is_plain = [&](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
@@ -104,7 +109,8 @@ std::string slurm_functions(const JobRequest& request) {
 }
 
 std::string setup_function(const std::vector<std::string>& lines) {
-  return "prepare() {\n  " + (lines.empty() ? ":" : base::join_text(lines, "\n  ")) + "\n}\n";
+  return "prepare() {\n  " +
+         (lines.empty() ? ":" : base::join_text(lines, " || return\n  ") + " || return") + "\n}\n";
 }
 
 std::string slurm_names(const JobRequest& request) {

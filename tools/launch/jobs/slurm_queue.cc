@@ -100,7 +100,8 @@ std::optional<RememberedJob> remembered_job(const std::string& job) {
   RememberedJob known{.state = word_of(result.out, "JobState"),
                       .reason = word_of(result.out, "Reason"),
                       .exit_code = word_of(result.out, "ExitCode"),
-                      .script = field_of(base::split_text(result.out, '\n'), "Command")};
+                      .script = field_of(base::split_text(result.out, '\n'), "Command"),
+                      .is_array = !word_of(result.out, "ArrayJobId").empty()};
   return known.state.empty() ? std::nullopt : std::optional(known);
 }
 

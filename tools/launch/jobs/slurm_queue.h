@@ -22,6 +22,7 @@ std::vector<std::string> tasks_in_queue(const std::string& job);
 // What SLURM remembers of a job for some minutes after its end; nothing if it has forgotten it.
 struct RememberedJob {
   std::string state, reason, exit_code, script;  // "FAILED", "NonZeroExitCode", "1:0", a path
+  bool is_array = false;                         // an array of jobs, or one of its tasks
 };
 std::optional<RememberedJob> remembered_job(const std::string& job);
 

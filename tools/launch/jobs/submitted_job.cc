@@ -47,7 +47,10 @@ JobNotes read_notes(const SubmittedJob& job) {
     return notes;  // it has not started
   }
   for (const std::string& line : base::split_text(text, '\n')) {
-    if (line.starts_with("start ")) notes.starts.push_back(line.substr(6));
+    if (line.starts_with("start ")) {
+      notes.starts.push_back(line.substr(6));
+      notes.end.reset();  // it was put back into the queue by hand
+    }
     if (line.starts_with("end "))
       notes.end = static_cast<int>(parse_integer(line.substr(4)).value_or(kExitInternal));
   }
@@ -173,6 +176,10 @@ SubmittedJob find_job(const std::string& run_or_job) {
     throw io::MissingFileError(run_or_job +
                                ": expected the folder of a run, or the number of a job");
   const std::optional<RememberedJob> known = remembered_job(run_or_job);
+  if (known && known->is_array)
+    throw io::MissingFileError("job " + run_or_job +
+                               " is an array, whose script names the first run only: give the "
+                               "folder of a run");
   const fs::path script = known ? known->script : "";
   if (script.filename() != kJobScript)
     throw io::MissingFileError("job " + run_or_job +
