@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Checks the one file that tools/scripts/release.sh has made: what it needs of the system, its list of contents, and that it runs.
+#
+# Usage: tests/scripts/release_test.sh BUILD_FOLDER
+# Exits with 77 (skipped) where build/release-ARCH/dist has no file of this version: making it takes as long as a build.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "release_test: $*"; exit 1; }
+check() { "$root/tools/scripts/release.sh" --check "$1" >"$work/log" 2>&1; }
+rejects() {  # FILE MESSAGE
+  ! check "$1" || fail "$1 is accepted"
+  grep -q "$2" "$work/log" || fail "$1 is rejected with: $(cat "$work/log")"
+}
+
+# What the check rejects: a program of a usual build, a symbol that is too new, and a program that names no library.
+rejects "$build/tools/engine" 'needs libraries beside the C library: .*libstdc++'
+compile() { "${CC:-cc}" -x c - -o "$work/$1" "${@:2}" 2>"$work/log"; }
+if command -v "${CC:-cc}" >/dev/null; then
+  compile new <<<'#include <stdlib.h>
+int main(void) { return (int)arc4random(); }' && rejects "$work/new" 'asks for GLIBC_2.36, and the oldest systems have GLIBC_2.28'
+  compile static -static <<<'int main(void) { return 0; }' && rejects "$work/static" 'names no library'
+fi
+
+version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+dist="$root/build/release-$(uname -m)/dist" name="engine-$version-linux-$(uname -m)"
+if [ ! -x "$dist/$name" ]; then
+  echo "release_test: skipped: there is no $dist/$name; tools/scripts/release.sh makes it"
+  exit 77
+fi
+(cd "$dist" && sha256sum --check --quiet SHA256SUMS) || fail "SHA256SUMS is wrong"
+check "$dist/$name" || fail "$(cat "$work/log")"
+for part in engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libc++; do
+  grep -q "^$part  *[0-9]" "$dist/$name.contents" || fail "the list of contents lacks $part"
+  sed -n "/^==== $part ====/,/^====/p" "$dist/$name.contents" | grep -qi 'licen[sc]e\|copyright' || fail "the licence of $part is missing"
+done
+
+# It runs without any variable, as the commands of the tables in the documentation.
+cp "$dist/$name" "$work/engine"
+run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/engine" "$@" >"$work/log" 2>&1 || { cat "$work/log"; fail "engine $* fails"; }; }
+for backend in shm socket gloo zmq; do
+  run train --model mlp --dataset glyphs --limit 2000 --steps 20 --spawn 2 --threads 1 --backend "$backend" --save-dir "$work/$backend" \
+    --save-rank-models
+  run verify "$work/$backend/final_model_rank_0.ckpt" "$work/$backend/final_model_rank_1.ckpt"
+done
+# The instruction sets that it finds are those that a build by another compiler finds.
+kernels() { "$1" env | sed -n 's/^CPU kernels  *//p'; }
+[ "$(kernels "$work/engine")" = "$(kernels "$build/tools/engine")" ] ||
+  fail "it finds $(kernels "$work/engine"), the usual build $(kernels "$build/tools/engine")"
+echo "the file needs the C library alone, and trains over shm, socket, gloo and zmq"

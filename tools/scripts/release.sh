@@ -1,0 +1,260 @@
+#!/usr/bin/env bash
+# Makes the program as one file that runs on every Linux with glibc 2.28 or newer: all libraries but the C library are inside.
+#
+# Usage: tools/scripts/release.sh [OPTIONS]
+#   --arch A         x86_64 (default) or aarch64
+#   --output DIR     where to write (default: build/release-ARCH/dist)
+#   --check FILE     build nothing: check that this program needs no more than such a system has
+#   --no-install     take the packages as they are
+# Writes engine-VERSION-linux-ARCH, the same name with .contents (what is inside: versions, origins, licences) and SHA256SUMS.
+# Compiles with zig's clang and libc++, which PyPI's package ziglang contains (docs/adr/0057-one-file-for-old-systems.md). C
+# libraries are Debian 12's static ones; Gloo, ZeroMQ and hwloc are compiled from their sources. All are kept in build/release-ARCH.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+glibc=2.28  # RHEL 8, Debian 10, Ubuntu 20.04, SLES 15.3
+zig_version=0.13.0
+zig_wheel="ziglang==$zig_version --hash=sha256:3ce0c9f16547e5d61b32e0d226926e9a2552ef4b91fccf7ab5ea1a623a77824b"
+# Gloo has no releases. PyPI's package horovod carries its sources.
+gloo_carrier="horovod==0.28.1 --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
+declare -A source_digests=(  # by the name of Debian's source package
+  [zeromq3]=0ff5a531c9ffaf0dfdc7dc78d13d1383088f454896d252934c429b2554d10559
+  [hwloc]=b3fb1a43a14d8fbcd8e976de5ede2ea7ce1d768ed173adb33c7ceaaf098dc970)
+# Debian's packages: static C libraries, and headers alone; each with its licence's name.
+declare -A licences=([libsodium-dev]=ISC [libxxhash-dev]=BSD-2-Clause [zlib1g-dev]=Zlib [libpng-dev]=libpng-2.0 [libdeflate-dev]=MIT
+  [libjpeg62-turbo-dev]="IJG, BSD-3-Clause and Zlib" [libeigen3-dev]=MPL-2.0 [libcereal-dev]=BSD-3-Clause [libcli11-dev]=BSD-3-Clause
+  [libtomlplusplus-dev]=MIT [nlohmann-json3-dev]=MIT [cppzmq-dev]=MIT
+  [libpcre2-dev]="BSD-3-Clause with an exception for binaries" [libutf8proc-dev]="MIT and Unicode")
+
+arch=x86_64 output="" install=yes checked=""
+while [ $# -gt 0 ]; do
+  case $1 in
+    --arch | --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --arch) arch=$2; shift ;;
+    --output) output=$2; shift ;;
+    --check) checked=$2; shift ;;
+    --no-install) install=no ;;
+    -h | --help) usage; exit 0 ;;
+    *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+case $arch in
+  x86_64) debian=amd64 binutils="" ;;
+  aarch64) debian=arm64 binutils=aarch64-linux-gnu- ;;
+  *) fail "--arch takes x86_64 or aarch64, not '$arch'" ;;
+esac
+triplet="$arch-linux-gnu"
+
+# check_program FILE: fails unless every library it names is glibc's, with symbols up to version $glibc.
+check_program() {
+  local needed versions newest
+  needed=$(readelf --dynamic --wide "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p') || fail "readelf cannot read $1"
+  [ -n "$needed" ] || fail "$1 names no library: is it a static program?"
+  needed=$(grep -vxE '(libc|libm|libdl|librt|libpthread)\.so\.[0-9]+|ld-linux[-a-z0-9]*\.so\.[0-9]+' <<<"$needed" || true)
+  [ -z "$needed" ] || fail "$1 needs libraries beside the C library: "$needed
+  versions=$(readelf --version-info --wide "$1" | grep -oE 'Name: [A-Za-z]+_[0-9.]+' | cut -d' ' -f2 | sort -uV)
+  ! grep -v '^GLIBC_' <<<"$versions" || fail "$1 asks for the symbols above, which are not the C library's"
+  newest=$(tail -n 1 <<<"$versions")
+  [ "$(printf '%s\n' "GLIBC_$glibc" "$newest" | sort -V | tail -n 1)" = "GLIBC_$glibc" ] ||
+    fail "$1 asks for $newest, and the oldest systems have GLIBC_$glibc"
+  ! readelf --relocs --wide "$1" | grep 'R_[A-Z0-9_]*_COPY' || fail "$1 copies the variables above of the C library, whose place is unknown"
+  echo "$(basename "$1"): needs the C library alone, $newest or newer"
+}
+if [ -n "$checked" ]; then
+  check_program "$checked"
+  exit 0
+fi
+
+if [ "$install" = yes ]; then
+  step "Packages"
+  "$root/tools/scripts/install_dependencies.sh" --for release
+fi
+for tool in cmake ninja readelf "${binutils}strip" "${binutils}objcopy" make bzip2 apt-get; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for release installs it"
+done
+folder="$root/build/release-$arch"
+work="$folder/libraries"        # sources, and what becomes of them
+tools="$folder/toolchain"
+libraries="$folder/prefix"      # include/ and lib/, all that the program finds
+[ -n "$output" ] || output="$folder/dist"
+mkdir -p "$work" "$tools/bin" "$libraries"/{include,lib}
+
+# fetch_package REQUIREMENT PIP_OPTION...: a file of PyPI, by its digest, into $work/files.
+fetch_package() {
+  echo "$1" >"$work/requirement"
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --dest "$work/files" "${@:2}" \
+    --requirement "$work/requirement" || fail "pip could not download ${1%% *}"
+}
+
+install_zig() {
+  local name
+  export ZIG_GLOBAL_CACHE_DIR="$folder/zig-cache"
+  if [ ! -x "$tools/ziglang/zig" ]; then
+    step "zig $zig_version"
+    fetch_package "$zig_wheel" --only-binary :all:
+    python3 -m zipfile -e "$work/files"/ziglang-"$zig_version"-*.whl "$tools"
+    chmod +x "$tools/ziglang/zig"
+  fi
+  # evex512: else this clang uses no 512-bit registers. Optimized code is not linked as a whole: code for one instruction set
+  # stays in its file. zig adds checks of undefined behaviour to code that is compiled with -Og, and compiles libc++ once more for
+  # a program that is linked without -O2. For this libc++, std::jthread is experimental.
+  for name in cc c++; do
+    printf '#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="%s"\nexec "%s" %s -target %s.%s %s -O2 -fno-lto -fno-sanitize=undefined -D_LIBCPP_ENABLE_EXPERIMENTAL -Xclang -debug-info-kind=line-directives-only "$@"\n' \
+      "$ZIG_GLOBAL_CACHE_DIR" "$tools/ziglang/zig" "$name" "$triplet" "$glibc" \
+      "$([ "$arch" != x86_64 ] || echo -Xclang -target-feature -Xclang +evex512)" >"$tools/bin/$name"
+  done
+  for name in ar ranlib; do
+    printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$tools/ziglang/zig" "$name" >"$tools/bin/$name"
+  done
+  chmod +x "$tools/bin"/*
+}
+
+package_version() {
+  dpkg-query --show --showformat '${Version}' "$1:$debian" 2>/dev/null || dpkg-query --show --showformat '${Version}' "$1" ||
+    fail "the package $1 is missing"
+}
+
+# take_package PACKAGE: the headers and static libraries of an installed package of Debian's, apart from the system's own headers.
+take_package() {
+  local package=$1 file made
+  dpkg-query --show "$1:$debian" >/dev/null 2>&1 && package="$1:$debian"
+  made="$work/$1_$(package_version "$1").made"
+  [ ! -f "$made" ] || return 0
+  while read -r file; do
+    [ ! -d "$file" ] || continue
+    case $file in
+      "/usr/include/$triplet"/*) install -C -D -m 644 "$file" "$libraries/include/${file#"/usr/include/$triplet"/}" ;;
+      /usr/include/*) install -C -D -m 644 "$file" "$libraries/include/${file#/usr/include/}" ;;
+      /usr/lib/*.a) install -C -m 644 "$file" "$libraries/lib/" ;;
+    esac
+  done < <(dpkg-query --listfiles "$package")
+  # GCC lets a program copy the variable stderr. zig's list of glibc's symbols has no places of variables, so a copy would take the
+  # place of all.
+  case $1 in
+    libpng-dev | libjpeg62-turbo-dev)
+      "$tools/bin/cc" -fPIC -x c -c - -o "$work/stderr.o" <<<'#include <stdio.h>
+FILE* release_stderr;
+__attribute__((constructor(101))) static void set(void) { release_stderr = stderr; }'
+      for file in "$libraries"/lib/lib{png,jpeg}*.a; do
+        [ -f "$file" ] && ! "$tools/bin/ar" t "$file" | grep -qx stderr.o || continue
+        "${binutils}objcopy" --redefine-sym stderr=release_stderr "$file"
+        "$tools/bin/ar" rcs "$file" "$work/stderr.o"
+      done ;;
+  esac
+  touch "$made"
+}
+
+# fetch_source NAME: Debian 12's source package, whose tarball has the digest above, into $work/NAME.
+fetch_source() {
+  local apt=(-o "Dir::Etc::SourceList=$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$work/lists") tarball
+  mkdir -p "$work/lists/partial" "$work/files"
+  apt-get indextargets --format 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(SITE) $(RELEASE) main' \
+    'Created-By: Packages' | grep -E ' bookworm(-security)? ' | sort -u >"$work/sources.list"
+  [ -s "$work/sources.list" ] || fail "the system's apt has no source for Debian 12 (bookworm)"
+  apt-get -q "${apt[@]}" update >/dev/null || fail "apt-get could not read the lists of Debian's source packages"
+  (cd "$work/files" && apt-get -q "${apt[@]}" -o APT::Sandbox::User=root source --download-only "$1" >/dev/null) || fail "apt-get could not download the source of $1"
+  tarball=$(echo "$work/files/$1"_*.orig.tar.*)
+  sha256sum --check --quiet <<<"${source_digests[$1]}  $tarball" || fail "$tarball is not the source that was checked"
+  rm -rf "${work:?}/$1"
+  mkdir "$work/$1"
+  tar -C "$work/$1" --strip-components=1 -xf "$tarball"
+}
+cmake_options=(-G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_COMPILER=$tools/bin/cc" "-DCMAKE_CXX_COMPILER=$tools/bin/c++"
+  "-DCMAKE_AR=$tools/bin/ar" "-DCMAKE_RANLIB=$tools/bin/ranlib" "-DCMAKE_PREFIX_PATH=$libraries" "-DCMAKE_FIND_ROOT_PATH=$libraries"
+  -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY
+  -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER)
+[ "$arch" = "$(uname -m)" ] || cmake_options+=(-DCMAKE_SYSTEM_NAME=Linux "-DCMAKE_SYSTEM_PROCESSOR=$arch")
+
+version_of() { basename "$work/files/$1"_*.dsc .dsc | cut -d_ -f2; }  # of a source package
+
+make_gloo() {  # the interface of its transports: all that the program uses
+  fetch_package "$gloo_carrier" --no-binary horovod
+  rm -rf "$work/gloo"
+  mkdir "$work/gloo"
+  tar -C "$work/gloo" --strip-components=3 -xzf "$work/files/horovod-0.28.1.tar.gz" horovod-0.28.1/third_party/gloo
+  sed -e 's/@GLOO_VERSION_MAJOR@/0/; s/@GLOO_VERSION_MINOR@/5/; s/@GLOO_VERSION_PATCH@/0/; s/^#cmakedefine .*//; s/^#cmakedefine01 \(.*\)/#define \1 0/' \
+    "$work/gloo/gloo/config.h.in" >"$work/gloo/gloo/config.h"
+  (
+    cd "$work/gloo"
+    for file in gloo/transport/*.cc; do
+      "$tools/bin/c++" -std=c++14 -O2 -fPIC -I. -c "$file" -o "$(basename "$file").o"
+    done
+    "$tools/bin/ar" rcs "$libraries/lib/libgloo.a" ./*.o
+    find gloo -name '*.h' -exec install -D -m 644 {} "$libraries/include/{}" \;
+  ) || fail "Gloo could not be compiled"
+}
+make_zeromq3() {
+  fetch_source zeromq3
+  sed -i 's/cmake_minimum_required(VERSION 2[0-9.]*)/cmake_minimum_required(VERSION 3.5)/' "$work/zeromq3/CMakeLists.txt"
+  cmake -S "$work/zeromq3" -B "$work/zeromq3/build" "${cmake_options[@]}" "-DCMAKE_INSTALL_PREFIX=$libraries" -DCMAKE_INSTALL_LIBDIR=lib \
+    -DBUILD_SHARED=OFF -DBUILD_TESTS=OFF -DWITH_PERF_TOOL=OFF -DWITH_DOCS=OFF -DENABLE_DRAFTS=OFF -DENABLE_WS=OFF -DWITH_TLS=OFF \
+    -DENABLE_CURVE=ON -DWITH_LIBSODIUM=ON -DWITH_LIBBSD=OFF -DZMQ_BUILD_TESTS=OFF \
+    "-DSODIUM_INCLUDE_DIRS=$libraries/include" "-DSODIUM_LIBRARIES=$libraries/lib/libsodium.a" >"$work/zeromq3.log" 2>&1 &&
+    cmake --build "$work/zeromq3/build" --target install --parallel "$(build_jobs)" >>"$work/zeromq3.log" 2>&1 ||
+    { tail -n 30 "$work/zeromq3.log" >&2; fail "ZeroMQ could not be compiled"; }
+}
+make_hwloc() {
+  fetch_source hwloc
+  (
+    cd "$work/hwloc"
+    ./configure --host="$triplet" --build="$(uname -m)-linux-gnu" --prefix="$libraries" --enable-static --disable-shared --disable-libxml2 \
+      --disable-libudev --disable-pci --disable-opencl --disable-cuda --disable-nvml --disable-rsmi --disable-levelzero --disable-gl \
+      --disable-cairo --disable-plugins --disable-doxygen --disable-picky \
+      CC="$tools/bin/cc" CXX="$tools/bin/c++" AR="$tools/bin/ar" RANLIB="$tools/bin/ranlib" CFLAGS="-O2 -fPIC"
+    make -C include install
+    make -C hwloc -j "$(build_jobs)" install
+  ) >"$work/hwloc.log" 2>&1 || { tail -n 30 "$work/hwloc.log" >&2; fail "hwloc could not be compiled"; }
+}
+
+install_zig
+for package in "${!licences[@]}"; do take_package "$package"; done
+for library in gloo zeromq3 hwloc; do
+  [ ! -f "$work/$library.made" ] || continue
+  step "$library"
+  "make_$library"
+  touch "$work/$library.made"
+done
+
+options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_WITH_CUDA=OFF -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
+  -DCMAKE_SKIP_BUILD_RPATH=ON)
+for option in GLOO ZMQ PNG DEFLATE JPEG HWLOC PCRE2 UTF8PROC; do options+=("-DENGINE_WITH_$option=ON"); done
+build_folder="$folder" configure_and_build release engine "${options[@]}"
+program="$folder/tools/engine"
+check_program "$program"
+
+step "Files"
+version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+name="engine-$version-linux-$arch"
+texts="$folder/licences"
+rm -rf "$texts"
+mkdir -p "$texts" "$output"
+# inside NAME VERSION LICENCE ORIGIN TEXT: a line of the list of contents, and the licence's text.
+inside() {
+  printf '%-24s %-30s %-45s %s\n' "${@:1:4}" >>"$folder/contents"
+  cp -L "$5" "$texts/$1"
+}
+commit=$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)
+printf '%s: one file for Linux on %s with glibc %s or newer, of commit %s\n\n' "$name" "$arch" "$glibc" "$commit" >"$folder/contents"
+inside engine "$version" MIT "this project" "$root/LICENSE"
+inside gloo 0.5.0 BSD-3-Clause "${gloo_carrier%% *} of PyPI" /usr/share/doc/libgloo-dev/copyright
+inside zeromq3 "$(version_of zeromq3)" "LGPL-3.0 with an exception for static linking" "source of Debian 12" "$work/zeromq3/COPYING.LESSER"
+inside hwloc "$(version_of hwloc)" BSD-3-Clause "source of Debian 12" "$work/hwloc/COPYING"
+for package in $(printf '%s\n' "${!licences[@]}" | LC_ALL=C sort); do
+  inside "$package" "$(package_version "$package")" "${licences[$package]}" "package of Debian 12" "/usr/share/doc/$package/copyright"
+done
+inside libc++ "18 (zig $zig_version)" "Apache-2.0 with LLVM exceptions" "${zig_wheel%% *} of PyPI" "$tools/ziglang/lib/libcxx/LICENSE.TXT"
+inside libunwind "18 (zig $zig_version)" "Apache-2.0 with LLVM exceptions" "${zig_wheel%% *} of PyPI" "$tools/ziglang/lib/libunwind/LICENSE.TXT"
+inside compiler_rt "zig $zig_version" MIT "${zig_wheel%% *} of PyPI" "$tools/ziglang/LICENSE"
+inside glibc-start-files "2.28 (zig $zig_version)" "LGPL-2.1 with an exception for linking" "${zig_wheel%% *} of PyPI" \
+  "$tools/ziglang/lib/libc/glibc/LICENSES"
+{
+  cat "$folder/contents"
+  for text in "$texts"/*; do
+    printf '\n==== %s ====\n' "$(basename "$text")"
+    cat "$text"
+  done
+} >"$output/$name.contents"
+"${binutils}strip" -o "$output/$name" "$program"
+(cd "$output" && sha256sum "$name" "$name.contents" >SHA256SUMS)
+echo "$output/$name: $(du -h --apparent-size "$output/$name" | cut -f1)"
