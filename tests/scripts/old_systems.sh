@@ -43,17 +43,19 @@ mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Package
 
 # lay_out SUITE: a tree with what the tutorial needs besides the program.
 lay_out() {
-  local source=$mirror options=(--include=python3,curl)
+  local source=$mirror options=(--include=python3,curl) script=()
   [ -n "$source" ] || fail "the running system's apt has no source for Debian 12 (bookworm)"
   case $1 in
     focal | jammy | noble)
       source=$UBUNTU_MIRROR
       options+=(--components=main,universe)
       # The running system may lack Ubuntu's keys. Nothing of the tree is used outside it.
-      [ -f /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || options+=(--no-check-gpg) ;;
+      [ -f /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || options+=(--no-check-gpg)
+      # All of Ubuntu's suites have the same script, and an older debootstrap does not know the newest name.
+      [ -f "/usr/share/debootstrap/scripts/$1" ] || script=(/usr/share/debootstrap/scripts/jammy) ;;
   esac
   rm -rf --one-file-system "${directory:?}/$1"
-  debootstrap --variant=minbase "${options[@]}" "$1" "$directory/$1" "$source" >"$directory/$1.log" 2>&1 || {
+  debootstrap --variant=minbase "${options[@]}" "$1" "$directory/$1" "$source" "${script[@]}" >"$directory/$1.log" 2>&1 || {
     tail -n 5 "$directory/$1.log"
     return 1
   }

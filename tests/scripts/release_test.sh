@@ -15,13 +15,16 @@ rejects() {  # FILE MESSAGE
   grep -q "$2" "$work/log" || fail "$1 is rejected with: $(cat "$work/log")"
 }
 
-# What the check rejects: a program of a usual build, a symbol that is too new, and a program that names no library.
+# What the check rejects: a program of a usual build, a symbol that is too new, a program that names no library, and one that
+# copies a variable of the C library.
 rejects "$build/tools/engine" 'needs libraries beside the C library: .*libstdc++'
 compile() { "${CC:-cc}" -x c - -o "$work/$1" "${@:2}" 2>"$work/log"; }
 if command -v "${CC:-cc}" >/dev/null; then
   compile new <<<'#include <stdlib.h>
 int main(void) { return (int)arc4random(); }' && rejects "$work/new" 'asks for GLIBC_2.36, and the oldest systems have GLIBC_2.28'
   compile static -static <<<'int main(void) { return 0; }' && rejects "$work/static" 'names no library'
+  compile copy -no-pie -fno-pie -nostartfiles -Wl,--entry=main <<<'#include <stdio.h>
+int main(void) { return fputs("", stderr); }' && rejects "$work/copy" 'copies the variables above'
 fi
 
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
@@ -32,9 +35,9 @@ if [ ! -x "$dist/$name" ]; then
 fi
 (cd "$dist" && sha256sum --check --quiet SHA256SUMS) || fail "SHA256SUMS is wrong"
 check "$dist/$name" || fail "$(cat "$work/log")"
-for part in engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libc++; do
+for part in engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libpcre2-dev libutf8proc-dev libc++; do
   grep -q "^$part  *[0-9]" "$dist/$name.contents" || fail "the list of contents lacks $part"
-  sed -n "/^==== $part ====/,/^====/p" "$dist/$name.contents" | grep -qi 'licen[sc]e\|copyright' || fail "the licence of $part is missing"
+  sed -n "/^==== $part ====/,/^==== .* ====/p" "$dist/$name.contents" | grep -i 'licen[sc]e\|copyright' >/dev/null || fail "the licence of $part is missing"
 done
 
 # It runs without any variable, as the commands of the tables in the documentation.
@@ -45,8 +48,23 @@ for backend in shm socket gloo zmq; do
     --save-rank-models
   run verify "$work/$backend/final_model_rank_0.ckpt" "$work/$backend/final_model_rank_1.ckpt"
 done
+# PCRE2 keeps a letter and a digit apart, which are one token otherwise, and utf8proc composes a letter and its accent.
+python3 - "$work/tokenizer.json" <<'END'
+import json, sys
+shown = [b for b in range(256) if 0x21 <= b <= 0x7E or (b >= 0xA1 and b != 0xAD)]
+others = [b for b in range(256) if b not in shown]
+vocabulary = {chr(b if b in shown else 0x100 + others.index(b)): b for b in range(256)}
+json.dump({"version": "1.0", "added_tokens": [],
+           "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+           "model": {"type": "BPE", "vocab": {**vocabulary, "a1": 256}, "merges": ["a 1"]}}, open(sys.argv[1], "w"))
+END
+printf 'a1e\xCC\x81' >"$work/text"
+run tokenize --tokenizer "$work/tokenizer.json" --separator none -o "$work/tokens" "$work/text" --val "$work/text"
+ids=$(tail -c +129 "$work/tokens/train.npy" | od -An -v -tu2 | xargs)
+[ "$ids" = "97 49 195 169" ] || fail "the ids of a text are $ids"
+
 # The instruction sets that it finds are those that a build by another compiler finds.
 kernels() { "$1" env | sed -n 's/^CPU kernels  *//p'; }
 [ "$(kernels "$work/engine")" = "$(kernels "$build/tools/engine")" ] ||
   fail "it finds $(kernels "$work/engine"), the usual build $(kernels "$build/tools/engine")"
-echo "the file needs the C library alone, and trains over shm, socket, gloo and zmq"
+echo "the file needs the C library alone, and trains over shm, socket, gloo and zmq, and makes tokens"
