@@ -2,7 +2,7 @@
 # Checks the one file that tools/scripts/release.sh has made: what it needs of the system, its list of contents, and that it runs.
 #
 # Usage: tests/scripts/release_test.sh BUILD_FOLDER
-# Exits with 77 (skipped) where build/release-ARCH/dist has no file of this version: making it takes as long as a build.
+# Exits with 77 (skipped) where build/release-x86_64/dist has no file of this version: making it takes as long as a build.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
@@ -28,7 +28,7 @@ int main(void) { return fputs("", stderr); }' && rejects "$work/copy" 'copies th
 fi
 
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
-dist="$root/build/release-$(uname -m)/dist" name="engine-$version-linux-$(uname -m)"
+dist="$root/build/release-x86_64/dist" name="engine-$version-linux-x86_64"
 if [ ! -x "$dist/$name" ]; then
   echo "release_test: skipped: there is no $dist/$name; tools/scripts/release.sh makes it"
   exit 77

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Makes the program as one file that runs on every Linux with glibc 2.28 or newer: all libraries but the C library are inside.
+# Makes the program as one file that runs on every x86-64 Linux with glibc 2.28 or newer: all libraries but the C library are inside.
 #
 # Usage: tools/scripts/release.sh [OPTIONS]
-#   --arch A         x86_64 (default) or aarch64
-#   --output DIR     where to write (default: build/release-ARCH/dist)
+#   --output DIR     where to write (default: build/release-x86_64/dist)
 #   --check FILE     build nothing: check that this program needs no more than such a system has
 #   --no-install     take the packages as they are
-# Writes engine-VERSION-linux-ARCH, the same name with .contents (what is inside: versions, origins, licences) and SHA256SUMS.
+# Writes engine-VERSION-linux-x86_64, the same name with .contents (what is inside: versions, origins, licences) and SHA256SUMS.
 # Compiles with zig's clang and libc++, which PyPI's package ziglang contains (docs/adr/0057-one-file-for-old-systems.md). C
-# libraries are Debian 12's static ones; Gloo, ZeroMQ and hwloc are compiled from their sources. All are kept in build/release-ARCH.
+# libraries are Debian 12's static ones; Gloo, ZeroMQ and hwloc are compiled from their sources. All are kept in build/release-x86_64.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -26,11 +25,10 @@ declare -A licences=([libsodium-dev]=ISC [libxxhash-dev]=BSD-2-Clause [zlib1g-de
   [libtomlplusplus-dev]=MIT [nlohmann-json3-dev]=MIT [cppzmq-dev]=MIT
   [libpcre2-dev]="BSD-3-Clause with an exception for binaries" [libutf8proc-dev]="MIT and Unicode")
 
-arch=x86_64 output="" install=yes checked=""
+arch=x86_64 triplet=x86_64-linux-gnu output="" install=yes checked=""
 while [ $# -gt 0 ]; do
   case $1 in
-    --arch | --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
-    --arch) arch=$2; shift ;;
+    --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --output) output=$2; shift ;;
     --check) checked=$2; shift ;;
     --no-install) install=no ;;
@@ -39,12 +37,6 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-case $arch in
-  x86_64) debian=amd64 binutils="" ;;
-  aarch64) debian=arm64 binutils=aarch64-linux-gnu- ;;
-  *) fail "--arch takes x86_64 or aarch64, not '$arch'" ;;
-esac
-triplet="$arch-linux-gnu"
 
 # check_program FILE: fails unless every library it names is glibc's, with symbols up to version $glibc.
 check_program() {
@@ -66,11 +58,12 @@ if [ -n "$checked" ]; then
   exit 0
 fi
 
+[ "$(uname -m)" = "$arch" ] || fail "runs on $arch only, and this is $(uname -m)"
 if [ "$install" = yes ]; then
   step "Packages"
   "$root/tools/scripts/install_dependencies.sh" --for release
 fi
-for tool in cmake ninja readelf "${binutils}strip" "${binutils}objcopy" make bzip2 apt-get; do
+for tool in cmake ninja readelf strip objcopy make bzip2 apt-get; do
   command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for release installs it"
 done
 folder="$root/build/release-$arch"
@@ -88,7 +81,8 @@ fetch_package() {
 }
 
 install_zig() {
-  local name
+  local name flags=(-Xclang -target-feature -Xclang +evex512 -O2 -fno-lto -fno-sanitize=undefined -D_LIBCPP_ENABLE_EXPERIMENTAL
+    -Xclang -debug-info-kind=line-directives-only)
   export ZIG_GLOBAL_CACHE_DIR="$folder/zig-cache"
   if [ ! -x "$tools/ziglang/zig" ]; then
     step "zig $zig_version"
@@ -100,9 +94,8 @@ install_zig() {
   # stays in its file. zig adds checks of undefined behaviour to code that is compiled with -Og, and compiles libc++ once more for
   # a program that is linked without -O2. For this libc++, std::jthread is experimental.
   for name in cc c++; do
-    printf '#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="%s"\nexec "%s" %s -target %s.%s %s -O2 -fno-lto -fno-sanitize=undefined -D_LIBCPP_ENABLE_EXPERIMENTAL -Xclang -debug-info-kind=line-directives-only "$@"\n' \
-      "$ZIG_GLOBAL_CACHE_DIR" "$tools/ziglang/zig" "$name" "$triplet" "$glibc" \
-      "$([ "$arch" != x86_64 ] || echo -Xclang -target-feature -Xclang +evex512)" >"$tools/bin/$name"
+    printf '#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="%s"\nexec "%s" %s -target %s.%s %s "$@"\n' \
+      "$ZIG_GLOBAL_CACHE_DIR" "$tools/ziglang/zig" "$name" "$triplet" "$glibc" "${flags[*]}" >"$tools/bin/$name"
   done
   for name in ar ranlib; do
     printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$tools/ziglang/zig" "$name" >"$tools/bin/$name"
@@ -111,14 +104,12 @@ install_zig() {
 }
 
 package_version() {
-  dpkg-query --show --showformat '${Version}' "$1:$debian" 2>/dev/null || dpkg-query --show --showformat '${Version}' "$1" ||
-    fail "the package $1 is missing"
+  dpkg-query --show --showformat '${Version}' "$1" || fail "the package $1 is missing"
 }
 
 # take_package PACKAGE: the headers and static libraries of an installed package of Debian's, apart from the system's own headers.
 take_package() {
-  local package=$1 file made
-  dpkg-query --show "$1:$debian" >/dev/null 2>&1 && package="$1:$debian"
+  local file made
   made="$work/$1_$(package_version "$1").made"
   [ ! -f "$made" ] || return 0
   while read -r file; do
@@ -128,7 +119,7 @@ take_package() {
       /usr/include/*) install -C -D -m 644 "$file" "$libraries/include/${file#/usr/include/}" ;;
       /usr/lib/*.a) install -C -m 644 "$file" "$libraries/lib/" ;;
     esac
-  done < <(dpkg-query --listfiles "$package")
+  done < <(dpkg-query --listfiles "$1")
   # GCC lets a program copy the variable stderr. zig's list of glibc's symbols has no places of variables, so a copy would take the
   # place of all.
   case $1 in
@@ -138,7 +129,7 @@ FILE* release_stderr;
 __attribute__((constructor(101))) static void set(void) { release_stderr = stderr; }'
       for file in "$libraries"/lib/lib{png,jpeg}*.a; do
         [ -f "$file" ] && ! "$tools/bin/ar" t "$file" | grep -qx stderr.o || continue
-        "${binutils}objcopy" --redefine-sym stderr=release_stderr "$file"
+        objcopy --redefine-sym stderr=release_stderr "$file"
         "$tools/bin/ar" rcs "$file" "$work/stderr.o"
       done ;;
   esac
@@ -164,7 +155,6 @@ cmake_options=(-G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_COMPILER=$tools/bi
   "-DCMAKE_AR=$tools/bin/ar" "-DCMAKE_RANLIB=$tools/bin/ranlib" "-DCMAKE_PREFIX_PATH=$libraries" "-DCMAKE_FIND_ROOT_PATH=$libraries"
   -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY
   -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER)
-[ "$arch" = "$(uname -m)" ] || cmake_options+=(-DCMAKE_SYSTEM_NAME=Linux "-DCMAKE_SYSTEM_PROCESSOR=$arch")
 
 version_of() { basename "$work/files/$1"_*.dsc .dsc | cut -d_ -f2; }  # of a source package
 
@@ -198,7 +188,7 @@ make_hwloc() {
   fetch_source hwloc
   (
     cd "$work/hwloc"
-    ./configure --host="$triplet" --build="$(uname -m)-linux-gnu" --prefix="$libraries" --enable-static --disable-shared --disable-libxml2 \
+    ./configure --host="$triplet" --build="$triplet" --prefix="$libraries" --enable-static --disable-shared --disable-libxml2 \
       --disable-libudev --disable-pci --disable-opencl --disable-cuda --disable-nvml --disable-rsmi --disable-levelzero --disable-gl \
       --disable-cairo --disable-plugins --disable-doxygen --disable-picky \
       CC="$tools/bin/cc" CXX="$tools/bin/c++" AR="$tools/bin/ar" RANLIB="$tools/bin/ranlib" CFLAGS="-O2 -fPIC"
@@ -255,6 +245,6 @@ inside glibc-start-files "2.28 (zig $zig_version)" "LGPL-2.1 with an exception f
     cat "$text"
   done
 } >"$output/$name.contents"
-"${binutils}strip" -o "$output/$name" "$program"
+strip -o "$output/$name" "$program"
 (cd "$output" && sha256sum "$name" "$name.contents" >SHA256SUMS)
 echo "$output/$name: $(du -h --apparent-size "$output/$name" | cut -f1)"
