@@ -134,7 +134,7 @@ for suite in "${suites[@]}"; do
   if [ "$status" -eq 0 ]; then
     passed=$((passed + 1))
     table+=("$name, glibc $(chroot "$directory/$suite" ldd --version | awk 'NR == 1 { print $NF }'): $(
-      sed -n 's/^lap //p' "$directory/$suite.log" | awk '{ printf "%s%s %s s", NR > 1 ? ", " : "", $1, $2 }')")
+      sed -n 's/^lap //p' "$directory/$suite.log" | awk '{ printf "%s%s %s s", (NR > 1 ? ", " : ""), $1, $2 }')")
   else
     failed=$((failed + 1))
     tail -n 20 "$directory/$suite.log"
