@@ -10,7 +10,7 @@
 #     tutorial    docs/tutorial.md, from the build of its package to its last command
 #     quickstart  tools/quickstart.sh, twice
 #     test        tools/test.sh, twice
-#   --row KIND   of the table only this row: deb, source, wheel, container or bundle
+#   --row KIND   of the table only this row: file, deb, source, wheel, container or bundle
 #   --keep       leave everything in DIRECTORY (default: a new folder under /tmp), for the next run
 # Needs root, debootstrap, and apt sources of Debian 12 on the running system: they are used inside the
 # trees too, which are in memory (2 GB). What runs is a clone of the last commit. The trees share this
@@ -31,8 +31,8 @@ while [ $# -gt 0 ]; do
       esac ;;
     --row)
       case ${2:-} in
-        deb | source | wheel | container | bundle) row=$2; shift ;;
-        *) fail "--row takes deb, source, wheel, container or bundle, not '${2:-}'" ;;
+        file | deb | source | wheel | container | bundle) row=$2; shift ;;
+        *) fail "--row takes file, deb, source, wheel, container or bundle, not '${2:-}'" ;;
       esac ;;
     -h | --help) usage; exit 0 ;;
     -*) fail "unknown option $1 (see --help)" ;;
@@ -161,6 +161,7 @@ image_trains() {
 }
 works() {  # KIND
   case $1 in
+    file) trains '~/.local/bin/engine' ;;
     deb) trains engine; explains /usr/share ;;
     source) trains '~/.local/bin/engine'; explains '~/.local/share' ;;
     wheel) trains '~/engine-venv/bin/engine'; explains '~/engine-venv/share' ;;
@@ -186,9 +187,9 @@ install_row() {
   begin=$SECONDS
   step "Another machine"
   enter machine
-  mkdir -p "$system/root/engine/build"
-  cp "$clone"/build/$files "$system/root/engine/build/"
-  [ "$kind" = bundle ] || inside apt-get -q update
+  mkdir -p "$system/root/engine/build/$(dirname "$files")"
+  cp "$clone"/build/$files "$system/root/engine/build/$(dirname "$files")/"
+  [ "$kind" = bundle ] || [ "$kind" = file ] || inside apt-get -q update
   [ -z "$needs" ] || typed "$needs"
   typed "${commands#* && }"
   works "$kind"
@@ -198,10 +199,11 @@ install_row() {
 walk_install_table() {
   local rows=0 name needs commands kind files
   code() { sed -n 's/^[^`]*`\([^`]*\)`.*/\1/p' <<<"$1"; }
-  rm -f "$clone"/build/*.{deb,whl,tar,tar.gz}
+  rm -rf "$clone"/build/*.{deb,whl,tar,tar.gz} "$clone"/build/release-*/dist
   while IFS='|' read -r _ name needs commands _; do
     commands=$(code "$commands") needs=$(code "$needs")
     case $commands in
+      *release.sh*) kind=file files='release-x86_64/dist/engine-*-linux-x86_64' ;;
       *deb.sh*) kind=deb files='engine_*.deb' ;;
       *--install*) kind=source files="" ;;
       *wheel.sh*) kind=wheel files='engine_train-*.whl' ;;
@@ -213,7 +215,7 @@ walk_install_table() {
     [ "${row:-$kind}" = "$kind" ] || continue
     part "README, Install, ${name//[[:space:]]/ }" install_row "$kind" "$files" "$needs" "$commands"
   done < <(sed -n '/^## Install/,/^## First run/p' "$clone/README.md" | grep '^| ')
-  [ "$rows" -eq 5 ] || fail "README's table has $rows rows that this script knows, expected 5"
+  [ "$rows" -eq 6 ] || fail "README's table has $rows rows that this script knows, expected 6"
 }
 
 # The commands in a block of docs/tutorial.md.
