@@ -103,15 +103,19 @@ install_zig() {
   chmod +x "$tools/bin"/*
 }
 
-package_version() {
-  dpkg-query --show --showformat '${Version}' "$1" || fail "the package $1 is missing"
+# installed_package PACKAGE FORMAT: of this machine's architecture, also where another one's is beside it.
+installed_package() {
+  dpkg-query --show --showformat "$2" "$1:amd64" 2>/dev/null || dpkg-query --show --showformat "$2" "$1" ||
+    fail "the package $1 is missing"
 }
+package_version() { installed_package "$1" '${Version}'; }
 
 # take_package PACKAGE: the headers and static libraries of an installed package of Debian's, apart from the system's own headers.
 take_package() {
-  local file made
+  local file files made
   made="$work/$1_$(package_version "$1").made"
   [ ! -f "$made" ] || return 0
+  files=$(dpkg-query --listfiles "$(installed_package "$1" '${binary:Package}')")
   while read -r file; do
     [ ! -d "$file" ] || continue
     case $file in
@@ -119,7 +123,7 @@ take_package() {
       /usr/include/*) install -C -D -m 644 "$file" "$libraries/include/${file#/usr/include/}" ;;
       /usr/lib/*.a) install -C -m 644 "$file" "$libraries/lib/" ;;
     esac
-  done < <(dpkg-query --listfiles "$1")
+  done <<<"$files"
   # GCC lets a program copy the variable stderr. zig's list of glibc's symbols has no places of variables, so a copy would take the
   # place of all.
   case $1 in
