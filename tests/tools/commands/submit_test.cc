@@ -279,6 +279,7 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
        argv(saved, "--batch-sise 3")},
       {2, "unknown option '--node': did you mean '--nodes'?", argv("--node 2"), saved},
       {78, "--lr", {}, argv(saved, "--lr fast")},
+      {78, "'p\\ntouch x' has a line break", {"--partition", "p\ntouch x"}, saved},
       {78, "train has no --save-dir", {}, {}},
       {78, "--save-dir auto makes another folder", {}, argv("--save-dir auto")},
       {2, "leave --requeue out", {}, argv(saved, "--requeue")},

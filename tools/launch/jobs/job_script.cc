@@ -18,10 +18,6 @@ namespace {
 // Returns the text as one word of a directive. sbatch reads \" and \\ in double quotes, and no
 // escaped blank outside of them.
 std::string directive_text(const std::string& text) {
-  if (std::ranges::any_of(text, [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }))
-    throw io::ConfigError("'" + base::escape_text(text) +
-                          "' has a line break or another control character, which a directive of "
-                          "a script cannot have");
   constexpr std::string_view kPlain = "-_=./,:@%+[]";
   const auto is_plain = [&](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
@@ -33,6 +29,18 @@ std::string directive_text(const std::string& text) {
     quoted += c;
   }
   return quoted + "\"";
+}
+
+void check_words(const JobRequest& request) {
+  std::vector<std::string> words{request.place.name, request.place.partition, request.place.account,
+                                 request.place.qos};
+  words.insert(words.end(), request.sbatch.begin(), request.sbatch.end());
+  for (const std::string& word : words)
+    if (std::ranges::any_of(
+            word, [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }))
+      throw io::ConfigError("'" + base::escape_text(word) +
+                            "' has a line break or another control character, which a directive "
+                            "of a script cannot have");
 }
 
 // A file name of sbatch has %a for the task, and %% for a percent sign.
@@ -126,6 +134,7 @@ std::string job_notes_name(const std::string& job) { return "job-" + job + ".txt
 
 std::string job_script(const JobRequest& request) {
   const bool slurm = request.scheduler == Scheduler::kSlurm;
+  check_words(request);
   for (const std::string& path : {request.folder, request.directory})
     if (path.find('\n') != std::string::npos || (slurm && path.find('\\') != std::string::npos))
       throw io::ConfigError("the path '" + path +
