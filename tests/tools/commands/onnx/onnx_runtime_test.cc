@@ -8,10 +8,10 @@
 #include "engine/train/saving/weights.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_catalog.h"
+#include "models/onnx/onnx_export.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
-#include "models/onnx/onnx_export.h"
 
 namespace {
 
