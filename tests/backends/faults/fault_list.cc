@@ -21,11 +21,14 @@ const auto kWork = [](Rank& rank) {
   rank.join();
   rank.work();
 };
-// All ranks reduce, with `timeout`; meanwhile rank 1 runs `action` in another thread.
+// All ranks reduce, with `timeout`; meanwhile rank 1 runs `action` in another thread. Connections
+// that break are made anew within `patience`.
 std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& action,
-                                         std::chrono::milliseconds timeout = 600s) {
+                                         std::chrono::milliseconds timeout = 600s,
+                                         std::chrono::milliseconds patience = 30s) {
   return [=](Rank& rank) {
     GroupOptions o = rank.options(rank.who());
+    o.links.patience_ms = static_cast<int>(patience.count());
     o.timeout_ms = static_cast<int>(rank.scaled(timeout).count());
     rank.join(o);
     std::jthread worker;
@@ -202,12 +205,12 @@ std::vector<Fault> faults_of_connections() {
     each_connection(rank, [](int fd) { shutdown(fd, SHUT_WR); });
   };
   return {
-      {"connections reset", 3, working_while(reset), {}, named, {"socket"}},
-      {"connections reset", 3, working_while(reset, hidden), {}, noticed, {"gloo", "zmq"}},
-      {"connections half closed", 3, working_while(half_close), {}, named, {"socket"}},
+      {"connections reset", 3, working_while(reset, 600s, 0s), {}, named, {"socket"}},
+      {"connections reset", 3, working_while(reset, hidden, 0s), {}, noticed, {"gloo", "zmq"}},
+      {"connections half closed", 3, working_while(half_close, 600s, 0s), {}, named, {"socket"}},
       {"connections half closed",
        3,
-       working_while(half_close, hidden),
+       working_while(half_close, hidden, 0s),
        {},
        noticed,
        {"gloo", "zmq"}},
