@@ -252,6 +252,7 @@ class ProcessGroup final : public Group {
                                                  const BackendPlan& plan) {
     if (!options.listen.relay || plan.across == nullptr || plan.across->reach != Reach::kHosts)
       return nullptr;
+    require_relay(*plan.across);
     try {
       return make_relay_route(
           {.place = *options.listen.relay,

@@ -140,8 +140,8 @@ void require_encryption(const Backend& backend, Encryption asked) {
                            "expected gloo, zmq, socket or shm");
 }
 
-void require_relay(const Backend& backend, const RelayRoute* relay) {
-  if (relay == nullptr || backend.reach != Reach::kHosts || backend.relays) return;
+void require_relay(const Backend& backend) {
+  if (backend.reach != Reach::kHosts || backend.relays) return;
   throw ConfigurationError(std::string("backend ") + backend.name +
                            " cannot use --relay: expected gloo, socket or shm");
 }

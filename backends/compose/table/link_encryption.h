@@ -42,8 +42,8 @@ LinkEncryption agree_on_encryption(Store& store, int rank, int world_size, const
 // Throws ConfigurationError if --encrypt on was given and the backend cannot encrypt between hosts.
 void require_encryption(const Backend& backend, Encryption asked);
 
-// Throws ConfigurationError if there is a relay that the backend cannot use.
-void require_relay(const Backend& backend, const RelayRoute* relay);
+// Throws ConfigurationError for a backend between hosts that cannot use a relay.
+void require_relay(const Backend& backend);
 
 // Completes the reason for a backend: "; links encrypted (AES-256-GCM): 203.0.113.5 is public". ""
 // if the plan has no connections between hosts.
