@@ -48,7 +48,7 @@ TEST(RunConfig, VariablesWithoutEffectAreNamed) {
   EXPECT_EQ(
       lines("sync=grad", every),
       std::vector<std::string>{"ENGINE_SYNC_EVERY has no effect: --sync-every requires --sync "
-                               "params|post-local|slowmo|diloco|streaming|auto; --sync is "
+                               "params|post-local|slowmo|diloco|streaming|gossip|auto; --sync is "
                                "'grad' (from --sync)"});
   EXPECT_EQ(lines("steps=5", {{"epochs", {"2", "ENGINE_EPOCHS"}}}),
             std::vector<std::string>{"ENGINE_EPOCHS has no effect: --steps is '5' (from --steps)"});
