@@ -71,7 +71,8 @@ void declare(CLI::App& app, TokenizeOptions& o) {
   app.footer(
       "The ids are those of the library tokenizers without special tokens around a text. Files "
       "have 16 bits per id if all ids of the tokenizer fit, otherwise 32.\n"
-      "Example: engine tokenize --tokenizer gpt2/tokenizer.json -o data book1.txt book2.txt");
+      "Examples:\n"
+      "  engine tokenize --tokenizer gpt2/tokenizer.json -o data book1.txt book2.txt");
 }
 
 std::optional<std::int32_t> separator_of(const TokenizeOptions& options,
