@@ -70,9 +70,7 @@ void declare(CLI::App& app, TokenizeOptions& o) {
   app.add_flag("--overwrite", o.overwrite, "replace existing files");
   app.footer(
       "The ids are those of the library tokenizers without special tokens around a text. Files "
-      "have 16 bits per id if all ids of the tokenizer fit, otherwise 32.\n"
-      "Examples:\n"
-      "  engine tokenize --tokenizer gpt2/tokenizer.json -o data book1.txt book2.txt");
+      "have 16 bits per id if all ids of the tokenizer fit, otherwise 32.");
 }
 
 std::optional<std::int32_t> separator_of(const TokenizeOptions& options,
