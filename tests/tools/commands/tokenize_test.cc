@@ -28,6 +28,10 @@ class Tokenize : public testing::Test {
     return {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})",
             .added = R"({"id":262,"content":"<|endoftext|>","special":true,"normalized":false})"};
   }
+  // Then texts are divided at line ends.
+  void split_words() {
+    write_text(tokenizer_, tokenizer_text::tokenizer_json({.added = plain().added}));
+  }
   std::string write(const std::string& name, const std::string& text) {
     write_text(folder_ / name, text);
     return folder_ / name;
@@ -52,6 +56,7 @@ class Tokenize : public testing::Test {
 };
 
 TEST_F(Tokenize, FilesAreTrainedOn) {
+  split_words();
   const std::string text = write("a.txt", lines(400));
   const auto made = expect_success(call("tokenize --tokenizer", tokenizer_, "-o", data_, text));
   EXPECT_CONTAINS(made.out, "16 bits each");
@@ -85,6 +90,7 @@ TEST_F(Tokenize, DocumentsEndWithTheSeparator) {
 }
 
 TEST_F(Tokenize, FilesAreTheSameForAnyNumberOfThreads) {
+  split_words();
   const std::string text = write("a.txt", lines(20'000));
   const auto both = [&](const std::string& threads) {
     expect_success(call("tokenize --overwrite --tokenizer", tokenizer_, "-o", data_, "--threads",
