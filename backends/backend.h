@@ -69,7 +69,7 @@ struct BackendContext {
   Encryption encryption = Encryption::kAuto;
   LinkCipher cipher = LinkCipher::kNone;
   std::chrono::milliseconds timeout{};
-  // For so long a broken connection between ranks is made anew; 0: a break is an error.
+  // The time in which a broken connection between ranks is restored; 0: a break is an error.
   std::chrono::milliseconds link_patience{};
   std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty
   const base::Clock& clock = base::kSteadyClock;        // of `timeout`; outlives the communicator

@@ -61,7 +61,7 @@ enum class LocalStage { kAuto, kShm, kOff };  // kAuto: where the backend is "au
 struct LinkOptions {
   int streams = 1;  // per peer, where the backend stripes
   Encryption encryption = Encryption::kAuto;
-  // A broken one may take so long to be made anew; 0: a break is an error.
+  // The time in which a broken one is restored; 0: a break is an error.
   int patience_ms = 30'000;
 };
 

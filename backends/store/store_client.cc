@@ -35,7 +35,7 @@ Socket listen_for_probes(const StoreClientOptions& options, const Socket& connec
   } catch (const PeerError&) {
     if (options.notice)
       options.notice(
-          "the rendezvous connection will not be made anew after a break: no port is "
+          "the rendezvous connection will not be restored after a break: no port is "
           "left for probes (" +
           base::system_error_text(errno) + ")");
     return {};

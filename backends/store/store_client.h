@@ -27,7 +27,7 @@ struct StoreClientOptions {
   std::string server;  // address of rank 0, for messages
   // Reports of stalls and broken connections; called from the store's thread; may be empty.
   std::function<void(const std::string&)> notice = {};
-  // For so long a broken connection is made anew; 0: a break is a failure.
+  // The time in which a broken connection is restored; 0: a break is a failure.
   std::chrono::milliseconds link_patience{};
   Secret secret = {};  // for a new connection
 };

@@ -21,8 +21,8 @@ class StoreReconnect {
   // Starts an attempt if `member` wants one, and ends one that is not wanted any more.
   void update(MemberMachine& member);
   pollfd polled() const;  // ignored by poll() if no attempt is under way
-  // After poll(). Returns the new connection when rank 0 has accepted it, else an empty one;
-  // `member` has been told of either.
+  // After poll(). Returns the new connection when rank 0 has accepted it, else an empty one.
+  // Calls the matching input of `member`.
   [[nodiscard]] Socket serve(short revents, MemberMachine& member);
 
  private:

@@ -14,7 +14,7 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kShort = 48;  // up to so many bytes, a search for each merge is faster
+constexpr std::size_t kShort = 48;  // up to this many bytes, a search for each merge is faster
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void BytePairs::encode(std::string_view piece, std::vector<std::int32_t>& ids) c
 
 void BytePairs::merge(std::vector<std::int32_t>& ids, std::size_t first) const {
   constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
-  std::array<Merge, kShort> merges;  // of each id with the next one
+  std::array<Merge, kShort> merges;  // each id with the next one
   std::size_t count = ids.size() - first;
   const auto find = [&](std::size_t i) {
     const auto found = merges_.find(key(ids[first + i], ids[first + i + 1]));
@@ -79,7 +79,7 @@ void BytePairs::merge(std::vector<std::int32_t>& ids, std::size_t first) const {
   ids.resize(first + count);
 }
 
-// The ids of a long piece form a list; candidates are in a heap, some of which are out of date.
+// The ids of a long piece form a list; candidates are in a heap, where some are out of date.
 void BytePairs::merge_long(std::vector<std::int32_t>& ids, std::size_t first) const {
   struct Node {
     std::int32_t id;

@@ -18,7 +18,7 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// Unicode's White_Space. PCRE2's own \s has U+180E, too, which lost this property in Unicode 6.3.
+// Unicode's White_Space. PCRE2's own \s also has U+180E, which lost this property in Unicode 6.3.
 constexpr const char* kSpaces =
     "\\x09-\\x0D\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}"
     "\\x{3000}";

@@ -16,7 +16,7 @@ using Pieces = std::vector<std::string_view>;
 class TextSplit {
  public:
   enum class Gaps {
-    kKept,  // what lies between two matches is a piece, too
+    kKept,  // text between two matches is also a piece
     kRemoved
   };
   // Throws DataError with `source`, a path, for an expression that is not valid.

@@ -10,8 +10,8 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kKnownIds = std::size_t{1} << 20;    // at most so many ids are remembered
-constexpr std::size_t kKnownBytes = 64;                    // of pieces up to this length
+constexpr std::size_t kKnownIds = std::size_t{1} << 20;    // the most ids that are remembered
+constexpr std::size_t kKnownBytes = 64;                    // longer pieces are not remembered
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 // Returns the text with U+FFFD for each maximal part that is not a character.

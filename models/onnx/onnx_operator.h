@@ -73,7 +73,7 @@ OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 // Returns the number of elements of a sample, kOnnxUnknown if that is not known.
 std::int64_t elements_of(const OnnxActivation& value);
 
-// Computes Add, Sub, Mul, Div and Concat of integers; returns false if an input is no integers.
+// Computes Add, Sub, Mul, Div and Concat of integers; returns false if an input has other values.
 bool fold_numbers(OnnxOperator& op);
 
 // The table of operators. Returns null for an unknown type.

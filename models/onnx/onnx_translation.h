@@ -19,7 +19,7 @@ namespace models {
 inline constexpr std::int64_t kOnnxBatch = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::int64_t kOnnxUnknown = kOnnxBatch + 1;
 
-inline constexpr std::size_t kMaxOnnxNumbers = 64;  // of a list that is computed from shapes
+inline constexpr std::size_t kMaxOnnxNumbers = 64;  // limit of a list computed from shapes
 inline constexpr std::size_t kMaxOnnxLayers = 10'000;
 
 // The output of a layer. ONNX's shape starts with the batch and has channels before height and
@@ -34,7 +34,7 @@ struct OnnxActivation {
 
 struct OnnxConstant {
   const io::StoredTensor* tensor = nullptr;
-  bool transposed = false;  // of two dimensions, which change places
+  bool transposed = false;  // its two dimensions change places
 };
 
 // Integers that are computed from shapes.
@@ -62,7 +62,7 @@ struct OnnxListedLayer {
   std::vector<OnnxLayerArray> arrays;
 };
 
-// What is known of the values of the graph.
+// The known values of the graph.
 class OnnxValues {
  public:
   explicit OnnxValues(const io::OnnxGraph& graph);

@@ -7,7 +7,7 @@
 namespace backends {
 namespace {
 
-constexpr std::int64_t kJoinsAnew = -1;  // in the place of Hello::received
+constexpr std::int64_t kNewSession = -1;  // in the place of Hello::received
 
 }  // namespace
 
@@ -25,7 +25,7 @@ std::string hello_frame(const Hello& h) {
       .i32(h.pid)
       .i32(h.port)
       .u32(h.attempt)
-      .i64(h.received ? static_cast<std::int64_t>(*h.received) : kJoinsAnew);
+      .i64(h.received ? static_cast<std::int64_t>(*h.received) : kNewSession);
   w.text(h.job).text(h.build).text(h.settings_digest).text(h.host).text(h.host_id);
   return w.text(h.process).finish();
 }
@@ -44,8 +44,8 @@ Hello read_hello(const std::string& payload) {
   h.port = in.i32();
   h.attempt = in.u32();
   const std::int64_t received = in.i64();
-  if (received < kJoinsAnew) throw MalformedFrame();
-  if (received != kJoinsAnew) h.received = static_cast<std::uint64_t>(received);
+  if (received < kNewSession) throw MalformedFrame();
+  if (received != kNewSession) h.received = static_cast<std::uint64_t>(received);
   for (std::string* text : {&h.job, &h.build, &h.settings_digest, &h.host, &h.host_id, &h.process})
     *text = in.text();
   return h;

@@ -45,8 +45,8 @@ struct Hello {
   std::string process;
   // Counts the connections of the process, which uses only the latest.
   std::uint32_t attempt = 0;
-  // Continues the session of an earlier connection, of which this process has received so many
-  // frames. Without it the process joins anew.
+  // The number of frames received in the session of an earlier connection, which this one
+  // continues. Without it the process starts a new session.
   std::optional<std::uint64_t> received;
   std::string job, build, settings_digest, host, host_id;
   Settings settings;  // not in the hello's frame: sent on request

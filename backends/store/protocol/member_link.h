@@ -1,5 +1,6 @@
 // A member's stream of frames to and from the store, over one connection after the other: what is
-// not acknowledged is sent again, and rank 0's end is told from a cut. It has no clock or socket.
+// not acknowledged is sent again, and rank 0's end is distinguished from a cut. It has no clock or
+// socket.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@ namespace backends {
 std::chrono::milliseconds member_tick_interval(int heartbeat_ms);
 
 struct LinkPatience {
-  std::chrono::milliseconds time{0};  // for which a broken connection is made anew; 0: never
+  std::chrono::milliseconds time{0};  // in which a broken connection is restored; 0: never
   int port = 0;                       // where this process answers probes; 0: nowhere
 };
 
@@ -43,8 +44,8 @@ class MemberLink {
   bool is_broken() const { return doubt_ && !doubt_->broken.empty(); }
   std::uint64_t received_frames() const { return received_; }
 
-  // Of attempts to continue the session. A refused one means that rank 0's process has ended. If
-  // one is accepted, it has a heartbeat to answer.
+  // Results of attempts to continue the session. A refused one means that rank 0's process has
+  // ended. An accepted one has a heartbeat to answer.
   void attempt_refused();
   void attempt_accepted(Time now) { check_.on_accepted(now); }
   // Returns true if an accepted attempt without an answer is to be replaced, once.

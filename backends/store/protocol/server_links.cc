@@ -1,5 +1,5 @@
-// The server's members whose connections are silent or broken: probes tell a process that has ended
-// or stopped from a network that is cut, and a new connection continues the session.
+// The server's members whose connections are silent or broken: probes distinguish a process that
+// has ended or stopped from a cut network, and a new connection continues the session.
 #include "backends/store/protocol/server_machine.h"
 
 namespace backends {

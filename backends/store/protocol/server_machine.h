@@ -52,7 +52,7 @@ class ServerMachine {
   void opened(LinkId link, const std::string& peer, Time now);  // peer: address, for messages
   void received(LinkId link, std::string_view bytes, Time now);
   void closed(LinkId link, const std::string& cause);  // the other side ended it, or it broke
-  // Of a probe: a connection to the port that the member of this link has told.
+  // The result of a probe: a connection to the port that the member of this link has named.
   enum class Probe { kRefused, kAccepted, kAnswered, kFailed };
   void probed(LinkId link, Probe result, Time now);
   void give_up(RefusalKind kind, const std::string& text);  // a group that has not started
@@ -80,18 +80,18 @@ class ServerMachine {
  private:
   // Whether a member has answered a probe, or could not be reached by the first.
   enum class Reach { kUnknown, kReached, kUnreachable };
-  // What outlives a connection of a member.
+  // The state of a member that outlives its connection.
   struct Session {
     std::string activity;             // last one reported
     RankProgress progress;            // last one reported
-    bool acknowledged_start = false;  // it has confirmed kStart, and may no longer join anew
+    bool acknowledged_start = false;  // it has confirmed kStart, and starts no new session
     bool leaving = false;             // it is leaving in order: its end is not a failure
     SentFrames sent;
     std::uint64_t received = 0;  // frames
     int port = 0;                // where it answers probes
     Reach reach = Reach::kUnknown;
   };
-  // Of a member that may have ended: its connection is silent, or has broken.
+  // The checks of a member that may have ended: its connection is silent, or has broken.
   struct Doubt {
     Time since{};
     std::string broken = {};  // why its connection has ended; "": it is silent

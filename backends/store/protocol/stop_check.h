@@ -1,4 +1,4 @@
-// Tells a stopped process from a network that is cut: its host accepts two connections, half a
+// Distinguishes a stopped process from a cut network: its host accepts two connections, half a
 // heartbeat apart, and nothing answers for a heartbeat.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace {
 // If a rank dies, the ranks that wait for it also end. This rank names the first whose connection
 // ended, unless data still arrives from the one that it waits for.
 constexpr auto kGlooGraceTime = std::chrono::milliseconds(100);
-constexpr int kDownPairPollMs = 20;  // between looks at a connection that is being made anew
+constexpr int kDownPairPollMs = 20;  // between looks at a connection that is being restored
 
 bool must_send(const GlooPair& pair) { return pair.has_output() || pair.link().is_replaying(); }
 

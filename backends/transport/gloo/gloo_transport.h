@@ -53,7 +53,7 @@ class GlooTransport final : public gloo::transport::Context {
       if (!move_all()) (void)poll_pairs(base::milliseconds_left(until), -1);
     }
   }
-  // Returns true if a connection is being made anew. After abort() none is.
+  // Returns true if a connection is being restored. After abort() none is.
   bool has_down_pair() const;
   // The memory of all that was sent may change.
   void settle() noexcept;

@@ -17,7 +17,7 @@ constexpr auto kFailureTime = std::chrono::milliseconds(100);
 // Bytes per system call, so that all connections are served alternately.
 constexpr std::size_t kMaxAtOnce = 1 << 20;
 constexpr int kMaxParts = 4;     // per system call
-constexpr int kDownPollMs = 20;  // between looks at a connection that is being made anew
+constexpr int kDownPollMs = 20;  // between looks at a connection that is being restored
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 

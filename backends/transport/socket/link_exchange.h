@@ -44,10 +44,10 @@ class LinkExchange {
     std::size_t link = 0;
     std::uint32_t end = 0;  // received when in.first reaches it
   };
-  // Returns the position after the part in all that is sent on its connection.
+  // Returns the position after the part among all bytes that are sent on its connection.
   std::uint64_t send(int peer, std::size_t piece, const char* data, std::size_t bytes);
-  // `answers`: such a position on the same connection, if the peer sends this part only after it
-  // has received all before that.
+  // `answers`: a position on the same connection, as send() returns it, if the peer sends this
+  // part only after it has received all bytes before that.
   Receipt receive(int peer, std::size_t piece, char* data, std::size_t bytes,
                   std::uint64_t answers = 0);
   // Sends and receives the word and one part; the peer's part goes to its inbox. REQUIRES: bytes <=

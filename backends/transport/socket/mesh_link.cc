@@ -132,7 +132,7 @@ std::string MeshLink::error_text(int error) const {
 void MeshLink::acknowledge(std::uint64_t position) {
   if (!replay_) return;
   const std::lock_guard lock(mutex_);
-  // What is being sent again is read from there.
+  // During a replay the kept bytes are still being read.
   if (!is_replaying()) replay_->acknowledge(position);
 }
 

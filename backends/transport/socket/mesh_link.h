@@ -1,6 +1,6 @@
 // One connection between two ranks as a stream of bytes that outlives breaks.
 //
-// After a break both ends tell how many bytes they have received, and each sends the rest of what
+// After a break both ends state how many bytes they have received, and each sends the rest of what
 // it has sent again, over a new connection with new keys. Callers notice only that nothing moves
 // meanwhile. mesh_repair.cc makes the new connection, in a thread of the mesh.
 #pragma once
@@ -68,9 +68,9 @@ class MeshLink {
   void prepare(std::uint64_t epoch);
   std::uint64_t epoch() const;     // the newest one
   std::uint64_t received() const;  // bytes
-  std::string cause() const;       // of the break: "Connection reset by peer"
-  // Continues over `socket` after the peer has received so many bytes; returns the number of bytes
-  // that are sent again, or gives up and returns nullopt if more are needed than were kept.
+  std::string cause() const;       // why it broke: "Connection reset by peer"
+  // Continues over `socket` with the bytes after the first `peer_received`. Returns the number of
+  // bytes that are sent again; gives up and returns nullopt if more are needed than were kept.
   std::optional<std::uint64_t> resume(Socket socket, const LinkKeys& keys,
                                       std::uint64_t peer_received);
   void replay();  // sends what the connection takes
@@ -98,8 +98,8 @@ class MeshLink {
   // cut.
   std::uint64_t ahead_ = 0;
   int error_ = 0;
-  std::string failure_;  // of kGivenUp
-  LinkCounters ended_;   // of the connections before the newest one
+  std::string failure_;  // the reason of kGivenUp
+  LinkCounters ended_;   // sums over the connections before the newest one
 };
 
 }  // namespace backends

@@ -1,8 +1,7 @@
 // Authenticates both sides at the start of every connection between two ranks.
 //
-//   connector -> acceptor   MeshHello: both ranks, the number of the connection, ports, the
-//   machine,
-//                           the cipher, a nonce
+//   connector -> acceptor   MeshHello: both ranks, the number of the connection, ports,
+//                           the machine, the cipher, a nonce
 //
 //   acceptor -> connector   MeshChallenge: nonce, MAC(secret, "engine socket acceptor", transcript)
 //
@@ -14,7 +13,7 @@
 //   connector -> acceptor   one byte of any value: the connection is established
 //
 // A connection that replaces a broken one has an epoch above all earlier ones of its link, equal
-// for all attempts to make it. Both sides tell how many bytes they have received: the connector in
+// for all attempts to make it. Both sides state how many bytes they have received: the connector in
 // its hello, the acceptor in its welcome.
 //
 // A changed byte costs the connection but never the set-up: the connector connects again, and the

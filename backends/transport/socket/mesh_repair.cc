@@ -1,4 +1,4 @@
-// Makes broken connections of a mesh anew, in the mesh's thread.
+// Restores broken connections of a mesh, in the mesh's thread.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -34,8 +34,8 @@ std::string key(const BackendContext& context, int rank) {
   return context.prefix + "/socket/" + std::to_string(rank);
 }
 
-// Where the peer of an accepted connection listens. From another address than that it comes through
-// a router or another interface, and a refusal there would say nothing of the process.
+// Returns where the peer of an accepted connection listens. From another address than that it comes
+// through a router or another interface, and a refusal there would say nothing of the process.
 Endpoint listening_peer(int fd, const MeshHello& hello) {
   const Endpoint peer = peer_endpoint(fd);
   if (hello.listens == 0 || hello.address != address_digest(peer.host)) return {};
@@ -73,8 +73,8 @@ Socket begin_connect(const Endpoint& to) {
 
 }  // namespace
 
-// What both ends' kernels hold, or all four and the relay if the connection may go through it, and
-// what a segment may have beyond that.
+// The bytes that both ends' kernels hold, or all four and the relay if the connection may go
+// through it, with room for a segment beyond that.
 std::size_t replay_bytes(bool may_be_relayed) {
   constexpr std::size_t kSlack = 512 << 10;
   const std::size_t relayed = may_be_relayed ? kMaxBytesInFlight + kRelayBufferBytes : 0;
@@ -237,7 +237,7 @@ void MeshSetup::serve_ready(const std::vector<pollfd>& polled) {
 void MeshSetup::accept_all() {
   for (std::size_t i = 0; i < kMaxUnprovenLinks; ++i) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket && errno == EMFILE && repairing_) {  // for a while; what waits there may be nobody
+    if (!socket && errno == EMFILE && repairing_) {  // pause: the connection may be anyone's
       accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
       return;
     }

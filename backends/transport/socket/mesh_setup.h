@@ -1,5 +1,5 @@
 // Builds a SocketMesh: one loop connects, accepts and authenticates until every connection is
-// established. Afterwards the same steps make broken connections anew (mesh_repair.cc).
+// established. Afterwards the same steps restore broken connections (mesh_repair.cc).
 //
 // The rank with the higher number connects to the other. With a relay, both ends of a connection
 // that is not established after kDirectTime also connect to the relay; the higher rank then takes
@@ -36,8 +36,8 @@ class MeshSetup {
   MeshSetup(const BackendContext& context, SocketMesh& mesh);
   // Throws as SocketMesh's constructor does.
   void run();
-  // After run(), in a thread of its own until `stop` or the end of the mesh: makes a broken
-  // connection anew if that succeeds within the patience.
+  // After run(), in a thread of its own until `stop` or the end of the mesh: restores
+  // broken connections for which that succeeds within the patience.
   void repair(const std::stop_token& stop);
 
  private:
@@ -54,13 +54,13 @@ class MeshSetup {
     kDone,
     kFailed
   };
-  // Of a connection that has broken.
+  // The state of a connection that has broken.
   struct Repair {
     bool broken = false, reported = false;
     int half_closed = 0;  // looks that found its other end closed, with data left to be read
     Deadline since{}, report{}, until{};
   };
-  // A connection to be established, and made anew when it breaks.
+  // A connection to be established, and restored when it breaks.
   struct Target {
     int peer = 0, stream = 0;
     bool connects = false;    // this rank has the higher number
@@ -122,7 +122,7 @@ class MeshSetup {
   std::string timeout_hint() const;
   [[noreturn]] void throw_timeout();
 
-  // Of repair() (mesh_repair.cc).
+  // Parts of repair() (mesh_repair.cc).
   [[nodiscard]] bool may_replace(const MeshHello& hello) const;
   void prepare_link(const Attempt& attempt);
   [[nodiscard]] bool resume(Attempt& attempt, Target& target, const LinkKeys& keys);

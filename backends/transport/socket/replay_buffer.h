@@ -19,7 +19,7 @@ namespace backends {
 // construction.
 class ReplayBuffer {
  public:
-  static constexpr std::size_t kHeldBytes = 32;  // parts of up to so many bytes may change at once
+  static constexpr std::size_t kHeldBytes = 32;  // parts of up to this size may change at once
   // `capacity`: the most bytes that are kept by copy; the memory is used as it fills.
   explicit ReplayBuffer(std::size_t capacity);
 

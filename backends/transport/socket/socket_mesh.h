@@ -25,7 +25,7 @@ class SocketMesh {
   // time. Throws PeerError at the timeout, naming the missing ranks, and if the watch reports a
   // failure; AuthenticationError if the process at a rank's address does not know the secret;
   // MismatchError if ranks differ in the number of connections or in their encryption.
-  // With context.link_patience, broken connections are made anew. `settles`: as of
+  // With context.link_patience, broken connections are restored. `settles`: as of
   // MeshLink::Resuming.
   explicit SocketMesh(const BackendContext& context, bool settles = false);
   ~SocketMesh();
@@ -44,7 +44,7 @@ class SocketMesh {
   // Returns true if rank 0 found more ranks than cores on this host; the same on all.
   bool crowded() const noexcept { return crowded_; }
 
-  // Returns true if broken connections are made anew.
+  // Returns true if broken connections are restored.
   bool resumes() const noexcept { return resuming_.replay_bytes > 0; }
   // From now on a break is final: for a caller that fails. The memory of sent bytes is not read.
   void end_resuming() noexcept;

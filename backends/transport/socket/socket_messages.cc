@@ -378,7 +378,7 @@ class SocketMessages final : public Messages {
     return base::milliseconds_left(next);
   }
   void wait() {
-    constexpr int kDownPollMs = 20;  // while a connection is made again, which wakes nobody
+    constexpr int kDownPollMs = 20;  // while a connection is restored, which wakes no thread
     int time = wait_milliseconds();
     polled_.clear();
     polled_.push_back({wake_.fd(), POLLIN, 0});
@@ -408,7 +408,7 @@ class SocketMessages final : public Messages {
   const std::chrono::milliseconds detection_time_;
   const std::shared_ptr<SocketMesh> mesh_;
   const Socket wake_;
-  // Of the thread alone:
+  // Used by the thread alone:
   std::vector<Peer> peers_;
   std::list<Message> receives_;  // requested, in that order, without the ones in Peer::into
   std::vector<std::byte> scratch_;

@@ -75,7 +75,7 @@ using PairCommunicators = std::span<const std::unique_ptr<backends::Communicator
 struct GossipOptions {
   std::string name = "gossip";
   SyncSchedule schedule;
-  std::uint64_t seed = 0;  // of the pairs
+  std::uint64_t seed = 0;  // determines the pairs
   std::optional<OuterOptions> outer;
 };
 // After every K-th update, ranks form random pairs (gossip_pairs.h), and each pair replaces its

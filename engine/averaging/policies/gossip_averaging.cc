@@ -50,7 +50,7 @@ class GossipAveraging final : public AveragingPolicy {
     if (!options_.schedule.due(updates_)) return;
     const HostView view(home, Access::kWrite);
     average_pair();
-    // A rank that pauses takes the outer step, too: the mean of the anchors of all ranks, as that
+    // A rank that pauses also takes the outer step: the mean of the anchors of all ranks, as that
     // of their parameters, then moves as with one mean over all.
     if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
     keep_start();
@@ -58,7 +58,7 @@ class GossipAveraging final : public AveragingPolicy {
   }
   bool steps_alone() const override { return true; }
   bool stays_apart() const override { return true; }
-  // Anchor and momentum become their means, too, so that a checkpoint has one of each.
+  // Anchor and momentum also become their means, so that a checkpoint has one of each.
   void synchronize(StateHome& home) override {
     if (!apart_) return;
     const HostView view(home, Access::kWrite);

@@ -1,4 +1,4 @@
-// What this CPU has and its operating system supports, by the CPUID instruction.
+// Detects what this CPU has and its operating system supports, by the CPUID instruction.
 #pragma once
 
 namespace base {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 constexpr std::uint64_t kLargestWhole = std::uint64_t{1} << 30;
-constexpr std::uint64_t kLeastGrowth = std::uint64_t{1} << 16, kMostGrowth = std::uint64_t{1} << 22;
+constexpr std::uint64_t kMinGrowth = std::uint64_t{1} << 16, kMaxGrowth = std::uint64_t{1} << 22;
 constexpr int kGzipOnly = 16;  // added to zlib's window size: a gzip header must follow
 
 bool starts_gzip(std::span<const std::uint8_t> bytes) {
@@ -147,7 +147,7 @@ std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
   while (bytes.size() < count) {
     const std::size_t before = bytes.size();
     const std::uint64_t want =
-        std::min(count - before, std::clamp<std::uint64_t>(before, kLeastGrowth, kMostGrowth));
+        std::min(count - before, std::clamp<std::uint64_t>(before, kMinGrowth, kMaxGrowth));
     bytes.resize(before + want);
     const std::size_t got = read(std::span(bytes).subspan(before));
     bytes.resize(before + got);

@@ -16,7 +16,7 @@ namespace io {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 16;  // a multiple of every width
-// What the digest of a large stream reads.
+// The digest of a large stream reads parts of it.
 constexpr std::int64_t kSampledParts = 64;
 constexpr std::size_t kSampledIds = std::size_t{1} << 14;
 

@@ -46,7 +46,7 @@ class TokenStream {
   void keep_first(std::int64_t count);
 
   // Copies the ids from `begin` on to `out`. Throws DataError for a file that has become shorter,
-  // and for an id that is not below the limit, with its position.
+  // and for an id at or above the limit, with its position.
   void copy(std::int64_t begin, std::span<std::int32_t> out) const;
   // Copies the whole stream.
   std::vector<std::int32_t> all() const;

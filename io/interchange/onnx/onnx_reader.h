@@ -16,7 +16,7 @@ namespace io {
 
 inline constexpr std::int64_t kMinReadOpset = 13, kMaxReadOpset = 23;
 inline constexpr std::uint64_t kMaxOnnxBytes = 0x7FFF'FFFF;  // limit of Protocol Buffers
-inline constexpr std::size_t kMaxOnnxNodes = 100'000;        // of nodes, and of tensors
+inline constexpr std::size_t kMaxOnnxNodes = 100'000;        // limit of nodes and of tensors
 inline constexpr std::size_t kMaxOnnxParts = 4096;  // of a node's inputs, outputs, attributes, of
                                                     // the numbers of an attribute
 inline constexpr std::size_t kMaxOnnxAllParts = 1'000'000;  // of these in all nodes
@@ -29,7 +29,7 @@ struct StoredTensor {
   enum class Coding : std::uint8_t { kBytes, kIntegers };
 
   std::string name;
-  std::optional<DType> type;     // nothing: a type that no model has, see type_number
+  std::optional<DType> type;     // without: a type that no model has, see type_number
   std::int64_t type_number = 0;  // TensorProto.DataType
   std::vector<std::int64_t> shape;
   std::string file;  // name of the other file; "": the model's own

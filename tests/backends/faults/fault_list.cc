@@ -22,7 +22,7 @@ const auto kWork = [](Rank& rank) {
   rank.work();
 };
 // All ranks reduce, with `timeout`; meanwhile rank 1 runs `action` in another thread. Connections
-// that break are made anew within `patience`.
+// that break are restored within `patience`.
 std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& action,
                                          std::chrono::milliseconds timeout = 600s,
                                          std::chrono::milliseconds patience = 30s) {

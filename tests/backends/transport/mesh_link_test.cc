@@ -66,7 +66,7 @@ std::string random_text(std::size_t bytes, std::mt19937& random) {
   return text;
 }
 
-// Two links that send each other a text, cut and made anew by seed.
+// Two links that send each other a text, cut and restored by seed.
 class Exchange {
  public:
   Exchange(LinkCipher cipher, bool settles, unsigned seed) : cipher_(cipher), random_(seed) {

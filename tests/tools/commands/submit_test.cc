@@ -148,7 +148,7 @@ TEST_F(Submit, AJobThatDoesNotAdvanceStopsAfterThreeStarts) {
     const CommandResult third = turn(script);
     program::expect_error(
         third, code,
-        "job 12 stops: three starts in a row saved no new snapshot (newest: step-" +
+        "job 12 stops: three starts in a row saved no new checkpoint (newest: step-" +
             std::to_string(code) + ")");
     EXPECT_EQ(told(), "requeue 12\nrequeue 12\n");
     // SLURM itself may start it again, after the loss of a node.
@@ -233,7 +233,7 @@ TEST_F(Submit, AnInterruptStopsOnlyTheFollowing) {
   ASSERT_TRUE(following.writes_err("job 12: RUNNING on n1"));
   kill(following.pid(), SIGINT);
   EXPECT_EQ(following.wait(), 130);
-  EXPECT_CONTAINS(following.err(), "job 12 goes on; engine submit --status 12 shows it");
+  EXPECT_CONTAINS(following.err(), "job 12 continues; engine submit --status 12 shows it");
   EXPECT_EQ(told(), "");
   // The run has one job at a time.
   program::expect_error(submit({}, {"--save-dir", folder_ / "run"}), 73,
@@ -270,7 +270,7 @@ struct Mistake {
 };
 
 TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
-  const std::string run = folder_ / "run", snapshot = folder_ / "x.ckpt";
+  const std::string run = folder_ / "run", checkpoint = folder_ / "x.ckpt";
   const Words saved{"--save-dir", run};
   const std::vector<Mistake> mistakes = {
       {2,
@@ -286,7 +286,7 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
       {2, "leave --spawn out", {}, argv(saved, "--spawn 2")},
       {2, "--overwrite would start over", {}, argv(saved, "--overwrite")},
       {2, "submit is for training", {}, argv(saved, "--dry-run")},
-      {78, "would go back to it in each turn", {}, argv(saved, "--resume", snapshot)},
+      {78, "would go back to it in each turn", {}, argv(saved, "--resume", checkpoint)},
       {78, "--time '2h': expected", argv("--time 2h"), saved},
       {78, "leaves no time to train", argv("--time 2"), saved},
       {78, "--nodes '4-2'", argv("--nodes 4-2"), argv(saved, "--elastic 2:4")},

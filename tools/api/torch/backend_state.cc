@@ -39,7 +39,7 @@ void BackendState::execute(std::chrono::milliseconds limit,
   try {
     body(calls);
   } catch (const api::Error&) {
-    // Nothing is exchanged after a failure.
+    // After a failure the ranks exchange no more.
     failed = failure = distributed_error(std::current_exception(), group_text);
   } catch (...) {
     failed = std::current_exception();

@@ -1,4 +1,4 @@
-// What a process group of the backend consists of until it is shut down.
+// Holds the parts of a process group of the backend until it is shut down.
 #pragma once
 
 #include <chrono>

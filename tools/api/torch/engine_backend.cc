@@ -92,7 +92,7 @@ void EngineBackend::stop() {
     state.swap(state_);
   }
   if (!state) return;
-  // Other ranks may still need this one before they leave, too: the program does not wait for them.
+  // Other ranks may still need this one before they leave: the program does not wait for them.
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (getRank() != 0)

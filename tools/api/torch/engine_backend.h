@@ -79,7 +79,7 @@ class EngineBackend final : public c10d::Backend {
   void abort() override;
   void shutdown() override;
 
-  // What a call is, for works, messages and profiles.
+  // The kind of a call, for works, messages and profiles.
   struct CallKind {
     c10d::OpType type;
     const char* title;  // "engine:all_reduce"

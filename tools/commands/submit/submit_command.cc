@@ -102,7 +102,7 @@ int submit_command(const Arguments& arguments) {
   const SubmittedJob job = find_job(options->cancel);
   cancel_in_slurm(job.id);
   print_escaped_line("cancelled job " + job.id +
-                     "; to go on from its newest snapshot: engine submit ... "
+                     "; to continue from its newest checkpoint: engine submit ... "
                      "train --resume " +
                      job.folder);
   return kExitOk;

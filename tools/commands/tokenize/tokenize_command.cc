@@ -33,7 +33,7 @@ constexpr const char* kSeparators[] = {"<|endoftext|>", "<|end_of_text|>", "</s>
 struct TokenizeOptions {
   std::vector<std::string> train, validation;
   std::string directory, tokenizer, separator;
-  double fraction = 0.1;  // of the texts, for validation
+  double fraction = 0.1;  // part of the texts for validation
   int threads = 0;        // 0: all cores
   bool overwrite = false;
 };

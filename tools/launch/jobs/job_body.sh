@@ -5,12 +5,12 @@ finish() {
   note "end $1"
   exit "$1"
 }
-snapshot() { cat "$folder/latest" 2>/dev/null || echo none; }
+checkpoint() { cat "$folder/latest" 2>/dev/null || echo none; }
 
-# After three starts from one snapshot a fourth one would not get further.
+# After three starts from one checkpoint a fourth one would not get further.
 finish_if_stuck() {
-  [ "$(grep '^start ' "$notes" 2>/dev/null | tail -n 3 | grep -cxF "start $(snapshot)")" = 3 ] || return 0
-  say "job $job stops: three starts in a row saved no new snapshot (newest: $(snapshot)), so it does not go back into the queue; exit code of the last one: $1"
+  [ "$(grep '^start ' "$notes" 2>/dev/null | tail -n 3 | grep -cxF "start $(checkpoint)")" = 3 ] || return 0
+  say "job $job stops: three starts in a row saved no new checkpoint (newest: $(checkpoint)), so it does not go back into the queue; exit code of the last one: $1"
   finish "$1"
 }
 
@@ -31,7 +31,7 @@ prepare || {
   say "job $job ends: a line of --setup failed"
   finish 78
 }
-note "start $(snapshot)"
+note "start $(checkpoint)"
 train
 code=$?
 if [ -n "$elastic" ] && [ $code -ne 0 ] && is_completed; then code=0; fi
@@ -41,7 +41,7 @@ case $code in
 esac
 finish_if_stuck $code
 note "requeue $code"
-say "job $job goes back into the queue: training ended with exit code $code, newest snapshot $(snapshot)"
+say "job $job goes back into the queue: training ended with exit code $code, newest checkpoint $(checkpoint)"
 requeue && exit $code
-say "job $job could not be put back into the queue; to go on, submit this script again"
+say "job $job could not be put back into the queue; submit this script again to continue"
 finish $code

@@ -55,7 +55,7 @@ std::string log_pattern(const JobRequest& request) {
   return pattern + "/" + job_log_name(array ? "%A_%a" : "%j");
 }
 
-// With a number of tasks SLURM would give such a job the fewest nodes of its range, so that only
+// With a number of tasks SLURM would give the job the fewest nodes of its range, so that only
 // srun gets it.
 bool has_node_range(const JobResources& resources) { return resources.max_nodes > resources.nodes; }
 

@@ -19,7 +19,7 @@ void cancel_in_slurm(const std::string& job);
 // 20:00"; none if the job has left it.
 std::vector<std::string> tasks_in_queue(const std::string& job);
 
-// What SLURM remembers of a job for some minutes after its end; nothing if it has forgotten it.
+// The record of a job that SLURM keeps for some minutes after its end; nothing after that.
 struct RememberedJob {
   std::string state, reason, exit_code, script;  // "FAILED", "NonZeroExitCode", "1:0", a path
   bool is_array = false;                         // an array of jobs, or one of its tasks

@@ -31,10 +31,10 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxNotes = 1 << 20;
 constexpr std::chrono::milliseconds kOutputPoll{200};
 constexpr std::chrono::seconds kQueuePoll{5};
-constexpr std::chrono::minutes kMaxSilence{10};  // of SLURM's controller
+constexpr std::chrono::minutes kMaxSilence{10};  // while SLURM's controller does not answer
 
 struct JobNotes {
-  std::vector<std::string> starts = {};  // the snapshots
+  std::vector<std::string> starts = {};  // the newest checkpoints then
   std::optional<int> end = {};           // the exit code
 };
 
@@ -221,7 +221,7 @@ int follow_job(const SubmittedJob& job) {
     pollfd ready{signals.fd(), POLLIN, 0};
     static_cast<void>(poll(&ready, 1, static_cast<int>(kOutputPoll.count())));
     if (const std::optional<int> signal = signals.take()) {
-      print_notice("job " + job.id + " goes on; engine submit --status " + job.id +
+      print_notice("job " + job.id + " continues; engine submit --status " + job.id +
                    " shows it, --cancel " + job.id + " ends it");
       return 128 + *signal;
     }
