@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/base/text/text_hash.h"
+
 namespace io {
 
 class BytePairs {
@@ -34,13 +36,7 @@ class BytePairs {
   void merge(std::vector<std::int32_t>& ids, std::size_t first) const;
   void merge_long(std::vector<std::int32_t>& ids, std::size_t first) const;
 
-  struct TextHash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const {
-      return std::hash<std::string_view>()(text);
-    }
-  };
-  std::unordered_map<std::string, std::int32_t, TextHash, std::equal_to<>> tokens_;
+  std::unordered_map<std::string, std::int32_t, base::TextHash, std::equal_to<>> tokens_;
   std::unordered_map<std::uint64_t, Merge> merges_;
   std::vector<std::int32_t> of_byte_;
   const bool whole_first_;

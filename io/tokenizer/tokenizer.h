@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "io/base/text/text_hash.h"
 #include "io/tokenizer/byte_pairs.h"
 #include "io/tokenizer/text_split.h"
 
@@ -76,17 +77,12 @@ class TokenEncoder {
   void encode_words(std::string_view text, std::vector<std::int32_t>& ids);
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids);
 
-  struct TextHash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const {
-      return std::hash<std::string_view>()(text);
-    }
-  };
   struct Range {
     std::size_t first, count;
   };
   const Tokenizer& tokenizer_;
-  std::unordered_map<std::string, Range, TextHash, std::equal_to<>> known_;  // ranges of known_ids_
+  std::unordered_map<std::string, Range, base::TextHash, std::equal_to<>>
+      known_;  // ranges of known_ids_
   std::vector<std::int32_t> known_ids_;
   Pieces pieces_, parts_;
   std::string composed_, prefixed_;
