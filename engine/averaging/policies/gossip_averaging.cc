@@ -6,6 +6,7 @@
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/gossip_pairs.h"
+#include "engine/averaging/policies/mean_report.h"
 #include "engine/averaging/policies/outer_rate.h"
 #include "engine/averaging/policies/outer_step.h"
 #include "engine/averaging/policies/sample_count.h"
@@ -97,14 +98,7 @@ class GossipAveraging final : public AveragingPolicy {
     return outer_ ? outer_->state() : std::vector<PolicyState>{};
   }
   // The spread is measured where all ranks average.
-  AveragingReport take_report() override {
-    AveragingReport report{.averagings = averagings_,
-                           .bytes_sent = mean_.bytes_sent(),
-                           .spread = mean_.take_spread(),
-                           .coverage = coverage()};
-    mean_.measure_spread();
-    return report;
-  }
+  AveragingReport take_report() override { return report_of(mean_, averagings_, coverage()); }
 
  private:
   void keep_start() const {

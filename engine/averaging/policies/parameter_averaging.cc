@@ -1,6 +1,7 @@
 // Averages parameters every K updates: it computes the mean of the replicas, weighted by the
 // samples since the last averaging, and applies the optional outer step.
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/policies/mean_report.h"
 #include "engine/averaging/policies/outer_rate.h"
 #include "engine/averaging/policies/outer_step.h"
 #include "engine/averaging/policies/sample_count.h"
@@ -83,14 +84,7 @@ class ParameterAveraging final : public AveragingPolicy {
     for (PolicyState& of_mean : mean_.state()) state.push_back(std::move(of_mean));
     return state;
   }
-  AveragingReport take_report() override {
-    AveragingReport report{.averagings = averagings_,
-                           .bytes_sent = mean_.bytes_sent(),
-                           .spread = mean_.take_spread(),
-                           .coverage = coverage()};
-    mean_.measure_spread();
-    return report;
-  }
+  AveragingReport take_report() override { return report_of(mean_, averagings_, coverage()); }
 
  private:
   // The `scheduled`-th averaging of the schedule, or another one.

@@ -3,6 +3,7 @@
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/fragments.h"
+#include "engine/averaging/policies/mean_report.h"
 #include "engine/averaging/policies/outer_step.h"
 #include "engine/averaging/policies/sample_count.h"
 #include "engine/averaging/sums/flat_math.h"
@@ -152,12 +153,7 @@ class StreamingAveraging final : public AveragingPolicy {
     return state;
   }
   AveragingReport take_report() override {
-    AveragingReport report{.averagings = averagings_,
-                           .bytes_sent = mean_.bytes_sent() + bytes_sent_,
-                           .spread = mean_.take_spread(),
-                           .coverage = coverage()};
-    mean_.measure_spread();
-    return report;
+    return report_of(mean_, averagings_, coverage(), bytes_sent_);
   }
 
  private:
