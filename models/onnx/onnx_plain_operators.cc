@@ -11,8 +11,6 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::int64_t kMaxExtent = 1 << 30;  // sums of a few do not overflow
-
 // Adds a layer whose output has the shape of its input.
 void set_elementwise(OnnxOperator& op, const std::string& kind,
                      std::vector<std::pair<std::string, std::string>> options = {}) {
@@ -73,7 +71,7 @@ PoolAttributes square_window(OnnxOperator& op) {
                           onnx_shape_text(strides) + ", pads " + onnx_shape_text(pads) +
                           ", expected a square window with equal strides and paddings");
   const PoolAttributes pool{window[0], strides[0], pads[0], op.integer("ceil_mode", 0) != 0};
-  if (pool.window < 1 || pool.window > 15 || pool.stride < 1 || pool.stride > kMaxExtent ||
+  if (pool.window < 1 || pool.window > 15 || pool.stride < 1 || pool.stride > kMaxOnnxExtent ||
       pool.padding < 0 || pool.padding > pool.window / 2)
     throw OnnxUnsupported("a window of " + std::to_string(pool.window) + " with stride " +
                           std::to_string(pool.stride) + " and padding " +
@@ -97,7 +95,7 @@ bool windows_fit(OnnxOperator& op, const PoolAttributes& pool, bool ceil_mode, c
       out.push_back(kOnnxUnknown);
       continue;
     }
-    if (end < 0 || end > pool.window || extent > kMaxExtent ||
+    if (end < 0 || end > pool.window || extent > kMaxOnnxExtent ||
         extent + 2 * pool.padding < pool.window)
       return false;
     out.push_back(windows_along(extent, own, pool.padding));

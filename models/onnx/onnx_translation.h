@@ -19,7 +19,8 @@ namespace models {
 inline constexpr std::int64_t kOnnxBatch = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::int64_t kOnnxUnknown = kOnnxBatch + 1;
 
-inline constexpr std::size_t kMaxOnnxNumbers = 64;  // limit of a list computed from shapes
+inline constexpr std::int64_t kMaxOnnxExtent = 1 << 30;  // sums of a few do not overflow
+inline constexpr std::size_t kMaxOnnxNumbers = 64;       // limit of a list computed from shapes
 inline constexpr std::size_t kMaxOnnxLayers = 10'000;
 
 // The output of a layer. ONNX's shape starts with the batch and has channels before height and

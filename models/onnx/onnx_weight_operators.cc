@@ -39,8 +39,6 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
   return all.layers.add(std::move(layer));
 }
 
-constexpr std::int64_t kMaxExtent = 1 << 30;  // sums of a few do not overflow
-
 // A convolution's attributes, which must be those of one window, stride and padding.
 struct ConvAttributes {
   std::int64_t kernel = 1, stride = 1, padding = 0;
@@ -61,9 +59,10 @@ ConvAttributes conv_attributes(OnnxOperator& op, const Numbers& weight) {
     throw OnnxUnsupported("auto_pad, expected explicit pads");
   if (kernel.size() != 2 || kernel != Numbers{weight[2], weight[3]} || kernel[0] != kernel[1])
     throw OnnxUnsupported("a kernel of " + onnx_shape_text(kernel) + ", expected a square one");
-  if (strides.size() != 2 || strides[0] != strides[1] || strides[0] < 1 || strides[0] > kMaxExtent)
+  if (strides.size() != 2 || strides[0] != strides[1] || strides[0] < 1 ||
+      strides[0] > kMaxOnnxExtent)
     throw OnnxUnsupported("strides " + onnx_shape_text(strides) + ", expected equal ones");
-  if (pads.size() != 4 || pads != Numbers(4, pads[0]) || pads[0] < 0 || pads[0] > kMaxExtent)
+  if (pads.size() != 4 || pads != Numbers(4, pads[0]) || pads[0] < 0 || pads[0] > kMaxOnnxExtent)
     throw OnnxUnsupported("pads " + onnx_shape_text(pads) + ", expected the same at all sides");
   return {kernel[0], strides[0], pads[0]};
 }
@@ -82,9 +81,9 @@ std::vector<OnnxLayerArray> weight_and_bias(OnnxOperator& op, const OnnxConstant
 
 std::int64_t positions_along(std::int64_t extent, const ConvAttributes& conv) {
   if (extent == kOnnxUnknown) return extent;
-  if (extent > kMaxExtent)
+  if (extent > kMaxOnnxExtent)
     throw OnnxUnsupported("an image of " + std::to_string(extent) + ", expected at most " +
-                          std::to_string(kMaxExtent));
+                          std::to_string(kMaxOnnxExtent));
   const std::int64_t padded = extent + 2 * conv.padding;
   if (padded < conv.kernel)
     throw OnnxUnsupported("a kernel of " + std::to_string(conv.kernel) + " on an image of " +
