@@ -78,7 +78,7 @@ bool TokenStream::is_large() const {
 void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   if (!stored_) {
     if (!out.empty()) std::copy_n(held_->begin() + begin, out.size(), out.begin());
-    return;
+    return expect_below_limit(begin, out);
   }
   const TokenLayout& layout = stored_->layout;
   std::array<std::uint8_t, kBlockBytes> block;
@@ -101,12 +101,13 @@ void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
     }
     const std::span<std::int32_t> part = out.subspan(done, ids);
     decode_tokens(stored_->path, layout, position, block, part);
-    check(position, part);
+    expect_below_limit(position, part);
     done += ids;
   }
 }
 
-void TokenStream::check(std::int64_t begin, std::span<const std::int32_t> ids) const {
+void TokenStream::expect_below_limit(std::int64_t begin,
+                                     std::span<const std::int32_t> ids) const {
   const auto beyond = std::ranges::find_if(ids, [this](std::int32_t id) { return id >= limit_; });
   if (beyond == ids.end()) return;
   refuse(stored_ ? stored_->path : "", begin + (beyond - ids.begin()), std::to_string(*beyond),
@@ -139,10 +140,8 @@ std::int32_t TokenStream::highest() const {
   return most;
 }
 
-void TokenStream::set_limit(std::int64_t limit) {
-  limit_ = limit;
-  if (is_large()) return;
-  for_each_part([this](std::int64_t at, std::span<const std::int32_t> ids) { check(at, ids); });
+void TokenStream::check() const {
+  if (!is_large()) static_cast<void>(highest());
 }
 
 void TokenStream::add_to(base::StreamDigest& digest) const {

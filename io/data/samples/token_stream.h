@@ -52,9 +52,10 @@ class TokenStream {
   std::vector<std::int32_t> all() const;
   // Reads the whole stream once; the highest id, -1 without ids.
   std::int32_t highest() const;
-  // From now on ids must be below `limit`, the size of a vocabulary. A large stream is checked
-  // where it is read, any other one at once: DataError.
-  void set_limit(std::int64_t limit);
+  // From now on copy() throws for ids that are not below `limit`, the size of a vocabulary.
+  void set_limit(std::int64_t limit) { limit_ = limit; }
+  // Reads the whole stream, unless it is large, so that a wrong id is an error at once.
+  void check() const;
 
   // True if reading the whole stream would delay the start: it is in a file and has more than
   // kCheckedBytes there.
@@ -71,7 +72,7 @@ class TokenStream {
   };
   template <class Use>
   void for_each_part(Use use) const;
-  void check(std::int64_t begin, std::span<const std::int32_t> ids) const;
+  void expect_below_limit(std::int64_t begin, std::span<const std::int32_t> ids) const;
 
   std::int64_t count_ = 0;
   std::int64_t limit_ = kMaxTokenId + 1;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/threads/parallel_for.h"
@@ -88,7 +89,7 @@ std::optional<std::int32_t> separator_of(const TokenizeOptions& options,
 
 std::uint64_t bytes_of(const std::vector<std::string>& paths) {
   std::uint64_t bytes = 0;
-  for (const std::string& path : paths) bytes += io::DataFile(path).file_bytes();
+  for (const std::string& path : paths) bytes += io::open_regular_file(path).bytes;
   return bytes;
 }
 

@@ -206,8 +206,10 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
       options.coding ? options.coding->like.classes() : options.text.vocabulary_size;
   const bool searched = size == 0;
   if (searched) size = std::max(train.tokens.highest(), test.tokens.highest()) + 1;
-  train.tokens.set_limit(size);
-  test.tokens.set_limit(size);
+  for (TokenFile* file : {&train, &test}) {
+    file->tokens.set_limit(size);
+    if (!searched) file->tokens.check();
+  }
   DatasetSplits splits = empty_splits(options, {.count = size});
   if (searched && train.tokens.is_large())
     splits.warnings.push_back(train.path + ": read as a whole to find the highest id, " +
