@@ -84,15 +84,31 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabul
   return tokens;
 }
 
-std::vector<float> channels_first(const std::vector<float>& samples, const engine::Shape& item) {
-  const auto pixels = static_cast<std::size_t>(item[0] * item[1]),
-             channels = static_cast<std::size_t>(item[2]);
+namespace {
+
+// Transposes each sample, a matrix of `rows`.
+std::vector<float> transposed(const std::vector<float>& samples, std::size_t rows,
+                              std::size_t columns) {
   std::vector<float> turned(samples.size());
-  for (std::size_t first = 0; first < samples.size(); first += pixels * channels)
-    for (std::size_t p = 0; p < pixels; ++p)
-      for (std::size_t c = 0; c < channels; ++c)
-        turned[first + c * pixels + p] = samples[first + p * channels + c];
+  for (std::size_t first = 0; first < samples.size(); first += rows * columns)
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c)
+        turned[first + c * rows + r] = samples[first + r * columns + c];
   return turned;
+}
+
+std::size_t pixels_of(const engine::Shape& item) {
+  return static_cast<std::size_t>(item[0] * item[1]);
+}
+
+}  // namespace
+
+std::vector<float> channels_first(const std::vector<float>& samples, const engine::Shape& item) {
+  return transposed(samples, pixels_of(item), static_cast<std::size_t>(item[2]));
+}
+
+std::vector<float> channels_last(const std::vector<float>& samples, const engine::Shape& item) {
+  return transposed(samples, static_cast<std::size_t>(item[2]), pixels_of(item));
 }
 
 std::vector<float> logits_of_images(const engine::Graph& graph, engine::ModelState& state,

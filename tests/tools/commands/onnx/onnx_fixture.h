@@ -21,6 +21,8 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabul
 
 // [n, h, w, c] -> [n, c, h, w]
 std::vector<float> channels_first(const std::vector<float>& samples, const engine::Shape& item);
+// [n, c, h, w] -> [n, h, w, c]
+std::vector<float> channels_last(const std::vector<float>& samples, const engine::Shape& item);
 
 std::vector<float> logits_of_images(const engine::Graph& graph, engine::ModelState& state,
                                     std::int64_t count, const std::vector<float>& samples);

@@ -55,18 +55,6 @@ std::vector<T> numbers_of(const std::vector<io::NamedArray>& arrays, const std::
   return {};
 }
 
-// [n, c, h, w] -> [n, h, w, c]
-std::vector<float> channels_last(const std::vector<float>& samples, const engine::Shape& item) {
-  const auto pixels = static_cast<std::size_t>(item[0] * item[1]),
-             channels = static_cast<std::size_t>(item[2]);
-  std::vector<float> turned(samples.size());
-  for (std::size_t first = 0; first < samples.size(); first += pixels * channels)
-    for (std::size_t c = 0; c < channels; ++c)
-      for (std::size_t p = 0; p < pixels; ++p)
-        turned[first + p * channels + c] = samples[first + c * pixels + p];
-  return turned;
-}
-
 struct Network {
   explicit Network(const std::string& path, engine::DType dtype = engine::DType::kF32)
       : options(models::default_options(path)),
@@ -98,7 +86,8 @@ TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
     const std::vector<float> input = numbers_of<float>(expected, "input"),
                              logits = numbers_of<float>(expected, "logits");
     const std::vector<float> found = onnx_fixture::logits_of_images(
-        network.graph, network.state, 2, channels_last(input, network.options.sample_shape));
+        network.graph, network.state, 2,
+        onnx_fixture::channels_last(input, network.options.sample_shape));
     ASSERT_EQ(found.size(), logits.size());
     float largest = 0, difference = 0;
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -137,7 +126,7 @@ TEST(TorchTrace, TwentyStepsHaveItsLosses) {
   double largest = 0;
   for (std::size_t step = 0; step < losses.size(); ++step) {
     const auto first = batches.begin() + static_cast<std::ptrdiff_t>(step * kBatch * item);
-    const std::vector<float> samples = channels_last(
+    const std::vector<float> samples = onnx_fixture::channels_last(
         {first, first + static_cast<std::ptrdiff_t>(kBatch * item)}, network.options.sample_shape);
     const std::vector<std::int32_t> classes(
         labels.begin() + static_cast<std::ptrdiff_t>(step * kBatch),
