@@ -214,6 +214,21 @@ std::vector<Fault> faults_of_connections() {
        {},
        noticed,
        {"gloo", "zmq"}},
+      {"connections reset with patience",
+       3,
+       [reset](Rank& rank) {
+         rank.join();
+         std::jthread worker;
+         if (rank.who() == 1)
+           worker = std::jthread([&rank, reset] {
+             rank.wait_for_work();
+             reset(rank);
+           });
+         rank.work(300);
+       },
+       {},
+       {{"done"}, {"done"}, {"done"}},
+       {"gloo", "socket"}},
       {"garbage on the connections",
        3,
        [](Rank& rank) {
