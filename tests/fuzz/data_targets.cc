@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/sources/dataset.h"
+#include "io/tokenizer/tokenizer.h"
 #include "tests/fuzz/input_folder.h"
 #include "tests/fuzz/targets.h"
 
@@ -64,6 +66,17 @@ void tokens(Input input) {
 void image(Input input) {
   try {
     io::decode_image(input, "file");
+  } catch (const io::Error&) {
+  }
+}
+
+// Also encodes and decodes a text.
+void tokenizer(Input input) {
+  try {
+    const io::Tokenizer read = io::Tokenizer::parse({input.begin(), input.end()}, "file");
+    std::vector<std::int32_t> ids;
+    io::TokenEncoder(read).encode("It's 12 \xC3\xA9\xFF lines,\n\n  all different<|end|>", ids);
+    read.decode(ids);
   } catch (const io::Error&) {
   }
 }

@@ -223,6 +223,19 @@ def run(engine):
         write("run_status", "one", json.dumps(status))
 
 
+def tokenizer():
+    """A byte-level tokenizer with two merges, an added token and an expression."""
+    others = [byte for byte in range(256) if not (0x21 <= byte <= 0x7E or 0xA1 <= byte != 0xAD)]
+    shown = [chr(0x100 + others.index(byte)) if byte in others else chr(byte) for byte in range(256)]
+    split = {"type": "Split", "pattern": {"Regex": "\\s+|\\p{L}+|[^\\s\\p{L}]+"}, "behavior": "Isolated", "invert": False}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+    return json.dumps({
+        "added_tokens": [{"id": 258, "content": "<|end|>", "special": True, "normalized": False}], "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
+        "model": {"type": "BPE", "merges": ["a l", ["al", "l"]],
+                  "vocab": {text: token for token, text in enumerate(shown + ["al", "all"])}}}, ensure_ascii=False)
+
+
 def onnx_model():
     """A convolution, a norm, a mean and a matrix, by the field numbers of onnx.proto."""
     def varint(value):
@@ -293,6 +306,7 @@ def main():
                           ("rgba16", png(6, 16, bytes(16)))):
         write("image", name, content)
     write("image", "jpeg", jpeg())
+    write("tokenizer", "small", tokenizer())
     write("hostlist", "slurm", "node[1-3,07-09],gpu[a,b]x[1-2],last")
     frames()
     write("config", "small", "[run]\nmodel = \"mlp\"\ndataset = \"glyphs\"\n[batch]\nbatch-size = 8\n")

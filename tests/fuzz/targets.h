@@ -23,6 +23,7 @@ void idx(Input input);
 void cifar10(Input input);
 void tokens(Input input);
 void image(Input input);
+void tokenizer(Input input);
 void hostlist(Input input);
 void store_frames(Input input);
 void server_members(Input input);
@@ -57,6 +58,7 @@ inline constexpr Target kTargets[] = {
     {"cifar10", cifar10},
     {"tokens", tokens},
     {"image", image},
+    {"tokenizer", tokenizer},
     {"hostlist", hostlist},
     {"store_frames", store_frames},
     {"server_members", server_members},
