@@ -95,7 +95,9 @@ void TextSplit::split(std::string_view text, Pieces& pieces) const {
     const int result = pcre2_match(code_->pattern, subject, text.size(), from, PCRE2_NO_UTF_CHECK,
                                    match.get(), nullptr);
     if (result == PCRE2_ERROR_NOMATCH) break;
-    if (result < 0) throw Error("splitting a text before its tokens failed: " + message_of(result));
+    if (result < 0)
+      throw DataError("the pre-tokenizer's regular expression cannot be matched with this text: " +
+                      message_of(result));
     if (gaps_ == Gaps::kKept) add(done, found[0]);
     add(found[0], found[1]);
     done = found[1];

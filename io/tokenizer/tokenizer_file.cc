@@ -118,6 +118,7 @@ class TokenizerFile {
       const std::int32_t number = id_from(id, token);
       // Tokens that no merge makes may be added ones, in plain text.
       std::string bytes = is_added(token) ? token : bytes_of(token);
+      if (is_added(token)) added_names_[token] = number;
       set_text(number, bytes);
       tokens.emplace(std::move(bytes), number);
     }
@@ -156,7 +157,7 @@ class TokenizerFile {
 
   bool is_added(const std::string& token) {
     if (added_names_.empty())
-      for (const Json& added : added_tokens()) added_names_.emplace(text(added, "content"), 0);
+      for (const Json& added : added_tokens()) added_names_.emplace(text(added, "content"), -1);
     return added_names_.contains(token);
   }
   const Json& added_tokens() const {
@@ -236,6 +237,10 @@ class TokenizerFile {
       const auto id = added.find("id");
       if (id == added.end()) fail("added token '" + base::escape_text(content) + "' has no id");
       const std::int32_t number = id_from(*id, content);
+      const std::int32_t listed = is_added(content) ? added_names_[content] : -1;
+      if (listed >= 0 && listed != number)
+        refuse("the id of added token '" + base::escape_text(content) + "'", std::to_string(number),
+               std::to_string(listed) + ", its id in the vocabulary");
       set_text(number, content);
       result_.ids_of_added_.emplace(content, number);
       if (content.find('\n') != std::string::npos) result_.joins_lines_ = true;
@@ -252,7 +257,7 @@ class TokenizerFile {
   const std::string& source_;
   Json root_;
   std::unordered_map<std::uint32_t, char> byte_of_;
-  std::unordered_map<std::string, int> added_names_;
+  std::unordered_map<std::string, std::int32_t> added_names_;  // id in the vocabulary; -1: none
   Tokenizer result_;
 };
 

@@ -17,6 +17,7 @@ class NodePass {
   void run() {
     for (const io::ReadNode& node : all_.graph.nodes) {
       translate(node);
+      ++place_;
       if (all_.layers.all().size() > kMaxOnnxLayers)
         throw engine::ModelError(all_.file.name() + ": more than " +
                                  std::to_string(kMaxOnnxLayers) + " layers");
@@ -33,8 +34,9 @@ class NodePass {
  private:
   void report(const io::ReadNode& node, const std::string& problem) {
     if (++count_ > kMaxShownProblems) return;
-    problems_ += "node '" + base::escape_text(node.name) + "' (" + base::escape_text(node.type) +
-                 "): " + problem + "; ";
+    const std::string name =
+        node.name.empty() ? std::to_string(place_) : "'" + base::escape_text(node.name) + "'";
+    problems_ += "node " + name + " (" + base::escape_text(node.type) + "): " + problem + "; ";
   }
 
   void translate(const io::ReadNode& node) {
@@ -62,6 +64,7 @@ class NodePass {
   OnnxTranslation& all_;
   std::string problems_;
   std::size_t count_ = 0;
+  std::size_t place_ = 0;  // of the node in the file, from 0
 };
 
 }  // namespace

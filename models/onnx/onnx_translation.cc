@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
@@ -59,6 +60,20 @@ void check_ends(const std::string& name, const io::OnnxGraph& graph) {
   };
   count(graph.inputs.size(), "inputs, expected 1: the images or rows of numbers");
   count(graph.outputs.size(), "outputs, expected 1: the logits");
+}
+
+// Throws if two constants, inputs or outputs of nodes have one name.
+void check_origins(const std::string& file, const io::OnnxGraph& graph) {
+  std::unordered_set<std::string_view> seen;
+  const auto check = [&](const std::string& value) {
+    if (!value.empty() && !seen.insert(value).second)
+      throw engine::ModelError(file + ": its graph has two values named '" +
+                               base::escape_text(value) + "'");
+  };
+  for (const io::StoredTensor& tensor : graph.constants) check(tensor.name);
+  for (const io::ReadValue& input : graph.inputs) check(input.name);
+  for (const io::ReadNode& node : graph.nodes)
+    for (const std::string& output : node.outputs) check(output);
 }
 
 // Returns the value of the input.
@@ -147,6 +162,7 @@ int OnnxLayerList::user_of(const io::StoredTensor* weight) const {
 OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
     : file(source), graph(source.graph()), values(source.graph()), layers(source.graph()) {
   check_ends(file.name(), graph);
+  check_origins(file.name(), graph);
   const io::ReadValue& input = graph.inputs[0];
   const OnnxActivation sample = sample_of(file.name(), input);
   fixed_batch = std::max<std::int64_t>(0, input.shape[0]);

@@ -209,6 +209,21 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   EXPECT_CONTAINS(text, "node 'odd' (Einsum): no layer does this");
   EXPECT_CONTAINS(text, "known operators: Add, ");
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
+  model.nodes[0].name = "";
+  EXPECT_CONTAINS(fault(model), "node 0 (Conv): group 3: ");
+}
+
+// A graph with two values of one name has no meaning.
+TEST_F(OnnxImportTest, ValuesHaveOneOrigin) {
+  io::OnnxModel model = small_net();
+  model.constants.push_back(model.constants[0]);
+  EXPECT_CONTAINS(fault(model), "two values named '" + model.constants[0].name + "'");
+  model = small_net();
+  model.nodes[1].outputs = model.nodes[0].outputs;
+  EXPECT_CONTAINS(fault(model), "two values named '" + model.nodes[0].outputs[0] + "'");
+  model = small_net();
+  model.nodes[0].outputs[0] = model.constants[0].name;
+  EXPECT_CONTAINS(fault(model), "two values named '" + model.constants[0].name + "'");
 }
 
 // A small file must not need much memory or time.

@@ -131,6 +131,8 @@ TEST(Tokenizer, OtherKindsAreRefusedByName) {
                   "the vocabulary lacks 'xhey', which a merge needs");
   EXPECT_CONTAINS(with([](Parts& p) { p.added = R"({"id":-1,"content":"x"})"; }),
                   "the id of token 'x' is '-1'; expected 0..");
+  EXPECT_CONTAINS(with([](Parts& p) { p.added = R"({"id":7,"content":"he"})"; }),
+                  "the id of added token 'he' is '7'; expected 256, its id in the vocabulary");
 }
 
 #ifdef HAS_PCRE2
@@ -161,6 +163,16 @@ TEST(Tokenizer, WrongExpressionsAreNamed) {
   EXPECT_CONTAINS(refusal({.pre_tokenizer = R"({"type":"Split","pattern":{"String":" "},)"
                                             R"("behavior":"Isolated","invert":false})"}),
                   "expected a Regex");
+}
+
+// PCRE2 gives up after a number of steps.
+TEST(Tokenizer, AnExpressionThatNeedsTooManyStepsIsNamed) {
+  const Tokenizer tokenizer =
+      made({.pre_tokenizer = R"({"type":"Split","pattern":{"Regex":"(a+)+$"},)"
+                             R"("behavior":"Isolated","invert":false})"});
+  EXPECT_CONTAINS(
+      test_support::error_of<DataError>([&] { encoded(tokenizer, std::string(2000, 'a') + "b"); }),
+      "regular expression cannot be matched with this text");
 }
 #endif
 

@@ -337,8 +337,7 @@ TEST_F(Submit, ScriptsOfOtherSchedulersTakeTheirSignals) {
   };
   for (const Case& c :
        {Case{"lsf", "LSB_JOBID", SIGUSR2, 75}, Case{"sge", "JOB_ID", SIGXCPU, 99}}) {
-    const std::string run = folder_ / c.scheduler;
-    fs::create_directories(run);
+    const std::string run = folder_ / c.scheduler;  // the script makes it
     const std::string script =
         printed(argv("--ntasks-per-node 2 --time 20 --scheduler", std::string(c.scheduler)),
                 argv("--steps 100000000 --log-every 2 --save-dir", run));

@@ -116,6 +116,7 @@ TEST_F(Tokenize, SaysWhatIsWrong) {
   expect_error(with({write("small.txt.gz", packed)}), 78, "name the texts for validation");
   expect_error(call("tokenize --tokenizer", folder_ / "a.txt", "-o", data_, text), 65,
                "expected tokenizer.json");
+  expect_error(with({text, "--val", text, "--val-fraction", "0.5"}), 2, "--val-fraction");
   expect_success(with({text}));
   expect_error(with({text}), 73, "train.npy exists; --overwrite replaces it");
   write("data/train.bin", "");

@@ -51,16 +51,18 @@ void declare(CLI::App& app, TokenizeOptions& o) {
                  "of GPT-2, Llama 3 and Qwen")
       ->required()
       ->type_name("PATH");
-  app.add_option("--val", o.validation, "texts for val.npy; may be repeated")
-      ->type_name("FILE")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
+  CLI::Option* validation =
+      app.add_option("--val", o.validation, "texts for val.npy; may be repeated")
+          ->type_name("FILE")
+          ->expected(1)
+          ->take_all()
+          ->allow_extra_args(false);
   app.add_option("--val-fraction", o.fraction,
                  "without --val: the last part of all texts, up to a line end")
       ->type_name("F")
       ->transform(number_from(0, 0.9))
-      ->default_str("0.1");
+      ->default_str("0.1")
+      ->excludes(validation);
   app.add_option("--separator", o.separator,
                  "token after each document, none: nothing (default: <|endoftext|>, "
                  "<|end_of_text|> or </s>, whichever the tokenizer has)")

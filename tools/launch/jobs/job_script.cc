@@ -143,12 +143,14 @@ std::string job_script(const JobRequest& request) {
   return "#!/bin/bash\n" + (slurm ? slurm_directives(request) : other_directives(request)) +
          "# Trains until the run is complete: before the time limit the program saves, and the job "
          "goes back into the queue.\n"
-         "# Written by `engine submit`, which also makes the folder below.\n" +
+         "# Written by `engine submit`.\n" +
          (slurm ? slurm_names(request) : other_names(request)) +
          "folder=" + shell_text_of_task(request, request.folder) +
          "\ndirectory=" + shell_word(request.directory) + "\nnotes=$folder/" +
          job_notes_name("$job") + "\n" + "elastic=" + (request.elastic ? "1" : "") + "\n" +
-         (slurm ? "" : "exec >>\"$folder/" + job_log_name("$job") + "\" 2>&1\n") +
+         (slurm ? ""
+                : "mkdir -p \"$folder\" || exit 73\nexec >>\"$folder/" + job_log_name("$job") +
+                      "\" 2>&1\n") +
          setup_function(request.setup) +
          (slurm ? slurm_functions(request) : other_functions(request)) + "\n" + kJobBody;
 }
