@@ -27,8 +27,8 @@ while [ $# -gt 0 ]; do
     --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy python3-yaml mandoc) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables iperf3
       iputils-ping) ;;
-    --clang) packages+=(clang clang-format clang-tidy) ;;
-    --sanitizers) packages+=(clang libclang-rt-14-dev llvm) ;;
+    --clang) packages+=(clang clang-format clang-tidy lld) ;;
+    --sanitizers) packages+=(clang libclang-rt-14-dev lld llvm) ;;
     --coverage) packages+=(gcovr) ;;
     --packaging) packages+=(dpkg-dev file lintian debootstrap zsh fish zip patchelf openssl binutils python3-venv buildah chromium) ;;
     --for)
