@@ -13,7 +13,8 @@ targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <(ls tests/fuzz/corpus)
 
 build=build/fuzz
-cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DENGINE_FUZZ=ON -DENGINE_BUILD_TESTS=ON -DENGINE_WITH_CUDA=OFF -DENGINE_CPU_KERNELS=baseline,avx2 >"$build.log" 2>&1 ||
+mkdir -p build
+cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DENGINE_FUZZ=ON -DENGINE_BUILD_TESTS=ON -DENGINE_WITH_CUDA=OFF -DENGINE_CPU_KERNELS=avx2 >"$build.log" 2>&1 ||
   { cat "$build.log" >&2; exit 2; }
 cmake --build "$build" --target "${targets[@]/#/fuzz_of_}"
 mkdir -p "$build/findings"
