@@ -187,7 +187,7 @@ TEST(SecretPath, IsInNoAnswerToOthers) {
 
 // They hold all that a source may hold and open more as fast as they can; nobody else is sent away
 // before its answer.
-// They come again less often than a slow responder accepts, or its queue in the kernel would overflow.
+// They come again less often than a slow responder accepts: its queue in the kernel is short.
 TEST_F(Responder, SlowReadersDoNotStarveOthers) {
   body_ = std::string(4'000'000, 'x');
   std::atomic<bool> done{false};
