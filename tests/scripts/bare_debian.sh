@@ -84,6 +84,9 @@ lay_out_bare() {
   for item in resolv.conf hosts; do
     cat "/etc/$item" >"$bare/etc/$item"
   done
+  # Certificates of authorities that the running system has added, for pip.
+  mkdir -p "$bare/usr/local/share/ca-certificates"
+  cp /usr/local/share/ca-certificates/*.crt "$bare/usr/local/share/ca-certificates/" 2>/dev/null || true
   touch "$directory/complete"
 }
 
