@@ -10,7 +10,7 @@ namespace backends {
 
 struct StoreConnection {
   Socket socket;
-  std::string out;           // bytes not sent yet
+  std::string out = {};      // bytes not sent yet
   bool close_after = false;  // closed when they have been sent, or at `deadline`
   Deadline deadline{};
 

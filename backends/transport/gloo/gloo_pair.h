@@ -24,6 +24,8 @@ namespace backends {
 class GlooPair;
 class GlooTransport;
 
+static_assert(sizeof(GlooFrame) <= ReplayBuffer::kHeldBytes, "a header changes at once");
+
 // Same as gloo::transport::Buffer: sends from its memory, or receives into it. REQUIRES: the pair
 // outlives it.
 class GlooBuffer final : public gloo::transport::Buffer {

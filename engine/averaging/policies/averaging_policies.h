@@ -95,11 +95,11 @@ struct MixedAveragingOptions {
   std::string name;
   std::int64_t warmup =
       0;  // post-local SGD (Lin et al., 2018): `all` averages gradients in this many first steps
-  std::unique_ptr<AveragingPolicy> all;
-  std::unique_ptr<AveragingPolicy>
-      island;  // after the warm-up, averages gradients within this rank's island in every step
-  std::string island_text;                      // e.g. "2 hosts", for coverage()
-  std::unique_ptr<AveragingPolicy> parameters;  // averages parameters over all ranks
+  std::unique_ptr<AveragingPolicy> all = {};
+  // After the warm-up, averages gradients within this rank's island in every step.
+  std::unique_ptr<AveragingPolicy> island = {};
+  std::string island_text = {};                      // e.g. "2 hosts", for coverage()
+  std::unique_ptr<AveragingPolicy> parameters = {};  // averages parameters over all ranks
 };
 std::unique_ptr<AveragingPolicy> make_mixed_averaging(MixedAveragingOptions options);
 

@@ -18,7 +18,7 @@ struct StreamingOptions {
   std::int64_t overlap = 0;    // from 0 to every - 1
   double mixing = 0.5;         // above 0, at most 1
   OuterOptions outer;
-  std::optional<LossyOptions> lossy;  // sends changes of the parameters as codes
+  std::optional<LossyOptions> lossy = {};  // sends changes of the parameters as codes
 };
 
 }  // namespace engine
