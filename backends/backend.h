@@ -29,6 +29,9 @@ class FailureDetector {
   virtual void report_mismatch(const std::string& /*text*/) {}
   // Returns true if this rank was asked to stop waiting; known_failure() has the reason.
   virtual bool interrupted() const { return false; }
+  // Asks the others about a member to which this rank has lost its link. Returns "the link between
+  // rank 1 and rank 2 is cut: rank 0 still reaches both", or "rank 2 is dead, ..."; "" if unknown.
+  virtual std::string reach_text(int /*rank*/) { return {}; }
   // From now until forget(), aborts the communicator as soon as a member fails.
   virtual void abort_on_failure(Communicator& communicator) = 0;
   virtual void forget(Communicator& communicator) noexcept = 0;

@@ -70,6 +70,10 @@ class ProcessWatch final : public FailureDetector {
   void report_mismatch(const std::string& text) override {
     if (const auto store = store_.lock()) store->abandon({text, true});
   }
+  std::string reach_text(int rank) override {
+    const auto store = store_.lock();
+    return store ? store->reach_text(rank) : std::string();
+  }
   bool interrupted() const override {
     const std::lock_guard lock(mutex_);
     return interrupted_.has_value();

@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kRequestTime = std::chrono::seconds(30);  // for requests answered at once
 // Interval between calls of cancelled().
 constexpr auto kCancelInterval = std::chrono::milliseconds(100);
+constexpr auto kReachTime = std::chrono::seconds(2);
 constexpr auto kLastWords = std::chrono::seconds(5);
 
 // Returns an empty socket on rank 0, without patience, or if there is no port for it.
@@ -49,6 +50,9 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connection_{.socket = std::move(session.socket)},
       listener_(listen_for_probes(options_, connection_.socket)),
+      questions_([this](LinkId rank, ServerMachine::Probe result) {
+        answer(static_cast<int>(rank), result);
+      }),
       machine_(std::move(session.parser), std::move(session.seals), options_.heartbeat_ms,
                Clock::now(),
                {options_.link_patience, listener_ ? local_endpoint(listener_.fd()).port : 0}),
@@ -89,7 +93,10 @@ void TcpStore::run() {
 bool TcpStore::turn() {
   send_heartbeat();
   auto wait = member_tick_interval(options_.heartbeat_ms);
-  pollfd polled[4] = {{-1, POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}, {}};
+  start_questions();
+  constexpr std::size_t kOwn = 4;
+  std::vector<pollfd> polled{
+      {-1, POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}, {}};
   {
     const Lock lock(mutex_);
     if (stopping_ || machine_.state().lost) return false;
@@ -100,14 +107,38 @@ bool TcpStore::turn() {
     polled[3] = reconnect_.polled();
     if (machine_.state().lost) wait = std::chrono::milliseconds(0);  // a refused attempt
   }
-  poll(polled, 4, static_cast<int>(wait.count()));
+  questions_.add_to(polled);
+  poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
   std::uint64_t drained;
   if (polled[1].revents != 0) [[maybe_unused]]
     const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
   if (polled[2].revents != 0) answer_probes(listener_.fd());
+  questions_.serve(polled, kOwn);
   if ((polled[0].revents & ~POLLOUT) != 0) receive();
   reconnect(polled[3].revents);
   return true;
+}
+
+void TcpStore::start_questions() {
+  std::vector<MemberMachine::Question> asked;
+  {
+    const Lock lock(mutex_);
+    asked = machine_.take_questions();
+  }
+  for (const auto& [rank, address] : asked) {
+    try {
+      questions_.start(static_cast<LinkId>(rank), address);
+    } catch (const Error&) {  // not an address here
+      answer(rank, ServerMachine::Probe::kFailed);
+    }
+  }
+}
+
+void TcpStore::answer(int rank, ServerMachine::Probe result) {
+  if (result == ServerMachine::Probe::kAccepted) return;  // it may answer yet
+  Lock lock(mutex_);
+  machine_.answer(rank, result == ServerMachine::Probe::kAnswered);
+  react(std::move(lock));
 }
 
 void TcpStore::reconnect(short revents) {
@@ -235,6 +266,15 @@ std::int64_t TcpStore::add(std::string_view key, std::int64_t amount) {
 void TcpStore::remove(std::string_view key) {
   request(
       FrameType::kRemove, key, [](FrameWriter&) {}, kRequestTime);
+}
+
+std::string TcpStore::reach_text(int rank) noexcept {
+  try {
+    return request(
+        FrameType::kReach, std::to_string(rank), [](FrameWriter&) {}, kReachTime);
+  } catch (const std::exception&) {
+    return {};  // the connection to rank 0 is broken as well, or the group has failed
+  }
 }
 
 TcpStore::StartState TcpStore::wait_for_start(Deadline until) {

@@ -14,6 +14,7 @@
 
 #include "backends/group.h"
 #include "backends/store.h"
+#include "backends/store/member_probes.h"
 #include "backends/store/protocol/member_machine.h"
 #include "backends/store/store_connection.h"
 #include "backends/store/store_reconnect.h"
@@ -55,6 +56,9 @@ class TcpStore : public Store {
   // The address of the interface that routes to rank 0.
   std::string local_address() const;
 
+  // Asks rank 0 about a rank to which this one has no link for data. Returns "the link between rank
+  // 1 and rank 2 is cut: rank 0 still reaches both"; "" if it cannot tell.
+  std::string reach_text(int rank) noexcept;
   void set_activity(std::string_view activity) noexcept;
   // Asked for what goes with each heartbeat, from the store's thread, until set to {}.
   void set_progress_source(std::function<RankProgress()> source);
@@ -82,6 +86,8 @@ class TcpStore : public Store {
   [[nodiscard]] bool turn();
   void reconnect(short revents);
   void send_heartbeat();
+  void start_questions();
+  void answer(int rank, ServerMachine::Probe result);
   void receive();
   void flush(const Lock& lock);
   void finish();  // sends the remaining data at the end of the thread
@@ -100,6 +106,7 @@ class TcpStore : public Store {
   mutable std::condition_variable changed_;
   StoreConnection connection_;  // only the thread receives from it, without the lock
   const Socket listener_;       // for probes; empty on rank 0 and without patience
+  MemberProbes questions_;      // probes that rank 0 asks for; of the thread
   MemberMachine machine_;
   StoreReconnect reconnect_;
   bool stopping_ = false;

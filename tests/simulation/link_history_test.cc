@@ -147,6 +147,10 @@ class CutRun {
       if (o.at < quiet_from_ - milliseconds(45'000) + kLinkPatience - kBeat ||
           o.at > quiet_from_ + milliseconds(5'000))
         history_.wrong.push_back("not after the patience: " + text);
+      const bool knows = o.text.find(": rank ") != std::string::npos &&
+                         o.text.find(" still reaches both") != std::string::npos;
+      if (r != *cut_ && o.culprit == *cut_ && knows != (world_ > 2))
+        history_.wrong.push_back("does not tell what the others reach: " + text);
     }
   }
 

@@ -102,6 +102,10 @@ void SimulatedRank::received(ConnectionId id, const std::string& bytes) {
     server_->probed(probe->second, ServerMachine::Probe::kAnswered, network_.now());
     network_.close(id);
     probes_.erase(probe);
+  } else if (const auto question = questions_.find(id); question != questions_.end()) {
+    if (member_) member_->answer(question->second, true);
+    network_.close(id);
+    questions_.erase(question);
   } else if (const auto link = links_.find(id); link != links_.end()) {
     ++received_steps_[link->second];
     if (bytes == "last") stop_agreed_ = true;
@@ -116,6 +120,9 @@ void SimulatedRank::closed(ConnectionId id, const std::string& cause) {
   } else if (const auto probe = probes_.find(id); probe != probes_.end()) {
     server_->probed(probe->second, ServerMachine::Probe::kFailed, network_.now());
     probes_.erase(probe);
+  } else if (const auto question = questions_.find(id); question != questions_.end()) {
+    if (member_) member_->answer(question->second, false);
+    questions_.erase(question);
   } else if (id == store_) {
     if (member_) member_->closed(cause);
     if (member_ && member_->is_broken()) store_ = 0;
@@ -210,6 +217,7 @@ void SimulatedRank::on_member() {
   const Time now = network_.now();
   member_->tick(now);
   continue_session();
+  answer_questions();
   if (member_->heartbeat_due(now)) {
     outcome_.activity = member_->state().activity;
     member_->heartbeat(progress(), now);
@@ -430,6 +438,21 @@ void SimulatedRank::start_probe(backends::LinkId link) {
   if (id == 0) return server_->probed(link, ServerMachine::Probe::kRefused, network_.now());
   probes_[id] = link;
   server_->probed(link, ServerMachine::Probe::kAccepted, network_.now());
+}
+
+// The address names the process.
+void SimulatedRank::answer_questions() {
+  for (const auto& [rank, address] : member_->take_questions()) {
+    const int process = std::atoi(address.c_str() + std::string("process ").size());
+    const bool is_cut =
+        network_.is_cut(options_.number, process) || network_.is_cut(process, options_.number);
+    const ConnectionId id = is_cut ? 0 : network_.connect(options_.number, process, Port::kProbe);
+    if (id == 0) {
+      member_->answer(rank, false);
+    } else {
+      questions_[id] = rank;
+    }
+  }
 }
 
 bool SimulatedRank::has_all(int step) const {

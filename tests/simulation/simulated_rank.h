@@ -113,6 +113,7 @@ class SimulatedRank final : public Process {
   void continue_session();
   void end_attempt();
   void start_probe(backends::LinkId link);
+  void answer_questions();
   backends::Hello hello();
 
   VirtualNetwork& network_;
@@ -145,6 +146,7 @@ class SimulatedRank final : public Process {
   Time attempt_until_{}, next_attempt_{};
   int continued_ = 0;
   std::map<ConnectionId, backends::LinkId> probes_;
+  std::map<ConnectionId, int> questions_;  // probes that rank 0 asks for: of which rank
   bool gives_up_ = false, gives_no_reason_ = false;
   bool step_sent_ = false, stop_wanted_ = false, stop_agreed_ = false;
   Outcome outcome_;

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +47,7 @@ class StoreByHand : public testing::Test {
     std::unique_ptr<MemberMachine> member;
     std::string unread;  // what the store has sent
     bool is_closed = false;
+    bool is_cut_off = false;  // probes do not reach it
 
     SessionMachine::State state() const { return session->state(); }
     std::string refusal() const { return session->refusal().second; }
@@ -56,7 +59,8 @@ class StoreByHand : public testing::Test {
         ServerMachine::Options{
             .secret = kSecret,
             .job = hello(0),
-            .heartbeat_ms = static_cast<int>(kHeartbeat.count()),
+            .heartbeat_ms = static_cast<int>(heartbeat_.count()),
+            .link_patience = patience_,
             .random =
                 [this](std::size_t n) { return std::string(n, static_cast<char>(++drawn_)); }},
         now_);
@@ -119,9 +123,9 @@ class StoreByHand : public testing::Test {
     if (c.member) return c.member->received(bytes, now_);
     c.session->received(bytes);
     if (c.state() != SessionMachine::State::kWelcome || session_only_) return;
-    c.member = std::make_unique<MemberMachine>(std::move(c.session->parser()),
-                                               std::move(c.session->seals()),
-                                               static_cast<int>(kHeartbeat.count()), now_);
+    c.member = std::make_unique<MemberMachine>(
+        std::move(c.session->parser()), std::move(c.session->seals()),
+        static_cast<int>(heartbeat_.count()), now_, backends::LinkPatience{patience_, kProbePort});
     c.member->received("", now_);
   }
   void turn() {
@@ -139,6 +143,7 @@ class StoreByHand : public testing::Test {
         say(*c);
       }
       turn();
+      answer_probes();
       for (Client* c : alive) hear(*c);
     }
   }
@@ -149,15 +154,24 @@ class StoreByHand : public testing::Test {
         continue;
       }
       Client& c = clients_[out.link - 1];
+      if (out.kind == ServerMachine::Output::Kind::kProbe && !c.is_cut_off)
+        probed_.insert(out.link);
       if (out.kind == ServerMachine::Output::Kind::kSend) c.unread += out.text;
       if (out.kind == ServerMachine::Output::Kind::kClose) c.is_closed = true;
     }
+  }
+  void answer_probes() {
+    for (const LinkId link : std::exchange(probed_, {}))
+      server_->probed(link, ServerMachine::Probe::kAnswered, now_);
   }
   void break_off(Client& c) { server_->closed(c.link, "its connection closed"); }
 
   std::unique_ptr<ServerMachine> server_;
   std::deque<Client> clients_;
   std::vector<std::string> notices_;
+  static constexpr int kProbePort = 4711;
+  milliseconds heartbeat_ = kHeartbeat, patience_{0};
+  std::set<LinkId> probed_;
   bool session_only_ = false;  // frames behind the welcome are left to the test
   base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
 
@@ -165,6 +179,94 @@ class StoreByHand : public testing::Test {
   int world_size_ = 1;
   unsigned char drawn_ = 0;
 };
+
+class PatienceByHand : public StoreByHand {
+ protected:
+  // All ranks have started, and been probed; the last one is then cut off from rank 0.
+  void begin_and_cut(int world_size, milliseconds heartbeat) {
+    heartbeat_ = heartbeat;
+    patience_ = std::chrono::seconds(30);
+    begin(world_size);
+    std::vector<Client*> all;
+    for (int rank = 0; rank < world_size; ++rank) all.push_back(&join(rank));
+    wait(heartbeat + milliseconds(200), all);  // all have just been heard
+    all.back()->is_cut_off = true;
+    all.pop_back();
+    others_ = std::move(all);
+  }
+  const std::optional<MemberMachine::Failure>& failure() const {
+    return others_[0]->member->state().failure;
+  }
+  std::vector<Client*> others_;
+};
+
+// Three heartbeats take longer than the patience: a process that is only paused so long lives.
+TEST_F(PatienceByHand, SilenceMeansNothingBeforeTheThirdHeartbeatIsMissed) {
+  begin_and_cut(2, std::chrono::seconds(20));
+  wait(std::chrono::seconds(59), others_);
+  EXPECT_FALSE(failure());
+  wait(std::chrono::seconds(3), others_);
+  ASSERT_TRUE(failure());
+  EXPECT_EQ(failure()->rank, 1);
+  EXPECT_CONTAINS(failure()->what.text, "no new connection within 60.0 s (--link-patience)");
+}
+
+TEST_F(PatienceByHand, ARankThatAnotherOneReachesIsBehindACutLink) {
+  begin_and_cut(4, kHeartbeat);
+  wait(std::chrono::seconds(4), others_);
+  EXPECT_TRUE(others_[0]->member->take_questions().empty());
+  for (int rank = 1; rank < 3; ++rank) {
+    const auto asked = others_[static_cast<std::size_t>(rank)]->member->take_questions();
+    ASSERT_EQ(asked.size(), 1u) << rank;
+    EXPECT_EQ(asked[0].rank, 3);
+    EXPECT_EQ(asked[0].address, "somewhere:4711");
+  }
+  others_[1]->member->answer(3, false);
+  wait(std::chrono::seconds(1), others_);
+  const std::string text = "the link between rank 0 and rank 3 is cut: rank 2 still reaches both";
+  EXPECT_EQ(std::ranges::count(notices_, text), 0);
+  others_[2]->member->answer(3, true);
+  wait(std::chrono::seconds(1), others_);
+  EXPECT_EQ(std::ranges::count(notices_, text), 1);
+  EXPECT_FALSE(failure());
+  wait(std::chrono::seconds(26), others_);
+  ASSERT_TRUE(failure());
+  EXPECT_CONTAINS(failure()->what.text, "(--link-patience); " + text);
+}
+
+TEST_F(PatienceByHand, ARankThatNobodyReachesIsDeadOrCutOff) {
+  begin_and_cut(4, kHeartbeat);
+  wait(std::chrono::seconds(4), others_);
+  others_[1]->member->answer(3, false);
+  wait(std::chrono::seconds(1), others_);
+  const std::string text = "rank 3 is dead, or its host is cut off: no rank reaches it";
+  EXPECT_EQ(std::ranges::count(notices_, text), 0) << "rank 2 has not answered yet";
+  others_[2]->member->answer(3, false);
+  wait(std::chrono::seconds(27), others_);
+  EXPECT_EQ(std::ranges::count(notices_, text), 1);
+  ASSERT_TRUE(failure());
+  EXPECT_CONTAINS(failure()->what.text, "(--link-patience); " + text);
+}
+
+TEST_F(PatienceByHand, ARankLearnsThatItsLostPeerIsHeardByRank0) {
+  begin_and_cut(4, kHeartbeat);
+  const auto reply_to = [&](int from, int of) {
+    Client& c = *others_[static_cast<std::size_t>(from)];
+    const auto id = c.member->request(FrameType::kReach, std::to_string(of), [](FrameWriter&) {});
+    wait(milliseconds(100), others_);
+    return c.member->replies().at(*id);
+  };
+  EXPECT_EQ(reply_to(2, 1), "the link between rank 1 and rank 2 is cut: rank 0 still reaches both");
+  EXPECT_EQ(reply_to(2, 0),
+            "the link between rank 0 and rank 2 is cut: the heartbeats still arrive");
+  EXPECT_EQ(reply_to(1, 7), "");
+  EXPECT_EQ(reply_to(1, 1), "");
+  wait(std::chrono::seconds(4), others_);
+  EXPECT_EQ(reply_to(1, 3), "") << "the others have not answered yet";
+  others_[2]->member->answer(3, true);
+  wait(milliseconds(100), others_);
+  EXPECT_EQ(reply_to(1, 3), "the link between rank 0 and rank 3 is cut: rank 2 still reaches both");
+}
 
 // A rank waits for four heartbeats to be told why a connection to another one broke.
 TEST_F(StoreByHand, TheVerdictOnWhoHasGoneComesBeforeTheOthersGiveUp) {

@@ -77,10 +77,13 @@ void MemberLink::examine(Time now) {
     return is_broken() ? end_link("died: " + doubt_->broken) : root_is_silent();
   if (check_.is_inconclusive(now)) check_.reset();
   const std::string cause = is_broken() ? doubt_->broken : "no heartbeat";
-  if (now - doubt_->since > patience_.time) {
+  const auto patience = patience_with(patience_.time, heartbeat, is_broken());
+  if (now - doubt_->since > patience) {
     send(FrameWriter(FrameType::kRootSilent).finish());  // it may still hear this rank
-    return end_link("is unreachable: " + cause + "; no new connection within " +
-                    stalled_time_text(patience_.time.count()) + " (--link-patience)");
+    return end_link(
+        "is unreachable: " + cause + "; no new connection within " +
+        stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(patience).count()) +
+        " (--link-patience)");
   }
   if (is_broken() ? now - doubt_->since >= kDoubtReportTime : is_silent) report_doubt(cause);
 }

@@ -107,6 +107,11 @@ void MemberMachine::handle(const Frame& frame) {
     case FrameType::kNotice:
       add_notice(base::escape_text(in.text()));
       return;
+    case FrameType::kAsk: {
+      const int rank = in.i32();
+      questions_.push_back({rank, in.text()});
+      return;
+    }
     case FrameType::kReply: {
       const auto found = replies_.find(in.u32());
       if (found != replies_.end()) found->second = in.text();
@@ -131,6 +136,10 @@ void MemberMachine::handle(const Frame& frame) {
     default:
       throw MalformedFrame();
   }
+}
+
+void MemberMachine::answer(int rank, bool reaches) {
+  send(FrameWriter(FrameType::kAnswer).i32(rank).u8(reaches ? 1 : 0).finish());
 }
 
 void MemberMachine::handle_start(FrameReader& in) {

@@ -44,6 +44,14 @@ class MemberMachine final : public MemberLink {
   void abandon(const GroupFailure& why);
   void end();  // ends early without a reason, or for good
 
+  // Rank 0 asks whether other ranks answer probes.
+  struct Question {
+    int rank;
+    std::string address;
+  };
+  std::vector<Question> take_questions() { return std::exchange(questions_, {}); }
+  void answer(int rank, bool reaches);
+
   std::map<std::uint32_t, std::optional<std::string>>& replies() { return replies_; }
 
   struct Failure {
@@ -81,6 +89,7 @@ class MemberMachine final : public MemberLink {
       false;  // rank 0 has announced the start: the acknowledgement may not be sent yet
   bool ended_ = false;
   std::string last_activity_sent_, root_activity_;
+  std::vector<Question> questions_;
 };
 
 }  // namespace backends

@@ -1,11 +1,21 @@
 // The server's members whose connections are silent or broken: probes distinguish a process that
 // has ended or stopped from a cut network, and a new connection continues the session.
+#include <algorithm>
+#include <memory>
+
 #include "backends/store/protocol/server_machine.h"
 
 namespace backends {
 namespace {
 
 std::string rank_text(const Hello& who) { return "rank " + std::to_string(who.rank); }
+
+std::string after_semicolon(const std::string& text) { return text.empty() ? "" : "; " + text; }
+
+std::string cut_text(int a, int b) {
+  return "the link between rank " + std::to_string(std::min(a, b)) + " and rank " +
+         std::to_string(std::max(a, b)) + " is cut";
+}
 
 std::string time_text(Time::duration time) {
   return stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(time).count());
@@ -58,12 +68,15 @@ void ServerMachine::examine(Link& l) {
   // Its host is reached, and the process does not run.
   if (is_silent && doubt.check.is_stopped(now_))
     return give_up_on(l, l.is_broken() ? "died: " + doubt.broken : silence);
-  if (now_ - doubt.since > options_.link_patience)
+  const auto patience = patience_with(options_.link_patience, heartbeat, l.is_broken());
+  if (now_ - doubt.since > patience)
     return give_up_on(l, (l.is_broken() ? "is unreachable: " + doubt.broken : silence) +
-                             "; no new connection within " + time_text(options_.link_patience) +
-                             " (--link-patience)");
-  if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime : is_silent)
+                             "; no new connection within " + time_text(patience) +
+                             " (--link-patience)" + after_semicolon(view_of_others(l)));
+  if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime : is_silent) {
     report_doubt(l, l.is_broken() ? doubt.broken : "no heartbeat");
+    ask_others(l);
+  }
   if (doubt.check.is_inconclusive(now_)) doubt.check.reset();
   const bool is_due =
       doubt.check.is_waiting() ? doubt.check.ask_for_second(now_) : now_ >= doubt.next_probe;
@@ -116,6 +129,58 @@ void ServerMachine::report_doubt(Link& l, const std::string& cause) {
   output_.push_back({Output::Kind::kNotice, 0,
                      "lost the rendezvous connection of " + rank_text(l.hello) + " (" + cause +
                          "); waiting for it for up to " + time_text(options_.link_patience)});
+}
+
+// Each member that is heard probes the one in doubt, once.
+void ServerMachine::ask_others(Link& l) {
+  if (!l.doubt->others.empty()) return;
+  const std::string host = l.peer.substr(0, l.peer.rfind(':'));
+  const auto frame =
+      std::make_shared<const std::string>(FrameWriter(FrameType::kAsk)
+                                              .i32(l.hello.rank)
+                                              .text(host + ":" + std::to_string(l.session.port))
+                                              .finish());
+  for (Link* m : members_) {
+    if (m == nullptr || m == &l || m->hello.rank == 0 || !m->alive() || m->doubt ||
+        m->session.leaving || !m->session.acknowledged_start)
+      continue;
+    l.doubt->others[m->hello.rank] = std::nullopt;
+    send(*m, frame);
+  }
+}
+
+void ServerMachine::on_answer(const Link& from, FrameReader& in) {
+  const int rank = in.i32();
+  const bool reaches = in.u8() != 0;
+  if (rank < 0 || rank >= static_cast<int>(members_.size())) throw MalformedFrame();
+  Link* const l = members_[static_cast<std::size_t>(rank)];
+  if (l == nullptr || !l->doubt || !l->doubt->others.contains(from.hello.rank)) return;
+  const std::string before = view_of_others(*l);
+  l->doubt->others[from.hello.rank] = reaches;
+  if (const std::string now = view_of_others(*l); now != before && before.empty())
+    output_.push_back({Output::Kind::kNotice, 0, now});
+}
+
+// "" until one reaches it, or all have answered.
+std::string ServerMachine::view_of_others(const Link& l) {
+  if (!l.doubt || l.doubt->others.empty()) return "";
+  bool all = true;
+  for (const auto& [rank, reaches] : l.doubt->others) {
+    if (reaches.value_or(false))
+      return cut_text(0, l.hello.rank) + ": rank " + std::to_string(rank) + " still reaches both";
+    all = all && reaches.has_value();
+  }
+  return all ? rank_text(l.hello) + " is dead, or its host is cut off: no rank reaches it" : "";
+}
+
+// What rank 0 knows of `rank`, to which `from` has no link for data.
+std::string ServerMachine::reach_text(int from, int rank) const {
+  const bool is_rank = rank >= 0 && rank < static_cast<int>(members_.size()) && rank != from;
+  const Link* const l = is_rank ? members_[static_cast<std::size_t>(rank)] : nullptr;
+  if (l == nullptr || !l->alive() || l->session.leaving) return "";
+  if (l->doubt) return view_of_others(*l);
+  return cut_text(from, rank) +
+         (from == 0 || rank == 0 ? ": the heartbeats still arrive" : ": rank 0 still reaches both");
 }
 
 void ServerMachine::heard_again(Link& l, const Doubt& doubt) {

@@ -98,7 +98,8 @@ class ServerMachine {
     bool reported = false;
     Time next_probe{};
     StopCheck check;
-    std::string verdict = {};  // why it counts as failed, for its end
+    std::string verdict = {};                        // why it counts as failed, for its end
+    std::map<int, std::optional<bool>> others = {};  // asked ranks: whether they reach it
   };
   // The server's end of a connection.
   struct Link {
@@ -156,6 +157,10 @@ class ServerMachine {
   void give_up_on(Link& l, std::string verdict);
   void probe(Link& l);
   void report_doubt(Link& l, const std::string& cause);
+  void ask_others(Link& l);
+  void on_answer(const Link& from, FrameReader& in);
+  static std::string view_of_others(const Link& l);
+  std::string reach_text(int from, int rank) const;
   void heard_again(Link& l, const Doubt& doubt);
   void continue_session(Link& l);
   void report_doubt_of_replaced(Link& old);

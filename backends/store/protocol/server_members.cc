@@ -103,6 +103,8 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       return on_leave(l);
     case FrameType::kAbandon:
       return on_abandon(l, in);
+    case FrameType::kAnswer:
+      return on_answer(l, in);
     case FrameType::kRootSilent: {
       Link* const root = members_[0];
       if (!started_ || root == nullptr) return;
@@ -162,6 +164,10 @@ void ServerMachine::handle_request(Link& l, FrameType type, FrameReader& in) {
     case FrameType::kRemove:
       keys_.values.erase(key);
       return send_reply(l, request, "");
+    case FrameType::kReach:
+      return send_reply(
+          l, request,
+          reach_text(l.hello.rank, static_cast<int>(std::strtol(key.c_str(), nullptr, 10))));
     default:
       throw MalformedFrame();
   }

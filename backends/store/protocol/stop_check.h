@@ -2,12 +2,20 @@
 // heartbeat apart, and nothing answers for a heartbeat.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
 #include "io/base/time/deadline.h"
 
 namespace backends {
+
+// How long a connection that is broken or silent is waited for. Silence means nothing before the
+// third heartbeat is missed, however long heartbeats are.
+inline base::Deadline::duration patience_with(std::chrono::milliseconds patience,
+                                              std::chrono::milliseconds heartbeat, bool is_broken) {
+  return is_broken ? patience : std::max(patience, 3 * heartbeat);
+}
 
 class StopCheck {
  public:

@@ -11,7 +11,7 @@
 namespace backends {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
-inline constexpr int kProtocolVersion = 8;
+inline constexpr int kProtocolVersion = 9;
 inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
 inline constexpr std::size_t kFrameBytes = 16u << 20;
 
@@ -42,6 +42,10 @@ enum class FrameType : std::uint8_t {
   kRootSilent,         // the sender considers rank 0 dead, and ends
   kNotice,             // text for the user of a rank that is part of a stall
   kStatus,             // text for an observer: the job's status
+  kAsk,                // i32 rank, text: does it answer probes at this address?
+  kAnswer,             // i32 rank, u8 1 if it does
+  kReach,  // u32 request, text: a rank to which the sender has lost its link; replied to with what
+           // is known of it, as text
 };
 
 enum class RefusalKind : std::uint8_t {

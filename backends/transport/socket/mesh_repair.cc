@@ -1,7 +1,5 @@
 // Restores broken connections of a mesh, in the mesh's thread.
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -9,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 
 #include "backends/backend_error.h"
 #include "backends/relay/relay_route.h"
+#include "backends/transport/socket/link_patience.h"
 #include "backends/transport/socket/mesh_setup.h"
 
 namespace backends {
@@ -24,34 +22,8 @@ constexpr int kMaxHalfClosedLooks = 2;
 constexpr int kRepairPollMs = 20;
 // A break is reported if the peer's process has not proved gone by then.
 constexpr auto kReportTime = std::chrono::milliseconds(200);
-constexpr int kMaxIdleSeconds = 15;  // routers forget idle connections
-
-std::string patience_text(std::chrono::milliseconds time) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(time.count()) / 1000);
-  return text;
-}
-
-// Data are not acknowledged, and nothing else comes. (TCP_USER_TIMEOUT would also end a connection
-// whose peer is alive and does not read.)
-bool is_silent(int fd, std::chrono::milliseconds limit) {
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_unacked > 0 &&
-         info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv >= limit.count();
-}
 
 }  // namespace
-
-void notice_silence(int fd, std::chrono::milliseconds patience) {
-  const int on = 1, tries = 3;
-  const int seconds =
-      std::clamp(static_cast<int>(patience.count() / 1000 / (2 * tries)), 1, kMaxIdleSeconds);
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
-}
 
 void MeshSetup::repair(const std::stop_token& stop) {
   repairing_ = true;
@@ -161,7 +133,8 @@ void MeshSetup::continue_repair(Target& target) {
 // Why a link is given up at the end of the patience.
 std::string MeshSetup::missing_text(const Target& target) const {
   const std::string within =
-      " within " + patience_text(context_.link_patience) + " (--link-patience)";
+      " " + within_patience_text(context_.link_patience) +
+      after_semicolon(context_.watch.reach_text(context_.group_rank(target.peer)));
   if (!target.relayed)
     return "no new connection with " +
            (target.to.port != 0 ? to_string(target.to) : name_of(target.peer)) + within;
@@ -203,10 +176,8 @@ bool MeshSetup::resume(Attempt& attempt, Target& target, const LinkKeys& keys) {
   if (!again) return false;
   if (mesh_.aborted()) shutdown(link.fd(), SHUT_WR);  // abort() may have come before the connection
   if (context_.notice)
-    context_.notice("the connection to " + name_of(target.peer) + " is back after " +
-                    patience_text(std::chrono::duration_cast<std::chrono::milliseconds>(
-                        context_.clock.now() - target.repair.since)) +
-                    "; " + std::to_string(*again) + " bytes are sent again");
+    context_.notice(restored_link_text(name_of(target.peer),
+                                       context_.clock.now() - target.repair.since, *again));
   target.repair = {};
   return true;
 }
@@ -216,9 +187,8 @@ void MeshSetup::report_break(Target& target) {
   if (!repair.broken || repair.reported) return;
   repair.reported = true;
   if (context_.notice)
-    context_.notice("lost the connection to " + name_of(target.peer) + " (" +
-                    link_of(target)->cause() + "); trying to connect again for up to " +
-                    patience_text(context_.link_patience));
+    context_.notice(
+        lost_link_text(name_of(target.peer), link_of(target)->cause(), context_.link_patience));
 }
 
 }  // namespace backends

@@ -15,6 +15,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
 #include "backends/relay/relay_route.h"
+#include "backends/transport/socket/link_patience.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/time/deadline.h"

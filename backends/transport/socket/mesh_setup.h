@@ -26,8 +26,6 @@ namespace backends {
 // Per direct connection, from the connect or the accept to the last byte of the handshake.
 inline constexpr auto kLinkHandshakeTimeout = std::chrono::seconds(2);
 
-// Makes the kernel find within a third of the patience that an idle connection is cut.
-void notice_silence(int fd, std::chrono::milliseconds patience);
 // Bytes of a link that are kept to be sent again: more than is held on the way.
 std::size_t replay_bytes(bool may_be_relayed);
 

@@ -26,9 +26,9 @@ using link_job::CutRelay;
 
 class StoreCuts : public testing::Test {
  protected:
-  // Two ranks, of which rank 1 connects through a relay.
-  GroupOptions options(int rank) {
-    GroupOptions o = options_for(rank, 2, listener_.port);
+  // Rank 1 connects through a relay.
+  GroupOptions options(int rank, int world_size = 2) {
+    GroupOptions o = options_for(rank, world_size, listener_.port);
     if (rank == 0) o.listen.fd = listener_.fd;
     if (rank == 1)
       o.init_method =
@@ -70,6 +70,24 @@ TEST_F(StoreCuts, EveryRequestCountsOnce) {
                            "[1] lost the rendezvous connection to rank 0 (",
                            "[1] the rendezvous connection to rank 0 is back after "})
     EXPECT_CONTAINS(notices_, text);
+}
+
+// The relay accepts no new connection, but rank 1 answers probes.
+TEST_F(StoreCuts, ThatDoNotEndAreNamedWithTheRankThatReachesBoth) {
+  CutRelay relay(listener_.port, {{20'000, 1 << 30}});
+  const auto errors = outcomes(3, [&](int rank) {
+    GroupOptions o = options(rank, 3);
+    o.links.patience_ms = 3000;
+    JoinedStore joined = backends::join_store(o);
+    for (int i = 0; i < 300 && rank == 1; ++i) joined.store->set("key", std::string(700, 'x'));
+    (void)joined.store->get("never", 60s);
+  });
+  const std::string text = "the link between rank 0 and rank 1 is cut: rank 2 still reaches both";
+  EXPECT_CONTAINS(notices_, "[0] " + text);
+  for (const int rank : {0, 2}) {
+    EXPECT_CONTAINS(errors[static_cast<std::size_t>(rank)], "rank 1 (host ");
+    EXPECT_CONTAINS(errors[static_cast<std::size_t>(rank)], " (--link-patience); " + text);
+  }
 }
 
 TEST_F(StoreCuts, WithoutPatienceABreakEndsTheGroup) {

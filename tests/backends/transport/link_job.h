@@ -28,10 +28,14 @@ class FakeWatch final : public backends::FailureDetector {
   std::optional<backends::GroupFailure> known_failure(std::chrono::milliseconds) override {
     return failed ? std::optional(backends::GroupFailure{"rank 1 died"}) : std::nullopt;
   }
+  std::string reach_text(int rank) override {
+    return reach.empty() ? reach : reach + std::to_string(rank);
+  }
   void abort_on_failure(backends::Communicator&) override {}
   void forget(backends::Communicator&) noexcept override {}
   void retain_until_group_ends(std::shared_ptr<void>) noexcept override {}
   std::atomic<bool> failed{false};
+  std::string reach;  // what the others know of a rank, without its number
 };
 
 struct Job {

@@ -1,0 +1,66 @@
+// What the transports share that restore broken connections: signs of a cut, and the lines about
+// it.
+#pragma once
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace backends {
+
+inline std::string patience_text(std::chrono::milliseconds time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(time.count()) / 1000);
+  return text;
+}
+
+// "within 30 s (--link-patience)", for the error at its end.
+inline std::string within_patience_text(std::chrono::milliseconds patience) {
+  return "within " + patience_text(patience) + " (--link-patience)";
+}
+
+inline std::string after_semicolon(const std::string& text) {
+  return text.empty() ? text : "; " + text;
+}
+
+inline std::string lost_link_text(const std::string& peer, const std::string& cause,
+                                  std::chrono::milliseconds patience) {
+  return "lost the connection to " + peer + " (" + cause + "); trying to connect again for up to " +
+         patience_text(patience);
+}
+
+inline std::string restored_link_text(const std::string& peer, std::chrono::nanoseconds time,
+                                      std::uint64_t bytes) {
+  return "the connection to " + peer + " is back after " +
+         patience_text(std::chrono::duration_cast<std::chrono::milliseconds>(time)) + "; " +
+         std::to_string(bytes) + " bytes are sent again";
+}
+
+// Makes the kernel find within a third of the patience that an idle connection is cut.
+inline void notice_silence(int fd, std::chrono::milliseconds patience) {
+  constexpr int kMaxIdleSeconds = 15;  // routers forget idle connections
+  const int on = 1, tries = 3;
+  const int seconds =
+      std::clamp(static_cast<int>(patience.count() / 1000 / (2 * tries)), 1, kMaxIdleSeconds);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+}
+
+// Data are not acknowledged, and nothing else comes. (TCP_USER_TIMEOUT would also end a connection
+// whose peer is alive and does not read.)
+inline bool is_silent(int fd, std::chrono::milliseconds limit) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_unacked > 0 &&
+         info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv >= limit.count();
+}
+
+}  // namespace backends
