@@ -3,7 +3,7 @@
 #
 # Usage: link_cuts.sh ENGINE [RUNS [FIRST_SEED]]
 #
-# Each run over each of socket and gloo, plain and encrypted, has six resets (ss --kill, as by a router) of all connections
+# Each run over each of socket, gloo and zmq, plain and encrypted, has six resets (ss --kill, as by a router) of all connections
 # of rank 1, also that to the rendezvous. Exit code 77 without root, ss, or a kernel that closes sockets for others.
 set -eu
 engine=$1 runs=${2:-2} first=${3:-1}
@@ -49,7 +49,7 @@ reset_all() {
   [ $cut = 1 ]
 }
 
-for backend in socket gloo; do
+for backend in socket gloo zmq; do
   for encrypt in off on; do
     name=$backend-$encrypt
     start $backend $encrypt whole-$name

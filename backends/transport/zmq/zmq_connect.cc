@@ -32,13 +32,36 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
                  (context.encryption == Encryption::kAuto && !is_loopback(context.address))),
       members_(context.members),
       timeout_(context.timeout),
+      link_patience_(context.link_patience),
       clock_(context.clock),
       context_(zmq_io_threads(context.world_size)),
       zap_handler_(std::make_unique<ZapHandler>(context_)) {
-  for (int peer = 0; peer < size_; ++peer) links_.emplace_back();
+  // What the schedule has under way, which has two messages of each kind, and tags.
+  const std::size_t most = 2 * kHeadBytes + 6 * max_message_bytes() + (64 << 10);
+  for (int peer = 0; peer < size_; ++peer) {
+    Link& l = links_.emplace_back();
+    if (resumes() && peer != rank_) l.replay.emplace(most);
+  }
 }
 
-void ZmqLinks::connect(const BackendContext& context) { SetUp(*this, context).run(); }
+ZmqLinks::~ZmqLinks() { close_all(); }
+
+void ZmqLinks::connect(const BackendContext& context) {
+  set_up_ = std::make_unique<SetUp>(*this, context);
+  set_up_->run();
+  if (!resumes()) return set_up_.reset();
+  repairs_ = std::jthread([this](const std::stop_token& stop) { set_up_->repair(stop); });
+}
+
+bool ZmqLinks::is_hello(int peer, const zmq::message_t& message) const {
+  return set_up_ && set_up_->is_hello(message, peer);
+}
+
+void ZmqLinks::stop_repairs() noexcept {
+  repairs_.request_stop();
+  if (repairs_.joinable()) repairs_.join();
+  set_up_.reset();
+}
 
 extern const bool kZmqIsBuilt = true;
 extern const char* const kZmqNote =

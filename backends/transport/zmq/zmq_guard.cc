@@ -58,13 +58,18 @@ ZmqGuard::ZmqGuard(zmq::context_t& context, int listeners)
           std::max(kMaxUnprovenPerAddress, 2 * static_cast<std::size_t>(std::max(listeners, 0)))),
       max_in_all_(std::max(kMaxUnproven, 2 * max_per_address_)) {}
 
+void ZmqGuard::end_unproven() {
+  count();
+  for (const Unproven& connection : unproven_) end(connection);
+  unproven_.clear();
+}
+
 ZmqGuard::~ZmqGuard() {
   try {
-    count();
+    end_unproven();
   } catch (const zmq::error_t&) {
     // The context has ended.
   }
-  for (const Unproven& connection : unproven_) end(connection);
   // Stop the monitors before the events are closed, or libzmq would wait for a reader.
   for (Watched& w : watched_) zmq_socket_monitor(w.listening.handle(), nullptr, 0);
 }

@@ -33,6 +33,8 @@ class ZmqGuard {
   void count();
   // Stops counting the connection with libzmq's descriptor: it belongs to a rank.
   void proven(int fd);
+  // Closes the unauthenticated connections.
+  void end_unproven();
 
  private:
   struct Watched {

@@ -1,19 +1,24 @@
 // Implements sending and receiving over ZeroMQ. zmq_set_up.cc connects the links.
 #include "backends/transport/zmq/zmq_links.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/store/tcp_socket.h"
 #include "backends/transport/zmq/zmq_attempt.h"
 
 namespace backends {
 namespace {
 
+using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 constexpr auto kZmqDrainTime = std::chrono::seconds(2);
 constexpr auto kDrainSlice = std::chrono::milliseconds(10);
+constexpr auto kDownSlice = std::chrono::milliseconds(2);
 constexpr int kLingerMs = 500;
 constexpr auto kFillerTime = std::chrono::seconds(2);
 // If a rank dies, the ranks that wait for it also end. This rank names the first whose connection
@@ -21,8 +26,6 @@ constexpr auto kFillerTime = std::chrono::seconds(2);
 constexpr auto kZmqGraceTime = std::chrono::milliseconds(100);
 
 }  // namespace
-
-ZmqLinks::~ZmqLinks() { close_all(); }
 
 ZmqLinks::Connection::Connection(int fd) : fd_(fd) {
   struct stat file {};
@@ -34,14 +37,33 @@ bool ZmqLinks::Connection::has_ended() const {
   return fd_ >= 0 && (fstat(fd_, &file) != 0 || file.st_ino != inode_);
 }
 
+bool ZmqLinks::has_failed(const Link& l) const {
+  return resumes() ? l.state == State::kGivenUp : l.connection.has_ended();
+}
+
 // `awaited`: the rank that this one has waited for since `since`; -1: all.
 void ZmqLinks::check_connections(int awaited, Clock::time_point since) const {
   for (int peer = 0; peer < size_; ++peer) {
-    if (!links_[static_cast<std::size_t>(peer)].connection.has_ended()) continue;
+    const Link& l = links_[static_cast<std::size_t>(peer)];
+    if (!has_failed(l)) continue;
     if (awaited == -1 || peer == awaited || Clock::now() - since >= kZmqGraceTime)
       throw PeerError("the connection to rank " +
-                      std::to_string(members_[static_cast<std::size_t>(peer)]) + " broke");
+                      std::to_string(members_[static_cast<std::size_t>(peer)]) + " broke" +
+                      l.failure);
   }
+}
+
+ZmqLinks::Connection ZmqLinks::Connection::ended() {
+  Connection none;
+  none.fd_ = 0;  // whose inode is not 0
+  return none;
+}
+
+// A copy of the descriptor refers to one file, even if libzmq closes its own meanwhile.
+void ZmqLinks::Connection::end() const {
+  const base::Descriptor copy(fcntl(fd_, F_DUPFD_CLOEXEC, 0));
+  struct stat file {};
+  if (copy && fstat(copy.fd(), &file) == 0 && file.st_ino == inode_) shutdown(copy.fd(), SHUT_RDWR);
 }
 
 void ZmqLinks::check_abort() const {
@@ -55,32 +77,48 @@ void ZmqLinks::throw_timeout(int peer) const {
                   std::to_string(members_[static_cast<std::size_t>(peer)]));
 }
 
-void ZmqLinks::send_message(int peer, zmq::message_t message, zmq::send_flags flags) {
+// Returns false if the link is down: what was kept is then sent over the next connection.
+bool ZmqLinks::send_part(int peer, zmq::message_t& part, zmq::send_flags flags) {
   Link& l = link(peer);
+  if (l.state != State::kUp) return false;
   const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
   // Waits for one slice; empty: not sent yet.
-  while (!attempt_zmq([&] { return l.socket.send(message, flags); })) {
+  while (!attempt_zmq([&] { return l.socket.send(part, flags); })) {
     check_abort();
+    if (resumes() && l.connection.has_ended()) {
+      mark_down(l);
+      return false;
+    }
     check_connections(peer, start);
     if (clock_.has_passed(deadline)) throw_timeout(peer);
   }
+  return true;
 }
 
 void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
                          std::size_t bytes) {
   head_slot_ = word.sequence & 1u;
-  const Tag tag{link(peer).sent++, static_cast<std::uint16_t>(kHeadKind + head_slot_), 0};
-  zmq::message_t message(sizeof tag + sizeof word + bytes);
-  auto* to = message.data<char>();
+  Link& l = link(peer);
+  const std::lock_guard lock(l.mutex);
+  const Tag tag{l.sent++, static_cast<std::uint16_t>(kHeadKind + head_slot_), 0};
+  zmq::message_t& head = l.heads[head_slot_];
+  head.rebuild(sizeof tag + sizeof word + bytes);
+  auto* to = head.data<char>();
   std::memcpy(to, &tag, sizeof tag);
   std::memcpy(to + sizeof tag, &word, sizeof word);
   if (bytes > 0) std::memcpy(to + sizeof tag + sizeof word, payload, bytes);
-  send_message(peer, std::move(message), zmq::send_flags::none);
+  keep(l, tag, to + sizeof tag, sizeof word + bytes);
+  zmq::message_t message;
+  message.copy(head);
+  (void)send_part(peer, message, zmq::send_flags::none);
 }
 
+// The peer has finished the call before, and for that received all that was sent to it.
 Head ZmqLinks::receive_head(int peer) {
-  const zmq::message_t& message = fetch(peer, static_cast<std::uint16_t>(kHeadKind + head_slot_));
-  // receive_one() has checked it.
+  const auto kind = static_cast<std::uint16_t>(kHeadKind + head_slot_);
+  const zmq::message_t& message = fetch(peer, kind);
+  acknowledge(link(peer), link(peer).places[kind].begin);
+  // store() has checked it.
   constexpr std::size_t kBefore = sizeof(Tag) + sizeof(ControlWord);
   Head head{{}, message.data<char>() + kBefore, message.size() - kBefore};
   std::memcpy(&head.word, message.data<char>() + sizeof(Tag), sizeof head.word);
@@ -94,24 +132,69 @@ void ZmqLinks::on_sent(void*, void* pending) {
 }
 
 void ZmqLinks::send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) {
-  const Tag tag{link(peer).sent++, kind_of(lane, slot), 0};
-  send_message(peer, zmq::message_t(&tag, sizeof tag), zmq::send_flags::sndmore);
+  Link& l = link(peer);
+  const std::lock_guard lock(l.mutex);
+  const Tag tag{l.sent++, kind_of(lane, slot), 0};
+  keep(l, tag, data, bytes);
+  zmq::message_t first(&tag, sizeof tag);
+  if (!send_part(peer, first, zmq::send_flags::sndmore)) return;
   {
-    const std::lock_guard lock(pending_.mutex);
+    const std::lock_guard pending(pending_.mutex);
     ++pending_.open;
   }
   // libzmq reads from the caller's memory. It takes a non-const pointer, but does not write.
-  send_message(peer, zmq::message_t(const_cast<void*>(data), bytes, &on_sent, &pending_),
-               zmq::send_flags::none);
+  zmq::message_t payload(const_cast<void*>(data), bytes, &on_sent, &pending_);
+  (void)send_part(peer, payload, zmq::send_flags::none);
 }
 
+// The peer has received the newest message of the same slot in the other lane (gloo_links.cc).
 const char* ZmqLinks::receive(int peer, Lane lane, unsigned slot, std::size_t bytes) {
   const zmq::message_t& message = fetch(peer, kind_of(lane, slot));
+  const Lane other = lane == Lane::kShare ? Lane::kResult : Lane::kShare;
+  acknowledge(link(peer), link(peer).places[kind_of(other, slot)].end);
   if (message.size() != bytes)
     throw PeerError("rank " + std::to_string(members_[static_cast<std::size_t>(peer)]) + " sent " +
                     std::to_string(message.size()) + " bytes, expected " + std::to_string(bytes));
   return message.data<char>();
 }
+
+// ---- What is sent again.
+
+void ZmqLinks::keep(Link& l, const Tag& tag, const void* payload, std::size_t bytes) {
+  if (!l.replay) return;
+  const KeptTag kept{tag, bytes};
+  Range place{l.replay->end(), 0};
+  l.replay->add(reinterpret_cast<const char*>(&kept), sizeof kept);
+  l.replay->add(static_cast<const char*>(payload), bytes);
+  place.end = l.replay->end();
+  if (tag.kind < kKinds) l.places[tag.kind] = place;
+}
+
+void ZmqLinks::acknowledge(Link& l, std::uint64_t position) {
+  if (!l.replay) return;
+  const std::lock_guard lock(l.mutex);
+  l.replay->acknowledge(position);
+}
+
+void ZmqLinks::settle() {
+  for (Link& l : links_) {
+    if (!l.replay) continue;
+    const std::lock_guard lock(l.mutex);
+    l.replay->settle();
+  }
+}
+
+void ZmqLinks::mark_down(Link& l) {
+  l.early.clear();  // not counted as received
+  l.state = State::kDown;
+  repair_wake_.notify_all();
+}
+
+bool ZmqLinks::any_down() const {
+  return std::ranges::any_of(links_, [](const Link& l) { return l.state == State::kDown; });
+}
+
+// ---- Receiving.
 
 const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
   Link& l = link(peer);
@@ -122,23 +205,70 @@ const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
 
 // Receives the next message of the peer, of any kind, into its slot.
 void ZmqLinks::receive_one(int peer) {
+  if (receive_next(peer, zmq::recv_flags::dontwait)) return;
+  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
+  for (bool filled = false; !receive_next(peer, zmq::recv_flags::none);) {
+    check_abort();
+    check_connections(peer, start);
+    if (clock_.has_passed(deadline)) throw_timeout(peer);
+    if (!filled && Clock::now() - start >= kFillerTime) {
+      filled = true;
+      send_filler(peer);
+    }
+  }
+}
+
+bool ZmqLinks::take_part(Link& l, zmq::message_t& part, zmq::recv_flags flags) {
+  if (l.early.empty()) return attempt_zmq([&] { return l.socket.recv(part, flags); }).has_value();
+  part = std::move(l.early.front());
+  l.early.pop_front();
+  return true;
+}
+
+// Unless `flags` say otherwise, waits for one slice. A message is counted and stored before another
+// thread can end its connection.
+bool ZmqLinks::receive_next(int peer, zmq::recv_flags flags) {
   Link& l = link(peer);
-  zmq::message_t message = wait_for_message(peer, Filler::kAfterAWhile);
+  if (l.state != State::kUp) {
+    if (flags == zmq::recv_flags::none) std::this_thread::sleep_for(kDownSlice);
+    return false;
+  }
+  const std::lock_guard lock(l.mutex);
+  zmq::message_t first, payload;
+  bool taken = l.state == State::kUp && take_part(l, first, flags);
+  const bool ended = !taken && l.state == State::kUp && l.connection.has_ended();
+  if (ended) taken = take_part(l, first, zmq::recv_flags::dontwait);
+  if (ended && !taken && resumes()) mark_down(l);
+  if (!taken) return false;
+  // Its descriptor was another connection's: this one has ended, and the peer begins anew.
+  if (resumes() && peer > rank_ && is_hello(peer, first)) {
+    l.connection.end();
+    mark_down(l);
+    return false;
+  }
+  // libzmq delivers all parts or none.
+  while (first.more() && !take_part(l, payload, zmq::recv_flags::none)) check_abort();
+  store(peer, std::move(first), std::move(payload));
+  return true;
+}
+
+void ZmqLinks::store(int peer, zmq::message_t first, zmq::message_t payload) {
+  Link& l = link(peer);
   Tag tag{};
-  if (message.size() >= sizeof tag) std::memcpy(&tag, message.data(), sizeof tag);
-  if (tag.number == l.received && tag.kind == kFiller && message.size() == filler_bytes()) {
+  if (first.size() >= sizeof tag) std::memcpy(&tag, first.data(), sizeof tag);
+  if (tag.number == l.received && tag.kind == kFiller && first.size() == filler_bytes()) {
     ++l.received;
+    l.received_bytes += sizeof(KeptTag);
     return;
   }
   const bool is_head = tag.kind < kHeadKind + 2;
   if (tag.number != l.received++ || tag.kind >= kKinds || l.fresh[tag.kind] ||
-      message.more() == is_head ||
-      message.size() < sizeof tag + (is_head ? sizeof(ControlWord) : 0))
+      first.more() == is_head || first.size() < sizeof tag + (is_head ? sizeof(ControlWord) : 0))
     throw PeerError("messages of rank " + std::to_string(members_[static_cast<std::size_t>(peer)]) +
                     " were lost: expected number " + std::to_string(l.received - 1) + ", got " +
                     std::to_string(tag.number));
-  if (!is_head) message = wait_for_message(peer);
-  l.slots[tag.kind] = std::move(message);
+  zmq::message_t& slot = l.slots[tag.kind] = is_head ? std::move(first) : std::move(payload);
+  l.received_bytes += sizeof(KeptTag) + slot.size() - (is_head ? sizeof tag : 0);
   l.fresh[tag.kind] = true;
 }
 
@@ -146,36 +276,14 @@ void ZmqLinks::receive_one(int peer) {
 // transit, libzmq waits for a rest that does not come, and its sender for a reply: with the filler,
 // the receiver gets a message that it can reject.
 void ZmqLinks::send_filler(int peer) {
+  Link& l = link(peer);
+  const std::lock_guard lock(l.mutex);
   zmq::message_t message(filler_bytes());
-  const Tag tag{link(peer).sent++, kFiller, 0};
+  const Tag tag{l.sent++, kFiller, 0};
+  keep(l, tag, nullptr, 0);
   std::memset(message.data(), 0, message.size());
   std::memcpy(message.data(), &tag, sizeof tag);
-  send_message(peer, std::move(message), zmq::send_flags::none);
-}
-
-zmq::message_t ZmqLinks::wait_for_message(int peer, Filler filler) {
-  zmq::message_t message;
-  if (std::deque<zmq::message_t>& early = link(peer).early; !early.empty()) {
-    message = std::move(early.front());
-    early.pop_front();
-    return message;
-  }
-  const auto received = [&](zmq::recv_flags flags) {
-    return attempt_zmq([&] { return link(peer).socket.recv(message, flags); });
-  };
-  if (received(zmq::recv_flags::dontwait)) return message;
-  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
-  while (!received(zmq::recv_flags::none)) {  // waits for one slice; empty: nothing came
-    check_abort();
-    if (link(peer).connection.has_ended() && received(zmq::recv_flags::dontwait)) break;
-    check_connections(peer, start);
-    if (clock_.has_passed(deadline)) throw_timeout(peer);
-    if (filler == Filler::kAfterAWhile && Clock::now() - start >= kFillerTime) {
-      filler = Filler::kNone;
-      send_filler(peer);
-    }
-  }
-  return message;
+  (void)send_part(peer, message, zmq::send_flags::none);
 }
 
 void ZmqLinks::finish_sends() {
@@ -190,28 +298,34 @@ void ZmqLinks::finish_sends() {
       throw PeerError("timeout after " + std::to_string(timeout_.count()) +
                       " ms, sending to the other ranks");
   }
+  lock.unlock();
+  settle();
 }
 
 void ZmqLinks::shut_down(bool drain) noexcept {
   if (drain) {
     // An abort means that the others have been told, or are gone, so nothing more is sent for them.
     const auto start = Clock::now();
+    const auto is_late = [&] {
+      return Clock::now() - start >= kZmqDrainTime + (any_down() ? link_patience_ : 0ms);
+    };
     std::unique_lock lock(pending_.mutex);
-    while (!aborted_ && Clock::now() - start < kZmqDrainTime) {
-      if (pending_.changed.wait_for(lock, kDrainSlice, [&] { return pending_.open == 0; })) return;
+    while (!aborted_ && !is_late()) {
+      const bool sent =
+          pending_.changed.wait_for(lock, kDrainSlice, [&] { return pending_.open == 0; });
+      if (sent && !any_down()) {
+        lock.unlock();
+        return settle();
+      }
     }
   }
+  stop_repairs();
   // Read the messages that have arrived; closing the context then waits until libzmq no longer
   // reads our memory.
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_ || !link(peer).socket) continue;
     try {
-      while (!link(peer).early.empty()) receive_one(peer);
-      for (;;) {
-        const auto events =
-            attempt_zmq([&] { return std::optional(link(peer).socket.get(zmq::sockopt::events)); });
-        if (events && (*events & ZMQ_POLLIN) == 0) break;
-        if (events) receive_one(peer);
+      while (receive_next(peer, zmq::recv_flags::dontwait)) {
       }
     } catch (const std::exception&) {
       // The rest cannot be read.
@@ -230,6 +344,7 @@ std::optional<ControlWord> ZmqLinks::arrived_word(int peer, std::uint32_t sequen
 }
 
 void ZmqLinks::close_all() noexcept {
+  stop_repairs();
   const int linger = aborted_ || pending_.any() ? 0 : kLingerMs;
   for (Link& l : links_) {
     try {
@@ -252,6 +367,7 @@ void ZmqLinks::abort(std::string_view reason) noexcept {
     // Out of memory: aborts without a reason.
   }
   aborted_.store(true, std::memory_order_release);
+  repair_wake_.notify_all();
 }
 
 }  // namespace backends

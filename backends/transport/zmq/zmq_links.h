@@ -5,6 +5,9 @@
 // listens on a loopback address is only authenticated, by a password derived from the job's secret:
 // CURVE makes a call of 1 MiB or more 5 to 7 times slower (ADR 8), and a process that can read
 // loopback traffic can also read this process's memory.
+//
+// With context.link_patience a link outlives breaks of its connection (ADR 51): a thread makes a
+// new one (zmq_repair.cc), and both sides send again what the other has not received.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +20,15 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 #include <zmq.hpp>
 
 #include "backends/backend.h"
 #include "backends/transport/direct/links.h"
+#include "backends/transport/socket/replay_buffer.h"
 #include "backends/transport/zmq/zap_handler.h"
 
 namespace backends {
@@ -64,6 +70,12 @@ class ZmqLinks final : public Links {
   static std::uint16_t kind_of(Lane lane, unsigned slot) {
     return static_cast<std::uint16_t>((lane == Lane::kShare ? 2 : 4) + slot);
   }
+  // Precedes every payload in the bytes of a link that are counted, and kept to be sent again.
+  struct KeptTag {
+    Tag tag;
+    std::uint64_t bytes;  // of the payload
+  };
+  static_assert(sizeof(KeptTag) <= ReplayBuffer::kHeldBytes, "it changes at once");
 
   // A connection, by libzmq's descriptor, which libzmq closes when the peer has closed the
   // connection or invalid data came. Then it reconnects, but messages are lost.
@@ -71,15 +83,23 @@ class ZmqLinks final : public Links {
    public:
     Connection() = default;
     explicit Connection(int fd);
+    static Connection ended();
     int fd() const { return fd_; }
     bool has_ended() const;  // false if there is no connection yet
+    void end() const;        // libzmq closes it then
 
    private:
     int fd_ = -1;
     ino_t inode_ = 0;  // because a later file may have the same descriptor
   };
 
+  // While it is down, the socket is the repair thread's.
+  enum class State { kUp, kDown, kGivenUp };
+  struct Range {
+    std::uint64_t begin = 0, end = 0;
+  };
   struct Link {
+    std::mutex mutex;  // held while the caller uses what the repair thread uses as well
     zmq::socket_t socket;
     int listener = -1;  // libzmq's descriptor; -1: none
     Connection connection;
@@ -88,6 +108,13 @@ class ZmqLinks final : public Links {
     // Messages received ahead of the call that needs them, or in use by it.
     std::array<zmq::message_t, kKinds> slots;
     std::array<bool, kKinds> fresh{};  // received and not consumed yet
+
+    std::atomic<State> state{State::kUp};
+    std::string failure;                  // why it was given up
+    std::array<zmq::message_t, 2> heads;  // the newest ones sent
+    std::optional<ReplayBuffer> replay;   // if broken connections are restored
+    std::array<Range, kKinds> places;     // of the newest messages in what was sent
+    std::uint64_t received_bytes = 0;     // counted as those that are kept
   };
   // Sends whose buffers libzmq still reads (zero copy). Outlives the sockets.
   struct PendingSends {
@@ -104,11 +131,21 @@ class ZmqLinks final : public Links {
   class SetUp;  // zmq_set_up.h
 
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
+  bool resumes() const { return link_patience_.count() > 0; }
   const zmq::message_t& fetch(int peer, std::uint16_t kind);
   void receive_one(int peer);
-  enum class Filler { kNone, kAfterAWhile };
-  zmq::message_t wait_for_message(int peer, Filler filler = Filler::kNone);
-  void send_message(int peer, zmq::message_t message, zmq::send_flags flags);
+  [[nodiscard]] bool receive_next(int peer, zmq::recv_flags flags);
+  [[nodiscard]] static bool take_part(Link& l, zmq::message_t& part, zmq::recv_flags flags);
+  void store(int peer, zmq::message_t first, zmq::message_t payload);
+  bool is_hello(int peer, const zmq::message_t& message) const;
+  [[nodiscard]] bool send_part(int peer, zmq::message_t& part, zmq::send_flags flags);
+  static void keep(Link& l, const Tag& tag, const void* payload, std::size_t bytes);
+  static void acknowledge(Link& l, std::uint64_t position);
+  void settle();
+  // REQUIRES: the caller holds the link's mutex.
+  void mark_down(Link& l);
+  bool any_down() const;
+  bool has_failed(const Link& l) const;
   void check_abort() const;
   void check_connections(int awaited, std::chrono::steady_clock::time_point since) const;
   [[noreturn]] void throw_timeout(int peer) const;
@@ -116,21 +153,26 @@ class ZmqLinks final : public Links {
   // Includes the data before a payload here, and CURVE's frames.
   std::size_t max_message_bytes() const { return filler_bytes() + 64; }
   void send_filler(int peer);
+  void stop_repairs() noexcept;
   void close_all() noexcept;
 
   const int rank_, size_;
   const bool encrypted_;
   const std::vector<int> members_;
-  const std::chrono::milliseconds timeout_;
+  const std::chrono::milliseconds timeout_, link_patience_;
   const base::Clock& clock_;
   PendingSends pending_;
   zmq::context_t context_;
   std::unique_ptr<ZapHandler> zap_handler_;
-  std::vector<Link> links_;
+  std::deque<Link> links_;
   unsigned head_slot_ = 0;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;
   std::string reason_;
+  std::mutex repair_mutex_;
+  std::condition_variable_any repair_wake_;
+  std::unique_ptr<SetUp> set_up_;  // until the end of connect(), or of the repairs
+  std::jthread repairs_;           // last member, because it uses the others
 };
 
 }  // namespace backends

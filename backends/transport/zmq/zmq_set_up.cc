@@ -12,6 +12,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
+#include "backends/transport/socket/link_patience.h"
 #include "backends/transport/zmq/zmq_attempt.h"
 
 namespace backends {
@@ -22,7 +23,19 @@ constexpr int kSliceMs = 20;  // between checks for abort and deadline
 constexpr int kReconnectMs = 100;
 // An attempt usually takes moments, but longer if ranks share cores.
 constexpr milliseconds kFirstAttempt{500}, kLongestAttempt{16'000};
+// The longest one is shorter after a break: what was sent may have been dropped on the way.
+constexpr milliseconds kLongestRepairAttempt{2000};
+constexpr std::size_t kGreetingBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // CURVE's keys, plain and in Z85
+
+// Whether `fd` is connected to the port of `place`, or was accepted there.
+bool is_connection_of(int fd, const std::string& place, bool connects) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return false;
+  const int port = (connects ? peer_endpoint(fd) : local_endpoint(fd)).port;
+  return place.ends_with(":" + std::to_string(port));
+}
 
 std::string decoded(const std::string& key) {
   std::string bytes(kKeyBytes, '\0');
@@ -32,16 +45,15 @@ std::string decoded(const std::string& key) {
   return bytes;
 }
 
-// Makes the kernel drop packets to this listener, except those of established connections. libzmq
-// would spend its thread on unauthenticated peers, and cannot stop listening without closing the
-// accepted connections.
+}  // namespace
+
+// libzmq would spend its thread on unauthenticated peers, and cannot stop listening without closing
+// the accepted connections.
 void take_no_more_connections(int listener) {
   sock_filter drop_all[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
   const sock_fprog program{std::size(drop_all), drop_all};
   setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
-
-}  // namespace
 
 ZmqLinks::SetUp::SetUp(ZmqLinks& links, const BackendContext& context)
     : links_(links),
@@ -69,8 +81,17 @@ void ZmqLinks::SetUp::run() {
   exchange_hellos();
   for (const Link& l : links_.links_) {
     if (l.listener >= 0) take_no_more_connections(l.listener);
-    if (is_loopback(context_.address)) do_not_pace(l.connection.fd());
   }
+  guard_.end_unproven();
+}
+
+// libzmq may have closed the descriptor meanwhile, and another file may have it.
+void ZmqLinks::SetUp::use_connection(int peer, int fd) {
+  const std::string& place = peer < rank_ ? end(peer).peer.endpoint : end(peer).listens;
+  links_.link(peer).connection =
+      is_connection_of(fd, place, peer < rank_) ? Connection(fd) : Connection::ended();
+  if (is_loopback(context_.address)) do_not_pace(fd);
+  if (links_.resumes()) notice_silence(fd, links_.link_patience_);
 }
 
 // ---- Records and proofs.
@@ -123,11 +144,25 @@ std::string ZmqLinks::SetUp::password(int from, int to) const {
   return to_hex(proof("engine zmq password", from, to, ""));
 }
 
-std::string ZmqLinks::SetUp::hello(int from, int to, std::uint32_t attempt) const {
-  std::string text(sizeof attempt, '\0');
-  std::memcpy(text.data(), &attempt, sizeof attempt);
+std::string ZmqLinks::SetUp::hello(int from, int to, const Greeting& greeting) const {
+  std::string text(kGreetingBytes, '\0');
+  std::memcpy(text.data(), &greeting.attempt, sizeof greeting.attempt);
+  std::memcpy(text.data() + sizeof greeting.attempt, &greeting.received, sizeof greeting.received);
   return text.append(
-      proof("engine zmq hello", from, to, std::string(1, ' ').append(std::to_string(attempt))));
+      proof("engine zmq hello", from, to,
+            " " + std::to_string(greeting.attempt) + " " + std::to_string(greeting.received)));
+}
+
+std::optional<ZmqLinks::SetUp::Greeting> ZmqLinks::SetUp::read_hello(const zmq::message_t& message,
+                                                                     int from) const {
+  Greeting greeting;
+  if (message.size() != kGreetingBytes + kMacBytes) return std::nullopt;
+  std::memcpy(&greeting.attempt, message.data(), sizeof greeting.attempt);
+  std::memcpy(&greeting.received, message.data<char>() + sizeof greeting.attempt,
+              sizeof greeting.received);
+  if (!equal_in_constant_time(message.to_string_view(), hello(from, rank_, greeting)))
+    return std::nullopt;
+  return greeting;
 }
 
 void ZmqLinks::SetUp::publish() {
@@ -158,7 +193,8 @@ zmq::socket_t ZmqLinks::SetUp::make_socket() const {
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(links_.max_message_bytes()));
   socket.set(zmq::sockopt::sndtimeo, kSliceMs);
   socket.set(zmq::sockopt::rcvtimeo, kSliceMs);
-  socket.set(zmq::sockopt::reconnect_ivl, kReconnectMs);
+  // A silent new connection of libzmq's would look like the old one.
+  socket.set(zmq::sockopt::reconnect_ivl, links_.resumes() ? -1 : kReconnectMs);
   socket.set(zmq::sockopt::ipv6, context_.address.find(':') != std::string::npos);
   return socket;
 }
@@ -175,8 +211,8 @@ std::string ZmqLinks::SetUp::listen(int peer) {
     socket.set(zmq::sockopt::curve_server, true);
     socket.set(zmq::sockopt::curve_secretkey, secret_key_);
   }
-  ends_[static_cast<std::size_t>(peer)].unbound = std::move(listener);
-  return place;
+  end(peer).unbound = std::move(listener);
+  return end(peer).listens = place;
 }
 
 void ZmqLinks::SetUp::bind(int peer) {
@@ -192,11 +228,11 @@ void ZmqLinks::SetUp::bind(int peer) {
 
 // Uses a new socket: libzmq does not reconnect one whose handshake failed.
 void ZmqLinks::SetUp::try_again(int peer) {
-  End& end = ends_[static_cast<std::size_t>(peer)];
-  const milliseconds time =
-      std::min(kLongestAttempt, kFirstAttempt * (1 << std::min(end.attempt, 10u)));
+  End& end = this->end(peer);
   ++end.attempt;
-  end.until = base::deadline_in(time);
+  ++end.tries;
+  end.until = base::deadline_in(std::min(repairing_ ? kLongestRepairAttempt : kLongestAttempt,
+                                         kFirstAttempt * (1 << std::min(end.tries - 1, 10u))));
   zmq::socket_t& socket = links_.link(peer).socket = make_socket();
   if (end.peer.mechanism == "plain") {
     socket.set(zmq::sockopt::plain_username, std::to_string(rank_));
@@ -208,8 +244,9 @@ void ZmqLinks::SetUp::try_again(int peer) {
   }
   while (!attempt_zmq([&] { return socket.connect(end.peer.endpoint), true; })) {
   }
-  const std::string greeting = hello(rank_, peer, end.attempt);
-  while (!attempt_zmq([&] { return socket.send(zmq::buffer(greeting)); })) {
+  const std::string greeting = hello(rank_, peer, {end.attempt, links_.link(peer).received_bytes});
+  while (!attempt_zmq([&] { return socket.send(zmq::buffer(greeting)); }) &&
+         !base::has_passed(end.until)) {
     links_.check_abort();
   }
 }
@@ -262,35 +299,36 @@ void ZmqLinks::SetUp::serve(int peer) {
     peer < rank_ ? serve_connector(peer, message) : serve_listener(peer, message);
   if (end.stands) return;
   if (peer < rank_ && base::has_passed(end.until)) try_again(peer);
-  if (peer > rank_ && end.attempt > 0 && store_has_it_standing(peer)) stands(peer);
+  if (peer > rank_ && !repairing_ && end.attempt > 0 && store_has_it_standing(peer)) stands(peer);
 }
 
 void ZmqLinks::SetUp::serve_connector(int peer, zmq::message_t& message) {
-  const End& end = ends_[static_cast<std::size_t>(peer)];
-  if (!equal_in_constant_time(message.to_string(), hello(peer, rank_, end.attempt))) return;
-  links_.link(peer).connection = Connection(message.get(ZMQ_SRCFD));
+  const std::optional<Greeting> theirs = read_hello(message, peer);
+  if (!theirs || theirs->attempt != end(peer).attempt) return;
+  use_connection(peer, message.get(ZMQ_SRCFD));
+  if (repairing_) return resume(peer, *theirs);
   context_.store.add(link_text(rank_, peer) + "/stands", 1);
   stands(peer);
 }
 
 void ZmqLinks::SetUp::serve_listener(int peer, zmq::message_t& message) {
-  End& end = ends_[static_cast<std::size_t>(peer)];
-  std::uint32_t attempt = 0;
-  if (message.size() >= sizeof attempt) std::memcpy(&attempt, message.data(), sizeof attempt);
-  if (attempt <= end.attempt ||
-      !equal_in_constant_time(message.to_string(), hello(peer, rank_, attempt))) {
-    if (end.attempt > 0) links_.link(peer).early.push_back(std::move(message));
+  End& end = this->end(peer);
+  Link& l = links_.link(peer);
+  const std::optional<Greeting> theirs = read_hello(message, peer);
+  if (!theirs || theirs->attempt <= end.attempt) {
+    if (end.attempt > 0 && !repairing_) l.early.push_back(std::move(message));
     return;
   }
-  links_.link(peer).early.clear();  // it belongs to an earlier attempt
-  end.attempt = attempt;
+  l.early.clear();  // it belongs to an earlier attempt
+  end.attempt = theirs->attempt;
   const int fd = message.get(ZMQ_SRCFD);
   guard_.proven(fd);
-  links_.link(peer).connection = Connection(fd);
-  const std::string answer = hello(rank_, peer, attempt);
+  use_connection(peer, fd);
+  const std::string answer = hello(rank_, peer, {end.attempt, l.received_bytes});
   attempt_zmq([&] {  // a connection that has ended meanwhile accepts none
-    return links_.link(peer).socket.send(zmq::buffer(answer), zmq::send_flags::dontwait);
+    return l.socket.send(zmq::buffer(answer), zmq::send_flags::dontwait);
   });
+  if (repairing_) resume(peer, *theirs);
 }
 
 bool ZmqLinks::SetUp::store_has_it_standing(int peer) const {
@@ -299,7 +337,5 @@ bool ZmqLinks::SetUp::store_has_it_standing(int peer) const {
   context_.store.remove(key);
   return true;
 }
-
-void ZmqLinks::SetUp::stands(int peer) { ends_[static_cast<std::size_t>(peer)].stands = true; }
 
 }  // namespace backends

@@ -228,7 +228,7 @@ std::vector<Fault> faults_of_connections() {
        },
        {},
        {{"done"}, {"done"}, {"done"}},
-       {"gloo", "socket"}},
+       {"gloo", "socket", "zmq"}},
       {"garbage on the connections",
        3,
        [](Rank& rank) {

@@ -36,8 +36,26 @@ using Values = std::vector<float>;
 
 constexpr std::size_t kCount = 500'000;
 
-int port_at(const std::string& endpoint) {
-  return std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+// What a rank publishes for its peers: HOST:PORT, or zmq's key, mechanism, address, and their
+// proof.
+bool is_zmq_record(const std::string& name) { return name.find("/zmq/") != std::string::npos; }
+bool is_address(const std::string& name, const std::string& value) {
+  if (is_zmq_record(name)) return value.find("tcp://") != std::string::npos;
+  return name.find("/socket/") != std::string::npos && !name.ends_with("/relayed");
+}
+
+int port_at(const std::string& value) {
+  const std::string address = value.substr(0, value.rfind(' '));  // without the proof
+  return std::stoi(address.substr(address.rfind(':') + 1));
+}
+
+std::string with_host(const std::string& name, const std::string& value, const char* host) {
+  const std::string address = host + (":" + std::to_string(port_at(value)));
+  if (!is_zmq_record(name)) return address;
+  const std::string body = value.substr(0, value.find("tcp://")) + "tcp://" + address;
+  return body + " " +
+         backends::to_hex(backends::keyed_hash({std::string(32, 's'), "this test"},
+                                               "engine zmq record", name + " " + body));
 }
 
 const backends::Backend& backend_named(const std::string& name) {
@@ -77,12 +95,12 @@ class Network {
     if (of.way != Way::kDirect) relay_ = std::make_unique<relay_client::Relay>();
     if (of.way == Way::kRelay) add_cuts(relay_->endpoint().port);
     job.store.seen = [this](const std::string& key, const std::string& value) {
-      if (of_.way != Way::kRelay && is_address(key)) add_cuts(port_at(value));
+      if (of_.way != Way::kRelay && is_address(key, value)) add_cuts(port_at(value));
     };
     job.store.change = [this](const std::string& key, const std::string& value) {
-      if (!is_address(key)) return value;
+      if (!is_address(key, value)) return value;
       const char* host = of_.way == Way::kRelay ? "127.0.0.9" : CutRelay::kHost;  // nobody's
-      return host + (":" + std::to_string(port_at(value)));
+      return with_host(key, value, host);
     };
   }
   // A rank's; nullptr without a relay.
@@ -109,9 +127,6 @@ class Network {
   }
 
  private:
-  static bool is_address(const std::string& key) {
-    return key.find("/socket/") != key.npos && !key.ends_with("/relayed");
-  }
   void add_cuts(int port) {
     const std::lock_guard lock(mutex_);
     cuts_.push_back(std::make_unique<CutRelay>(port, of_.cuts));
@@ -189,6 +204,9 @@ Outcome expect_no_change(const CutJob& cut, const Outcome& whole, unsigned seed)
   return found;
 }
 
+// The attempts of zmq take longer: libzmq does not tell that one was refused.
+unsigned count_of_seeds(const std::string& backend) { return backend == "zmq" ? 2 : 6; }
+
 class LinkCuts : public testing::TestWithParam<std::tuple<std::string, LinkCipher>> {
  protected:
   CutJob job() const {
@@ -200,7 +218,7 @@ TEST_P(LinkCuts, ChangeNoBit) {
   const Outcome whole = outcome_of(job());
   ASSERT_EQ(whole.errors, std::vector<std::string>(2));
   EXPECT_EQ(whole.notices, std::vector<std::string>());
-  for (unsigned seed = 0; seed < 6; ++seed) {
+  for (unsigned seed = 0; seed < count_of_seeds(job().backend); ++seed) {
     std::mt19937 random(seed);
     CutJob cut = job();
     cut.streams = seed % 3 == 2 && cut.backend == "socket" ? 3 : 1;
@@ -227,6 +245,7 @@ TEST_P(LinkCuts, OfThreeRanksChangeNoBit) {
 }
 
 TEST_P(LinkCuts, OfRelayedConnectionsChangeNoBit) {
+  if (job().backend == "zmq") GTEST_SKIP() << "zmq has no relay";
   const Outcome whole = outcome_of(job());
   ASSERT_EQ(whole.errors, std::vector<std::string>(2));
   for (unsigned seed = 30; seed < 33; ++seed) {
@@ -246,12 +265,13 @@ std::size_t sum_and_overwrite(const std::string& backend, std::size_t after, Val
   Job job;
   job.timeout = test_support::deadline(std::chrono::seconds(60));
   std::unique_ptr<CutRelay> relay;
-  job.store.seen = [&](const std::string&, const std::string& value) {
+  job.store.seen = [&](const std::string& key, const std::string& value) {
+    if (!is_address(key, value)) return;
     relay = std::make_unique<CutRelay>(
         port_at(value), after > 0 ? std::vector<Cut>{{after}} : std::vector<Cut>{}, 1024);
   };
-  job.store.change = [](const std::string&, const std::string& value) {
-    return CutRelay::kHost + (":" + std::to_string(port_at(value)));
+  job.store.change = [](const std::string& key, const std::string& value) {
+    return is_address(key, value) ? with_host(key, value, CutRelay::kHost) : value;
   };
   std::vector<std::unique_ptr<backends::Communicator>> made(2);
   const auto errors = group_harness::outcomes(2, [&](int rank) {
@@ -279,8 +299,14 @@ std::vector<std::string> backends_with_meshes() {
   return names;
 }
 
+std::vector<std::string> backends_that_resume() {
+  std::vector<std::string> names = backends_with_meshes();
+  if (backend_named("zmq").usable) names.emplace_back("zmq");
+  return names;
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, LinkCuts,
-                         testing::Combine(testing::ValuesIn(backends_with_meshes()),
+                         testing::Combine(testing::ValuesIn(backends_that_resume()),
                                           testing::Values(LinkCipher::kNone,
                                                           LinkCipher::kChaCha20Poly1305)),
                          [](const auto& test) {
@@ -292,24 +318,27 @@ INSTANTIATE_TEST_SUITE_P(Transports, LinkCuts,
 // ---- Notices and ends.
 
 TEST(LinkPatience, ABreakAndItsEndAreReportedOnBothSides) {
-  CutJob job;
-  job.cuts = {{200'000, 3}};
-  const Outcome found = outcome_of(job);
-  ASSERT_EQ(found.errors, std::vector<std::string>(2));
-  ASSERT_EQ(found.notices.size(), 4u);
-  int lost = 0, back = 0;
-  for (const std::string& notice : found.notices) {
-    lost += notice.starts_with("lost the connection to rank 1") ? 1 : 0;
-    lost += notice.find("; trying to connect again for up to ") != std::string::npos ? 10 : 0;
-    back += notice.starts_with("the connection to rank 1") ? 1 : 0;
-    back += notice.ends_with(" bytes are sent again") ? 10 : 0;
+  for (const std::string& backend : backends_that_resume()) {
+    CutJob job;
+    job.backend = backend;
+    job.cuts = {{200'000, 3}};
+    const Outcome found = outcome_of(job);
+    ASSERT_EQ(found.errors, std::vector<std::string>(2)) << backend;
+    ASSERT_EQ(found.notices.size(), 4u) << backend;
+    int lost = 0, back = 0;
+    for (const std::string& notice : found.notices) {
+      lost += notice.starts_with("lost the connection to rank 1") ? 1 : 0;
+      lost += notice.find("; trying to connect again for up to ") != std::string::npos ? 10 : 0;
+      back += notice.starts_with("the connection to rank 1") ? 1 : 0;
+      back += notice.ends_with(" bytes are sent again") ? 10 : 0;
+    }
+    EXPECT_EQ(lost, 22) << backend;
+    EXPECT_EQ(back, 22) << backend;
   }
-  EXPECT_EQ(lost, 22);
-  EXPECT_EQ(back, 22);
 }
 
 TEST(LinkPatience, AfterACallItsMemoryIsNotRead) {
-  for (const std::string& backend : backends_with_meshes()) {
+  for (const std::string& backend : backends_that_resume()) {
     Values whole;
     const std::size_t bytes = sum_and_overwrite(backend, 0, whole);
     for (const std::size_t left : {5'000, 20'000, 60'000, 100'000}) {
@@ -364,26 +393,48 @@ TEST(LinkPatience, AProcessThatEndsIsNamedAtOnce) {
 
 // The relay goes on listening and answers nothing.
 TEST(LinkPatience, AtItsEndTheErrorNamesPeerAddressAndPatience) {
+  for (const std::string& backend : backends_that_resume()) {
+    Job job;
+    job.watch.reach = "nobody reaches rank ";
+    std::unique_ptr<CutRelay> relay;
+    const bool is_zmq = backend == "zmq";  // whose set-up takes more bytes
+    job.store.seen = [&](const std::string& key, const std::string& value) {
+      if (!is_address(key, value)) return;
+      relay = std::make_unique<CutRelay>(port_at(value),
+                                         std::vector<Cut>{{is_zmq ? 4000u : 400u, 1 << 30}});
+    };
+    job.store.change = [](const std::string& key, const std::string& value) {
+      return is_address(key, value) ? with_host(key, value, CutRelay::kHost) : value;
+    };
+    const auto errors = group_harness::outcomes(2, [&](int rank) {
+      BackendContext context = job.context(rank, 2);
+      context.link_patience = std::chrono::milliseconds(1500);
+      const auto communicator = backend_named(backend).create(context);
+      float value = 1;
+      for (int call = 0; call < 200; ++call)
+        communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
+    });
+    EXPECT_CONTAINS(errors[1], "the connection to rank 10 broke: ");
+    EXPECT_CONTAINS(errors[1], is_zmq ? "no new connection with tcp://127.0.0.2:"
+                                      : "; no new connection with 127.0.0.2:");
+    EXPECT_CONTAINS(errors[1], " within 1.5 s (--link-patience); nobody reaches rank 10");
+    EXPECT_CONTAINS(errors[0], "the connection to rank 11 broke: ");
+  }
+}
+
+// The clock of the patience stands still. Only the end that connects can be refused.
+TEST(LinkPatience, AListenerOfZmqThatEndsIsNamedAtOnce) {
+  if (!backend_named("zmq").usable) GTEST_SKIP() << "built without zmq";
   Job job;
-  std::unique_ptr<CutRelay> relay;
-  job.store.seen = [&](const std::string&, const std::string& value) {
-    relay = std::make_unique<CutRelay>(port_at(value), std::vector<Cut>{{400, 1 << 30}});
-  };
-  job.store.change = [](const std::string&, const std::string& value) {
-    return CutRelay::kHost + (":" + std::to_string(port_at(value)));
-  };
+  job.clock = &job.test_clock;
   const auto errors = group_harness::outcomes(2, [&](int rank) {
     BackendContext context = job.context(rank, 2);
-    context.link_patience = std::chrono::milliseconds(1500);
-    const auto communicator = backends::make_socket_communicator(context);
-    float value = 1;
-    for (int call = 0; call < 100; ++call)
-      communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
+    context.link_patience = std::chrono::hours(1);
+    const auto communicator = backend_named("zmq").create(context);
+    if (rank == 1) communicator->barrier();
   });
-  EXPECT_CONTAINS(errors[1], "peer: the connection to rank 10 broke: ");
-  EXPECT_CONTAINS(errors[1], "; no new connection with 127.0.0.2:");
-  EXPECT_CONTAINS(errors[1], " within 1.5 s (--link-patience)");
-  EXPECT_CONTAINS(errors[0], "peer: the connection to rank 11 broke: ");
+  EXPECT_CONTAINS(errors[1], "the connection to rank 10 broke: tcp://127.0.0.1:");
+  EXPECT_CONTAINS(errors[1], " refuses connections: the process of rank 10 has ended");
 }
 
 // Behind a relay nobody refuses connections; a group's failure detector names such a rank at once.
