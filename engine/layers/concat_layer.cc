@@ -33,8 +33,7 @@ class Concat final : public Layer {
     return last == 0 ? Shape{channels} : Shape{first[0], first[1], channels};
   }
   LayerMemory memory(const MemoryRequest& r) const override {
-    if (r.device == Device::Kind::kCuda)
-      throw ModelError("concat: there is no kernel for CUDA devices; use --device cpu");
+    expect_cpu("concat", r.device);
     return {};
   }
 

@@ -1,11 +1,13 @@
-// Two-dimensional convolution. The weight is [out, in, kh, kw] in files and [kh, kw, in, out] in
-// memory.
+// Two-dimensional convolution. The weight is [out, in / groups, kh, kw] in files and [kh, kw,
+// in / groups, out] in memory.
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 #include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/grouped_conv2d/grouped_conv2d.h"
 
 namespace engine::layers {
 namespace {
@@ -15,26 +17,37 @@ class Conv2d final : public Layer {
   explicit Conv2d(const Conv2dOptions& options)
       : Layer({.kind = "conv2d",
                .options = {{"stride", static_cast<double>(options.stride)},
-                           {"padding", static_cast<double>(options.padding)}},
+                           {"padding", static_cast<double>(options.padding)},
+                           {"groups", static_cast<double>(options.groups)}},
                .backward_needs = {.inputs = true},
-               .stores_bf16_on_cpu = options.stride <= 4}),  // like the fast kernels
+               // Like the fast kernels.
+               .stores_bf16_on_cpu = options.stride <= 4 || options.groups > 1}),
         options_(options) {
     expect_at_least("conv2d", "out_channels", options.out_channels, 1);
     expect_at_least("conv2d", "kernel", options.kernel, 1);
     expect_at_least("conv2d", "stride", options.stride, 1);
     expect_at_least("conv2d", "padding", options.padding, 0);
+    expect_at_least("conv2d", "groups", options.groups, 1);
+    if (options.out_channels % options.groups != 0)
+      throw ModelError("conv2d: out_channels must be a multiple of groups, " +
+                       std::to_string(options.groups) + ", not " +
+                       std::to_string(options.out_channels));
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     expect_window(inputs[0], options_.kernel, options_.padding);
+    if (inputs[0][2] % options_.groups != 0)
+      throw ShapeError("expected channels that " + std::to_string(options_.groups) +
+                       " groups divide, got " + inputs[0].to_string());
     const ops::Conv2dGeometry g = geometry(inputs[0]);
     return {g.out_h(), g.out_w(), g.out_channels};
   }
 
-  // fan_in = in * kh * kw, fan_out = out * kh * kw. A bias is always initialized as in PyTorch.
+  // fan_in = in / groups * kh * kw, fan_out = out * kh * kw. A bias is always initialized as in
+  // PyTorch.
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
-    const std::int64_t in = inputs[0][2], k = options_.kernel;
+    const std::int64_t in = inputs[0][2] / options_.groups, k = options_.kernel;
     const auto fan = [&](std::int64_t channels) {
       return static_cast<double>(channels) * static_cast<double>(k) * static_cast<double>(k);
     };
@@ -50,11 +63,16 @@ class Conv2d final : public Layer {
   }
 
   LayerMemory memory(const MemoryRequest& r) const override {
+    if (is_grouped()) {
+      expect_cpu("conv2d with groups", r.device);
+      return {.scratch = ops::grouped_conv2d_scratch_bytes(grouped(r.inputs[0]), r.batch, r.dtype)};
+    }
     return {.scratch = ops::conv2d_scratch_bytes(geometry(r.inputs[0]), r.batch, r.dtype, r.threads,
                                                  r.device, r.products)};
   }
 
   void forward(const LayerRun& run) const override {
+    if (is_grouped()) return forward_groups(run);
     ops::conv2d_forward(run.kernels, {.geometry = geometry_of_batch(run.inputs[0].shape),
                                       .x = run.inputs[0],
                                       .weight = run.parameters[0],
@@ -63,6 +81,7 @@ class Conv2d final : public Layer {
   }
 
   void backward(const LayerRun& run) const override {
+    if (is_grouped()) return backward_groups(run);
     const ops::Conv2dGeometry g = geometry_of_batch(run.inputs[0].shape);
     ops::conv2d_backward_weights(
         run.kernels, {.geometry = g,
@@ -80,6 +99,33 @@ class Conv2d final : public Layer {
   }
 
  private:
+  bool is_grouped() const { return options_.groups > 1; }
+
+  void forward_groups(const LayerRun& run) const {
+    ops::grouped_conv2d_forward(run.kernels,
+                                {.geometry = grouped(item_shape(run.inputs[0].shape)),
+                                 .x = run.inputs[0],
+                                 .weight = run.parameters[0],
+                                 .y = run.output,
+                                 .bias = options_.bias ? run.parameters[1] : TensorView{}});
+  }
+  void backward_groups(const LayerRun& run) const {
+    const ops::GroupedConv2dGeometry g = grouped(item_shape(run.inputs[0].shape));
+    ops::grouped_conv2d_backward_weights(
+        run.kernels, {.geometry = g,
+                      .x = run.inputs[0],
+                      .dy = run.gradients.output,
+                      .dweight = run.gradients.parameters[0],
+                      .dbias = options_.bias ? run.gradients.parameters[1] : TensorView{},
+                      .write = run.gradients.parameter_write});
+    if (run.gradients.inputs[0])
+      ops::grouped_conv2d_backward_data(run.kernels, {.geometry = g,
+                                                      .dy = run.gradients.output,
+                                                      .weight = run.parameters[0],
+                                                      .dx = run.gradients.inputs[0],
+                                                      .write = run.gradients.input_writes[0]});
+  }
+
   // A stride larger than the padded input gives one output, as a stride of that extent does; the
   // time of the kernels depends on the stride.
   ops::Conv2dGeometry geometry(const Shape& item) const {
@@ -93,9 +139,19 @@ class Conv2d final : public Layer {
             .stride = std::min(options_.stride, extent),
             .padding = options_.padding};
   }
-  ops::Conv2dGeometry geometry_of_batch(const Shape& x) const {
-    return geometry({x[1], x[2], x[3]});
+  ops::Conv2dGeometry geometry_of_batch(const Shape& x) const { return geometry(item_shape(x)); }
+  ops::GroupedConv2dGeometry grouped(const Shape& item) const {
+    const ops::Conv2dGeometry g = geometry(item);
+    return {.in_h = g.in_h,
+            .in_w = g.in_w,
+            .in_channels = g.in_channels,
+            .out_channels = g.out_channels,
+            .kernel = options_.kernel,
+            .stride = g.stride,
+            .padding = g.padding,
+            .groups = options_.groups};
   }
+  static Shape item_shape(const Shape& x) { return {x[1], x[2], x[3]}; }
 
   Conv2dOptions options_;
 };

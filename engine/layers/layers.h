@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/layers/layer.h"
+#include "engine/ops/elementwise/activation.h"
 #include "engine/ops/elementwise/gelu.h"
 #include "engine/ops/loss/regression_loss.h"
 
@@ -25,9 +26,13 @@ enum class ConvInit { kUniformFanIn, kNormalFanOut };
 struct Conv2dOptions {
   std::int64_t out_channels = 0, kernel = 3, stride = 1, padding = 0;
   bool bias = true;
+  // The channels of input and output are divided into so many groups, each with its own weights.
+  // More than one: on a CUDA device, memory() throws ModelError.
+  std::int64_t groups = 1;
   ConvInit init = ConvInit::kUniformFanIn;
 };
-LayerPtr conv2d(const Conv2dOptions& options);  // input [h, w, c]
+// Input [h, w, c]; parameters weight [out_channels, c / groups, kernel, kernel], bias.
+LayerPtr conv2d(const Conv2dOptions& options);
 
 struct BatchNormOptions {
   double eps = 1e-5, momentum = 0.1;
@@ -48,6 +53,8 @@ struct GroupNormOptions {
 LayerPtr group_norm(const GroupNormOptions& options);
 
 LayerPtr relu();
+// On a CUDA device, memory() throws ModelError.
+LayerPtr activation(const ops::Activation& function);
 
 struct PoolOptions {
   std::int64_t window = 2, stride = 0 /* 0: the window */, padding = 0;
@@ -60,6 +67,9 @@ LayerPtr global_average_pool();  // [h, w, c] -> [c]
 
 LayerPtr flatten();  // [h, w, c] -> [c*h*w] in PyTorch's channel-first order
 LayerPtr add();      // two inputs of the same shape
+// Two inputs of the same shape, or [h, w, c] and [c] or [1, 1, c]. On a CUDA device, memory()
+// throws ModelError.
+LayerPtr multiply();
 // Two or more inputs that differ in their channels alone: [h, w, a], [h, w, b], ... -> [h, w, a + b
 // + ...]; also [a], [b], ... On a CUDA device, memory() throws ModelError.
 LayerPtr concat();

@@ -14,6 +14,7 @@ using engine::Graph;
 using engine::NodeId;
 using test_support::allocations;
 namespace layers = engine::layers;
+namespace ops = engine::ops;
 
 Graph every_layer() {
   return test_support::classifier({12, 12, 3}, [](Graph& g, NodeId x) {
@@ -23,7 +24,13 @@ Graph every_layer() {
       return g.add(name + ".n", layers::batch_norm2d(), {c});
     };
     const NodeId a = g.add("", layers::relu(), {block("a", x)});
-    const NodeId b = g.add("", layers::relu(), {g.add("", layers::add(), {block("b", a), a})});
+    const NodeId depthwise =
+        g.add("w", layers::conv2d({.out_channels = 8, .padding = 1, .groups = 8}), {block("b", a)});
+    const NodeId image = g.add("", layers::activation({ops::ActivationKind::kSilu}), {depthwise});
+    const NodeId means = g.add("", layers::global_average_pool(), {image});
+    const NodeId scales = g.add("", layers::activation({ops::ActivationKind::kSigmoid}), {means});
+    const NodeId scaled = g.add("", layers::multiply(), {image, scales});
+    const NodeId b = g.add("", layers::relu(), {g.add("", layers::add(), {scaled, a})});
     const NodeId c =
         g.add("", layers::relu(),
               {g.add("c", layers::conv2d({.out_channels = 8, .kernel = 1, .stride = 2}), {b})});

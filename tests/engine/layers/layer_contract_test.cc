@@ -44,6 +44,11 @@ TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
             "layer 'x' (add): expected two inputs of one shape, got [8, 8, 16] and [8, 8, 32]");
   EXPECT_EQ(shape_error(layers::group_norm({.groups = 3}), {{4, 4, 8}}),
             "layer 'x' (group_norm): expected channels that 3 groups divide, got [4, 4, 8]");
+  EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 6, .groups = 3}), {{4, 4, 8}}),
+            "layer 'x' (conv2d): expected channels that 3 groups divide, got [4, 4, 8]");
+  EXPECT_EQ(shape_error(layers::multiply(), {{8, 8, 16}, {8}}),
+            "layer 'x' (multiply): expected two inputs of one shape, or [h, w, c] and [c] or [1, "
+            "1, c], got [8, 8, 16] and [8]");
   EXPECT_EQ(shape_error(layers::add(), {{8}}), "layer 'x' (add): expected 2 inputs, got 1");
 }
 
@@ -81,7 +86,53 @@ TEST(LayerShapes, ConcatAddsTheChannels) {
                engine::ModelError);
 }
 
+TEST(LayerShapes, MultiplyHasThatOfTheLargerInput) {
+  const auto product = [](const std::vector<Shape>& inputs) {
+    return layers::multiply()->output_shape(inputs);
+  };
+  const Shape image{7, 5, 3};
+  EXPECT_EQ(product({image, {3}}), image);
+  EXPECT_EQ(product({{1, 1, 3}, image}), image);
+  EXPECT_EQ(product({image, image}), image);
+  EXPECT_EQ(product({{6}, {6}}), (Shape{6}));
+  EXPECT_THROW(product({image, {7, 1, 3}}), engine::ShapeError);
+  EXPECT_THROW(product({image}), engine::ShapeError);
+}
+
+TEST(LayerShapes, AGroupedConvolutionHasAWeightPerGroup) {
+  const engine::LayerPtr layer =
+      layers::conv2d({.out_channels = 8, .kernel = 5, .stride = 2, .padding = 2, .groups = 2});
+  const std::vector<Shape> inputs{{9, 7, 6}};
+  EXPECT_EQ(layer->output_shape(inputs), (Shape{5, 4, 8}));
+  const std::vector<engine::ParameterSpec> parameters = layer->parameters(inputs);
+  EXPECT_EQ(parameters[0].layout.file_shape, (Shape{8, 3, 5, 5}));
+  EXPECT_EQ(parameters[0].layout.memory_shape(), (Shape{5, 5, 3, 8}));
+  EXPECT_DOUBLE_EQ(parameters[0].initializer.value, 1 / std::sqrt(75.0));  // as in PyTorch
+}
+
+// One line that names the layer, before anything runs.
+TEST(LayerDevices, LayersOfCpusAloneRefuseOthers) {
+  const std::vector<Shape> inputs{{4, 4, 6}, {4, 4, 6}};
+  const auto fault = [&](const engine::LayerPtr& layer) {
+    return test_support::error_or<engine::ModelError>(
+        [&] {
+          static_cast<void>(
+              layer->memory({.inputs = inputs, .device = engine::Device::Kind::kCuda}));
+        },
+        "no error");
+  };
+  const std::string rest = ": there is no kernel for CUDA devices; use --device cpu";
+  EXPECT_EQ(fault(layers::conv2d({.out_channels = 6, .groups = 2})), "conv2d with groups" + rest);
+  EXPECT_EQ(fault(layers::activation({})), "activation" + rest);
+  EXPECT_EQ(fault(layers::multiply()), "multiply" + rest);
+  EXPECT_EQ(fault(layers::concat()), "concat" + rest);
+}
+
 TEST(LayerOptions, OutOfRangeIsRefused) {
+  EXPECT_THROW(layers::conv2d({.out_channels = 4, .groups = 0}), engine::ModelError);
+  EXPECT_THROW(layers::conv2d({.out_channels = 4, .groups = 3}), engine::ModelError);
+  EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kLeakyRelu, -0.1}),
+               engine::ModelError);
   EXPECT_THROW(layers::dense(0), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .stride = 0}), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .padding = -1}), engine::ModelError);

@@ -48,6 +48,14 @@ const Case kCases[] = {
     alone(
         "conv2d_7x7_stride_2",
         [] { return layers::conv2d({.out_channels = 4, .kernel = 7, .stride = 2, .padding = 3}); }),
+    alone(
+        "conv2d_depthwise_stride_2",
+        [] { return layers::conv2d({.out_channels = 3, .stride = 2, .padding = 1, .groups = 3}); }),
+    alone("conv2d_5x5_with_two_outputs_for_a_channel",
+          [] {
+            return layers::conv2d(
+                {.out_channels = 6, .kernel = 5, .padding = 2, .bias = false, .groups = 3});
+          }),
     alone("batch_norm2d", [] { return layers::batch_norm2d(); }),
     alone("group_norm_of_one_group", [] { return layers::group_norm({.groups = 1}); }),
     alone("relu", [] { return layers::relu(); }),
@@ -63,6 +71,16 @@ const Case kCases[] = {
           [] { return layers::average_pool2d({.window = 2, .ceil_mode = true}); }),
     alone("pad_channels", [] { return layers::pad_channels(1, 2); }),
     alone("pad_channels_by_none", [] { return layers::pad_channels(0, 0); }),
+    alone("relu6", [] { return layers::activation({engine::ops::ActivationKind::kRelu6}); }),
+    alone("silu", [] { return layers::activation({engine::ops::ActivationKind::kSilu}); }),
+    alone("sigmoid", [] { return layers::activation({engine::ops::ActivationKind::kSigmoid}); }),
+    alone("hard_sigmoid",
+          [] { return layers::activation({engine::ops::ActivationKind::kHardSigmoid}); }),
+    alone("hard_swish",
+          [] { return layers::activation({engine::ops::ActivationKind::kHardSwish}); }),
+    alone("leaky_relu",
+          [] { return layers::activation({engine::ops::ActivationKind::kLeakyRelu, 0.1}); }),
+    alone("tanh", [] { return layers::activation({engine::ops::ActivationKind::kTanh}); }),
     alone("dropout", [] { return layers::dropout(0.4); }),
     alone("dropout_of_rate_0", [] { return layers::dropout(0); }),
     {"flatten", head},
@@ -77,9 +95,7 @@ const Case kCases[] = {
      }},
     {"batch_norm2d_with_relu", [](Graph& g, NodeId x) { return head(g, relu(g, norm(g, x))); }},
     {"batch_norm2d_with_residual",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::add(), {norm(g, x), x}));
-     }},
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::add(), {norm(g, x), x})); }},
     {"batch_norm2d_with_residual_and_relu",
      [](Graph& g, NodeId x) {
        return head(g, relu(g, g.add("", layers::add(), {norm(g, conv(g, x, 3)), x})));
@@ -104,10 +120,32 @@ const Case kCases[] = {
        const NodeId means = pooled(g, x), flat = g.add("", layers::flatten(), {x});
        return g.add("d", layers::dense(4), {g.add("", layers::concat(), {means, flat})});
      }},
-    {"add_of_one_tensor",
+    {"conv2d_of_two_groups",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::add(), {x, x}));
+       const layers::Conv2dOptions options{.out_channels = 6, .padding = 1, .groups = 2};
+       return head(g, g.add("g", layers::conv2d(options), {conv(g, x, 4)}));
      }},
+    {"multiply_of_two",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::multiply(), {conv(g, x, 3), norm(g, x)}));
+     }},
+    {"multiply_of_one_tensor",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::multiply(), {x, x})); }},
+    {"multiply_of_channels",  // squeeze and excitation
+     [](Graph& g, NodeId x) {
+       const NodeId squeezed = g.add("s", layers::dense(3), {pooled(g, x)});
+       const NodeId scales =
+           g.add("", layers::activation({engine::ops::ActivationKind::kSigmoid}), {squeezed});
+       return head(g, g.add("", layers::multiply(), {x, scales}));
+     }},
+    {"multiply_of_a_pixel_before_the_image",
+     [](Graph& g, NodeId x) {
+       const NodeId pixel = g.add(
+           "s", layers::conv2d({.out_channels = 3, .kernel = 3, .stride = 6, .padding = 1}), {x});
+       return head(g, g.add("", layers::multiply(), {pixel, x}));
+     }},
+    {"add_of_one_tensor",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::add(), {x, x})); }},
     {"add_of_two",
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::add(), {relu(g, x), conv(g, x, 3)}));

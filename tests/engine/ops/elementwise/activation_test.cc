@@ -1,0 +1,204 @@
+// Activation functions: PyTorch's values and gradients, float32 against float64 over the whole
+// range, aliasing, and activations stored in bf16.
+#include "engine/ops/elementwise/activation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/engine/ops/common/kernel_runs.h"
+#include "tests/engine/ops/common/stored_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace kernel_test;
+
+std::vector<Activation> all_activations() {
+  std::vector<Activation> all;
+  for (std::size_t i = 0; i < kActivationNames.size(); ++i)
+    all.push_back({static_cast<ActivationKind>(i), 0.2});
+  return all;
+}
+std::string activation_name(const Activation& f) {
+  return std::string(kActivationNames[static_cast<std::size_t>(f.kind)]);
+}
+
+// Values and gradients of torch 2 in float64 at -4, -1.5, -0.3, 0.4, 2.5 and 7.
+struct KnownActivation {
+  const char* name;
+  std::vector<double> values, slopes;
+};
+const KnownActivation kKnownActivations[] = {
+    {"relu6", {0, 0, 0, 0.4, 2.5, 6}, {0, 0, 0, 1, 1, 0}},
+    {"silu",
+     {-0.07194483984836623, -0.2736382857095345, -0.1276672449565023, 0.2394750640449808,
+      2.3103545499468914, 6.993622641639196},
+     {-0.05266461489107291, -0.041294154299142946, 0.3522199896811173, 0.6947919584090636,
+      1.0994011113415267, 1.0054604970664518}},
+    {"sigmoid",
+     {0.01798620996209156, 0.18242552380635635, 0.425557483188341, 0.598687660112452,
+      0.9241418199787566, 0.9990889488055994},
+     {0.017662706213291118, 0.14914645207033286, 0.24445831169074586, 0.24026074574152914,
+      0.07010371654510807, 0.000910221180121784}},
+    {"hard_sigmoid",
+     {0, 0.25, 0.45, 0.5666666666666667, 0.9166666666666666, 1},
+     {0, 1.0 / 6, 1.0 / 6, 1.0 / 6, 1.0 / 6, 0}},
+    {"hard_swish",
+     {0, -0.375, -0.135, 0.22666666666666668, 2.2916666666666665, 7},
+     {0, 0, 0.4, 0.6333333333333333, 1.3333333333333335, 1}},
+    {"leaky_relu", {-0.8, -0.3, -0.06, 0.4, 2.5, 7}, {0.2, 0.2, 0.2, 1, 1, 1}},
+    {"tanh",
+     {-0.999329299739067, -0.9051482536448664, -0.2913126124515909, 0.3799489622552249,
+      0.9866142981514303, 0.9999983369439447},
+     {0.0013409506830259165, 0.1807066389236486, 0.9151369618266292, 0.8556387860811777,
+      0.02659222668316057, 3.3261093448688367e-06}},
+};
+
+TEST(Activations, ArePyTorchs) {
+  ASSERT_EQ(std::size(kKnownActivations), kActivationNames.size());
+  for (const KnownActivation& known : kKnownActivations) {
+    SCOPED_TRACE(known.name);
+    const Activation f{*find_activation(known.name), 0.2};
+    Operand<double> x = operand_of<double>({6}, {-4, -1.5, -0.3, 0.4, 2.5, 7}), y({6}, 9),
+                    dy({6}, 1), dx({6}, 9);
+    Context c(1, 0);
+    activation_forward(c.context, x.view(), f, y.view());
+    activation_backward(c.context, uses_output(f.kind) ? y.view() : x.view(), dy.view(), f,
+                        dx.view(), Write::kOverwrite);
+    EXPECT_EQ(far_apart(y.values, known.values, 1e-14, 1e-16), "");
+    EXPECT_EQ(far_apart(dx.values, known.slopes, 1e-11, 1e-16), "");
+  }
+  EXPECT_FALSE(find_activation("relu7"));
+}
+
+// What torch 2 has where the pieces meet: the smaller derivative for relu6 and hard_sigmoid.
+TEST(Activations, MeetingPointsHavePyTorchsDerivatives) {
+  const auto slopes = [](const char* name, const std::vector<float>& at) {
+    const Activation f{*find_activation(name)};
+    const Shape shape{static_cast<std::int64_t>(at.size())};
+    Operand<float> x = operand_of<float>(shape, at), y(shape, 9), dy(shape, 1), dx(shape, 9);
+    Context c(1, 0);
+    activation_forward(c.context, x.view(), f, y.view());
+    activation_backward(c.context, uses_output(f.kind) ? y.view() : x.view(), dy.view(), f,
+                        dx.view(), Write::kOverwrite);
+    return dx.values;
+  };
+  for_each_setting([&](int) {
+    EXPECT_EQ(slopes("relu6", {0, 6, 5.9999995F}), (std::vector<float>{0, 0, 1}));
+    EXPECT_EQ(slopes("hard_sigmoid", {-3, 3, 0}), (std::vector<float>{0, 0, 1.F / 6}));
+    EXPECT_EQ(slopes("hard_swish", {-3, 3, 0}), (std::vector<float>{0, 1, 0.5F}));
+    EXPECT_EQ(slopes("leaky_relu", {0, -0.F, 1e-30F}), (std::vector<float>{0.01F, 0.01F, 1}));
+  });
+}
+
+// A dense walk over [-20, 20] and the ends of the range.
+Operand<float> activation_walk() {
+  std::vector<float> values{0.f,   -0.f, 1e-30f, -1e-30f, 1e-4f,  80.f,
+                            -80.f, 1e4f, -1e4f,  1e18f,   -1e12f, -89.f};
+  for (int i = -40'000; i <= 40'000; ++i) values.push_back(static_cast<float>(i) * 5e-4f);
+  return operand_of<float>({static_cast<std::int64_t>(values.size())}, values);
+}
+
+TEST(Activations, AreWithinAMillionthOfTheirDefinitionEverywhere) {
+  Operand<float> x = activation_walk(), dy(x.shape, 1.f);
+  Operand<double> wide = widen(x), wide_dy = widen(dy);
+  for_each_setting([&](int threads) {
+    Context c(threads, 0);
+    for (const Activation& f : all_activations()) {
+      SCOPED_TRACE(activation_name(f));
+      Operand<float> y = gemm_test::nan_operand(x.shape), dx = y;
+      Operand<double> wide_y(x.shape, 0), wide_dx(x.shape, 0);
+      const bool of_output = uses_output(f.kind), by_x = f.kind == ActivationKind::kSilu;
+      activation_forward(c.context, x.view(), f, y.view());
+      activation_forward(c.context, wide.view(), f, wide_y.view());
+      activation_backward(c.context, of_output ? y.view() : x.view(), dy.view(), f, dx.view(),
+                          Write::kOverwrite);
+      activation_backward(c.context, of_output ? wide_y.view() : wide.view(), wide_dy.view(), f,
+                          wide_dx.view(), Write::kOverwrite);
+      for (std::size_t i = 0; i < x.values.size(); ++i) {
+        const double size = std::fabs(by_x ? wide.values[i] : wide_y.values[i]);
+        ASSERT_LE(std::fabs(y.values[i] - wide_y.values[i]), 1e-6 * size + 1e-38)
+            << "x = " << x.values[i];
+        ASSERT_LE(std::fabs(dx.values[i] - wide_dx.values[i]), 2e-6) << "x = " << x.values[i];
+      }
+      Operand<float> same = x;
+      activation_forward(c.context, same.view(), f, same.view());  // in place
+      EXPECT_EQ(same.values, y.values);
+    }
+  });
+}
+
+TEST(Activations, GradientsAtOddSizesInPlaceAndAdded) {
+  for_each_setting([](int threads) {
+    for (const std::int64_t count : {0, 1, 7, 16, 17, 33, 4097, 9999})
+      for (const Write write : {Write::kOverwrite, Write::kAdd})
+        for (const Activation& f : all_activations()) {
+          const Given operands[] = {random_operand({count}, 1), random_operand({count}, 2),
+                                    random_operand({count}, 2), output({count}, write)};
+          const auto [found, expected] = run_both(
+              threads, operands,
+              [&](KernelContext& c, TensorView x, TensorView dy, TensorView same, TensorView dx) {
+                activation_backward(c, x, dy, f, dx, write);
+                activation_backward(c, x, same, f, same, Write::kOverwrite);  // in place
+              });
+          EXPECT_EQ(far_apart(found[3], expected[3], 2e-6, 2e-6), "") << activation_name(f);
+          if (write == Write::kOverwrite) {
+            EXPECT_EQ(found[2], found[3]) << activation_name(f);
+          }
+        }
+  });
+}
+
+TEST(Activations, PassANanOn) {
+  for_each_setting([](int) {
+    for (const Activation& f : all_activations()) {
+      Operand<float> x({19}, std::nanf("")), y({19}, 0);
+      Context c(1, 0);
+      activation_forward(c.context, x.view(), f, y.view());
+      for (const float value : y.values) EXPECT_TRUE(std::isnan(value)) << activation_name(f);
+    }
+  });
+}
+
+TEST(Activations, RefuseOperandsThatDoNotFit) {
+  Context c(1, 0);
+  Operand<float> x({4}, 0), y({5}, 0);
+  Operand<double> wide({4}, 0);
+  EXPECT_THROW(activation_forward(c.context, x.view(), {}, y.view()), ShapeError);
+  EXPECT_THROW(activation_forward(c.context, x.view(), {}, wide.view()), ShapeError);
+  EXPECT_THROW(activation_backward(c.context, x.view(), x.view(), {}, y.view(), Write::kAdd),
+               ShapeError);
+  c.context.device.kind = Device::Kind::kCuda;
+  EXPECT_THROW(activation_forward(c.context, x.view(), {}, x.view()), ModelError);
+}
+
+struct StoredActivationCase {
+  Activation f;
+  std::int64_t count;
+  Write write;
+
+  template <class T>
+  std::vector<std::vector<float>> operator()(T) const {
+    auto x = stored_operand<T>({count}, 1), dy = stored_operand<T>({count}, 2),
+         y = stored_output<T>({count}, Write::kOverwrite), dx = stored_output<T>({count}, write);
+    Context c(2, 0);
+    activation_forward(c.context, x.view(), f, y.view());
+    activation_backward(c.context, x.view(), dy.view(), f, dx.view(), write);
+    return {floats_of(y), floats_of(dx)};
+  }
+};
+
+class ActivationsStored : public Bf16Test {};
+
+TEST_F(ActivationsStored, AreThoseOfFloatsRounded) {
+  for (const std::int64_t count : kStoredChannels)
+    for (const Write write : {Write::kOverwrite, Write::kAdd})
+      for (const Activation& f : all_activations()) {
+        SCOPED_TRACE(activation_name(f) + " of " + std::to_string(count));
+        expect_same_rounded(StoredActivationCase{f, count, write}, 2);
+      }
+}
+
+}  // namespace
+}  // namespace engine::ops
