@@ -37,6 +37,13 @@ engine::LayerPtr make_gelu(Options& options, std::int64_t) {
                                             : engine::ops::GeluKind::kExact);
 }
 
+engine::LayerPtr make_activation(Options& options, std::int64_t) {
+  const auto& names = engine::ops::kActivationNames;
+  const std::string function = options.text("function", "", {names.begin(), names.end()});
+  const double slope = options.number("slope", engine::ops::Activation{}.slope);
+  return layers::activation({*engine::ops::find_activation(function), slope});
+}
+
 engine::LayerPtr make_attention(Options& options, std::int64_t) {
   const std::int64_t heads = options.integer("heads");
   return layers::causal_self_attention(heads, options.number("dropout", 0));
@@ -49,6 +56,7 @@ engine::LayerPtr make_conv2d(Options& options, std::int64_t classes) {
   o.stride = options.integer("stride", o.stride);
   o.padding = options.integer("padding", o.padding);
   o.bias = options.boolean("bias", o.bias);
+  o.groups = options.integer("groups", o.groups);
   return layers::conv2d(o);
 }
 
@@ -105,8 +113,10 @@ constexpr Kind kKinds[] = {
      "weight [out, in]; bias [out] where it has one"},
     {"conv2d", make_conv2d,
      "[h, w, c] → [h', w', out_channels], h' = floor((h + 2 padding - kernel) / stride) + 1",
-     "h and w + 2 padding at least the kernel",
-     "weight [out_channels, c, kernel, kernel]; bias [out_channels] where it has one"},
+     "h and w + 2 padding at least the kernel; groups divide c and out_channels, more than 1 on "
+     "CPUs "
+     "only",
+     "weight [out_channels, c / groups, kernel, kernel]; bias [out_channels] where it has one"},
     {"batch_norm2d", make_batch_norm2d, kImageSame, kBatchNormRules, kBatchNormArrays},
     {"sync_batch_norm2d", make_sync_batch_norm2d, kImageSame,
      "statistics over the samples of all replicas; eps above 0; momentum 0 to 1", kBatchNormArrays},
@@ -149,6 +159,11 @@ constexpr Kind kKinds[] = {
     {"concat", [](Options&, std::int64_t) { return layers::concat(); },
      "[h, w, a], [h, w, b], ... → [h, w, a + b + ...]; [a], [b], ... → [a + b + ...]",
      "needs `inputs`, two or more; CPUs only", ""},
+    {"activation", make_activation, kSame,
+     "PyTorch's function of that name; slope of leaky_relu, from 0; CPUs only", ""},
+    {"multiply", [](Options&, std::int64_t) { return layers::multiply(); },
+     "two of one shape → the same; [h, w, c] and [c] or [1, 1, c] → [h, w, c]",
+     "needs `inputs`, two of them; CPUs only", ""},
 };
 
 std::string options_text(const std::vector<OptionDescription>& options) {

@@ -79,9 +79,19 @@ class Options {
     return find<std::string>(key, "a string");
   }
 
-  std::string text(const std::string& key, const std::string& otherwise) {
-    describe(key, "text", "\"" + otherwise + "\"");
-    return text(key).value_or(otherwise);
+  // With `words`, it must be one of them; without `otherwise`, it must be given.
+  std::string text(const std::string& key, const std::string& otherwise,
+                   const std::vector<std::string>& words = {}) {
+    const std::string type = words.empty() ? "text" : base::join_text(words, " or ");
+    if (describe(key, type, otherwise.empty() ? "" : "\"" + otherwise + "\"") && !words.empty())
+      return words.front();
+    const auto value = text(key);
+    if (!value && otherwise.empty()) missing(key);
+    const std::string found = value.value_or(otherwise);
+    if (!words.empty() && std::find(words.begin(), words.end(), found) == words.end())
+      refuse(key, "unknown " + key + " '" + found + "'" + base::did_you_mean(found, words) +
+                      " (known: " + base::join_text(words) + ")");
+    return found;
   }
 
   template <class T>

@@ -29,7 +29,8 @@ std::vector<bool> needed_layers(const OnnxLayerList& layers, int output) {
 // if another layer follows it that has the file's number of classes.
 std::string open_head(OnnxLayerList& layers, const OnnxActivation& output) {
   constexpr const char* kPassed[] = {
-      "relu", "gelu", "dropout", "flatten", "max_pool2d", "average_pool2d", "global_average_pool"};
+      "relu",    "gelu",       "activation",     "dropout",
+      "flatten", "max_pool2d", "average_pool2d", "global_average_pool"};
   const std::string classes = std::to_string(output.shape[1]);
   int at = output.layer;
   while (at >= 0 && std::ranges::find(kPassed, layers.at(at).kind) != std::end(kPassed))

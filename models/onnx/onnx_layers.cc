@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "engine/layers/layers.h"
 #include "models/onnx/onnx_pooling.h"
 
 namespace models {
@@ -42,13 +43,14 @@ std::string add_conv2d(OnnxLayer& layer) {
   const std::int64_t kernel =
       layer.graph.own_parameters(layer.graph.parameter_node(layer.id))[0].layout.file_shape[2];
   const std::int64_t stride = layer.whole("stride"), padding = layer.whole("padding");
+  OnnxAttributes attributes{{"kernel_shape", Ints{kernel, kernel}},
+                            {"strides", Ints{stride, stride}},
+                            {"pads", Ints(4, padding)}};
+  if (layer.whole("groups") != 1) attributes.push_back({"group", layer.whole("groups")});
   std::vector<std::string> inputs{layer.inputs[0]};
   for (std::size_t i = 0; i < layer.parameters(); ++i)
     inputs.push_back(layer.out.weight(layer.parameter(i)));
-  return layer.out.add("Conv", std::move(inputs),
-                       {{"kernel_shape", Ints{kernel, kernel}},
-                        {"strides", Ints{stride, stride}},
-                        {"pads", Ints(4, padding)}});
+  return layer.out.add("Conv", std::move(inputs), std::move(attributes));
 }
 
 std::string add_batch_norm2d(OnnxLayer& layer) {
@@ -114,6 +116,39 @@ std::string add_gelu(OnnxLayer& layer) {
   }
   const std::string half = out.add("Mul", {x, out.scalar(0.5F)});
   return out.add("Mul", {half, out.add("Add", {inner, out.scalar(1)})});
+}
+
+std::string add_activation(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const std::string& x = layer.inputs[0];
+  using enum engine::ops::ActivationKind;
+  switch (static_cast<engine::ops::ActivationKind>(layer.whole("function"))) {
+    case kRelu6:
+      return out.add("Clip", {x, out.scalar(0), out.scalar(6)});
+    case kSilu:
+      return out.add("Mul", {x, out.add("Sigmoid", {x})});
+    case kSigmoid:
+      return out.add("Sigmoid", {x});
+    case kHardSigmoid:
+      return out.add("HardSigmoid", {x}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
+    case kHardSwish:
+      return out.add("HardSwish", {x});
+    case kLeakyRelu:
+      return out.add("LeakyRelu", {x}, {{"alpha", static_cast<float>(layer.option("slope"))}});
+    case kTanh:
+      return out.add("Tanh", {x});
+  }
+  throw engine::Error("internal: an unknown activation function");
+}
+
+// A vector scales the channels of an image.
+std::string add_multiply(OnnxLayer& layer) {
+  std::vector<std::string> factors = layer.inputs;
+  const std::vector<engine::Shape> shapes = layer.graph.input_shapes(layer.id);
+  for (std::size_t i = 0; i < 2; ++i)
+    if (shapes[i].rank() == 1 && layer.node().shape.rank() == 3)
+      factors[i] = layer.out.add("Unsqueeze", {factors[i], layer.out.integers({2, 3})});
+  return layer.out.add("Mul", std::move(factors));
 }
 
 std::string add_concat(OnnxLayer& layer) {
@@ -201,6 +236,8 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"gelu", add_gelu},
     {"add", add_add},
     {"concat", add_concat},
+    {"activation", add_activation},
+    {"multiply", add_multiply},
     {"dropout", add_nothing},
     {"flatten", add_flatten},
     {"pad_channels", add_pad_channels},

@@ -87,7 +87,8 @@ struct OnnxOperatorRow {
   OnnxBuild build;
 };
 std::vector<OnnxOperatorRow> onnx_weight_operators();  // layers with parameters
-std::vector<OnnxOperatorRow> onnx_plain_operators();   // layers without
+std::vector<OnnxOperatorRow> onnx_activations();       // activation functions and products
+std::vector<OnnxOperatorRow> onnx_plain_operators();   // other layers without parameters
 std::vector<OnnxOperatorRow> onnx_shape_operators();   // arithmetic on shapes, and constants
 
 }  // namespace models

@@ -1,6 +1,5 @@
-// Operators that become layers without parameters.
+// Operators that become layers without parameters, except for activation functions.
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "io/base/text/text_format.h"
@@ -11,35 +10,13 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Adds a layer whose output has the shape of its input.
-void set_elementwise(OnnxOperator& op, const std::string& kind,
-                     std::vector<std::pair<std::string, std::string>> options = {}) {
-  OnnxActivation value = op.activation(0);
-  value.layer = op.add_layer(kind, {value.layer}, std::move(options));
-  op.set(std::move(value));
-}
-
-void translate_relu(OnnxOperator& op) { set_elementwise(op, "relu"); }
-
-void translate_gelu(OnnxOperator& op) {
-  const std::string approximate = op.text("approximate", "none");
-  if (approximate != "none" && approximate != "tanh")
-    throw OnnxUnsupported("approximate '" + approximate + "', expected none or tanh");
-  set_elementwise(op, "gelu", {{"approximate", "\"" + approximate + "\""}});
-}
-
-void translate_clip(OnnxOperator& op) {
-  const bool has_max = op.has_input(2) && std::isfinite(op.number(2));
-  if (!op.has_input(1) || op.number(1) != 0 || has_max)
-    throw OnnxUnsupported("expected the limits 0 and infinity: a ReLU");
-  set_elementwise(op, "relu");
-}
-
 // The rate acts in training alone, as in the engine; an export in eval mode has no Dropout.
 void translate_dropout(OnnxOperator& op) {
   const double rate = op.has_input(1) ? op.number(1) : 0.5;
   if (rate == 0) return op.set(op.activation(0));
-  set_elementwise(op, "dropout", {{"rate", io::shortest_text(rate)}});
+  OnnxActivation value = op.activation(0);
+  value.layer = op.add_layer("dropout", {value.layer}, {{"rate", io::shortest_text(rate)}});
+  op.set(std::move(value));
 }
 
 struct PoolAttributes {
@@ -228,10 +205,6 @@ void translate_add(OnnxOperator& op) {
   op.set(std::move(a));
 }
 
-void translate_mul(OnnxOperator& op) {
-  if (!fold_numbers(op)) throw OnnxUnsupported("a product of tensors; no layer does this");
-}
-
 void translate_concat(OnnxOperator& op) {
   if (fold_numbers(op)) return;
   const std::size_t count = op.node().inputs.size();
@@ -292,16 +265,12 @@ void translate_pad(OnnxOperator& op) {
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_plain_operators() {
-  return {{"Relu", translate_relu},
-          {"Gelu", translate_gelu},
-          {"Clip", translate_clip},
-          {"Dropout", translate_dropout},
+  return {{"Dropout", translate_dropout},
           {"MaxPool", translate_max_pool},
           {"AveragePool", translate_average_pool},
           {"GlobalAveragePool", translate_global_average_pool},
           {"ReduceMean", translate_reduce_mean},
           {"Add", translate_add},
-          {"Mul", translate_mul},
           {"Concat", translate_concat},
           {"Softmax", translate_softmax},
           {"LogSoftmax", translate_softmax},

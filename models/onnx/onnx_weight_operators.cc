@@ -41,7 +41,7 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
 
 // A convolution's attributes, which must be those of one window, stride and padding.
 struct ConvAttributes {
-  std::int64_t kernel = 1, stride = 1, padding = 0;
+  std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
 };
 
 ConvAttributes conv_attributes(OnnxOperator& op, const Numbers& weight) {
@@ -50,9 +50,9 @@ ConvAttributes conv_attributes(OnnxOperator& op, const Numbers& weight) {
   const Numbers pads = op.integers("pads").value_or(Numbers{0, 0, 0, 0});
   const Numbers dilations = op.integers("dilations").value_or(Numbers{1, 1});
   const std::int64_t group = op.integer("group", 1);
-  if (group != 1)
-    throw OnnxUnsupported("group " + std::to_string(group) +
-                          ": grouped and depthwise convolutions have no layer, expected 1");
+  if (group < 1 || group > weight[0] || weight[0] % group != 0)
+    throw OnnxUnsupported("group " + std::to_string(group) + " with " + std::to_string(weight[0]) +
+                          " outputs, expected groups of equal size");
   if (dilations != Numbers{1, 1})
     throw OnnxUnsupported("dilations " + onnx_shape_text(dilations) + ", expected 1");
   if (op.text("auto_pad", "NOTSET") != "NOTSET")
@@ -64,7 +64,7 @@ ConvAttributes conv_attributes(OnnxOperator& op, const Numbers& weight) {
     throw OnnxUnsupported("strides " + onnx_shape_text(strides) + ", expected equal ones");
   if (pads.size() != 4 || pads != Numbers(4, pads[0]) || pads[0] < 0 || pads[0] > kMaxOnnxExtent)
     throw OnnxUnsupported("pads " + onnx_shape_text(pads) + ", expected the same at all sides");
-  return {kernel[0], strides[0], pads[0]};
+  return {kernel[0], strides[0], pads[0], group};
 }
 
 void note_folded_norm(OnnxOperator& op, const OnnxConstant& weight, const OnnxConstant& bias) {
@@ -113,26 +113,31 @@ void translate_conv(OnnxOperator& op) {
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + " with a weight of " +
                           onnx_shape_text(shape) + ", expected images and 4 dimensions");
   const ConvAttributes conv = conv_attributes(op, shape);
-  if (shape[1] != value.shape[1])
+  std::int64_t channels = 0;
+  if (__builtin_mul_overflow(shape[1], conv.groups, &channels) || channels != value.shape[1])
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", its weight is " +
-                          onnx_shape_text(shape) + ": the channels differ");
+                          onnx_shape_text(shape) + " for each of " + std::to_string(conv.groups) +
+                          " groups: the channels differ");
   if (op.has_input(2)) note_folded_norm(op, weight, op.constant(2));
   if (value.layout == OnnxActivation::Layout::kVector) {
-    if (conv.kernel != 1 || conv.padding != 0)
-      throw OnnxUnsupported("a kernel of " + std::to_string(conv.kernel) +
-                            " on one pixel, expected 1 without padding");
+    if (conv.kernel != 1 || conv.padding != 0 || conv.groups != 1)
+      throw OnnxUnsupported("a kernel of " + std::to_string(conv.kernel) + " and " +
+                            std::to_string(conv.groups) +
+                            " groups on one pixel, expected 1 of each without padding");
     return translate_pixel_conv(op, std::move(value), weight, shape);
   }
-  value.layer = add_weighted(op, {.kind = "conv2d",
-                                  .name = {},
-                                  .tied = {},
-                                  .inputs = {value.layer},
-                                  .options = {{"out_channels", std::to_string(shape[0])},
-                                              {"kernel", std::to_string(conv.kernel)},
-                                              {"stride", std::to_string(conv.stride)},
-                                              {"padding", std::to_string(conv.padding)},
-                                              {"bias", bool_text(op.has_input(2))}},
-                                  .arrays = weight_and_bias(op, weight, shape, shape[0])});
+  OnnxListedLayer layer{.kind = "conv2d",
+                        .name = {},
+                        .tied = {},
+                        .inputs = {value.layer},
+                        .options = {{"out_channels", std::to_string(shape[0])},
+                                    {"kernel", std::to_string(conv.kernel)},
+                                    {"stride", std::to_string(conv.stride)},
+                                    {"padding", std::to_string(conv.padding)},
+                                    {"bias", bool_text(op.has_input(2))}},
+                        .arrays = weight_and_bias(op, weight, shape, shape[0])};
+  if (conv.groups != 1) layer.options.emplace_back("groups", std::to_string(conv.groups));
+  value.layer = add_weighted(op, std::move(layer));
   value.shape = {kOnnxBatch, shape[0], positions_along(value.shape[2], conv),
                  positions_along(value.shape[3], conv)};
   op.set(std::move(value));

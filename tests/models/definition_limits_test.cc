@@ -46,7 +46,7 @@ void expect_words(const std::string& text, const std::vector<std::string>& words
 
 TEST(DefinitionLimits, OptionsBeyond31BitsNameTheOptionAndBothValues) {
   const std::pair<const char*, std::vector<const char*>> kinds[] = {
-      {"conv2d", {"out_channels", "kernel", "stride", "padding"}},
+      {"conv2d", {"out_channels", "kernel", "stride", "padding", "groups"}},
       {"dense", {"out"}},
       {"pad_channels", {"before", "after"}},
       {"group_norm", {"groups"}},

@@ -62,6 +62,19 @@ name = "c2"
 out_channels = 4
 padding = 1
 [[layer]]
+kind = "conv2d"
+name = "c3"
+out_channels = 4
+padding = 1
+groups = 4
+[[layer]]
+kind = "activation"
+function = "hard_swish"
+name = "gate"
+[[layer]]
+kind = "multiply"
+inputs = ["start", "gate"]
+[[layer]]
 kind = "group_norm"
 name = "n2"
 groups = 2
@@ -111,7 +124,7 @@ out = "classes"
 
 TEST_F(LayerList, TakesEveryKindAndRuns) {
   const engine::Graph graph = build(kEveryKind);
-  EXPECT_EQ(graph.nodes().size(), 2U + 16 + 1);
+  EXPECT_EQ(graph.nodes().size(), 2U + 19 + 1);
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 1);
   EXPECT_EQ(state.entries.front().name, "c1.weight");
@@ -194,7 +207,8 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
             "batch_norm2d, sync_batch_norm2d, group_norm, "
             "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, "
             "dropout, embedding, "
-            "position_embedding, layer_norm, gelu, causal_self_attention, concat)");
+            "position_embedding, layer_norm, gelu, causal_self_attention, concat, "
+            "activation, multiply)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "
             "kind, name, inputs, "
@@ -212,6 +226,13 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
   EXPECT_EQ(error_of("[[layer]]\nname = \"a\"\n"), "m.toml:1: 'kind' is missing");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"),
             "m.toml:1: 'out_channels' is missing");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"activation\"\n"), "m.toml:1: 'function' is missing");
+  EXPECT_EQ(
+      error_of("[[layer]]\nkind = \"activation\"\nfunction = \"sillu\"\n"),
+      "m.toml:3: unknown function 'sillu': did you mean 'silu'? (known: relu6, silu, sigmoid, "
+      "hard_sigmoid, hard_swish, leaky_relu, tanh)");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nout_channels = 4\ngroups = 3\n"),
+            "m.toml:1: conv2d: out_channels must be a multiple of groups, 3, not 4");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
             "m.toml:1: dropout: rate must lie in [0, 1), not 1.500000");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"batch_norm2d\"\n"),

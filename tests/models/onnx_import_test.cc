@@ -205,7 +205,7 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   model.nodes.push_back({"Einsum", "odd", {"x"}, {"o"}, {}});
   const std::string text = fault(model);
   EXPECT_CONTAINS(text, path_ + ": 2 of its 8 nodes cannot be trained: ");
-  EXPECT_CONTAINS(text, "node '/stem/Conv' (Conv): group 3: ");
+  EXPECT_CONTAINS(text, "node '/stem/Conv' (Conv): group 3 with 4 outputs, expected ");
   EXPECT_CONTAINS(text, "node 'odd' (Einsum): no layer does this");
   EXPECT_CONTAINS(text, "known operators: Add, ");
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
@@ -224,6 +224,126 @@ TEST_F(OnnxImportTest, ValuesHaveOneOrigin) {
   model = small_net();
   model.nodes[0].outputs[0] = model.constants[0].name;
   EXPECT_CONTAINS(fault(model), "two values named '" + model.constants[0].name + "'");
+}
+
+// The part of the definition that follows `layer`, up to its next layer.
+std::string options_of(const std::string& definition, const std::string& layer) {
+  const std::size_t name = definition.find("\nname = \"" + layer + "\"\n");
+  if (name == std::string::npos) return "no layer " + layer + " in " + definition;
+  const std::size_t begin = definition.rfind("[[layer]]\n", name) + 10;
+  const std::size_t end = definition.find("\n[[layer]]", begin);
+  return definition.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+io::NamedArray scalar(const std::string& name, float value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {.name = name, .shape = {}, .data = {bytes.begin(), bytes.end()}};
+}
+
+// small_net() with these nodes in place of its ReLU, from "b" to "c".
+io::OnnxModel net_with(const std::vector<io::OnnxNode>& nodes) {
+  io::OnnxModel model = small_net();
+  model.nodes.erase(model.nodes.begin() + 2);
+  model.nodes.insert(model.nodes.begin() + 2, nodes.begin(), nodes.end());
+  model.constants.push_back(scalar("zero", 0));
+  model.constants.push_back(scalar("six", 6));
+  return model;
+}
+
+TEST_F(OnnxImportTest, AConvolutionOfGroupsBecomesOne) {
+  io::OnnxModel model = net_with({{"Conv",
+                                   "/depthwise/Conv",
+                                   {"b", "depthwise.weight"},
+                                   {"d1"},
+                                   {{"group", std::int64_t{4}}, {"pads", Ints{1, 1, 1, 1}}}},
+                                  {"Conv",
+                                   "/pairs/Conv",
+                                   {"d1", "pairs.weight", "pairs.bias"},
+                                   {"c"},
+                                   {{"group", std::int64_t{2}}}}});
+  model.constants.push_back(numbered("depthwise.weight", {4, 1, 3, 3}));
+  model.constants.push_back(numbered("pairs.weight", {4, 2, 1, 1}));
+  model.constants.push_back(numbered("pairs.bias", {4}));
+  const models::OnnxImport found = imported(model);
+  EXPECT_EQ(options_of(found.definition, "depthwise"),
+            "kind = \"conv2d\"\nname = \"depthwise\"\ninputs = [\"norm\"]\nout_channels = 4\n"
+            "kernel = 3\nstride = 1\npadding = 1\nbias = false\ngroups = 4\n");
+  EXPECT_CONTAINS(options_of(found.definition, "pairs"), "bias = true\ngroups = 2\n");
+  model.nodes[2].attributes[0] = {"group", std::int64_t{2}};
+  EXPECT_CONTAINS(fault(model),
+                  "its weight is [4, 1, 3, 3] for each of 2 groups: the channels differ");
+}
+
+TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
+  const auto kind_of = [&](const io::OnnxNode& node) {
+    return options_of(imported(net_with({node})).definition, "act");
+  };
+  const auto text = [](const std::string& rest) {
+    return "kind = \"activation\"\nname = \"act\"\ninputs = [\"norm\"]\nfunction = " + rest;
+  };
+  EXPECT_EQ(kind_of({"Clip", "/act/Clip", {"b", "zero", "six"}, {"c"}, {}}), text("\"relu6\"\n"));
+  EXPECT_CONTAINS(kind_of({"Clip", "/act/Clip", {"b", "zero"}, {"c"}, {}}), "kind = \"relu\"");
+  EXPECT_EQ(kind_of({"Sigmoid", "/act/Sigmoid", {"b"}, {"c"}, {}}), text("\"sigmoid\"\n"));
+  EXPECT_EQ(kind_of({"HardSigmoid", "/act/HardSigmoid", {"b"}, {"c"}, {{"alpha", 1.0F / 6}}}),
+            text("\"hard_sigmoid\"\n"));
+  EXPECT_EQ(kind_of({"HardSwish", "/act/HardSwish", {"b"}, {"c"}, {}}), text("\"hard_swish\"\n"));
+  EXPECT_EQ(kind_of({"LeakyRelu", "/act/LeakyRelu", {"b"}, {"c"}, {{"alpha", 0.2F}}}),
+            text("\"leaky_relu\"\nslope = 0.2\n"));
+  EXPECT_EQ(kind_of({"Tanh", "/act/Tanh", {"b"}, {"c"}, {}}), text("\"tanh\"\n"));
+  EXPECT_CONTAINS(fault(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})),
+                  "alpha 0.2 and beta 0.5, expected 1 / 6 and 0.5");
+  EXPECT_CONTAINS(fault(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})),
+                  "expected the limits 0 and infinity, a ReLU, or 0 and 6, a ReLU6");
+  EXPECT_CONTAINS(fault(net_with({{"LeakyRelu", "l", {"b"}, {"c"}, {{"alpha", -1.0F}}}})),
+                  "alpha -1, expected 0 or more");
+}
+
+// x * sigmoid(x), in both orders. A sigmoid that something else reads remains.
+TEST_F(OnnxImportTest, AProductWithItsOwnSigmoidIsSilu) {
+  const io::OnnxNode sigmoid{"Sigmoid", "/act/Sigmoid", {"b"}, {"s"}, {}};
+  const std::string plain =
+      imported(net_with({sigmoid, {"Mul", "/out/Mul", {"b", "s"}, {"c"}, {}}})).definition;
+  EXPECT_CONTAINS(options_of(plain, "out"), "inputs = [\"norm\"]\nfunction = \"silu\"\n");
+  EXPECT_EQ(plain.find("\"sigmoid\""), std::string::npos) << plain;
+  EXPECT_EQ(imported(net_with({sigmoid, {"Mul", "/out/Mul", {"s", "b"}, {"c"}, {}}})).definition,
+            plain);
+  const std::string both = imported(net_with({sigmoid,
+                                              {"Mul", "/out/Mul", {"b", "s"}, {"m"}, {}},
+                                              {"Add", "/Add", {"m", "s"}, {"c"}, {}}}))
+                               .definition;
+  EXPECT_CONTAINS(options_of(both, "out"), "function = \"silu\"");
+  EXPECT_CONTAINS(options_of(both, "act"), "function = \"sigmoid\"");
+  const io::OnnxNode hard{"HardSigmoid", "/act/HardSigmoid", {"b"}, {"s"}, {{"alpha", 1.0F / 6}}};
+  EXPECT_CONTAINS(imported(net_with({hard, {"Mul", "/out/Mul", {"b", "s"}, {"c"}, {}}})).definition,
+                  "function = \"hard_swish\"");
+}
+
+// Squeeze and excitation: the mean of each channel, two convolutions of it, and a product.
+TEST_F(OnnxImportTest, MeansOfChannelsScaleThem) {
+  const std::vector<io::OnnxNode> nodes{
+      {"ReduceMean", "/se/avgpool/ReduceMean", {"b"}, {"m"}, {{"axes", Ints{2, 3}}}},
+      {"Conv", "/se/fc1/Conv", {"m", "se.fc1.weight", "se.fc1.bias"}, {"h"}, {}},
+      {"Relu", "/se/Relu", {"h"}, {"r"}, {}},
+      {"Conv", "/se/fc2/Conv", {"r", "se.fc2.weight", "se.fc2.bias"}, {"z"}, {}},
+      {"Sigmoid", "/se/scale/Sigmoid", {"z"}, {"s"}, {}},
+      {"Mul", "/se/Mul", {"s", "b"}, {"c"}, {}}};
+  io::OnnxModel model = net_with(nodes);
+  for (const auto& [name, shape] : {std::pair<const char*, Ints>{"se.fc1.weight", {2, 4, 1, 1}},
+                                    {"se.fc1.bias", {2}},
+                                    {"se.fc2.weight", {4, 2, 1, 1}},
+                                    {"se.fc2.bias", {4}}})
+    model.constants.push_back(numbered(name, shape));
+  const std::string definition = imported(model).definition;
+  EXPECT_EQ(options_of(definition, "se.fc1"),
+            "kind = \"dense\"\nname = \"se.fc1\"\ninputs = [\"se.avgpool\"]\nout = 2\nbias = "
+            "true\n");
+  EXPECT_CONTAINS(definition,
+                  "kind = \"multiply\"\nname = \"se_2\"\ninputs = [\"norm\", \"se.scale\"]\n");
+  io::OnnxNode& product = model.nodes[7];
+  product.inputs[1] = "zero";
+  EXPECT_CONTAINS(fault(model), "a product with a constant; no layer does this");
+  product.inputs[1] = "x";
+  EXPECT_CONTAINS(fault(model), "[batch, 4, 1, 1] and [batch, 3, 8, 8], expected two of one shape");
 }
 
 // A small file must not need much memory or time.

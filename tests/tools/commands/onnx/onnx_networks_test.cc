@@ -102,47 +102,59 @@ TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
 }
 INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                          testing::Values("resnet18", "vgg11_bn", "viewed", "squeezenet1_1",
-                                         "densenet"),
+                                         "densenet", "mobilenet_v2", "mobilenet_v3_small",
+                                         "efficientnet_b0", "regnet_y_400mf", "gates"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
-TEST(TorchTrace, TwentyStepsHaveItsLosses) {
+class TorchTrace : public testing::TestWithParam<std::string> {};
+
+TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
   const test_support::TemporaryDirectory folder;
-  const std::string missing = missing_after_writing("trace", folder / ".");
+  const std::string missing = missing_after_writing(GetParam(), folder / ".");
   if (!missing.empty()) GTEST_SKIP() << missing;
-  Network network(folder / "trace.onnx", engine::DType::kF64);
-  const std::vector<io::NamedArray> expected = io::load_arrays(folder / "trace.npz");
+  Network network(folder / (GetParam() + ".onnx"), engine::DType::kF64);
+  const std::vector<io::NamedArray> expected = io::load_arrays(folder / (GetParam() + ".npz"));
   const auto batches = numbers_of<float>(expected, "batches");
   const auto labels = numbers_of<std::int64_t>(expected, "labels");
   const auto losses = numbers_of<double>(expected, "losses");
   ASSERT_EQ(losses.size(), 20U);
-  constexpr std::size_t kBatch = 5;
+  const std::size_t batch = labels.size() / losses.size();
   const auto item = static_cast<std::size_t>(network.options.sample_shape.count());
-  const engine::Plan plan = engine::Plan::compile(
-      network.graph,
-      {.max_batch = kBatch, .dtype = engine::DType::kF64, .threads = 1, .training = true});
+  const engine::Plan plan =
+      engine::Plan::compile(network.graph, {.max_batch = static_cast<std::int64_t>(batch),
+                                            .dtype = engine::DType::kF64,
+                                            .threads = 1,
+                                            .training = true});
   engine::ThreadPool threads(1);
   engine::Executor executor(plan, network.state, threads, 0);
   double largest = 0;
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const auto first = batches.begin() + static_cast<std::ptrdiff_t>(step * kBatch * item);
+    const auto first = batches.begin() + static_cast<std::ptrdiff_t>(step * batch * item);
     const std::vector<float> samples = onnx_fixture::channels_last(
-        {first, first + static_cast<std::ptrdiff_t>(kBatch * item)}, network.options.sample_shape);
+        {first, first + static_cast<std::ptrdiff_t>(batch * item)}, network.options.sample_shape);
     const std::vector<std::int32_t> classes(
-        labels.begin() + static_cast<std::ptrdiff_t>(step * kBatch),
-        labels.begin() + static_cast<std::ptrdiff_t>((step + 1) * kBatch));
-    const std::vector<std::int64_t> ids(kBatch);
-    const engine::BatchResult result = executor.forward(
-        {.count = kBatch, .samples = samples, .labels = classes, .sample_ids = ids}, true);
-    executor.backward(1.0 / kBatch, engine::Write::kOverwrite, {});
+        labels.begin() + static_cast<std::ptrdiff_t>(step * batch),
+        labels.begin() + static_cast<std::ptrdiff_t>((step + 1) * batch));
+    const std::vector<std::int64_t> ids(batch);
+    const engine::BatchResult result = executor.forward({.count = static_cast<std::int64_t>(batch),
+                                                         .samples = samples,
+                                                         .labels = classes,
+                                                         .sample_ids = ids},
+                                                        true);
+    executor.backward(1.0 / static_cast<double>(batch), engine::Write::kOverwrite, {});
     const auto values = network.state.parameters.values.span<double>();
     const auto gradients = network.state.parameters.gradients.span<double>();
     for (std::size_t i = 0; i < gradients.size(); ++i) values[i] -= 0.05 * gradients[i];
-    largest = std::max(largest, std::abs(result.loss_sum / kBatch - losses[step]));
+    largest =
+        std::max(largest, std::abs(result.loss_sum / static_cast<double>(batch) - losses[step]));
   }
-  std::printf("largest difference of 20 losses: %.2e\n", largest);
+  std::printf("%s: largest difference of 20 losses: %.2e\n", GetParam().c_str(), largest);
   EXPECT_LE(largest, 1e-9);
 }
+INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
+                         testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0"),
+                         [](const auto& test) { return test.param; });
 
 struct OwnExport {
   std::string model;
@@ -229,6 +241,85 @@ TEST_F(OnnxRun, TwoRanksHaveTheBitsOfOne) {
   expect_success(train("one", exact));
   expect_success(train("two", test_support::overridden(exact, argv("--spawn 2"))));
   expect_same_arrays(folder_ / "one/step-00000004.ckpt", folder_ / "two/step-00000004.ckpt");
+}
+
+// A depthwise convolution, and squeeze and excitation.
+constexpr const char* kGatedNet = R"(
+[[layer]]
+kind = "conv2d"
+name = "stem"
+out_channels = 12
+padding = 1
+[[layer]]
+kind = "batch_norm2d"
+name = "norm"
+[[layer]]
+kind = "activation"
+function = "relu6"
+[[layer]]
+kind = "conv2d"
+name = "depthwise"
+out_channels = 12
+stride = 2
+padding = 1
+groups = 12
+[[layer]]
+kind = "activation"
+function = "silu"
+name = "image"
+[[layer]]
+kind = "global_average_pool"
+[[layer]]
+kind = "dense"
+name = "excite"
+out = 12
+[[layer]]
+kind = "activation"
+function = "sigmoid"
+name = "scales"
+[[layer]]
+kind = "multiply"
+inputs = ["image", "scales"]
+[[layer]]
+kind = "conv2d"
+name = "pairs"
+out_channels = 18
+padding = 1
+groups = 6
+[[layer]]
+kind = "activation"
+function = "hard_swish"
+[[layer]]
+kind = "global_average_pool"
+[[layer]]
+kind = "dense"
+name = "fc"
+out = "classes"
+)";
+
+// Ranks, threads, a resumed run, and an export that is read back do not change the bits.
+TEST_F(OnnxRun, GroupsAndGatesHaveTheSameBitsAnyway) {
+  const std::string net = folder_ / "gated.toml";
+  test_support::write_text(net, kGatedNet);
+  const auto exact = argv("--steps 4 --reduction-order canonical --sync-bn --model", net);
+  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
+    expect_success(train(name, test_support::overridden(exact, more)));
+  };
+  run("one", argv("--threads 1"));
+  run("two", argv("--spawn 2 --threads 1"));
+  run("threads", argv("--threads 3"));
+  run("part", argv("--threads 1 --steps 2"));
+  expect_success(call("train --resume", folder_ / "part", "--steps 4"));
+  for (const char* other : {"two", "threads", "part"})
+    expect_same_arrays(folder_ / "one/step-00000004.ckpt",
+                       folder_ / (std::string(other) + "/step-00000004.ckpt"));
+  const std::string file = folder_ / "gated.onnx";
+  expect_success(call("export", folder_ / "one", "-o", file));
+  expect_success(train("again", argv("--steps 1 --lr 1e-30 --model", file)));
+  const CommandResult same =
+      call("verify --only params --rtol 0 --atol 1e-20", folder_ / "one/step-00000004.ckpt",
+           folder_ / "again/step-00000001.ckpt");
+  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
 }
 
 TEST_F(OnnxRun, OtherClassesReplaceTheLastLayer) {

@@ -67,6 +67,63 @@ name = "sum"
 kind = "concat"
 inputs = ["sum", "start", "sum"]
 [[layer]]
+kind = "conv2d"
+name = "depthwise"
+out_channels = 32
+kernel = 3
+padding = 1
+groups = 32
+[[layer]]
+kind = "activation"
+function = "relu6"
+[[layer]]
+kind = "conv2d"
+name = "grouped"
+out_channels = 16
+kernel = 5
+stride = 2
+padding = 1
+groups = 4
+[[layer]]
+kind = "activation"
+name = "expanded"
+function = "silu"
+[[layer]]
+kind = "global_average_pool"
+[[layer]]
+kind = "dense"
+name = "squeezed"
+out = 4
+[[layer]]
+kind = "activation"
+function = "hard_swish"
+[[layer]]
+kind = "dense"
+name = "excited"
+out = 16
+[[layer]]
+kind = "activation"
+name = "scales"
+function = "hard_sigmoid"
+[[layer]]
+kind = "multiply"
+name = "scaled"
+inputs = ["scales", "expanded"]
+[[layer]]
+kind = "activation"
+name = "gate"
+function = "sigmoid"
+[[layer]]
+kind = "multiply"
+inputs = ["scaled", "gate"]
+[[layer]]
+kind = "activation"
+function = "leaky_relu"
+slope = 0.2
+[[layer]]
+kind = "activation"
+function = "tanh"
+[[layer]]
 kind = "layer_norm"
 name = "by_pixel"
 [[layer]]

@@ -1,8 +1,8 @@
 """Writes networks of PyTorch as ONNX files, each with an input and what PyTorch or onnxruntime makes of it.
 
 Usage: torch_networks.py FOLDER NAME
-NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME_EXPORTER.npz with `input` and `logits`. Or `trace`:
-trace.onnx and trace.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Exit code 77
+NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME_EXPORTER.npz with `input` and `logits`. Or one of
+TRACES: NAME.onnx and NAME.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Exit code 77
 where torch, torchvision, onnx, onnxscript or onnxruntime are missing.
 """
 import copy
@@ -17,7 +17,7 @@ try:
     import onnxscript  # the newer one
     import torch
     import torchvision
-    from torchvision.models import densenet, resnet, squeezenet, vgg
+    from torchvision.models import densenet, efficientnet, mobilenetv2, mobilenetv3, regnet, resnet, squeezenet, vgg
 except ImportError as error:
     print(error)
     sys.exit(77)
@@ -69,12 +69,44 @@ class Residual(torch.nn.Module):
         return self.fc(torch.flatten(torch.nn.functional.adaptive_avg_pool2d(self.pool(x), 1), 1))
 
 
+class Gates(torch.nn.Module):
+    """Activation functions, a grouped convolution, products of images and a gate by the means of channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 12, 3, padding=1)
+        self.pairs = torch.nn.Conv2d(12, 24, 5, stride=2, padding=1, groups=6)
+        self.leaky = torch.nn.LeakyReLU(0.2)
+        self.squeeze = torch.nn.Conv2d(24, 4, 1)
+        self.excite = torch.nn.Conv2d(4, 24, 1)
+        self.fc = torch.nn.Linear(24, CLASSES)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        x = f.silu(self.conv(x))
+        x = self.leaky(self.pairs(f.relu6(x)))
+        x = x * torch.tanh(x)
+        gate = f.hardsigmoid(self.excite(f.hardswish(self.squeeze(x.mean((2, 3), keepdim=True)))))
+        x = gate * x
+        return self.fc(torch.sigmoid(f.adaptive_avg_pool2d(x, 1).flatten(1)))
+
+
 NETWORKS = {
     "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
     "vgg11_bn": (small_vgg, 32),
     "viewed": (Viewed, 16),
     "squeezenet1_1": (lambda: squeezenet.squeezenet1_1(num_classes=CLASSES), 40),
     "densenet": (lambda: densenet.DenseNet(8, (2, 2), 16, num_classes=CLASSES), 64),
+    "mobilenet_v2": (lambda: mobilenetv2.mobilenet_v2(num_classes=CLASSES), 64),
+    "mobilenet_v3_small": (lambda: mobilenetv3.mobilenet_v3_small(num_classes=CLASSES), 64),
+    "efficientnet_b0": (lambda: efficientnet.efficientnet_b0(num_classes=CLASSES), 64),
+    "regnet_y_400mf": (lambda: regnet.regnet_y_400mf(num_classes=CLASSES), 64),
+    "gates": (Gates, 16),
+}
+TRACES = {  # the network, and the shape of its batches
+    "trace": (Residual, (5, 2, 9, 8)),
+    "trace_mobilenet_v2": (lambda: mobilenetv2.mobilenet_v2(num_classes=CLASSES), (6, 3, 64, 64)),
+    "trace_efficientnet_b0": (lambda: efficientnet.efficientnet_b0(num_classes=CLASSES), (6, 3, 64, 64)),
 }
 EXPORTS = {
     "eval": {"dynamo": False},
@@ -84,8 +116,10 @@ EXPORTS = {
 
 
 def with_statistics(model):
-    """Norms whose statistics are not those of the start, or their use would not be seen."""
+    """Norms whose statistics are not those of the start, or their use would not be seen; nothing that draws layers."""
     for module in model.modules():
+        if isinstance(module, torchvision.ops.StochasticDepth):
+            module.p = 0.0
         if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.uniform_(-0.2, 0.2)
             module.running_var.uniform_(0.5, 1.5)
@@ -122,12 +156,15 @@ def write_network(folder, name, make, extent):
         numpy.savez(folder / f"{name}_{kind}.npz", input=x.numpy(), logits=logits)
 
 
-def write_trace(folder, steps=20):
+def write_trace(folder, name, make, shape, steps=20):
     torch.manual_seed(1)
-    model = with_statistics(Residual()).double().train()
-    batches = torch.randn(steps, 5, 2, 9, 8)
-    labels = torch.randint(CLASSES, (steps, 5))
-    export(copy.deepcopy(model), batches[0].double(), str(folder / "trace.onnx"), EXPORTS["train"])
+    model = with_statistics(make()).double().train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    batches = torch.randn(steps, *shape)
+    labels = torch.randint(CLASSES, (steps, shape[0]))
+    export(copy.deepcopy(model), batches[0].double(), str(folder / f"{name}.onnx"), EXPORTS["train"])
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     losses = []
     for x, y in zip(batches, labels):
@@ -136,13 +173,13 @@ def write_trace(folder, steps=20):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    numpy.savez(folder / "trace.npz", batches=batches.numpy(), labels=labels.numpy(), losses=numpy.array(losses))
+    numpy.savez(folder / f"{name}.npz", batches=batches.numpy(), labels=labels.numpy(), losses=numpy.array(losses))
 
 
 def main(folder, name):
     warnings.filterwarnings("ignore")
-    if name == "trace":
-        write_trace(folder)
+    if name in TRACES:
+        write_trace(folder, name, *TRACES[name])
     else:
         write_network(folder, name, *NETWORKS[name])
 

@@ -1,0 +1,122 @@
+// Activation functions, and products, which are part of some of them.
+#include <cmath>
+#include <string>
+
+#include "io/base/text/text_format.h"
+#include "models/onnx/onnx_operator.h"
+
+namespace models {
+namespace {
+
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+// Adds a layer whose output has the shape of its input.
+void set_elementwise(OnnxOperator& op, const std::string& kind, Options options = {}) {
+  OnnxActivation value = op.activation(0);
+  value.layer = op.add_layer(kind, {value.layer}, std::move(options));
+  op.set(std::move(value));
+}
+
+std::string quoted(const std::string& word) { return "\"" + word + "\""; }
+
+void set_activation(OnnxOperator& op, const std::string& function) {
+  set_elementwise(op, "activation", {{"function", quoted(function)}});
+}
+
+void translate_relu(OnnxOperator& op) { set_elementwise(op, "relu"); }
+void translate_sigmoid(OnnxOperator& op) { set_activation(op, "sigmoid"); }
+void translate_hard_swish(OnnxOperator& op) { set_activation(op, "hard_swish"); }
+void translate_tanh(OnnxOperator& op) { set_activation(op, "tanh"); }
+
+void translate_gelu(OnnxOperator& op) {
+  const std::string approximate = op.text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh")
+    throw OnnxUnsupported("approximate '" + approximate + "', expected none or tanh");
+  set_elementwise(op, "gelu", {{"approximate", quoted(approximate)}});
+}
+
+// PyTorch's slope is 1 / 6, ONNX's default is 0.2.
+void translate_hard_sigmoid(OnnxOperator& op) {
+  const double alpha = op.real("alpha", 0.2), beta = op.real("beta", 0.5);
+  if (std::abs(alpha - 1.0 / 6) > 1e-6 || beta != 0.5)
+    throw OnnxUnsupported("alpha " + io::shortest_text(alpha) + " and beta " +
+                          io::shortest_text(beta) + ", expected 1 / 6 and 0.5");
+  set_activation(op, "hard_sigmoid");
+}
+
+void translate_leaky_relu(OnnxOperator& op) {
+  const double slope = op.real("alpha", 0.01);
+  if (!(slope >= 0 && std::isfinite(slope)))
+    throw OnnxUnsupported("alpha " + io::shortest_text(slope) + ", expected 0 or more");
+  set_elementwise(op, "activation",
+                  {{"function", quoted("leaky_relu")}, {"slope", io::shortest_text(slope)}});
+}
+
+void translate_clip(OnnxOperator& op) {
+  const bool from_zero = op.has_input(1) && op.number(1) == 0;
+  const bool has_max = op.has_input(2) && std::isfinite(op.number(2));
+  if (from_zero && !has_max) return translate_relu(op);
+  if (from_zero && op.number(2) == 6) return set_activation(op, "relu6");
+  throw OnnxUnsupported("expected the limits 0 and infinity, a ReLU, or 0 and 6, a ReLU6");
+}
+
+// Whether this input is that function of the other one.
+bool is_gate(OnnxOperator& op, std::size_t index, const std::string& function) {
+  const int at = op.activation(index).layer;
+  if (at < 0) return false;
+  const OnnxListedLayer& layer = op.all().layers.at(at);
+  return layer.kind == "activation" && layer.options.front().second == quoted(function) &&
+         layer.inputs[0] == op.activation(1 - index).layer;
+}
+
+// x * sigmoid(x) is SiLU, for which ONNX has no operator, and x * hard_sigmoid(x) hard swish. The
+// layer of the inner function is left out if nothing else reads it.
+bool set_gated(OnnxOperator& op) {
+  constexpr const char* kGates[][2] = {{"sigmoid", "silu"}, {"hard_sigmoid", "hard_swish"}};
+  for (const auto& [inner, whole] : kGates)
+    for (const std::size_t gate : {0U, 1U}) {
+      if (!is_gate(op, gate, inner)) continue;
+      OnnxActivation value = op.activation(1 - gate);
+      value.layer = op.add_layer("activation", {value.layer}, {{"function", quoted(whole)}});
+      op.set(std::move(value));
+      return true;
+    }
+  return false;
+}
+
+bool scales_channels(const OnnxActivation& wide, const OnnxActivation& narrow) {
+  const auto &a = wide.shape, &b = narrow.shape;
+  return wide.layout == OnnxActivation::Layout::kImage && a.size() == 4 && b.size() == 4 &&
+         a[1] == b[1] && b[2] == 1 && b[3] == 1;
+}
+
+void translate_mul(OnnxOperator& op) {
+  if (fold_numbers(op)) return;
+  if (!op.is_activation(0) || !op.is_activation(1))
+    throw OnnxUnsupported("a product with a constant; no layer does this");
+  if (set_gated(op)) return;
+  OnnxActivation wide = op.activation(0), narrow = op.activation(1);
+  const bool is_same = wide.shape == narrow.shape && wide.layout == narrow.layout;
+  if (!is_same && !scales_channels(wide, narrow)) std::swap(wide, narrow);
+  if (!is_same && !scales_channels(wide, narrow))
+    throw OnnxUnsupported(onnx_shape_text(narrow.shape) + " and " + onnx_shape_text(wide.shape) +
+                          ", expected two of one shape, or one of [batch, channels, 1, 1]");
+  wide.layer = op.add_layer("multiply", {wide.layer, narrow.layer});
+  op.set(std::move(wide));
+}
+
+}  // namespace
+
+std::vector<OnnxOperatorRow> onnx_activations() {
+  return {{"Relu", translate_relu},
+          {"Gelu", translate_gelu},
+          {"Clip", translate_clip},
+          {"Sigmoid", translate_sigmoid},
+          {"HardSigmoid", translate_hard_sigmoid},
+          {"HardSwish", translate_hard_swish},
+          {"LeakyRelu", translate_leaky_relu},
+          {"Tanh", translate_tanh},
+          {"Mul", translate_mul}};
+}
+
+}  // namespace models
