@@ -211,6 +211,18 @@ TEST_F(PatienceByHand, SilenceMeansNothingBeforeTheThirdHeartbeatIsMissed) {
   EXPECT_CONTAINS(failure()->what.text, "no new connection within 60.0 s (--link-patience)");
 }
 
+// After a cut TCP repeats what was lost in one direction much later than in the other one.
+TEST_F(PatienceByHand, AConnectionThatStaysSilentIsEndedWhenItsProcessAnswersAgain) {
+  begin_and_cut(2, kHeartbeat);
+  Client& cut = clients_.back();
+  wait(std::chrono::seconds(6), others_);
+  EXPECT_FALSE(cut.is_closed);
+  cut.is_cut_off = false;
+  wait(std::chrono::seconds(2), others_);
+  EXPECT_TRUE(cut.is_closed) << "the member would wait for rank 0, which it hears";
+  EXPECT_FALSE(failure());
+}
+
 TEST_F(PatienceByHand, ARankThatAnotherOneReachesIsBehindACutLink) {
   begin_and_cut(4, kHeartbeat);
   wait(std::chrono::seconds(4), others_);

@@ -121,6 +121,10 @@ void ServerMachine::probed(LinkId link, Probe result, Time now) {
   }
   doubt.check.reset();
   const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
+  // The network carries what is new, but TCP may repeat the lost heartbeats long after a cut, and
+  // the member may hear this side: it is to connect again.
+  if (result == Probe::kAnswered && !l.is_broken() && now - l.last_received > 3 * heartbeat)
+    return break_off(l, "no heartbeat");
   doubt.next_probe = now + (result == Probe::kAnswered ? heartbeat : heartbeat / 4);
 }
 
