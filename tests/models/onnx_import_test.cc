@@ -210,7 +210,7 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   EXPECT_CONTAINS(text, "known operators: Add, ");
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
   model.nodes[0].name = "";
-  EXPECT_CONTAINS(fault(model), "node 0 (Conv): group 3: ");
+  EXPECT_CONTAINS(fault(model), "node 0 (Conv): group 3 with 4 outputs");
 }
 
 // A graph with two values of one name has no meaning.
