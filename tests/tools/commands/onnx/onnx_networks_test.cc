@@ -118,6 +118,7 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
   const auto batches = numbers_of<float>(expected, "batches");
   const auto labels = numbers_of<std::int64_t>(expected, "labels");
   const auto losses = numbers_of<double>(expected, "losses");
+  const double rate = numbers_of<double>(expected, "rate").at(0);
   ASSERT_EQ(losses.size(), 20U);
   const std::size_t batch = labels.size() / losses.size();
   const auto item = static_cast<std::size_t>(network.options.sample_shape.count());
@@ -145,7 +146,7 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
     executor.backward(1.0 / static_cast<double>(batch), engine::Write::kOverwrite, {});
     const auto values = network.state.parameters.values.span<double>();
     const auto gradients = network.state.parameters.gradients.span<double>();
-    for (std::size_t i = 0; i < gradients.size(); ++i) values[i] -= 0.05 * gradients[i];
+    for (std::size_t i = 0; i < gradients.size(); ++i) values[i] -= rate * gradients[i];
     largest =
         std::max(largest, std::abs(result.loss_sum / static_cast<double>(batch) - losses[step]));
   }

@@ -23,7 +23,6 @@ except ImportError as error:
     sys.exit(77)
 
 CLASSES = 7
-RATE = 0.05
 
 
 def small_vgg():
@@ -103,10 +102,12 @@ NETWORKS = {
     "regnet_y_400mf": (lambda: regnet.regnet_y_400mf(num_classes=CLASSES), 64),
     "gates": (Gates, 16),
 }
-TRACES = {  # the network, and the shape of its batches
-    "trace": (Residual, (5, 2, 9, 8)),
-    "trace_mobilenet_v2": (lambda: mobilenetv2.mobilenet_v2(num_classes=CLASSES), (6, 3, 64, 64)),
-    "trace_efficientnet_b0": (lambda: efficientnet.efficientnet_b0(num_classes=CLASSES), (6, 3, 64, 64)),
+# The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
+# of the last bit by more than 30.
+TRACES = {
+    "trace": (Residual, (5, 2, 9, 8), 0.05),
+    "trace_mobilenet_v2": (lambda: mobilenetv2.mobilenet_v2(num_classes=CLASSES), (6, 3, 64, 64), 1e-4),
+    "trace_efficientnet_b0": (lambda: efficientnet.efficientnet_b0(num_classes=CLASSES), (6, 3, 64, 64), 1e-4),
 }
 EXPORTS = {
     "eval": {"dynamo": False},
@@ -156,7 +157,7 @@ def write_network(folder, name, make, extent):
         numpy.savez(folder / f"{name}_{kind}.npz", input=x.numpy(), logits=logits)
 
 
-def write_trace(folder, name, make, shape, steps=20):
+def write_trace(folder, name, make, shape, rate, steps=20):
     torch.manual_seed(1)
     model = with_statistics(make()).double().train()
     for module in model.modules():
@@ -165,7 +166,7 @@ def write_trace(folder, name, make, shape, steps=20):
     batches = torch.randn(steps, *shape)
     labels = torch.randint(CLASSES, (steps, shape[0]))
     export(copy.deepcopy(model), batches[0].double(), str(folder / f"{name}.onnx"), EXPORTS["train"])
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     losses = []
     for x, y in zip(batches, labels):
         optimizer.zero_grad()
@@ -173,7 +174,8 @@ def write_trace(folder, name, make, shape, steps=20):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    numpy.savez(folder / f"{name}.npz", batches=batches.numpy(), labels=labels.numpy(), losses=numpy.array(losses))
+    numpy.savez(folder / f"{name}.npz", batches=batches.numpy(), labels=labels.numpy(), losses=numpy.array(losses),
+                rate=numpy.array([rate]))
 
 
 def main(folder, name):
