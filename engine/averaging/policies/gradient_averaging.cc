@@ -31,10 +31,7 @@ class GradientAveraging final : public AveragingPolicy {
     if (sum_ != nullptr) sum_->begin_step(averagings_);
     return reducer_ ? &*reducer_ : nullptr;
   }
-  std::int64_t end_step(const StepCounts&, double, StateHome&) override {
-    ++averagings_;
-    return 0;
-  }
+  void end_step(const StepCounts&, double, StateHome&) override { ++averagings_; }
 
   PolicyCounters counters() const override {
     return {{"averagings", averagings_}, {"bytes_sent", bytes_sent()}};
