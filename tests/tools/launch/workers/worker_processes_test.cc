@@ -65,10 +65,20 @@ TEST(WorkerProcesses, ThatOthersMissARankIsNotSaidBesideTheCause) {
 }
 
 TEST(WorkerProcesses, TheCauseIsTheFirstLine) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
   const Said said = run([&](const tools::WorkerPlace& place) -> int {
-    if (place.rank == 1) raise(SIGKILL);
+    char byte = 0;
+    if (place.rank == 1) {
+      EXPECT_EQ(read(ready[0], &byte, 1), 1);
+      raise(SIGKILL);
+    }
+    std::signal(SIGTERM, SIG_IGN);  // it is ended for the death, and may be slower to speak
+    EXPECT_EQ(write(ready[1], &byte, 1), 1);
     throw backends::LostPeerError("rank 1 died in step 12");
   });
+  close(ready[0]);
+  close(ready[1]);
   EXPECT_EQ(said.code, 137);
   EXPECT_EQ(said.err.rfind("engine: error: rank 1: killed by signal 9 (Killed)", 0), 0u)
       << said.err;
