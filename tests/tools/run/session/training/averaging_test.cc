@@ -612,7 +612,8 @@ std::pair<long long, long long> bytes_planned(const Options& options) {
   std::pair<long long, long long> found{-1, -1};  // sent, received
   const std::vector<RankResult> ranks = train(4, with(kShort, options));
   for (const std::string& line : ranks[0].plan) {
-    if (const std::size_t at = line.find(" sent as "); at != std::string::npos)  // "..., N of M bytes"
+    if (const std::size_t at = line.find(" sent as ");
+        at != std::string::npos)  // "..., N of M bytes"
       found.first = std::stoll(line.substr(line.rfind(", ", line.find(" of ", at)) + 2));
     if (const std::size_t at = line.find(" receives "); at != std::string::npos)
       found.second = std::stoll(line.substr(at + 10));
