@@ -79,7 +79,9 @@ const Case kCases[] = {
     alone("hard_swish",
           [] { return layers::activation({engine::ops::ActivationKind::kHardSwish}); }),
     alone("leaky_relu",
-          [] { return layers::activation({engine::ops::ActivationKind::kLeakyRelu, 0.1}); }),
+          [] {
+            return layers::activation({engine::ops::ActivationKind::kLeakyRelu, 0.1});
+          }),
     alone("tanh", [] { return layers::activation({engine::ops::ActivationKind::kTanh}); }),
     alone("dropout", [] { return layers::dropout(0.4); }),
     alone("dropout_of_rate_0", [] { return layers::dropout(0); }),
@@ -95,7 +97,9 @@ const Case kCases[] = {
      }},
     {"batch_norm2d_with_relu", [](Graph& g, NodeId x) { return head(g, relu(g, norm(g, x))); }},
     {"batch_norm2d_with_residual",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::add(), {norm(g, x), x})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::add(), {norm(g, x), x}));
+     }},
     {"batch_norm2d_with_residual_and_relu",
      [](Graph& g, NodeId x) {
        return head(g, relu(g, g.add("", layers::add(), {norm(g, conv(g, x, 3)), x})));
@@ -130,7 +134,9 @@ const Case kCases[] = {
        return head(g, g.add("", layers::multiply(), {conv(g, x, 3), norm(g, x)}));
      }},
     {"multiply_of_one_tensor",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::multiply(), {x, x})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::multiply(), {x, x}));
+     }},
     {"multiply_of_channels",  // squeeze and excitation
      [](Graph& g, NodeId x) {
        const NodeId squeezed = g.add("s", layers::dense(3), {pooled(g, x)});
@@ -145,7 +151,9 @@ const Case kCases[] = {
        return head(g, g.add("", layers::multiply(), {pixel, x}));
      }},
     {"add_of_one_tensor",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::add(), {x, x})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::add(), {x, x}));
+     }},
     {"add_of_two",
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::add(), {relu(g, x), conv(g, x, 3)}));

@@ -93,7 +93,9 @@ TEST(MultiplyKernel, ThreadsDoNotChangeTheBits) {
 TEST(MultiplyKernel, RefusesShapesThatDoNotFit) {
   Context c(1, 0);
   Operand<float> a({2, 3, 3, 5}, 0), b({2, 3}, 0), y({2, 3, 3, 5}, 0);
-  EXPECT_EQ(shape_error([&] { multiply_forward(c.context, {a.view(), b.view(), y.view()}); }),
+  EXPECT_EQ(shape_error([&] {
+              multiply_forward(c.context, {a.view(), b.view(), y.view()});
+            }),
             "multiply_forward: a has the shape [2, 3, 3, 5], b [2, 3]: expected the same, or [n, "
             "channels]");
   c.context.device.kind = Device::Kind::kCuda;
