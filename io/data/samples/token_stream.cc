@@ -106,8 +106,7 @@ void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   }
 }
 
-void TokenStream::expect_below_limit(std::int64_t begin,
-                                     std::span<const std::int32_t> ids) const {
+void TokenStream::expect_below_limit(std::int64_t begin, std::span<const std::int32_t> ids) const {
   const auto beyond = std::ranges::find_if(ids, [this](std::int32_t id) { return id >= limit_; });
   if (beyond == ids.end()) return;
   refuse(stored_ ? stored_->path : "", begin + (beyond - ids.begin()), std::to_string(*beyond),
