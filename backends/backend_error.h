@@ -77,4 +77,9 @@ struct GroupFailure {
   }
 };
 
+// Returns the text as a further clause of a message; "" for none.
+inline std::string after_semicolon(const std::string& text) {
+  return text.empty() ? text : "; " + text;
+}
+
 }  // namespace backends

@@ -26,7 +26,7 @@ enum class ConvInit { kUniformFanIn, kNormalFanOut };
 struct Conv2dOptions {
   std::int64_t out_channels = 0, kernel = 3, stride = 1, padding = 0;
   bool bias = true;
-  // The channels of input and output are divided into so many groups, each with its own weights.
+  // The number of equal groups of input and output channels, each with its own weights.
   // More than one: on a CUDA device, memory() throws ModelError.
   std::int64_t groups = 1;
   ConvInit init = ConvInit::kUniformFanIn;

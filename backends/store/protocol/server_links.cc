@@ -10,8 +10,6 @@ namespace {
 
 std::string rank_text(const Hello& who) { return "rank " + std::to_string(who.rank); }
 
-std::string after_semicolon(const std::string& text) { return text.empty() ? "" : "; " + text; }
-
 std::string cut_text(int a, int b) {
   return "the link between rank " + std::to_string(std::min(a, b)) + " and rank " +
          std::to_string(std::max(a, b)) + " is cut";
@@ -177,7 +175,7 @@ std::string ServerMachine::view_of_others(const Link& l) {
   return all ? rank_text(l.hello) + " is dead, or its host is cut off: no rank reaches it" : "";
 }
 
-// What rank 0 knows of `rank`, to which `from` has no link for data.
+// Describes the state of `rank`, to which `from` has no link for data; "" if it is unknown.
 std::string ServerMachine::reach_text(int from, int rank) const {
   const bool is_rank = rank >= 0 && rank < static_cast<int>(members_.size()) && rank != from;
   const Link* const l = is_rank ? members_[static_cast<std::size_t>(rank)] : nullptr;

@@ -1,5 +1,4 @@
-// What the transports share that restore broken connections: signs of a cut, and the lines about
-// it.
+// Detects cut connections, and composes the lines about them, for transports that restore them.
 #pragma once
 
 #include <netinet/in.h>
@@ -23,10 +22,6 @@ inline std::string patience_text(std::chrono::milliseconds time) {
 // "within 30 s (--link-patience)", for the error at its end.
 inline std::string within_patience_text(std::chrono::milliseconds patience) {
   return "within " + patience_text(patience) + " (--link-patience)";
-}
-
-inline std::string after_semicolon(const std::string& text) {
-  return text.empty() ? text : "; " + text;
 }
 
 inline std::string lost_link_text(const std::string& peer, const std::string& cause,

@@ -36,7 +36,7 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
       clock_(context.clock),
       context_(zmq_io_threads(context.world_size)),
       zap_handler_(std::make_unique<ZapHandler>(context_)) {
-  // What the schedule has under way, which has two messages of each kind, and tags.
+  // The schedule has at most two messages of each kind under way, with their tags.
   const std::size_t most = 2 * kHeadBytes + 6 * max_message_bytes() + (64 << 10);
   for (int peer = 0; peer < size_; ++peer) {
     Link& l = links_.emplace_back();

@@ -56,7 +56,7 @@ class ZmqLinks::SetUp {
   struct Record {
     std::string key, mechanism, endpoint;
   };
-  // What a greeting states.
+  // The numbers of a greeting.
   struct Greeting {
     std::uint32_t attempt = 0;
     std::uint64_t received = 0;  // bytes

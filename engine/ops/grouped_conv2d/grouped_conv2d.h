@@ -10,7 +10,7 @@
 
 namespace engine::ops {
 
-// Of the largest of the three functions.
+// Returns the scratch that suffices for each of the three functions.
 std::size_t grouped_conv2d_scratch_bytes(const GroupedConv2dGeometry& geometry, std::int64_t n,
                                          DType dtype);
 
