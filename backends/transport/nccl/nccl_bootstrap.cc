@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -95,12 +96,23 @@ std::string refusal_of(const BackendContext& context, const std::vector<Capabili
   return "";
 }
 
+// setenv() may free the list that another thread is reading in getenv(): this leaves it as it was.
+void add_variable(const std::string& name_and_value) {
+  std::size_t count = 0;
+  while (environ[count] != nullptr) ++count;
+  char** const list = new char*[count + 2];
+  std::copy_n(environ, count, list);
+  list[count] = strdup(name_and_value.c_str());
+  list[count + 1] = nullptr;
+  environ = list;
+}
+
 // NCCL reads the variable in its first call.
 void set_own_host_id(const BackendContext& context) {
   static std::once_flag once;
   std::call_once(once, [&] {
     if (std::getenv("NCCL_HOSTID") == nullptr)
-      setenv("NCCL_HOSTID", (host_name() + "-" + std::to_string(getpid())).c_str(), 1);
+      add_variable("NCCL_HOSTID=" + host_name() + "-" + std::to_string(getpid()));
     if (context.rank == 0 && context.notice)
       context.notice(
           "ENGINE_ALLOW_SHARED_GPU=1: ranks may share a GPU; NCCL treats them as separate hosts "
