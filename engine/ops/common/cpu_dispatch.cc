@@ -51,7 +51,7 @@ CpuIsa best_of_cpu() {
 }
 
 void check_supported(CpuIsa isa) {
-  if (isa <= best_cpu_isa() && is_built(isa)) return;
+  if (is_supported(isa)) return;
   throw ModelError("instruction set " + std::string(to_string(isa)) +
                    " asked for (ENGINE_ISA), but this CPU, its system and this build have only " +
                    std::string(to_string(best_cpu_isa())));
@@ -83,6 +83,8 @@ CpuIsa best_cpu_isa() {
   }();
   return best;
 }
+
+bool is_supported(CpuIsa isa) { return isa <= best_cpu_isa() && is_built(isa); }
 
 CpuIsa cpu_isa() {
   int isa = chosen.load(std::memory_order_relaxed);

@@ -39,6 +39,10 @@ std::string_view to_string(CpuIsa isa);  // "baseline", "avx2", "avx512", "amx"
 // is none: a build may leave out those that its own machine does not use (ENGINE_CPU_KERNELS).
 CpuIsa best_cpu_isa();
 
+// Whether this CPU, its operating system and this build support it. A build may leave out one that
+// is below the best.
+bool is_supported(CpuIsa isa);
+
 // The instruction set of the kernels: best_cpu_isa(), or the one in the environment variable
 // ENGINE_ISA. It is read once, at the first call. Throws ModelError if ENGINE_ISA is unknown or not
 // supported by this CPU.

@@ -78,7 +78,7 @@ inline std::vector<engine::ops::CpuIsa> isas_here() {
   using engine::ops::CpuIsa;
   std::vector<CpuIsa> isas;
   for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512})
-    if (isa <= engine::ops::best_cpu_isa()) isas.push_back(isa);
+    if (engine::ops::is_supported(isa)) isas.push_back(isa);
   return isas;
 }
 
