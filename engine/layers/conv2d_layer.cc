@@ -7,7 +7,6 @@
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/grouped_conv2d/grouped_conv2d.h"
 
 namespace engine::layers {
 namespace {
@@ -63,16 +62,12 @@ class Conv2d final : public Layer {
   }
 
   LayerMemory memory(const MemoryRequest& r) const override {
-    if (is_grouped()) {
-      expect_cpu("conv2d with groups", r.device);
-      return {.scratch = ops::grouped_conv2d_scratch_bytes(grouped(r.inputs[0]), r.batch, r.dtype)};
-    }
+    if (options_.groups > 1) expect_cpu("conv2d with groups", r.device);
     return {.scratch = ops::conv2d_scratch_bytes(geometry(r.inputs[0]), r.batch, r.dtype, r.threads,
                                                  r.device, r.products)};
   }
 
   void forward(const LayerRun& run) const override {
-    if (is_grouped()) return forward_groups(run);
     ops::conv2d_forward(run.kernels, {.geometry = geometry_of_batch(run.inputs[0].shape),
                                       .x = run.inputs[0],
                                       .weight = run.parameters[0],
@@ -81,7 +76,6 @@ class Conv2d final : public Layer {
   }
 
   void backward(const LayerRun& run) const override {
-    if (is_grouped()) return backward_groups(run);
     const ops::Conv2dGeometry g = geometry_of_batch(run.inputs[0].shape);
     ops::conv2d_backward_weights(
         run.kernels, {.geometry = g,
@@ -99,33 +93,6 @@ class Conv2d final : public Layer {
   }
 
  private:
-  bool is_grouped() const { return options_.groups > 1; }
-
-  void forward_groups(const LayerRun& run) const {
-    ops::grouped_conv2d_forward(run.kernels,
-                                {.geometry = grouped(item_shape(run.inputs[0].shape)),
-                                 .x = run.inputs[0],
-                                 .weight = run.parameters[0],
-                                 .y = run.output,
-                                 .bias = options_.bias ? run.parameters[1] : TensorView{}});
-  }
-  void backward_groups(const LayerRun& run) const {
-    const ops::GroupedConv2dGeometry g = grouped(item_shape(run.inputs[0].shape));
-    ops::grouped_conv2d_backward_weights(
-        run.kernels, {.geometry = g,
-                      .x = run.inputs[0],
-                      .dy = run.gradients.output,
-                      .dweight = run.gradients.parameters[0],
-                      .dbias = options_.bias ? run.gradients.parameters[1] : TensorView{},
-                      .write = run.gradients.parameter_write});
-    if (run.gradients.inputs[0])
-      ops::grouped_conv2d_backward_data(run.kernels, {.geometry = g,
-                                                      .dy = run.gradients.output,
-                                                      .weight = run.parameters[0],
-                                                      .dx = run.gradients.inputs[0],
-                                                      .write = run.gradients.input_writes[0]});
-  }
-
   // A stride larger than the padded input gives one output, as a stride of that extent does; the
   // time of the kernels depends on the stride.
   ops::Conv2dGeometry geometry(const Shape& item) const {
@@ -137,21 +104,12 @@ class Conv2d final : public Layer {
             .kernel_h = options_.kernel,
             .kernel_w = options_.kernel,
             .stride = std::min(options_.stride, extent),
-            .padding = options_.padding};
-  }
-  ops::Conv2dGeometry geometry_of_batch(const Shape& x) const { return geometry(item_shape(x)); }
-  ops::GroupedConv2dGeometry grouped(const Shape& item) const {
-    const ops::Conv2dGeometry g = geometry(item);
-    return {.in_h = g.in_h,
-            .in_w = g.in_w,
-            .in_channels = g.in_channels,
-            .out_channels = g.out_channels,
-            .kernel = options_.kernel,
-            .stride = g.stride,
-            .padding = g.padding,
+            .padding = options_.padding,
             .groups = options_.groups};
   }
-  static Shape item_shape(const Shape& x) { return {x[1], x[2], x[3]}; }
+  ops::Conv2dGeometry geometry_of_batch(const Shape& x) const {
+    return geometry({x[1], x[2], x[3]});
+  }
 
   Conv2dOptions options_;
 };

@@ -19,7 +19,7 @@ ORDER = {
     "backends/store": ["protocol", "."],
     "backends/transport": ["direct inproc shm single socket nccl", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
-    "engine/ops": ["common", "device", "elementwise embedding grouped_conv2d images loss pool optim_step", "gemm norm", "dense",
+    "engine/ops": ["common", "device", "elementwise embedding images loss pool optim_step", "gemm norm", "dense",
                    "attention conv2d"],
     "engine/averaging": ["codes", "sums", "policies"],
     "engine/train": ["step replicas", "saving", "balance checks", "."],

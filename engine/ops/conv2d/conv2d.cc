@@ -10,6 +10,7 @@
 #include "engine/ops/conv2d/conv2d_cuda.h"
 #include "engine/ops/conv2d/conv2d_f64_cpu.h"
 #include "engine/ops/conv2d/conv2d_reference.h"
+#include "engine/ops/conv2d/grouped_conv2d_cpu.h"
 #include "engine/ops/conv2d/winograd_cpu.h"
 #include "engine/ops/conv2d/winograd_rule.h"
 
@@ -18,8 +19,9 @@ namespace {
 
 void check_geometry(const char* kernel, const Conv2dGeometry& g) {
   const bool sizes = g.in_h > 0 && g.in_w > 0 && g.in_channels > 0 && g.out_channels > 0 &&
-                     g.kernel_h > 0 && g.kernel_w > 0;
-  if (sizes && g.stride > 0 && g.padding >= 0 && g.in_h + 2 * g.padding >= g.kernel_h &&
+                     g.kernel_h > 0 && g.kernel_w > 0 && g.groups > 0;
+  if (sizes && g.in_channels % g.groups == 0 && g.out_channels % g.groups == 0 && g.stride > 0 &&
+      g.padding >= 0 && g.in_h + 2 * g.padding >= g.kernel_h &&
       g.in_w + 2 * g.padding >= g.kernel_w)
     return;
   throw ShapeError(std::string(kernel) + ": no output for an input of [" + std::to_string(g.in_h) +
@@ -27,7 +29,8 @@ void check_geometry(const char* kernel, const Conv2dGeometry& g) {
                    "] with a kernel of " + std::to_string(g.kernel_h) + " x " +
                    std::to_string(g.kernel_w) + ", stride " + std::to_string(g.stride) +
                    ", padding " + std::to_string(g.padding) + " and " +
-                   std::to_string(g.out_channels) + " output channels");
+                   std::to_string(g.out_channels) + " output channels" +
+                   (g.groups == 1 ? "" : " in " + std::to_string(g.groups) + " groups"));
 }
 
 struct Named {
@@ -49,7 +52,7 @@ std::int64_t check_operands(const char* kernel, const Conv2dGeometry& g, const N
   check_shape(kernel, input.name, input.view, {n, g.in_h, g.in_w, g.in_channels});
   check_dtype(kernel, weight.name, weight.view, weight_dtype);
   check_shape(kernel, weight.name, weight.view,
-              {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels});
+              {g.kernel_h, g.kernel_w, g.in_channels / g.groups, g.out_channels});
   check_dtype(kernel, output.name, output.view, input.view.dtype);
   check_shape(kernel, output.name, output.view, {n, g.out_h(), g.out_w(), g.out_channels});
   return n;
@@ -68,6 +71,9 @@ DType weight_dtype(const KernelContext& context, const TensorView& input) {
 
 void check_scratch(const char* kernel, const KernelContext& context, const Conv2dGeometry& g,
                    std::int64_t n, DType dtype) {
+  if (on_cuda(context) && g.groups > 1)
+    throw ModelError(std::string(kernel) +
+                     ": there is no kernel of several groups for CUDA devices");
   check_context(kernel, context);
   const int threads = on_cuda(context) ? 1 : context.threads->threads();
   check_context(kernel, context,
@@ -76,13 +82,11 @@ void check_scratch(const char* kernel, const KernelContext& context, const Conv2
 
 ConvSizes sizes_of(const Conv2dGeometry& g, std::int64_t n) {
   return {n,          g.in_h,     g.in_w,   g.in_channels, g.out_h(), g.out_w(), g.out_channels,
-          g.kernel_h, g.kernel_w, g.stride, g.padding};
+          g.kernel_h, g.kernel_w, g.stride, g.padding,     g.groups};
 }
 
-// The fast kernels sort pixels into stride * stride classes and have room for 16.
-bool has_fast_kernel(const Conv2dGeometry& g, DType dtype) {
-  return dtype != DType::kF64 && g.stride <= 4;
-}
+// The fast kernels of one group sort pixels into stride * stride classes and have room for 16.
+bool has_fast_kernel(const Conv2dGeometry& g) { return g.stride <= 4 || g.groups > 1; }
 
 bool multiplies_in_bf16(DType dtype, Products products) {
   return dtype == DType::kBF16 || in_bf16(products);
@@ -113,6 +117,28 @@ const Conv2dTable& winograd_for(DType dtype) { return ENGINE_TABLE_FOR(dtype, wi
 const Conv2dWeightsTable& winograd_weights_for(DType dtype) {
   return ENGINE_TABLE_FOR(dtype, winograd_weights_table);
 }
+const Conv2dTable& grouped_for(DType dtype) {
+  return ENGINE_TABLE_FOR(dtype, grouped_conv2d_table);
+}
+const Conv2dWeightsTable& grouped_weights_for(DType dtype) {
+  return ENGINE_TABLE_FOR(dtype, grouped_conv2d_weights_table);
+}
+
+// Returns the table for operands of `dtype`, of which `n` images choose the method.
+const Conv2dTable& chosen_table(const KernelContext& context, const Conv2dGeometry& g,
+                                std::int64_t n, DType dtype) {
+  if (g.groups > 1) return grouped_for(dtype);
+  return use_winograd(context, g, n, dtype) ? winograd_for(dtype)
+                                            : table_for(dtype, context.products);
+}
+const Conv2dWeightsTable& chosen_weights_table(const KernelContext& context,
+                                               const Conv2dGeometry& g, std::int64_t n,
+                                               DType dtype) {
+  if (g.groups > 1) return grouped_weights_for(dtype);
+  return use_winograd_for_weights(context, g, n, dtype)
+             ? winograd_weights_for(dtype)
+             : weights_table_for(dtype, context.products);
+}
 
 float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
@@ -122,24 +148,27 @@ double* scratch_doubles(const KernelContext& context) {
 }
 const Conv2dF64Table& f64() { return isa_table_of_conv2d_f64_table(); }
 
-// Computes f32 convolutions whose stride has no fast kernel.
+// f32 convolutions whose stride has no fast kernel, and f64 ones of several groups.
+template <class T>
 void forward_reference(KernelContext& context, const Conv2dForward& o) {
   context.threads->run(o.x.shape[0], [&](std::int64_t first, std::int64_t last, int) {
-    reference::conv2d_forward<float>(o, first, last);
+    reference::conv2d_forward<T>(o, first, last);
   });
 }
+template <class T>
 void backward_data_reference(KernelContext& context, const Conv2dBackwardData& o) {
   context.threads->run(o.dx.shape[0], [&](std::int64_t first, std::int64_t last, int) {
-    reference::conv2d_backward_data<float>(o, first, last);
+    reference::conv2d_backward_data<T>(o, first, last);
   });
 }
+template <class T>
 void backward_weights_reference(KernelContext& context, const Conv2dBackwardWeights& o) {
   const Conv2dGeometry& g = o.geometry;
-  context.threads->run(g.kernel_h * g.kernel_w * g.in_channels,
+  context.threads->run(g.kernel_h * g.kernel_w * (g.in_channels / g.groups),
                        [&](std::int64_t first, std::int64_t last, int) {
-                         reference::conv2d_backward_weights<float>(o, first, last);
+                         reference::conv2d_backward_weights<T>(o, first, last);
                        });
-  reference::conv2d_backward_bias<float>(o);
+  reference::conv2d_backward_bias<T>(o);
 }
 
 }  // namespace
@@ -148,13 +177,19 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
                                  int threads, Device::Kind device, Products products) {
   const auto on_cpu = [&]() -> std::size_t {
     const ConvSizes sizes = sizes_of(geometry, n);
+    if (dtype == DType::kF64 && geometry.groups > 1) return 0;
     if (dtype == DType::kF64)
       return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
-    if (!has_fast_kernel(geometry, dtype)) return 0;
-    std::int64_t floats =
-        std::max({table_for(dtype, products).forward_scratch(sizes, threads),
-                  table_for(dtype, products).backward_data_scratch(sizes, threads),
-                  weights_table_for(dtype, products).scratch(sizes, threads)});
+    if (!has_fast_kernel(geometry)) return 0;
+    const auto most = [&](const Conv2dTable& table, const Conv2dWeightsTable& weights) {
+      return std::max({table.forward_scratch(sizes, threads),
+                       table.backward_data_scratch(sizes, threads),
+                       weights.scratch(sizes, threads)});
+    };
+    if (geometry.groups > 1)
+      return static_cast<std::size_t>(most(grouped_for(dtype), grouped_weights_for(dtype))) *
+             sizeof(float);
+    std::int64_t floats = most(table_for(dtype, products), weights_table_for(dtype, products));
     const bool bf16 = multiplies_in_bf16(dtype, products);
     if (suits_winograd(geometry, kForwardBatch, bf16))
       floats = std::max(floats, winograd_for(dtype).forward_scratch(sizes, threads));
@@ -177,13 +212,14 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
   check_scratch(kName, context, g, n, o.x.dtype);
   dispatch(
       context, o.x.dtype,
-      [&] { f64().forward(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
-        if (!has_fast_kernel(g, o.x.dtype)) return forward_reference(context, o);
-        const Conv2dTable& table = use_winograd(context, g, kForwardBatch, o.x.dtype)
-                                       ? winograd_for(o.x.dtype)
-                                       : table_for(o.x.dtype, context.products);
-        table.forward(o, sizes_of(g, n), *context.threads, scratch_floats(context));
+        if (g.groups > 1) return forward_reference<double>(context, o);
+        f64().forward(o, sizes_of(g, n), *context.threads, scratch_doubles(context));
+      },
+      [&] {
+        if (!has_fast_kernel(g)) return forward_reference<float>(context, o);
+        chosen_table(context, g, kForwardBatch, o.x.dtype)
+            .forward(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_forward(context, o); });
 }
@@ -196,13 +232,14 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
   check_scratch(kName, context, g, n, o.dx.dtype);
   dispatch(
       context, o.dx.dtype,
-      [&] { f64().backward_data(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
-        if (!has_fast_kernel(g, o.dx.dtype)) return backward_data_reference(context, o);
-        const Conv2dTable& table = use_winograd(context, g, n, o.dx.dtype)
-                                       ? winograd_for(o.dx.dtype)
-                                       : table_for(o.dx.dtype, context.products);
-        table.backward_data(o, sizes_of(g, n), *context.threads, scratch_floats(context));
+        if (g.groups > 1) return backward_data_reference<double>(context, o);
+        f64().backward_data(o, sizes_of(g, n), *context.threads, scratch_doubles(context));
+      },
+      [&] {
+        if (!has_fast_kernel(g)) return backward_data_reference<float>(context, o);
+        chosen_table(context, g, n, o.dx.dtype)
+            .backward_data(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_data(context, o); });
 }
@@ -218,15 +255,14 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
   dispatch(
       context, o.x.dtype,
       [&] {
+        if (g.groups > 1) return backward_weights_reference<double>(context, o);
         f64().backward_weights(o, sizes_of(g, n), *context.threads, scratch_doubles(context));
         reference::conv2d_backward_bias<double>(o);
       },
       [&] {
-        if (!has_fast_kernel(g, o.x.dtype)) return backward_weights_reference(context, o);
-        const Conv2dWeightsTable& table = use_winograd_for_weights(context, g, n, o.x.dtype)
-                                              ? winograd_weights_for(o.x.dtype)
-                                              : weights_table_for(o.x.dtype, context.products);
-        table.run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
+        if (!has_fast_kernel(g)) return backward_weights_reference<float>(context, o);
+        chosen_weights_table(context, g, n, o.x.dtype)
+            .run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_weights(context, o); });
 }

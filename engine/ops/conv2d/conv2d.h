@@ -1,6 +1,8 @@
-// Two-dimensional convolution (cross-correlation, as in PyTorch), zero padding, no dilation, no
-// groups. x [n, h, w, in], weight [kh, kw, in, out], bias [out] or absent, y [n, oh, ow, out], oh =
-// (h + 2 padding - kh) / stride + 1.
+// Two-dimensional convolution (cross-correlation, as in PyTorch), zero padding, no dilation. The
+// channels are divided into groups, each of which is a convolution of its own: output channel o
+// belongs to group o / (out / groups). With as many groups as channels, it is depthwise. x [n, h,
+// w, in], weight [kh, kw, in / groups, out], bias [out] or absent, y [n, oh, ow, out], oh = (h + 2
+// padding - kh) / stride + 1. Several groups need a CPU: on a CUDA device they throw ModelError.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -10,7 +12,7 @@ namespace engine::ops {
 
 struct Conv2dGeometry {
   std::int64_t in_h = 0, in_w = 0, in_channels = 0, out_channels = 0;
-  std::int64_t kernel_h = 0, kernel_w = 0, stride = 1, padding = 0;
+  std::int64_t kernel_h = 0, kernel_w = 0, stride = 1, padding = 0, groups = 1;
 
   std::int64_t out_h() const { return (in_h + 2 * padding - kernel_h) / stride + 1; }
   std::int64_t out_w() const { return (in_w + 2 * padding - kernel_w) / stride + 1; }

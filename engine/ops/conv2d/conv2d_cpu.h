@@ -12,7 +12,7 @@ namespace engine::ops {
 
 // A Conv2dGeometry with its batch, as plain numbers.
 struct ConvSizes {
-  std::int64_t n, in_h, in_w, in, out_h, out_w, out, kernel_h, kernel_w, stride, padding;
+  std::int64_t n, in_h, in_w, in, out_h, out_w, out, kernel_h, kernel_w, stride, padding, groups;
 };
 
 // `scratch` is 64-byte aligned and has the number of floats that x_scratch returns for this or a

@@ -22,28 +22,30 @@ void for_each_place(const Conv2dGeometry& g, std::int64_t ky, std::int64_t kx, B
   }
 }
 
-// For images [first, last): y[o] = bias[o] + sum over taps and channels of x[iy, ix, i] *
-// weight[ky, kx, i, o].
+// For images [first, last): y[o] = bias[o] + sum over taps and channels i of o's group of
+// x[iy, ix, group * in / groups + i] * weight[ky, kx, i, o].
 template <class T>
 void conv2d_forward(const Conv2dForward& o, std::int64_t first, std::int64_t last) {
   const Conv2dGeometry& g = o.geometry;
   const T *x = o.x.as<T>(), *weight = o.weight.as<T>(), *bias = o.bias.as<T>();
   T* y = o.y.as<T>();
-  const std::int64_t in = g.in_channels, out = g.out_channels, places = g.out_h() * g.out_w();
+  const std::int64_t in = g.in_channels, out = g.out_channels, places = g.out_h() * g.out_w(),
+                     ins = in / g.groups, outs = out / g.groups;
   for (std::int64_t image = first; image < last; ++image) {
     const T* from = x + image * g.in_h * g.in_w * in;
     T* to = y + image * places * out;
     for (std::int64_t e = 0; e < places * out; ++e) to[e] = bias ? bias[e % out] : T(0);
     for (std::int64_t ky = 0; ky < g.kernel_h; ++ky) {
       for (std::int64_t kx = 0; kx < g.kernel_w; ++kx) {
-        const T* taps = weight + (ky * g.kernel_w + kx) * in * out;
+        const T* taps = weight + (ky * g.kernel_w + kx) * ins * out;
         for_each_place(g, ky, kx,
                        [&](std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) {
                          T* sums = to + (oy * g.out_w() + ox) * out;
                          for (std::int64_t i = 0; i < in; ++i) {
                            const T value = from[(iy * g.in_w + ix) * in + i];
-                           for (std::int64_t c = 0; c < out; ++c)
-                             sums[c] += value * taps[i * out + c];
+                           const std::int64_t group = i / ins;
+                           for (std::int64_t c = group * outs; c < (group + 1) * outs; ++c)
+                             sums[c] += value * taps[i % ins * out + c];
                          }
                        });
       }
@@ -51,14 +53,15 @@ void conv2d_forward(const Conv2dForward& o, std::int64_t first, std::int64_t las
   }
 }
 
-// For images [first, last): dx[iy, ix, i] = sum over the outputs that read it of dy[oy, ox, o] *
-// weight[ky, kx, i, o].
+// For images [first, last): dx[iy, ix, i] = sum over the outputs of i's group that read it of
+// dy[oy, ox, o] * weight[ky, kx, i % (in / groups), o].
 template <class T>
 void conv2d_backward_data(const Conv2dBackwardData& o, std::int64_t first, std::int64_t last) {
   const Conv2dGeometry& g = o.geometry;
   const T *dy = o.dy.as<T>(), *weight = o.weight.as<T>();
   T* dx = o.dx.as<T>();
-  const std::int64_t in = g.in_channels, out = g.out_channels, places = g.in_h * g.in_w;
+  const std::int64_t in = g.in_channels, out = g.out_channels, places = g.in_h * g.in_w,
+                     ins = in / g.groups, outs = out / g.groups;
   for (std::int64_t image = first; image < last; ++image) {
     const T* from = dy + image * g.out_h() * g.out_w() * out;
     T* to = dx + image * places * in;
@@ -66,20 +69,22 @@ void conv2d_backward_data(const Conv2dBackwardData& o, std::int64_t first, std::
       for (std::int64_t e = 0; e < places * in; ++e) to[e] = T(0);
     for (std::int64_t ky = 0; ky < g.kernel_h; ++ky) {
       for (std::int64_t kx = 0; kx < g.kernel_w; ++kx) {
-        const T* taps = weight + (ky * g.kernel_w + kx) * in * out;
+        const T* taps = weight + (ky * g.kernel_w + kx) * ins * out;
         for_each_place(
             g, ky, kx, [&](std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) {
-              for (std::int64_t i = 0; i < in; ++i)
-                to[(iy * g.in_w + ix) * in + i] +=
-                    dot_reference(from + (oy * g.out_w() + ox) * out, taps + i * out, out);
+              for (std::int64_t i = 0; i < in; ++i) {
+                const std::int64_t c = i / ins * outs;
+                to[(iy * g.in_w + ix) * in + i] += dot_reference(
+                    from + (oy * g.out_w() + ox) * out + c, taps + i % ins * out + c, outs);
+              }
             });
       }
     }
   }
 }
 
-// For rows [first, last) of dweight, viewed as [kh * kw * in, out]: the sum over images and places
-// of x * dy.
+// For rows [first, last) of dweight, viewed as [kh * kw * in / groups, out]: the sum over images
+// and places of x * dy.
 template <class T>
 void conv2d_backward_weights(const Conv2dBackwardWeights& o, std::int64_t first,
                              std::int64_t last) {
@@ -87,9 +92,10 @@ void conv2d_backward_weights(const Conv2dBackwardWeights& o, std::int64_t first,
   const std::int64_t n = o.x.shape[0];
   const T *x = o.x.as<T>(), *dy = o.dy.as<T>();
   T* dweight = o.dweight.as<T>();
-  const std::int64_t in = g.in_channels, out = g.out_channels;
+  const std::int64_t in = g.in_channels, out = g.out_channels, ins = in / g.groups,
+                     outs = out / g.groups;
   for (std::int64_t row = first; row < last; ++row) {
-    const std::int64_t i = row % in, kx = row / in % g.kernel_w, ky = row / in / g.kernel_w;
+    const std::int64_t i = row % ins, kx = row / ins % g.kernel_w, ky = row / ins / g.kernel_w;
     T* sums = dweight + row * out;
     if (o.write == Write::kOverwrite)
       for (std::int64_t c = 0; c < out; ++c) sums[c] = T(0);
@@ -98,9 +104,11 @@ void conv2d_backward_weights(const Conv2dBackwardWeights& o, std::int64_t first,
       const T* gradient = dy + image * g.out_h() * g.out_w() * out;
       for_each_place(g, ky, kx,
                      [&](std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) {
-                       const T value = from[(iy * g.in_w + ix) * in + i];
-                       for (std::int64_t c = 0; c < out; ++c)
-                         sums[c] += value * gradient[(oy * g.out_w() + ox) * out + c];
+                       const T* values = from + (iy * g.in_w + ix) * in + i;
+                       const T* gradients = gradient + (oy * g.out_w() + ox) * out;
+                       for (std::int64_t group = 0; group < g.groups; ++group)
+                         for (std::int64_t c = group * outs; c < (group + 1) * outs; ++c)
+                           sums[c] += values[group * ins] * gradients[c];
                      });
     }
   }

@@ -86,13 +86,16 @@ struct ConvProduct {
 
   Shape x() const { return {n, g.in_h, g.in_w, g.in_channels}; }
   Shape y() const { return {n, g.out_h(), g.out_w(), g.out_channels}; }
-  Shape weight() const { return {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels}; }
+  Shape weight() const {
+    return {g.kernel_h, g.kernel_w, g.in_channels / g.groups, g.out_channels};
+  }
   std::int64_t channels() const { return g.out_channels; }
-  std::int64_t taps() const { return g.kernel_h * g.kernel_w * g.in_channels; }
+  std::int64_t taps() const { return g.kernel_h * g.kernel_w * g.in_channels / g.groups; }
   std::int64_t pixels() const { return n * g.out_h() * g.out_w(); }
   std::string text() const {
     return x().to_string() + " kernel " + weight().to_string() + " stride " +
-           std::to_string(g.stride) + " padding " + std::to_string(g.padding);
+           std::to_string(g.stride) + " padding " + std::to_string(g.padding) + " groups " +
+           std::to_string(g.groups);
   }
   std::size_t scratch(int threads, DType dtype, Products products = Products::kF32) const {
     return engine::ops::conv2d_scratch_bytes(g, n, dtype, threads, engine::Device::Kind::kCpu,

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "tests/engine/ops/common/products.h"
 
 namespace engine::ops {
@@ -55,6 +58,40 @@ std::vector<ConvProduct> conv_cases() {
   return all;
 }
 
+// Of several groups: depthwise ones, with several outputs for a channel, and groups around the size
+// of a vector.
+std::vector<ConvProduct> grouped_cases() {
+  const std::int64_t channels[][3] = {{2, 2, 2},    {3, 3, 3},   {8, 8, 8},   {17, 17, 17},
+                                      {45, 45, 45}, {3, 9, 3},   {4, 8, 2},   {24, 24, 3},
+                                      {34, 51, 17}, {18, 40, 2}, {40, 16, 8}, {6, 3, 3}},
+                     maps[] = {1, 2, 3, 5, 7, 9, 14}, batches[] = {1, 3, 2};
+  std::vector<ConvProduct> all;
+  std::size_t turn = 0;
+  for (const std::int64_t kernel : {1, 2, 3, 5, 7})
+    for (const std::int64_t stride : {1, 2, 3})
+      for (std::int64_t padding = 0; padding <= 3; ++padding)
+        for (int variant = 0; variant < 4; ++variant, ++turn) {
+          const auto& [in, out, groups] = channels[turn % 12];
+          const ConvProduct c{batches[turn % 3],
+                              {maps[turn % 7], maps[(turn * 3 + 2) % 7], in, out, kernel, kernel,
+                               stride, padding, groups}};
+          if (std::min(c.g.in_h, c.g.in_w) + 2 * padding >= kernel) all.push_back(c);
+        }
+  all.push_back({0, {5, 5, 6, 6, 3, 3, 1, 1, 6}});   // no images
+  all.push_back({2, {9, 31, 8, 8, 3, 3, 1, 1, 8}});  // rows of several tiles
+  all.push_back({2, {7, 6, 6, 6, 2, 5, 2, 1, 3}});   // kernels that are not square
+  all.push_back({2, {7, 6, 9, 9, 5, 2, 1, 2, 9}});
+  all.push_back({2, {4, 5, 6, 6, 3, 3, 9, 1, 6}});    // a stride beyond the map
+  all.push_back({33, {4, 3, 5, 10, 3, 3, 1, 1, 5}});  // pieces of several images
+  return all;
+}
+
+std::vector<ConvProduct> all_cases() {
+  std::vector<ConvProduct> all = conv_cases();
+  std::ranges::copy(grouped_cases(), std::back_inserter(all));
+  return all;
+}
+
 TEST(Conv2dReference, AgreesWithAConvolutionByHand) {
   // 3 x 3 map of 1..9, one channel; kernel 2 x 2 = [1 2; 3 4]; stride 2, padding 1: the outputs see
   // the corners.
@@ -82,12 +119,38 @@ TEST(Conv2dReference, AgreesWithAConvolutionByHand) {
   EXPECT_EQ(dbias.values[0], 1111);
 }
 
+// torch.nn.functional.conv2d(x, w, padding=1, groups=2) of x = 1 ... 8, [1, 2, 2, 2], and
+// w = 1 ... 18, [2, 1, 3, 3]; the gradients for dy = x by their definition.
+TEST(Conv2dReference, OfGroupsIsPyTorchs) {
+  const ConvProduct c{1, {2, 2, 2, 2, 3, 3, 1, 1, 2}};
+  auto pixels = operand_of<double>({1, 2, 2, 2}, {1, 5, 2, 6, 3, 7, 4, 8});
+  WideProduct o{.write = Write::kOverwrite,
+                .with_bias = true,
+                .relu = false,
+                .x = pixels,
+                .dy = pixels,
+                .y = pixels,
+                .dx = pixels,
+                .weight = Operand<double>({3, 3, 1, 2}, 0),
+                .bias = operand_of<double>({2}, {0, 0}),
+                .dweight = Operand<double>({3, 3, 1, 2}, 0),
+                .dbias = operand_of<double>({2}, {0, 0})};
+  for (std::size_t i = 0; i < 18; ++i)
+    o.weight.values[i % 9 * 2 + i / 9] = static_cast<double>(i + 1);
+  c.run_reference(o);
+  EXPECT_EQ(o.y.values, (std::vector<double>{77, 423, 67, 397, 47, 345, 37, 319}));
+  EXPECT_EQ(o.dx.values, (std::vector<double>{23, 305, 33, 331, 53, 383, 63, 409}));
+  EXPECT_EQ(o.dweight.values, (std::vector<double>{4, 40, 11, 83, 6, 42, 14, 86, 30, 174, 14, 86, 6,
+                                                   42, 11, 83, 4, 40}));
+  EXPECT_EQ(o.dbias.values, (std::vector<double>{10, 26}));
+}
+
 // Also the float64 kernels, which gradient checks and the comparison with PyTorch rest on.
 TEST(Conv2d, AgreesWithFloat64) {
   int turn = 0;
   for (const CpuIsa isa : gemm_test::isas_here()) {
     const gemm_test::ScopedIsa scope(isa);
-    for (const ConvProduct& c : conv_cases()) {
+    for (const ConvProduct& c : all_cases()) {
       const int threads = 1 + turn++ % 3;
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         SCOPED_TRACE(std::string(to_string(isa)) + " " + c.text() + ", " + std::to_string(threads) +
@@ -118,8 +181,24 @@ TEST(Conv2d, TwoRunsGiveTheSameBits) {
       {1, 2, 3}, false);
 }
 
+TEST(Conv2d, OfGroupsHasTheSameBitsForAnyThreads) {
+  for (const CpuIsa isa : gemm_test::isas_here()) {
+    const gemm_test::ScopedIsa scope(isa);
+    for (const ConvProduct& c : {ConvProduct{9, {11, 13, 20, 20, 3, 3, 2, 1, 20}},
+                                 ConvProduct{5, {9, 8, 24, 48, 5, 5, 1, 2, 3}}})
+      expect_same_bits(
+          [&](int threads) {
+            HostProduct o = operands_of(c, Write::kOverwrite);
+            Context context(threads, c.scratch(threads, DType::kF32));
+            c.run(context.context, o);
+            return o;
+          },
+          {2, 3, 7}, true);
+  }
+}
+
 TEST(Conv2d, ScratchOfALargerBatchServesASmallerOne) {
-  for (const ConvProduct& c : conv_cases())
+  for (const ConvProduct& c : all_cases())
     for (int threads = 1; threads <= 3; ++threads)
       for (const DType dtype : {DType::kF32, DType::kF64}) {
         SCOPED_TRACE(c.text() + ", " + std::to_string(threads) + " threads");
@@ -150,6 +229,13 @@ TEST(Conv2d, RefusesOperandsThatDoNotFit) {
   EXPECT_EQ(error_of({2, {5, 5, 3, 4, 8, 3, 1, 1}}, [](HostProduct&) {}),
             "conv2d_forward: no output for an input of [5, 5, 3] with a kernel of 8 x 3, stride 1, "
             "padding 1 and 4 output channels");
+  EXPECT_EQ(error_of({2, {5, 5, 3, 4, 3, 3, 1, 1, 2}}, [](HostProduct&) {}),
+            "conv2d_forward: no output for an input of [5, 5, 3] with a kernel of 3 x 3, stride 1, "
+            "padding 1 and 4 output channels in 2 groups");
+  ConvProduct of_groups{2, {5, 5, 4, 6, 3, 3, 1, 1, 2}};
+  HostProduct o = operands_of(of_groups, Write::kOverwrite);
+  context.context.device.kind = Device::Kind::kCuda;
+  EXPECT_THROW(of_groups.run(context.context, o), ModelError);
 }
 
 }  // namespace

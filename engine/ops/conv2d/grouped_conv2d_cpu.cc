@@ -5,7 +5,7 @@
 // of the group's results. The gradient of x is the same sum, over the taps that a phase of the
 // stride reaches. The gradient of the weights is summed in pieces of rows, which are then added in
 // order.
-#include "engine/ops/grouped_conv2d/grouped_conv2d_cpu.h"
+#include "engine/ops/conv2d/grouped_conv2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
@@ -14,6 +14,31 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 constexpr int kTile = 4;  // pixels of a tile
+
+// More pieces share the sums of a gradient among more threads, and need more scratch.
+constexpr std::int64_t kMaxPieces = 16, kMaxPieceFloats = 1 << 22;
+
+bool is_depthwise(const ConvSizes& s) { return s.in == s.groups && s.out == s.groups; }
+
+std::int64_t weight_floats(const ConvSizes& s) {
+  return s.kernel_h * s.kernel_w * (s.in / s.groups) * s.out;
+}
+
+// The rows of dy are summed in this many pieces for the gradient of the weights. It depends on
+// nothing but the sizes.
+std::int64_t pieces_of(const ConvSizes& s) {
+  const std::int64_t most =
+      smaller(kMaxPieces, larger(kMaxPieceFloats / (weight_floats(s) + s.out), 1));
+  return smaller(most, larger(s.n * s.out_h, 1));
+}
+
+std::int64_t forward_scratch(const ConvSizes&, int) { return 0; }
+std::int64_t backward_data_scratch(const ConvSizes& s, int) {
+  return is_depthwise(s) ? 0 : weight_floats(s);
+}
+std::int64_t weights_scratch(const ConvSizes& s, int) {
+  return pieces_of(s) * (weight_floats(s) + s.out);
+}
 
 // The taps along one axis. Result j reads source j * step + offset + b * direction through tap b;
 // it is pixel first + j * stride of the result's map, and the tap is tap_first + b * tap_stride of
@@ -37,16 +62,16 @@ ENGINE_INLINE Range taps_of(const Axis& axis, std::int64_t j) {
   return {first, larger(first, last)};
 }
 
-Axis forward_axis(std::int64_t in, std::int64_t out, const GroupedConvSizes& s) {
-  return {in, s.kernel, s.stride, -s.padding, 1, out, 0, 1, 0, 1};
+Axis forward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, const ConvSizes& s) {
+  return {in, kernel, s.stride, -s.padding, 1, out, 0, 1, 0, 1};
 }
 
 // The pixels of dx that are `first` plus a multiple of the stride: only every stride-th tap reaches
 // them.
-Axis backward_axis(std::int64_t in, std::int64_t out, std::int64_t first,
-                   const GroupedConvSizes& s) {
+Axis backward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t first,
+                   const ConvSizes& s) {
   const std::int64_t phase = (first + s.padding) % s.stride;
-  const std::int64_t taps = phase < s.kernel ? (s.kernel - phase - 1) / s.stride + 1 : 0;
+  const std::int64_t taps = phase < kernel ? (kernel - phase - 1) / s.stride + 1 : 0;
   return {out,   taps,
           1,     (first + s.padding) / s.stride,
           -1,    (in - first - 1) / s.stride + 1,
@@ -60,7 +85,8 @@ struct Pass {
   const Stored* from;
   const float *weight, *bias;
   Stored* to;
-  std::int64_t from_channels, from_group, to_channels, to_group, from_h, from_w, to_h, to_w, kernel;
+  std::int64_t from_channels, from_group, to_channels, to_group, from_h, from_w, to_h, to_w,
+      kernel_w;
 };
 
 // The window of a tile: its first pixel of the source and first weight, the number of taps, and the
@@ -142,13 +168,13 @@ void results_of_row(const Pass& pass, const Axis& y, const Axis& x, std::int64_t
     const std::int64_t column = j * x.step + x.offset + columns.first * x.direction,
                        tap_column = x.tap_first + columns.first * x.tap_stride;
     const Window window{.from = from + column * pass.from_channels,
-                        .weight = pass.weight + (tap_row * pass.kernel + tap_column) * weights,
+                        .weight = pass.weight + (tap_row * pass.kernel_w + tap_column) * weights,
                         .rows = rows.count(),
                         .columns = columns.count(),
                         .from_row = y.direction * pass.from_w * pass.from_channels,
                         .from_column = x.direction * pass.from_channels,
                         .from_step = x.step * pass.from_channels,
-                        .weight_row = y.tap_stride * pass.kernel * weights,
+                        .weight_row = y.tap_stride * pass.kernel_w * weights,
                         .weight_column = x.tap_stride * weights};
     Stored* pixel = to + (x.first + j * x.stride) * pass.to_channels;
     if (whole) {
@@ -160,7 +186,7 @@ void results_of_row(const Pass& pass, const Axis& y, const Axis& x, std::int64_t
   }
 }
 
-void forward(const GroupedConv2dForward& o, const GroupedConvSizes& s, ThreadPool& threads) {
+void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, float*) {
   const Pass pass{.from = stored(o.x),
                   .weight = floats(o.weight),
                   .bias = floats(o.bias),
@@ -173,8 +199,9 @@ void forward(const GroupedConv2dForward& o, const GroupedConvSizes& s, ThreadPoo
                   .from_w = s.in_w,
                   .to_h = s.out_h,
                   .to_w = s.out_w,
-                  .kernel = s.kernel};
-  const Axis y = forward_axis(s.in_h, s.out_h, s), x = forward_axis(s.in_w, s.out_w, s);
+                  .kernel_w = s.kernel_w};
+  const Axis y = forward_axis(s.in_h, s.out_h, s.kernel_h, s),
+             x = forward_axis(s.in_w, s.out_w, s.kernel_w, s);
   threads.run(s.n * s.out_h, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t row = first; row < last; ++row)
       results_of_row<false>(pass, y, x, row / s.out_h, row % s.out_h);
@@ -182,19 +209,19 @@ void forward(const GroupedConv2dForward& o, const GroupedConvSizes& s, ThreadPoo
 }
 
 // Writes the weight of each tap, [in / groups, out], as [out / groups, in].
-void transpose_weight(const float* weight, const GroupedConvSizes& s, float* to) {
+void transpose_weight(const float* weight, const ConvSizes& s, float* to) {
   const std::int64_t ins = s.in / s.groups, outs = s.out / s.groups;
-  for (std::int64_t tap = 0; tap < s.kernel * s.kernel; ++tap)
+  for (std::int64_t tap = 0; tap < s.kernel_h * s.kernel_w; ++tap)
     for (std::int64_t i = 0; i < ins; ++i)
       for (std::int64_t c = 0; c < s.out; ++c)
         to[(tap * outs + c % outs) * s.in + c / outs * ins + i] =
             weight[(tap * ins + i) * s.out + c];
 }
 
-void backward_data(const GroupedConv2dBackwardData& o, const GroupedConvSizes& s,
-                   ThreadPool& threads, float* scratch) {
+void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& threads,
+                   float* scratch) {
   const float* weight = floats(o.weight);
-  const bool depthwise = s.in == s.groups && s.out == s.groups;
+  const bool depthwise = is_depthwise(s);
   if (!depthwise) transpose_weight(weight, s, scratch);
   const Pass pass{.from = stored(o.dy),
                   .weight = depthwise ? weight : scratch,
@@ -208,15 +235,16 @@ void backward_data(const GroupedConv2dBackwardData& o, const GroupedConvSizes& s
                   .from_w = s.out_w,
                   .to_h = s.in_h,
                   .to_w = s.in_w,
-                  .kernel = s.kernel};
+                  .kernel_w = s.kernel_w};
   const auto run = o.write == Write::kAdd ? results_of_row<true> : results_of_row<false>;
   const std::int64_t phases = smaller(s.stride, s.in_w);
   threads.run(s.n * s.in_h, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t row = first; row < last; ++row) {
       const std::int64_t at = row % s.in_h;
-      const Axis y = backward_axis(s.in_h, s.out_h, at % s.stride, s);
+      const Axis y = backward_axis(s.in_h, s.out_h, s.kernel_h, at % s.stride, s);
       for (std::int64_t phase = 0; phase < phases; ++phase)
-        run(pass, y, backward_axis(s.in_w, s.out_w, phase, s), row / s.in_h, at / s.stride);
+        run(pass, y, backward_axis(s.in_w, s.out_w, s.kernel_w, phase, s), row / s.in_h,
+            at / s.stride);
     }
   });
 }
@@ -288,7 +316,7 @@ void sum_groups(const RowSum& r, std::int64_t tap, std::int64_t first, std::int6
 }
 
 // The pixels of a row of dy that read inside x through column `tap` of the kernel.
-ENGINE_INLINE Range pixels_of(const GroupedConvSizes& s, std::int64_t tap) {
+ENGINE_INLINE Range pixels_of(const ConvSizes& s, std::int64_t tap) {
   const std::int64_t before = s.padding - tap, after = s.in_w - 1 + s.padding - tap;
   const std::int64_t first = before > 0 ? (before + s.stride - 1) / s.stride : 0;
   const std::int64_t last = after < 0 ? 0 : smaller(s.out_w, after / s.stride + 1);
@@ -296,37 +324,38 @@ ENGINE_INLINE Range pixels_of(const GroupedConvSizes& s, std::int64_t tap) {
 }
 
 // Pixels that all taps of the row read are summed for several taps at once.
-void sum_depthwise_row(const GroupedConvSizes& s, const RowSum& r) {
-  Range all{pixels_of(s, 0).first, pixels_of(s, s.kernel - 1).last};
+void sum_depthwise_row(const ConvSizes& s, const RowSum& r) {
+  Range all{pixels_of(s, 0).first, pixels_of(s, s.kernel_w - 1).last};
   if (all.count() <= 0) all = {s.out_w, s.out_w};
-  for (std::int64_t tap = 0; tap < s.kernel; ++tap) {
+  for (std::int64_t tap = 0; tap < s.kernel_w; ++tap) {
     const Range own = pixels_of(s, tap);
     const std::int64_t end = smaller(own.last, all.first);
     if (own.first < end) sum_depthwise<1>(r, tap, own.first, end - own.first);
   }
   std::int64_t tap = 0;
-  for (; tap + 3 <= s.kernel && all.count() > 0; tap += 3)
+  for (; tap + 3 <= s.kernel_w && all.count() > 0; tap += 3)
     sum_depthwise<3>(r, tap, all.first, all.count());
-  for (; tap < s.kernel && all.count() > 0; ++tap) sum_depthwise<1>(r, tap, all.first, all.count());
-  for (tap = 0; tap < s.kernel; ++tap) {
+  for (; tap < s.kernel_w && all.count() > 0; ++tap)
+    sum_depthwise<1>(r, tap, all.first, all.count());
+  for (tap = 0; tap < s.kernel_w; ++tap) {
     const Range own = pixels_of(s, tap);
     const std::int64_t begin = larger(own.first, all.last);
     if (begin < own.last) sum_depthwise<1>(r, tap, begin, own.last - begin);
   }
 }
 
-void sum_row(const GroupedConvSizes& s, const RowSum& r) {
-  if (s.in == s.groups && s.out == s.groups) return sum_depthwise_row(s, r);
-  for (std::int64_t tap = 0; tap < s.kernel; ++tap) {
+void sum_row(const ConvSizes& s, const RowSum& r) {
+  if (is_depthwise(s)) return sum_depthwise_row(s, r);
+  for (std::int64_t tap = 0; tap < s.kernel_w; ++tap) {
     const Range own = pixels_of(s, tap);
     if (own.count() > 0) sum_groups(r, tap, own.first, own.count());
   }
 }
 
 // The sums over `rows` of dy for row ky of the kernel.
-void sum_piece(const GroupedConv2dBackwardWeights& o, const GroupedConvSizes& s, Range rows,
-               std::int64_t ky, float* sums) {
-  const std::int64_t floats_of_row = s.kernel * (s.in / s.groups) * s.out;
+void sum_piece(const Conv2dBackwardWeights& o, const ConvSizes& s, Range rows, std::int64_t ky,
+               float* sums) {
+  const std::int64_t floats_of_row = weight_floats(s) / s.kernel_h;
   __builtin_memset(sums, 0, static_cast<std::size_t>(floats_of_row) * sizeof(float));
   for (std::int64_t row = rows.first; row < rows.last; ++row) {
     const std::int64_t y = row % s.out_h * s.stride + ky - s.padding;
@@ -343,7 +372,7 @@ void sum_piece(const GroupedConv2dBackwardWeights& o, const GroupedConvSizes& s,
   }
 }
 
-void sum_bias(const Stored* dy, const GroupedConvSizes& s, Range rows, float* sums) {
+void sum_bias(const Stored* dy, const ConvSizes& s, Range rows, float* sums) {
   for_each_vector(0, s.out, [&](auto lanes, std::int64_t c) {
     Floats total = zero();
     for (std::int64_t pixel = rows.first * s.out_w; pixel < rows.last * s.out_w; ++pixel)
@@ -353,25 +382,26 @@ void sum_bias(const Stored* dy, const GroupedConvSizes& s, Range rows, float* su
 }
 
 // to = the sum of the pieces, which are `stride` floats apart, in order.
-void add_pieces(const float* pieces, std::int64_t stride, const GroupedConvSizes& s,
-                std::int64_t count, float* to, bool add, ThreadPool& threads) {
+void add_pieces(const float* pieces, std::int64_t stride, const ConvSizes& s, std::int64_t count,
+                float* to, bool add, ThreadPool& threads) {
+  const std::int64_t all = pieces_of(s);
   run_flat(threads, count, [=](auto lanes, std::int64_t i) {
     Floats total = add ? lanes.load_from(to + i) : zero();
-    for (std::int64_t piece = 0; piece < s.pieces; ++piece)
+    for (std::int64_t piece = 0; piece < all; ++piece)
       total += lanes.load_from(pieces + piece * stride + i);
     lanes.store_to(to + i, total);
   });
 }
 
-void backward_weights(const GroupedConv2dBackwardWeights& o, const GroupedConvSizes& s,
-                      ThreadPool& threads, float* scratch) {
-  const std::int64_t row = s.kernel * (s.in / s.groups) * s.out, weights = s.kernel * row,
-                     stride = weights + s.out, rows = s.n * s.out_h;
+void backward_weights(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& threads,
+                      float* scratch) {
+  const std::int64_t weights = weight_floats(s), row = weights / s.kernel_h,
+                     stride = weights + s.out, rows = s.n * s.out_h, pieces = pieces_of(s);
   const bool has_bias = o.dbias.data != nullptr, add = o.write == Write::kAdd;
-  threads.run(s.pieces * s.kernel, [&](std::int64_t first, std::int64_t last, int) {
+  threads.run(pieces * s.kernel_h, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t unit = first; unit < last; ++unit) {
-      const std::int64_t piece = unit / s.kernel, ky = unit % s.kernel;
-      const Range range{rows * piece / s.pieces, rows * (piece + 1) / s.pieces};
+      const std::int64_t piece = unit / s.kernel_h, ky = unit % s.kernel_h;
+      const Range range{rows * piece / pieces, rows * (piece + 1) / pieces};
       float* sums = scratch + piece * stride;
       sum_piece(o, s, range, ky, sums + ky * row);
       if (has_bias && ky == 0) sum_bias(stored(o.dy), s, range, sums + weights);
@@ -383,6 +413,8 @@ void backward_weights(const GroupedConv2dBackwardWeights& o, const GroupedConvSi
 
 }  // namespace
 
-const GroupedConv2dTable grouped_conv2d_table{forward, backward_data, backward_weights};
+const Conv2dTable grouped_conv2d_table{forward_scratch, forward, backward_data_scratch,
+                                       backward_data};
+const Conv2dWeightsTable grouped_conv2d_weights_table{weights_scratch, backward_weights};
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE
