@@ -620,12 +620,18 @@ TEST(SharedGpu, IsRefusedOrReported) {
     c->all_reduce(data.get(), kCount, DType::kF32, ReduceOp::kSum);
   });
   EXPECT_EQ(shared, (std::vector<std::string>{"ok", "ok"}));
-  // Threads have one NCCL_HOSTID: NCCL itself refuses.
+  // Threads have one NCCL_HOSTID: NCCL itself refuses. Other threads may be reading the list of
+  // variables that this one is added to.
+  char** const list = environ;
+  std::vector<char*> before;
+  for (char** variable = list; *variable != nullptr; ++variable) before.push_back(*variable);
   for (const std::string& text : run_threads(2, {.one_device = true}, [](Group& group) {
          group.make_device_communicator({.backend = "nccl"});
        }))
     expect_has(text,
                "invalid usage (Duplicate GPU detected : rank 0 and rank 1 both on CUDA device");
+  EXPECT_NE(environ, list);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), list));
 }
 
 }  // namespace
