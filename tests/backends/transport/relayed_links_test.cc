@@ -315,12 +315,14 @@ TEST(RelayedLinks, ABackendWithoutMeshConnectionsIsRejected) {
     if (std::string(b.name) != "zmq" || !b.usable) continue;
     const group_harness::Listener listener = group_harness::open_listener();
     const int port = test_support::free_port();
+    std::unique_ptr<backends::Group> groups[2];  // a rank that left would be named by the other
     const auto errors = group_harness::outcomes(2, [&](int rank) {
       backends::GroupOptions o = group_harness::options_for(rank, 2, listener.port);
       o.backend = "zmq";
       o.listen.relay = backends::RelayPlace{backends::RelayPlace::kRankZero, port};
       if (rank == 0) o.listen.fd = listener.fd;
-      const auto group = backends::join_group(o);
+      auto& group = groups[static_cast<std::size_t>(rank)];
+      group = backends::join_group(o);
       group->make_communicator();
     });
     for (const std::string& error : errors)
