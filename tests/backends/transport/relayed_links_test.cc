@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <list>
+#include <memory>
 #include <random>
 
 #include "backends/backend_error.h"
