@@ -1,6 +1,6 @@
 # Shared by the scripts of this folder: runs checks and sums up over all of them. Sourced.
 # A check that has not begun after ENGINE_CI_MINUTES (0: no limit) is not run: the table says so, and it counts as one test skipped.
-passed=0 failed=0 skipped=0 table="" reports="" limit=${ENGINE_CI_MINUTES:-60}
+passed=0 failed=0 skipped=0 table="" reports="" limit=${ENGINE_CI_MINUTES:-55}
 
 # what_failed LOG: ctest's tests that failed, also those that passed when run once more, with the end of what each printed;
 # of a log without such tests its end.
