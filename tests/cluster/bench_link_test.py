@@ -34,12 +34,13 @@ def run_on_both(network, command):
     return outputs[0]
 
 
-def check_link(network, engine):
-    row, = json.loads(run_on_both(network, [engine, "bench", "link", "--format", "json"]))["rows"]
+def check_link(network, engine, backend):
+    """Over gloo the sender waits for a control word, which must not count as a part of the rate."""
+    row, = json.loads(run_on_both(network, [engine, "bench", "link", "--backend", backend, "--format", "json"]))["rows"]
     print(row)
     for name, wanted in (("there_mbit_s", RATE_MBIT), ("back_mbit_s", RATE_MBIT), ("round_trip_ms", 2 * DELAY_MS)):
         assert abs(row[name] - wanted) <= 0.15 * wanted, f"{name} is {row[name]}, expected {wanted} within 15 %"
-    assert row["there_segments"] > 0 and row["there_resent"] >= 0, row
+    assert backend != "socket" or (row["there_segments"] > 0 and row["there_resent"] >= 0), row
 
 
 def rows_of(text):
@@ -74,7 +75,8 @@ def main():
         return 77
     link = link_emulator.Link(rate=RATE_MBIT, delay=DELAY_MS / 2000)  # of each host: half of the way
     with link_emulator.Network([link] * 2) as network, tempfile.TemporaryDirectory() as folder:
-        check_link(network, engine)
+        for backend in ("socket", "gloo"):
+            check_link(network, engine, backend)
         check_choice(network, engine, os.path.join(folder, "run"))
     return 0
 
