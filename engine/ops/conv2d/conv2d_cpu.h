@@ -6,7 +6,7 @@
 
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/bf16_dispatch.h"
-#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/conv2d/conv2d_operands.h"
 
 namespace engine::ops {
 

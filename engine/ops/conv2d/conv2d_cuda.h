@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/core/tensor_view.h"
-#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/conv2d/conv2d_operands.h"
 #include "engine/ops/gemm/gemm_plan.h"
 
 namespace engine::ops::cuda {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/conv2d/conv2d_operands.h"
 #include "engine/ops/dense/dense_reference.h"
 
 namespace engine::ops::reference {

@@ -16,7 +16,7 @@
 #include <limits>
 
 #include "engine/core/error.h"
-#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/conv2d/conv2d_operands.h"
 #include "engine/ops/device/fast_divide.h"
 
 namespace engine::ops::cuda {

@@ -3,7 +3,7 @@
 // runs agree.
 #pragma once
 
-#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/conv2d/conv2d_operands.h"
 
 namespace engine::ops {
 
