@@ -275,12 +275,12 @@ ENGINE_INLINE void sum_vectors(const RowSum& r, Lanes lanes, const Stored* x, co
 
 template <int kTaps>
 void sum_depthwise(const RowSum& r, std::int64_t tap, std::int64_t first, std::int64_t count) {
-  constexpr int kVectors = 4;
+  constexpr int kVectors = 4, kStep = kVectors * kWidth;
   const Stored* x = r.x + (first * r.stride + tap - r.padding) * r.in;
   const Stored* dy = r.dy + first * r.out;
   float* sums = r.sums + tap * r.out;
   std::int64_t c = 0;
-  for (; c + kVectors * kWidth <= r.out; c += kVectors * kWidth)
+  for (; c + kStep <= r.out; c += kStep)
     sum_vectors<kTaps, kVectors>(r, AllLanes{}, x + c, dy + c, sums + c, count);
   for_each_vector(c, r.out, [&](auto lanes, std::int64_t at) {
     sum_vectors<kTaps, 1>(r, lanes, x + at, dy + at, sums + at, count);
