@@ -58,8 +58,8 @@ std::vector<ConvProduct> conv_cases() {
   return all;
 }
 
-// Of several groups: depthwise ones, with several outputs for a channel, and groups around the size
-// of a vector.
+// Convolutions of 2 to 45 groups: some are depthwise, some have several outputs for a channel, and
+// some groups have fewer and some more channels than a vector.
 std::vector<ConvProduct> grouped_cases() {
   const std::int64_t channels[][3] = {{2, 2, 2},    {3, 3, 3},   {8, 8, 8},   {17, 17, 17},
                                       {45, 45, 45}, {3, 9, 3},   {4, 8, 2},   {24, 24, 3},
@@ -169,16 +169,17 @@ TEST(Conv2d, LargeWeightGradientAgreesWithFloat64) {
                             threads);
 }
 
+// `threads` compute c's three results from random operands.
+HostProduct results_of(const ConvProduct& c, int threads) {
+  HostProduct o = operands_of(c, Write::kOverwrite);
+  Context context(threads, c.scratch(threads, DType::kF32));
+  c.run(context.context, o);
+  return o;
+}
+
 TEST(Conv2d, TwoRunsGiveTheSameBits) {
   const ConvProduct c{7, {9, 9, 17, 33, 3, 3, 1, 1}};
-  expect_same_bits(
-      [&](int threads) {
-        HostProduct o = operands_of(c, Write::kOverwrite);
-        Context context(threads, c.scratch(threads, DType::kF32));
-        c.run(context.context, o);
-        return o;
-      },
-      {1, 2, 3}, false);
+  expect_same_bits([&](int threads) { return results_of(c, threads); }, {1, 2, 3}, false);
 }
 
 TEST(Conv2d, OfGroupsHasTheSameBitsForAnyThreads) {
@@ -186,14 +187,7 @@ TEST(Conv2d, OfGroupsHasTheSameBitsForAnyThreads) {
     const gemm_test::ScopedIsa scope(isa);
     for (const ConvProduct& c : {ConvProduct{9, {11, 13, 20, 20, 3, 3, 2, 1, 20}},
                                  ConvProduct{5, {9, 8, 24, 48, 5, 5, 1, 2, 3}}})
-      expect_same_bits(
-          [&](int threads) {
-            HostProduct o = operands_of(c, Write::kOverwrite);
-            Context context(threads, c.scratch(threads, DType::kF32));
-            c.run(context.context, o);
-            return o;
-          },
-          {2, 3, 7}, true);
+      expect_same_bits([&](int threads) { return results_of(c, threads); }, {2, 3, 7}, true);
   }
 }
 
