@@ -145,6 +145,45 @@ TEST(Conv2dReference, OfGroupsIsPyTorchs) {
   EXPECT_EQ(o.dbias.values, (std::vector<double>{10, 26}));
 }
 
+// body(x index, weight index, y index) for each product of the sums that define y.
+template <class Body>
+void for_each_term(const ConvProduct& c, Body body) {
+  const Conv2dGeometry& g = c.g;
+  const std::int64_t ins = g.in_channels / g.groups, outs = g.out_channels / g.groups;
+  for (std::int64_t e = 0; e < c.y().count(); ++e) {
+    const std::int64_t o = e % g.out_channels, pixel = e / g.out_channels, ox = pixel % g.out_w(),
+                       oy = pixel / g.out_w() % g.out_h(), image = pixel / g.out_w() / g.out_h();
+    for (std::int64_t t = 0; t < c.taps(); ++t) {
+      const std::int64_t i = t % ins, ix = ox * g.stride - g.padding + t / ins % g.kernel_w,
+                         iy = oy * g.stride - g.padding + t / ins / g.kernel_w;
+      if (iy < 0 || iy >= g.in_h || ix < 0 || ix >= g.in_w) continue;
+      const std::int64_t at =
+          ((image * g.in_h + iy) * g.in_w + ix) * g.in_channels + o / outs * ins + i;
+      body(static_cast<std::size_t>(at), static_cast<std::size_t>(t * g.out_channels + o),
+           static_cast<std::size_t>(e));
+    }
+  }
+}
+
+TEST(Conv2dReference, OfGroupsIsItsDefinition) {
+  for (const ConvProduct& c : grouped_cases()) {
+    SCOPED_TRACE(c.text());
+    WideProduct o = operands_of(c, Write::kOverwrite).as(widen, widen, widen);
+    c.run_reference(o);
+    std::vector<double> y(o.y.values.size()), dx(o.dx.values.size()),
+        dweight(o.dweight.values.size());
+    for (std::size_t e = 0; e < y.size(); ++e) y[e] = o.bias.values[e % o.bias.values.size()];
+    for_each_term(c, [&](std::size_t at, std::size_t tap, std::size_t e) {
+      y[e] += o.x.values[at] * o.weight.values[tap];
+      dx[at] += o.dy.values[e] * o.weight.values[tap];
+      dweight[tap] += o.dy.values[e] * o.x.values[at];
+    });
+    EXPECT_EQ(far_apart(o.y.values, y, 1e-12, 1e-12), "");
+    EXPECT_EQ(far_apart(o.dx.values, dx, 1e-12, 1e-12), "");
+    EXPECT_EQ(far_apart(o.dweight.values, dweight, 1e-12, 1e-12), "");
+  }
+}
+
 // Also the float64 kernels, which gradient checks and the comparison with PyTorch rest on.
 TEST(Conv2d, AgreesWithFloat64) {
   int turn = 0;
