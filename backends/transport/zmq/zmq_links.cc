@@ -113,11 +113,11 @@ void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
   (void)send_part(peer, message, zmq::send_flags::none);
 }
 
-// The peer has finished the call before, and for that received all that was sent to it.
+// The peer has finished the call before, and for that received all that it needed.
 Head ZmqLinks::receive_head(int peer) {
   const auto kind = static_cast<std::uint16_t>(kHeadKind + head_slot_);
   const zmq::message_t& message = fetch(peer, kind);
-  acknowledge(link(peer), link(peer).places[kind].begin);
+  acknowledge(link(peer), link(peer).places[kind].needed);
   // store() has checked it.
   constexpr std::size_t kBefore = sizeof(Tag) + sizeof(ControlWord);
   Head head{{}, message.data<char>() + kBefore, message.size() - kBefore};
@@ -163,11 +163,11 @@ const char* ZmqLinks::receive(int peer, Lane lane, unsigned slot, std::size_t by
 void ZmqLinks::keep(Link& l, const Tag& tag, const void* payload, std::size_t bytes) {
   if (!l.replay) return;
   const KeptTag kept{tag, bytes};
-  Range place{l.replay->end(), 0};
   l.replay->add(reinterpret_cast<const char*>(&kept), sizeof kept);
   l.replay->add(static_cast<const char*>(payload), bytes);
-  place.end = l.replay->end();
-  if (tag.kind < kKinds) l.places[tag.kind] = place;
+  if (tag.kind == kFiller) return;
+  l.places[tag.kind] = {l.needed, l.replay->end()};
+  l.needed = l.replay->end();
 }
 
 void ZmqLinks::acknowledge(Link& l, std::uint64_t position) {

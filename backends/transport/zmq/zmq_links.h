@@ -95,8 +95,10 @@ class ZmqLinks final : public Links {
 
   // While it is down, the socket is the repair thread's.
   enum class State { kUp, kDown, kGivenUp };
-  struct Range {
-    std::uint64_t begin = 0, end = 0;
+  // Of a message in what was sent: the end of the message before, fillers aside, since the peer can
+  // finish its calls without them; and its own end.
+  struct Place {
+    std::uint64_t needed = 0, end = 0;
   };
   struct Link {
     std::mutex mutex;  // held while the caller uses what the repair thread uses as well
@@ -113,7 +115,8 @@ class ZmqLinks final : public Links {
     std::string failure;                  // why it was given up
     std::array<zmq::message_t, 2> heads;  // the newest ones sent
     std::optional<ReplayBuffer> replay;   // if broken connections are restored
-    std::array<Range, kKinds> places;     // of the newest messages in what was sent
+    std::array<Place, kKinds> places;     // of the newest messages
+    std::uint64_t needed = 0;             // end of the newest one, fillers aside
     std::uint64_t received_bytes = 0;     // counted as those that are kept
   };
   // Sends whose buffers libzmq still reads (zero copy). Outlives the sockets.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -46,6 +47,7 @@ class LinkRelay {
   LinkRelay(const LinkRelay&) = delete;
   LinkRelay& operator=(const LinkRelay&) = delete;
 
+  int port() const { return port_; }
   bool has_changed() const { return has_changed_; }
   // Of the first connection: bytes passed so far.
   std::size_t passed(Way way = Way::kToListener) const { return passed_[index_of(way)]; }
@@ -54,6 +56,10 @@ class LinkRelay {
     changed_at_ = changed.at;
     way_ = changed.way;
   }
+  // From now on passes nothing on in this direction.
+  void hold(Way way) { held_end_ = static_cast<int>(index_of(way)); }
+  // Bytes that have come and wait.
+  std::size_t held() const { return held_; }
 
  private:
   static std::size_t index_of(Way way) { return way == Way::kToListener ? 0 : 1; }
@@ -67,13 +73,15 @@ class LinkRelay {
     while (!stopping_) {
       std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
       for (const Link& link : links_) {
-        for (const backends::Socket& end : link.ends) polled.push_back({end.fd(), POLLIN, 0});
+        for (std::size_t from = 0; from < 2; ++from)
+          polled.push_back(
+              {link.ends[from].fd(), static_cast<short>(holds(link, from) ? 0 : POLLIN), 0});
       }
       if (poll(polled.data(), polled.size(), 5) <= 0) continue;
       std::size_t i = 1;
       for (Link& link : links_) {
         for (std::size_t from = 0; from < 2; ++from, ++i) {
-          if (polled[i].revents != 0 && link.ends[from]) pass(link, from);
+          if (polled[i].revents != 0 && link.ends[from] && !holds(link, from)) pass(link, from);
         }
       }
       if (polled[0].revents != 0) {
@@ -88,6 +96,14 @@ class LinkRelay {
         links_.push_back(std::move(link));
       }
     }
+  }
+
+  bool holds(const Link& link, std::size_t from) {
+    if (held_end_ != static_cast<int>(from)) return false;
+    int waiting = 0;
+    if (ioctl(link.ends[from].fd(), FIONREAD, &waiting) == 0)
+      held_ = static_cast<std::size_t>(waiting);
+    return true;
   }
 
   void pass(Link& link, std::size_t from) {
@@ -122,6 +138,8 @@ class LinkRelay {
   std::atomic<Way> way_;
   std::atomic<std::size_t> changed_at_;
   std::array<std::atomic<std::size_t>, 2> passed_{};
+  std::atomic<int> held_end_{-1};  // of a link; -1: none
+  std::atomic<std::size_t> held_{0};
   backends::Socket listener_;
   std::list<Link> links_;
   int connections_ = 0;

@@ -85,6 +85,54 @@ TEST_P(ZmqLinksTest, HeadsAndMessagesArriveInWhateverOrderTheyAreAskedFor) {
   EXPECT_EQ(errors, std::vector<std::string>(2));
 }
 
+// Rank 1 waits for so long that it sends a filler. Rank 0 goes on without it, and then it is lost
+// with the connection.
+TEST_P(ZmqLinksTest, ALostFillerIsSentAgain) {
+  std::unique_ptr<link_job::LinkRelay> relay;
+  store.change = [&](const std::string& key, const std::string& value) {
+    return key == "test/zmq/0/1" ? relayed(key, value, relay) : value;
+  };
+  const auto word = [](unsigned call) {
+    return backends::transfer_word(backends::Operation::kBarrier, call, 0);
+  };
+  std::atomic<int> connected{0}, calls{0};  // the calls of rank 1
+  std::atomic<std::size_t> before{0};       // bytes that rank 1 had sent
+  std::atomic<bool> has_all{false};         // rank 0
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext own = context(rank, test_support::deadline(30s));
+    own.link_patience = own.timeout;
+    ZmqLinks links(own, GetParam());
+    links.connect(own);
+    ++connected;
+    EXPECT_TRUE(test_support::eventually([&] { return connected == 2; }));
+    if (rank == 1) {
+      EXPECT_TRUE(test_support::eventually([&] { return before > 0; }));
+      for (const unsigned call : {1u, 2u}) {
+        links.send_head(0, word(call), nullptr, 0);
+        EXPECT_TRUE(links.receive_head(0).word == word(call));
+        ++calls;
+      }
+      EXPECT_TRUE(test_support::eventually([&] { return has_all.load(); }, 60s));
+      return;
+    }
+    before = relay->passed();
+    EXPECT_TRUE(test_support::eventually([&] { return relay->passed() > before; }));
+    relay->hold(link_job::Way::kToListener);
+    EXPECT_TRUE(test_support::eventually([&] { return relay->held() > 10'000; }));  // the filler
+    links.send_head(1, word(1), nullptr, 0);
+    EXPECT_TRUE(links.receive_head(1).word == word(1));
+    links.send_head(1, word(2), nullptr, 0);
+    EXPECT_TRUE(test_support::eventually([&] { return calls == 2; }));
+    const int port = relay->port();
+    relay.reset();
+    relay = std::make_unique<link_job::LinkRelay>(
+        port, link_job::ChangedByte{link_job::Way::kToListener, SIZE_MAX});
+    EXPECT_TRUE(links.receive_head(1).word == word(2));
+    has_all = true;
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 // As SocketMesh.ConnectionsWithinTheMachineAreNotPaced.
 TEST_P(ZmqLinksTest, ConnectionsOnLoopbackAreNotPacedUnlessEncrypted) {
   std::vector<std::unique_ptr<ZmqLinks>> links(2);
