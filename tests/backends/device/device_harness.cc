@@ -84,7 +84,7 @@ std::string lacking(int ranks) {
 
 DeviceBytes::DeviceBytes(const Bytes& bytes) : bytes_(bytes.size()) {
   expect(cudaMalloc(&data_, bytes.empty() ? 1 : bytes.size()));
-  if (!bytes.empty()) expect(cudaMemcpy(data_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+  copy_to_device(data_, bytes);
 }
 DeviceBytes::~DeviceBytes() { cudaFree(data_); }
 Bytes DeviceBytes::read() const {
@@ -95,6 +95,13 @@ Bytes DeviceBytes::read() const {
 
 Stream::Stream() { expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
 Stream::~Stream() { cudaStreamDestroy(stream_); }
+
+void copy_to_device(void* to, const Bytes& bytes) {
+  if (bytes.empty()) return;
+  expect(cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+  expect(cudaDeviceSynchronize());  // the last part of pageable memory may be under way, and other
+                                    // streams do not wait for it
+}
 
 std::vector<std::string> run_threads(int world_size, const RankOptions& options, const Body& body) {
   if (options.inproc) {

@@ -40,6 +40,9 @@ class DeviceBytes {
   std::size_t bytes_ = 0;
 };
 
+// Complete when it returns, for every stream.
+void copy_to_device(void* to, const Bytes& bytes);
+
 class Stream {
  public:
   Stream();
