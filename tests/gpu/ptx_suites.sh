@@ -27,17 +27,11 @@ ENGINE_TEST_PTX=$(cd "$folder" && pwd)
 export program ENGINE_TEST_PTX ENGINE_BINARY="$build/tools/engine"
 # As many devices as the suite with most ranks wants; of a capability that has the instructions.
 export ENGINE_EMULATED_GPUS=4 ENGINE_EMULATED_COMPUTE=8.0
-if [ "$architecture" = 90a ]; then
-  ENGINE_EMULATED_COMPUTE=9.0
-else
-  unset ENGINE_WARPGROUP_PRODUCTS  # refused there
-fi
+[ "$architecture" != 90a ] || ENGINE_EMULATED_COMPUTE=9.0
 
 run_suite() {
   local suite=$1 xml log status=0 all failed skipped result=passed
   xml=$(mktemp) log=$(mktemp)
-  # These have older devices, too, or expect the other products.
-  case $suite in Programs | DevicePrograms | BenchKernels) unset ENGINE_WARPGROUP_PRODUCTS ;; esac
   TIMEFORMAT='%U %S'
   { time timeout "${PTX_SUITE_LIMIT:-900}" "$program" --gtest_filter="$suite.*" --gtest_output="xml:$xml" >"$log" 2>&1; } 2>"$xml.time" ||
     status=$?

@@ -1,6 +1,6 @@
 // dx [n, in] = dy W as a matrix product: dy with k contiguous, W with its columns.
 #include "engine/ops/dense/dense_cuda.h"
-#include "engine/ops/dense/gemm_wgmma.h"
+#include "engine/ops/dense/matrix_product.h"
 #include "engine/ops/dense/padded_rows_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"
 

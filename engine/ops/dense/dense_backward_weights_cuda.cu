@@ -1,7 +1,7 @@
 // dweight [out, in] = dy^T x as a matrix product over the rows (split where there are many), and
 // dbias as sums of dy's columns.
 #include "engine/ops/dense/dense_cuda.h"
-#include "engine/ops/dense/gemm_wgmma.h"
+#include "engine/ops/dense/matrix_product.h"
 #include "engine/ops/dense/padded_rows_cuda.h"
 #include "engine/ops/device/column_sums_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"

@@ -9,17 +9,7 @@ namespace engine::ops::cuda {
 
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype);
 
-// Enables the warpgroup instructions of sm_90a for large products of bf16 and f16. They are off by
-// default, because they have not run on a device yet. Throws CudaError unless the calling thread's
-// device has compute capability 9.0.
-void allow_warpgroup_products(bool on);
-
-// plan_gemm() for the calling thread's device, with warpgroup instructions if they are allowed and
-// useful.
-GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products,
-                             const GemmResidents& residents = kBoundedResidents);
-
-// Without a plan (tile 0) plan_matrix_product() makes one; with a plan, scratch must have the size
+// Without a plan (tile 0) plan_on_device() makes one; with a plan, scratch must have the size
 // that it needs.
 void dense_forward(KernelContext& context, const DenseForward& o, const GemmPlan& plan = {});
 void dense_backward_data(KernelContext& context, const DenseBackwardData& o,

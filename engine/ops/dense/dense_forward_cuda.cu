@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/ops/dense/dense_cuda.h"
-#include "engine/ops/dense/gemm_wgmma.h"
+#include "engine/ops/dense/matrix_product.h"
 #include "engine/ops/dense/padded_rows_cuda.h"
 #include "engine/ops/device/column_sums_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"

@@ -4,6 +4,7 @@
 #include "engine/ops/device/ceiling_probes_cuda.h"
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/tensor_core.h"
+#include "engine/ops/device/warpgroup_code_cuda.h"
 #include "engine/ops/device/warpgroup_mma.h"
 #include "io/gpu/compiled_code.h"
 
@@ -48,7 +49,7 @@ __global__ void matrix_chains(int steps, float* sink) {
 }
 
 // Two warpgroups per block, each with a chain of products of zeros in shared memory, with as many
-// in flight as in the main loop (gemm_wgmma_cuda.cu).
+// in flight as in the main loop (gemm_warpgroup.h).
 struct WgmmaShared {
   unsigned char bytes[2 * 128 * 64 * 2 + 1024];
 };
@@ -79,24 +80,8 @@ __global__ void __launch_bounds__(kThreads, 2) wgmma_chains(int steps, float* si
   // Never happens, but ptxas removes products whose sums are not used.
   if (const float total = sums.total(); total == -1) *sink = total;
 #else
-  __trap();  // never launched: see has_wgmma()
+  __trap();  // never launched: see has_warpgroup_code()
 #endif
-}
-
-template <class S>
-engine::cuda::KernelUse wgmma_use() {
-  void (*const kernel)(int, float*) = wgmma_chains<S>;
-  return {reinterpret_cast<const void*>(kernel), "probe_multiply_adds", kThreads,
-          sizeof(WgmmaShared)};
-}
-
-// The driver may also run code for 8.0 here, as PTX: with CUDA_FORCE_PTX_JIT=1, or if the program
-// was compiled without 9.0a.
-template <class S>
-bool has_wgmma() {
-  return engine::cuda::device_info(engine::cuda::current_device()).major == 9 &&
-         engine::cuda::compiled_architectures().find("90a") != std::string::npos &&
-         engine::cuda::code_version(wgmma_use<S>()) >= 90;
 }
 
 __global__ void copy_packed(const Packed<float>* from, std::int64_t count, Packed<float>* to) {
@@ -129,11 +114,11 @@ MultiplyAddProbe probe_multiply_adds(KernelContext& context, int steps, int bloc
       start(matrix_chains<0>);
       return {matrix / 2, "mma.sync m16n8k8 tf32"};
     case Products::kBF16:
-      if (has_wgmma<bf16>()) return start_wgmma(bf16{}, "wgmma m64n128k16 bf16");
+      if (has_warpgroup_code()) return start_wgmma(bf16{}, "wgmma m64n128k16 bf16");
       start(matrix_chains<1>);
       return {matrix, "mma.sync m16n8k16 bf16"};
     case Products::kF16:
-      if (has_wgmma<f16>()) return start_wgmma(f16{}, "wgmma m64n128k16 f16");
+      if (has_warpgroup_code()) return start_wgmma(f16{}, "wgmma m64n128k16 f16");
       start(matrix_chains<2>);
       return {matrix, "mma.sync m16n8k16 f16"};
   }

@@ -1,8 +1,8 @@
 // Warpgroup matrix instructions of sm_90a (wgmma) on 16-bit operands in shared memory, for 64 x 128
-// of C per warpgroup, and the layout of such operands. On the CPU descriptors are decoded as on the
-// device, and a product is computed when it is issued and again when it is waited for: an operand
-// that changes in between is an error. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix
-// Instructions". HAS NOT RUN ON A DEVICE YET.
+// or 64 x 64 of C per warpgroup, and the layout of such operands. On the CPU descriptors are
+// decoded as on the device, and a product is computed when it is issued and again when it is waited
+// for: an operand that changes in between is an error. Source: PTX ISA, "Asynchronous Warpgroup
+// Level Matrix Instructions".
 //
 // The layout of an operand's tile uses the 128-byte swizzle. With lines = rows of A or columns of
 // B, a row has 128 bytes (64 elements), either of one line along k (by depth) or of one k along
@@ -92,16 +92,33 @@ float element(std::uint64_t descriptor, unsigned line, unsigned k) {
 }
 }  // namespace emulated
 #else
+// Of 64 or 32 sums, the descriptors, which operands lie across, and whether to add.
+#define ENGINE_PRODUCT_128(type)                                                      \
+  "{\n.reg .pred add;\nsetp.ne.b32 add, %68, 0;\n"                                    \
+  "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type                        \
+  " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
+  "%64, %65, add, 1, 1, %66, %67;\n}"
+#define ENGINE_PRODUCT_64(type)                                                       \
+  "{\n.reg .pred add;\nsetp.ne.b32 add, %36, 0;\n"                                    \
+  "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                         \
+  " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
+  "%32, %33, add, 1, 1, %34, %35;\n}"
 #define ENGINE_SUMS_4(s, i) "+f"(s[i]), "+f"(s[(i) + 1]), "+f"(s[(i) + 2]), "+f"(s[(i) + 3])
 #define ENGINE_SUMS_16(s, i)                                                 \
   ENGINE_SUMS_4(s, i), ENGINE_SUMS_4(s, (i) + 4), ENGINE_SUMS_4(s, (i) + 8), \
       ENGINE_SUMS_4(s, (i) + 12)
 #endif
 
-// The 64 x 128 sums of a warpgroup. kAcrossA, kAcrossB: the operand's rows in shared memory extend
-// along lines, not along k.
-template <class S, bool kAcrossA, bool kAcrossB>
+// The 64 x kColumns sums of a warpgroup, 128 or 64 columns. kAcrossA, kAcrossB: the operand's rows
+// in shared memory extend along lines, not along k.
+template <class S, bool kAcrossA, bool kAcrossB, int kColumns = 128>
 class WarpgroupSums {
+  static_assert(kColumns == 128 || kColumns == 64);
+
  public:
   // Called before the first product, and after any other access to `sums`.
   __device__ __forceinline__ void begin() {
@@ -112,30 +129,24 @@ class WarpgroupSums {
   // Issues sums += A B, k = 16; it is complete after commit() and wait().
   __device__ __forceinline__ void multiply(std::uint64_t a, std::uint64_t b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    if constexpr (std::is_same_v<S, bf16>) {
-      asm volatile(
-          "{\n.reg .pred add;\nsetp.ne.b32 add, %68, "
-          "0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-          "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-          "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-          "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-          "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-          "}, %64, %65, add, 1, 1, %66, %67;\n}"
-          : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16), ENGINE_SUMS_16(sums_, 32),
-            ENGINE_SUMS_16(sums_, 48)
-          : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
+    if constexpr (kColumns == 128 && std::is_same_v<S, bf16>) {
+      asm volatile(ENGINE_PRODUCT_128("bf16")
+                   : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16), ENGINE_SUMS_16(sums_, 32),
+                     ENGINE_SUMS_16(sums_, 48)
+                   : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
+    } else if constexpr (kColumns == 128) {
+      asm volatile(ENGINE_PRODUCT_128("f16")
+                   : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16), ENGINE_SUMS_16(sums_, 32),
+                     ENGINE_SUMS_16(sums_, 48)
+                   : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
+    } else if constexpr (std::is_same_v<S, bf16>) {
+      asm volatile(ENGINE_PRODUCT_64("bf16")
+                   : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16)
+                   : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
     } else {
-      asm volatile(
-          "{\n.reg .pred add;\nsetp.ne.b32 add, %68, "
-          "0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-          "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-          "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-          "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-          "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-          "}, %64, %65, add, 1, 1, %66, %67;\n}"
-          : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16), ENGINE_SUMS_16(sums_, 32),
-            ENGINE_SUMS_16(sums_, 48)
-          : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
+      asm volatile(ENGINE_PRODUCT_64("f16")
+                   : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16)
+                   : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
     }
 #elif !defined(__CUDACC__)
     open_.push_back({a, b, product(a, b)});
@@ -160,7 +171,7 @@ class WarpgroupSums {
         const std::vector<float> now = product(one.a, one.b);
         if (std::memcmp(now.data(), one.result.data(), sizeof sums_) != 0)
           throw std::logic_error("an operand of wgmma changed while it was read");
-        for (int i = 0; i < 64; ++i) sums_[i] += now[static_cast<std::size_t>(i)];
+        for (int i = 0; i < kSums; ++i) sums_[i] += now[static_cast<std::size_t>(i)];
       }
 #endif
   }
@@ -168,7 +179,7 @@ class WarpgroupSums {
   __device__ __forceinline__ void put(float* to, int pitch) const {
     const int w = warp_index() % 4, g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll
-    for (int j = 0; j < 16; ++j)
+    for (int j = 0; j < kColumns / 8; ++j)
 #pragma unroll
       for (int h = 0; h < 2; ++h)
         *reinterpret_cast<Pair*>(to + (16 * w + g + 8 * h) * pitch + 8 * j + 2 * t) = {
@@ -178,7 +189,7 @@ class WarpgroupSums {
   __device__ __forceinline__ float total() const {
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sum += sums_[i];
+    for (int i = 0; i < kSums; ++i) sum += sums_[i];
     return sum;
   }
 
@@ -186,7 +197,8 @@ class WarpgroupSums {
   struct alignas(8) Pair {
     float low, high;
   };
-  float sums_[64] = {};
+  static constexpr int kSums = kColumns / 2;  // of a thread
+  float sums_[kSums] = {};
 #if !defined(__CUDACC__)
   struct Pending {
     std::uint64_t a, b;
@@ -198,11 +210,11 @@ class WarpgroupSums {
   static std::vector<float> product(std::uint64_t a, std::uint64_t b) {
     const auto w = static_cast<unsigned>(warp_index() % 4), g = simt::lane() / 4,
                t = simt::lane() % 4;
-    std::vector<float> result(64);
+    std::vector<float> result(kSums);
     for (unsigned k = 0; k < 16; ++k) {
       const float rows[2] = {emulated::element<S, kAcrossA>(a, 16 * w + g, k),
                              emulated::element<S, kAcrossA>(a, 16 * w + g + 8, k)};
-      for (unsigned i = 0; i < 32; ++i) {
+      for (unsigned i = 0; i < kSums / 2; ++i) {
         const float column = emulated::element<S, kAcrossB>(b, i / 2 * 8 + 2 * t + i % 2, k);
         for (unsigned h = 0; h < 2; ++h) result[i / 2 * 4 + 2 * h + i % 2] += rows[h] * column;
       }

@@ -4,6 +4,7 @@
 
 #include "engine/core/error.h"
 #include "engine/ops/gemm/gemm_main_loop.h"
+#include "engine/ops/gemm/gemm_warpgroup.h"
 
 namespace engine::ops::cuda {
 
@@ -171,6 +172,12 @@ void launch_gemm_group(KernelContext& context, const GemmPlan& plan,
   require(kMost == 1 || plan.splits == 1, "a group of matrix products is not split");
   GemmCut cut{};
   for (int i = 0; i < group.count; ++i) cut = gemm_cut(context, plan, group.products[i]);
+  if constexpr (sizeof(typename Product::LoaderA::Storage) == 2) {
+    if (plan.warpgroup && plan.columns == 128)
+      return launch_gemm_tiles<kProducts, WarpgroupTile128, Group>(context, plan, group, cut);
+    if (plan.warpgroup)
+      return launch_gemm_tiles<kProducts, WarpgroupTile64, Group>(context, plan, group, cut);
+  }
   if (plan.tile == 128 && plan.columns == 128)
     return launch_gemm_tiles<kProducts, GemmTile128, Group>(context, plan, group, cut);
   if (plan.tile == 128)

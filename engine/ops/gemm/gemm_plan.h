@@ -42,7 +42,8 @@ struct GemmPlan {
   int columns = 0;             // the same number, or 64 for 128 rows
   int splits = 1;              // parts of k; if there are several, their sums go to the workspace
   std::int64_t split_depth{};  // k per part: a multiple of a stage's depth
-  bool warpgroup = false;      // uses the warpgroup instructions of sm_90a (gemm_wgmma.h)
+  bool warpgroup = false;      // by the warpgroup instructions of sm_90a (gemm_warpgroup.h); the
+                               // tile has 128 rows, and operands are stored in 16 bits
 };
 
 struct GemmShape {
@@ -58,12 +59,13 @@ constexpr int gemm_stage_depth(std::size_t storage_bytes) {
 // multiprocessor in the best case.
 struct GemmKind {
   int stage_depth;
-  bool tensor;
+  bool tensor, short_storage;
   double rate;
 
   GemmKind(DType storage, Products products)
       : stage_depth(gemm_stage_depth(size_of(storage))),
         tensor(storage != DType::kF32 || products != Products::kF32),
+        short_storage(size_of(storage) == 2),
         rate(!tensor                       ? 0.2e6
              : storage != DType::kF32      ? 2.3e6
              : products == Products::kTf32 ? 1.1e6
@@ -82,12 +84,6 @@ constexpr GemmPlan gemm_plan_of(std::int64_t k, int stage_depth, int tile, std::
   const std::int64_t each = divide_up(stages, splits);
   return {tile, columns > 0 ? columns : tile, static_cast<int>(divide_up(stages, each)),
           each * stage_depth};
-}
-
-constexpr GemmPlan warpgroup_plan_of(std::int64_t k, std::int64_t splits) {
-  GemmPlan plan = gemm_plan_of(k, 64, 128, splits);
-  plan.warpgroup = true;
-  return plan;
 }
 
 struct GemmTileFacts {
@@ -182,10 +178,16 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const Ge
   return best;
 }
 
-// plan_gemm() for the calling thread's device with the calling thread's override (`engine bench
-// kernels --cuts`). `residents` are those of the planned kernels on that device.
+// Whether plan_on_device() may use the warpgroup instructions of sm_90a, in all threads; by default
+// it may.
+void allow_warpgroup_products(bool on);
+
+// plan_gemm() for the calling thread's device, by warpgroup instructions where the device and the
+// storage have them, and with the calling thread's override (`engine bench kernels --cuts`).
+// `residents` are those of the planned kernels on that device.
 GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind,
-                        const GemmResidents& residents, std::int64_t max_splits = 512);
+                        const GemmResidents& residents = kBoundedResidents,
+                        std::int64_t max_splits = 512);
 void wish_for_cut(const GemmCutWish& wish);
 // The plan of the calling thread's last product; tile 0 after wish_for_cut().
 GemmPlan last_cut();

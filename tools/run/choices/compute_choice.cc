@@ -7,7 +7,7 @@
 
 #include "engine/core/cuda.h"
 #include "engine/ops/common/bf16_dispatch.h"
-#include "engine/ops/dense/dense_cuda.h"
+#include "engine/ops/gemm/gemm_plan.h"
 #include "engine/optim/loss_scale.h"
 #include "io/gpu/usable_devices.h"
 #include "tools/launch/machine/device_choice.h"
@@ -54,10 +54,9 @@ engine::ThreadPool Compute::make_pool(int shares) const {
 
 void apply_warpgroup_switch() {
   const char* wanted = std::getenv("ENGINE_WARPGROUP_PRODUCTS");
-  if constexpr (engine::cuda::kBuilt) {
-    if (wanted != nullptr && std::string_view(wanted) == "1")
-      engine::ops::cuda::allow_warpgroup_products(true);
-  }
+  if constexpr (engine::cuda::kBuilt)
+    engine::ops::cuda::allow_warpgroup_products(wanted == nullptr ||
+                                                std::string_view(wanted) != "0");
 }
 
 std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group,

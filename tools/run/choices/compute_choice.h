@@ -47,9 +47,8 @@ struct Compute {
 Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
                        backends::Communicator& control);
 
-// Allows large products of bf16 and f16 to use sm_90a's warpgroup instructions if
-// ENGINE_WARPGROUP_PRODUCTS=1. They are off by default, because they have not run on a device yet.
-// Applies to the calling thread's device. Throws engine::cuda::CudaError if it has none.
+// Large products of bf16 and f16 use sm_90a's warpgroup instructions where the device has them,
+// unless ENGINE_WARPGROUP_PRODUCTS=0. Applies to the process.
 void apply_warpgroup_switch();
 
 // Makes a communicator for host memory, whatever the group's backend. Collective over `members`;

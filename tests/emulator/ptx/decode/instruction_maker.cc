@@ -217,18 +217,19 @@ void InstructionMaker::copy_async(Instruction i, std::string_view opcode,
 // D, A's descriptor, B's, whether to add, signs of A and B, which of them are transposed.
 void InstructionMaker::warpgroup_product(Instruction i, std::string_view opcode,
                                          const std::vector<Operand>& given) {
-  if (given.size() != 8 || given[0].what != Operand::kList || given[0].parts.size() != 64)
+  if (given.size() != 8 || given[0].what != Operand::kList)
     throw Fault("unknown form of " + std::string(opcode));
   for (std::size_t n = 4; n < 8; ++n)
     if (given[n].what != Operand::kNumber || given[n].bits > 1 || (n < 6 && given[n].bits != 1))
       throw Fault("unknown form of " + std::string(opcode));
-  i.run = warpgroup_product_of(opcode, given[6].bits == 1, given[7].bits == 1);
+  const std::size_t sums = given[0].parts.size();
+  i.run = warpgroup_product_of(opcode, sums, given[6].bits == 1, given[7].bits == 1);
   if (i.run == nullptr) throw Fault("unknown instruction " + std::string(opcode));
   i.kind = Kind::kWholeWarp;
   i.slots = 3;
   i.slot = {value(given[1], 8), value(given[2], 8), value(given[3], 1)};
   i.target = static_cast<std::uint32_t>(program_.more.size());
-  i.more = i.more_results = 64;
+  i.more = i.more_results = static_cast<decltype(i.more)>(sums);
   for (const Operand& o : given[0].parts) program_.more.push_back(result(o, 4));
   program_.uses_wgmma = true;
   add(i);

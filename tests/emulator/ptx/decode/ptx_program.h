@@ -144,6 +144,7 @@ Handler copy_of(unsigned bytes);                        // mov
 Handler join_of(unsigned part_bytes, unsigned parts);   // mov d, {a, b}
 Handler split_of(unsigned part_bytes, unsigned parts);  // mov {a, b}, d
 Handler copy_async_of(unsigned bytes, char form);  // 'n': no fourth operand, 's': size, 'i': ignore
-Handler warpgroup_product_of(std::string_view opcode, bool across_a, bool across_b);
+Handler warpgroup_product_of(std::string_view opcode, std::size_t sums, bool across_a,
+                             bool across_b);
 
 }  // namespace ptx

@@ -104,12 +104,12 @@ template void multiply<Element::kTf32>(Warp&, const Instruction&);
 template void multiply<Element::kBf16>(Warp&, const Instruction&);
 template void multiply<Element::kF16>(Warp&, const Instruction&);
 
-// wgmma, of the one shape m64n128k16. Each warp multiplies its 16 rows by itself; what a warpgroup
+// wgmma, m64n128k16 and m64n64k16. Each warp multiplies its 16 rows by itself; what a warpgroup
 // has to have in common is compared. A product is computed when it is issued and again when it is
 // waited for; in between the accumulators are unreadable (NaN of a kind of its own).
 namespace {
 
-constexpr unsigned kSums = 64, kColumns = 128, kDepth = 16, kRows = 16;
+constexpr unsigned kDepth = 16, kRows = 16;
 constexpr std::uint32_t kUnreadable = 0x7fbadbadu;
 
 // Element (line, k) of an operand whose rows of 128 bytes run along k, or across: along lines.
@@ -151,14 +151,15 @@ void read_operand(Warp& w, std::uint64_t descriptor, unsigned first_line, unsign
     }
 }
 
+template <unsigned kColumns>
 using Sums = std::array<float, kRows * kColumns>;
 
-template <Element kElement, bool kAcrossA, bool kAcrossB>
-Sums product_of(Warp& w, std::uint64_t a, std::uint64_t b, bool first_time) {
+template <Element kElement, unsigned kColumns, bool kAcrossA, bool kAcrossB>
+Sums<kColumns> product_of(Warp& w, std::uint64_t a, std::uint64_t b, bool first_time) {
   float left[kDepth * kRows], right[kDepth * kColumns];
   read_operand<kElement, kAcrossA>(w, a, w.number % 4 * kRows, kRows, first_time, left);
   read_operand<kElement, kAcrossB>(w, b, 0, kColumns, first_time, right);
-  Sums sums{};
+  Sums<kColumns> sums{};
   for (unsigned k = 0; k < kDepth; ++k)
     for (unsigned row = 0; row < kRows; ++row)
       for (unsigned column = 0; column < kColumns; ++column)
@@ -166,9 +167,9 @@ Sums product_of(Warp& w, std::uint64_t a, std::uint64_t b, bool first_time) {
   return sums;
 }
 
-// Where register n of lane l is among a warp's sums.
-unsigned place_of_sum(unsigned n, unsigned l) {
-  return (l / 4 + n / 2 % 2 * 8) * kColumns + n / 4 * 8 + l % 4 * 2 + n % 2;
+// Where register n of lane l is among a warp's sums, of `columns` each row.
+unsigned place_of_sum(unsigned n, unsigned l, unsigned columns) {
+  return (l / 4 + n / 2 % 2 * 8) * columns + n / 4 * 8 + l % 4 * 2 + n % 2;
 }
 
 std::uint32_t* accumulator(Warp& w, const Instruction& i, unsigned n) {
@@ -182,7 +183,7 @@ std::uint64_t same_in_all(const std::uint64_t* values) {
 }
 
 // Slots: the two descriptors, and the predicate that says whether to add; the sums are in `more`.
-template <Element kElement, bool kAcrossA, bool kAcrossB>
+template <Element kElement, unsigned kColumns, bool kAcrossA, bool kAcrossB>
 void issue_product(Warp& w, const Instruction& i) {
   const std::uint64_t a = same_in_all(w.reg<std::uint64_t>(i.slot[0])),
                       b = same_in_all(w.reg<std::uint64_t>(i.slot[1]));
@@ -204,16 +205,18 @@ void issue_product(Warp& w, const Instruction& i) {
   if (w.products.empty()) {
     if (!w.fenced) throw Fault("wgmma without wgmma.fence after its registers were used");
     w.sums.resize(kRows * kColumns);
-    for (unsigned n = 0; n < kSums; ++n) {
+    for (unsigned n = 0; n < i.more; ++n) {
       std::uint32_t* at = accumulator(w, i, n);
       for (unsigned l = 0; l < kLanes; ++l)
-        w.sums[place_of_sum(n, l)] = std::bit_cast<float>(at[l]);
+        w.sums[place_of_sum(n, l, kColumns)] = std::bit_cast<float>(at[l]);
       std::fill_n(at, kLanes, kUnreadable);
     }
-  } else if (accumulator(w, i, 0) != accumulator(w, *w.products.front().instruction, 0)) {
+  } else if (accumulator(w, i, 0) != accumulator(w, *w.products.front().instruction, 0) ||
+             i.more != w.products.front().instruction->more) {
     throw Fault("wgmma into other registers while one is under way: not known here");
   }
-  const Sums now = product_of<kElement, kAcrossA, kAcrossB>(w, a, b, true);
+  constexpr auto kProduct = product_of<kElement, kColumns, kAcrossA, kAcrossB>;
+  const Sums<kColumns> now = kProduct(w, a, b, true);
   w.products.push_back({&i,
                         a,
                         b,
@@ -221,18 +224,19 @@ void issue_product(Warp& w, const Instruction& i) {
                         w.product_groups,
                         {now.begin(), now.end()},
                         [](Warp& warp, const PendingProduct& one) {
-                          const Sums then =
-                              product_of<kElement, kAcrossA, kAcrossB>(warp, one.a, one.b, false);
+                          const Sums<kColumns> then = kProduct(warp, one.a, one.b, false);
                           if (std::memcmp(then.data(), one.result.data(), sizeof then) != 0)
                             throw Fault("an operand of wgmma changed while it was read");
                         }});
 }
 
-template <Element kElement>
+template <Element kElement, unsigned kColumns>
 Handler product_handler(bool across_a, bool across_b) {
   if (across_a)
-    return across_b ? issue_product<kElement, true, true> : issue_product<kElement, true, false>;
-  return across_b ? issue_product<kElement, false, true> : issue_product<kElement, false, false>;
+    return across_b ? issue_product<kElement, kColumns, true, true>
+                    : issue_product<kElement, kColumns, true, false>;
+  return across_b ? issue_product<kElement, kColumns, false, true>
+                  : issue_product<kElement, kColumns, false, false>;
 }
 
 }  // namespace
@@ -272,21 +276,29 @@ void wait_products(Warp& w, const Instruction& i) {
   w.products.erase(w.products.begin(), w.products.begin() + static_cast<std::ptrdiff_t>(done));
   if (!w.products.empty()) return;
   w.fenced = false;
-  for (unsigned n = 0; n < kSums; ++n) {
+  for (unsigned n = 0; n < last.more; ++n) {
     std::uint32_t* at = accumulator(w, last, n);
     for (unsigned l = 0; l < kLanes; ++l) {
       if (at[l] != kUnreadable)
         throw Fault("a register of wgmma was written before it was waited for");
-      at[l] = std::bit_cast<std::uint32_t>(w.sums[place_of_sum(n, l)]);
+      at[l] = std::bit_cast<std::uint32_t>(w.sums[place_of_sum(n, l, 2 * last.more)]);
     }
   }
 }
 
-Handler warpgroup_product_of(std::string_view opcode, bool across_a, bool across_b) {
-  if (opcode == "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16")
-    return product_handler<Element::kBf16>(across_a, across_b);
-  if (opcode == "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16")
-    return product_handler<Element::kF16>(across_a, across_b);
+Handler warpgroup_product_of(std::string_view opcode, std::size_t sums, bool across_a,
+                             bool across_b) {
+  constexpr std::string_view kStart = "wgmma.mma_async.sync.aligned.m64n";
+  if (!opcode.starts_with(kStart)) return nullptr;
+  const std::string_view rest = opcode.substr(kStart.size());
+  if (rest == "128k16.f32.bf16.bf16" && sums == 64)
+    return product_handler<Element::kBf16, 128>(across_a, across_b);
+  if (rest == "128k16.f32.f16.f16" && sums == 64)
+    return product_handler<Element::kF16, 128>(across_a, across_b);
+  if (rest == "64k16.f32.bf16.bf16" && sums == 32)
+    return product_handler<Element::kBf16, 64>(across_a, across_b);
+  if (rest == "64k16.f32.f16.f16" && sums == 32)
+    return product_handler<Element::kF16, 64>(across_a, across_b);
   return nullptr;
 }
 

@@ -68,10 +68,14 @@ constexpr double allowed() {
 struct ConvCut {
   int tile = 0, columns = 0;
   std::int64_t splits = 1;  // of the pixels, for the weights
+  bool warpgroup = false;
 
   template <class S>
   cuda::GemmPlan plan(std::int64_t k, std::int64_t parts = 1) const {
-    return cuda::gemm_plan_of(k, cuda::gemm_stage_depth(sizeof(S)), tile, parts, columns);
+    cuda::GemmPlan plan =
+        cuda::gemm_plan_of(k, cuda::gemm_stage_depth(sizeof(S)), tile, parts, columns);
+    plan.warpgroup = warpgroup;
+    return plan;
   }
 };
 
@@ -139,6 +143,26 @@ TYPED_TEST(Conv2dCuda, EveryTileAndSplitAgreesWithFloat64) {
                                  {2, {9, 8, 136, 40, 3, 3, 2, 1}},
                                  {3, {12, 7, 5, 33, 3, 3, 2, 1}}})
       check<TypeParam>(p, true, cut.tile == 64 ? Write::kAdd : Write::kOverwrite, p.n, cut);
+  }
+}
+
+template <class M>
+class Conv2dCudaWarpgroup : public CudaTest {};
+using ShortModes =
+    ::testing::Types<ConvMode<bf16, Products::kBF16, 0>, ConvMode<f16, Products::kF16, 0>>;
+TYPED_TEST_SUITE(Conv2dCudaWarpgroup, ShortModes);
+
+// More stages than the ring has, several tiles, one class of pixels or several.
+TYPED_TEST(Conv2dCudaWarpgroup, AgreesWithFloat64) {
+  if (!runs_warpgroup_products()) GTEST_SKIP() << "of compute capability 9.0";
+  for (const ConvCut& cut : {ConvCut{128, 128, 1, true}, ConvCut{128, 128, 3, true},
+                             ConvCut{128, 64, 1, true}, ConvCut{128, 64, 3, true}}) {
+    SCOPED_TRACE(std::to_string(cut.columns) + " columns");
+    for (const ConvProduct& p : {ConvProduct{2, {9, 11, 24, 136, 3, 3, 1, 1}},
+                                 {2, {9, 8, 136, 40, 3, 3, 2, 1}},
+                                 {3, {12, 7, 5, 33, 3, 3, 2, 1}},
+                                 {2, {7, 9, 64, 130, 1, 1, 1, 0}}})
+      check<TypeParam>(p, true, cut.splits == 1 ? Write::kOverwrite : Write::kAdd, p.n, cut);
   }
 }
 

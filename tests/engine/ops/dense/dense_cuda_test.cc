@@ -64,8 +64,9 @@ struct Cut {
   bool warpgroup = false;
 
   GemmPlan plan(std::int64_t k, std::size_t storage_bytes) const {
-    return warpgroup ? cuda::warpgroup_plan_of(k, splits)
-                     : cuda::gemm_plan_of(k, cuda::gemm_stage_depth(storage_bytes), tile, splits);
+    GemmPlan plan = cuda::gemm_plan_of(k, cuda::gemm_stage_depth(storage_bytes), tile, splits);
+    plan.warpgroup = warpgroup;
+    return plan;
   }
 };
 
@@ -159,19 +160,13 @@ TYPED_TEST(DenseCuda, EveryTileAndSplit) {
     }
 }
 
-// On a device without them the calls would do nothing.
-bool has_warpgroup_instructions() {
-  const engine::cuda::DeviceInfo device = engine::cuda::device_info(0);
-  return device.name == "emulated GPU" || device.major == 9;
-}
-
 template <class M>
 class DenseCudaWarpgroup : public CudaTest {};
 using HalfModes = ::testing::Types<Mode<bf16, Products::kBF16>, Mode<f16, Products::kF16>>;
 TYPED_TEST_SUITE(DenseCudaWarpgroup, HalfModes);
 
 TYPED_TEST(DenseCudaWarpgroup, AgreesWithTheReference) {
-  if (!has_warpgroup_instructions()) GTEST_SKIP() << "of compute capability 9.0";
+  if (!runs_warpgroup_products()) GTEST_SKIP() << "of compute capability 9.0";
   for (const int splits : {1, 2}) {
     expect_near<TypeParam>(
         {130, 200, 70, true, false, splits == 2 ? Write::kAdd : Write::kOverwrite},
@@ -185,7 +180,7 @@ TYPED_TEST(DenseCudaWarpgroup, AgreesWithTheReference) {
 
 // More stages than the ring has, several times over, in each of the three products.
 TYPED_TEST(DenseCudaWarpgroup, TheRingTurnsManyTimes) {
-  if (!has_warpgroup_instructions()) GTEST_SKIP() << "of compute capability 9.0";
+  if (!runs_warpgroup_products()) GTEST_SKIP() << "of compute capability 9.0";
   // In C++ the CPU takes minutes for the large one.
   const bool plain =
       engine::cuda::device_info(0).name == "emulated GPU" && !std::getenv("ENGINE_TEST_PTX");
@@ -361,19 +356,17 @@ TEST(DenseOccupancyDeathTest, IsAskedOncePerKernelAndDevice) {
   EXPECT_EXIT(count(), testing::ExitedWithCode(0), "asked 4, set 6|no emulated device");
 }
 
-TEST_F(DenseCudaChecks, WarpgroupProductsAreOffAndNeedTheirDevice) {
-  const auto plan = [](DType storage) {
-    return cuda::plan_matrix_product({4096, 4096, 4096}, storage, Products::kF32);
+TEST_F(DenseCudaChecks, WarpgroupProductsAreForTheirDeviceAndShortStorage) {
+  const auto uses_them = [](DType storage, std::int64_t columns) {
+    return cuda::plan_on_device({4096, columns, 4096}, {storage, Products::kBF16}).warpgroup;
   };
-  EXPECT_FALSE(plan(DType::kBF16).warpgroup);
-  if (engine::cuda::device_info(0).major == 9) {
-    cuda::allow_warpgroup_products(true);
-    EXPECT_TRUE(plan(DType::kBF16).warpgroup);
-    EXPECT_FALSE(plan(kF32).warpgroup);
-    cuda::allow_warpgroup_products(false);
-  } else {
-    EXPECT_THROW(cuda::allow_warpgroup_products(true), engine::cuda::CudaError);
-  }
+  const bool has_them = engine::cuda::device_info(0).major == 9;
+  EXPECT_EQ(uses_them(DType::kBF16, 4096), has_them);
+  EXPECT_FALSE(uses_them(kF32, 4096));
+  EXPECT_FALSE(uses_them(DType::kBF16, 32)) << "a smaller tile";
+  cuda::allow_warpgroup_products(false);
+  EXPECT_FALSE(uses_them(DType::kBF16, 4096));
+  cuda::allow_warpgroup_products(true);
 }
 
 TEST_F(DenseCudaChecks, RefusesWhatDoesNotFit) {

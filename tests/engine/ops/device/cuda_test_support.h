@@ -38,6 +38,13 @@ class CudaTest : public ::testing::Test {
   }
 };
 
+// Whether kernels with sm_90a's instructions can be launched; the emulator runs them on every
+// device.
+inline bool runs_warpgroup_products() {
+  const engine::cuda::DeviceInfo device = engine::cuda::device_info(0);
+  return device.name == "emulated GPU" || device.major == 9;
+}
+
 // A context on the device with its own stream and scratch.
 struct DeviceContext {
   explicit DeviceContext(std::size_t scratch_bytes = 0, Products products = Products::kF32)

@@ -1,6 +1,4 @@
-// Products of bf16 and f16 matrices with the warpgroup instructions of sm_90a, for tiles of 128.
-// Included by .cu files only. Off unless allow_warpgroup_products(true) was called: IT HAS NOT RUN
-// ON A DEVICE YET, only on the emulator.
+// The products of the dense layer: plain matrices, aligned or not. Included by .cu files only.
 #pragma once
 
 #include "engine/ops/dense/dense_cuda.h"
@@ -8,12 +6,6 @@
 #include "engine/ops/gemm/gemm_matrix.h"
 
 namespace engine::ops::cuda {
-
-// Like launch_gemm() with a plan of tile 128 whose split_depth is a multiple of 64. Defined for
-// bf16 and f16 and the three pairs of layouts of the dense layer.
-template <class S, bool kByDepthA, bool kByDepthB, class T, bool kAligned>
-void launch_wgmma(KernelContext& context, const GemmPlan& plan,
-                  const MatrixProduct<S, kByDepthA, kByDepthB, T, kAligned>& product);
 
 // A product of plain matrices for the dense layer: m, n, k, and the operands' pitches.
 template <class S, class T>
@@ -27,18 +19,17 @@ struct MatrixOperands {
   MatrixStore<T> store;
 };
 
-// Runs the product with the instructions of the plan, with one kernel for operands that are both
-// aligned to 16 bytes, and another for all others. Without a plan (tile 0) plan_matrix_product()
-// makes one for the former: both have the same block sizes, and the operands' addresses must not
-// affect the bits.
+// Runs the product, with one kernel for operands that are both aligned to 16 bytes, and another for
+// all others. Without a plan (tile 0) plan_on_device() makes one for the former: both have the same
+// block sizes, and the operands' addresses must not affect the bits.
 template <Products kProducts, bool kByDepthA, bool kByDepthB, class S, class T>
 void launch_matrix_product(KernelContext& context, const GemmPlan& given,
                            const MatrixOperands<S, T>& x) {
   using Aligned = MatrixProduct<S, kByDepthA, kByDepthB, T, true>;
-  const GemmPlan plan = given.tile != 0
-                            ? given
-                            : plan_matrix_product({x.m, x.n, x.k}, DTypeOf<S>::value, kProducts,
-                                                  residents_of<kProducts, GemmGroup<Aligned>>());
+  const GemmPlan plan =
+      given.tile != 0 ? given
+                      : plan_on_device({x.m, x.n, x.k}, GemmKind(DTypeOf<S>::value, kProducts),
+                                       residents_of<kProducts, GemmGroup<Aligned>>());
   const auto start = [&](auto aligned) {
     using Product = MatrixProduct<S, kByDepthA, kByDepthB, T, aligned()>;
     const Product product{.name = x.name,
@@ -48,10 +39,6 @@ void launch_matrix_product(KernelContext& context, const GemmPlan& given,
                           .a = Product::LoaderA::of(x.a, x.m, x.a_pitch),
                           .b = Product::LoaderB::of(x.b, x.n, x.b_pitch),
                           .store = x.store};
-    if constexpr (sizeof(S) == 2) {
-      if (plan.warpgroup)
-        return launch_wgmma<S, kByDepthA, kByDepthB, T, aligned()>(context, plan, product);
-    }
     launch_gemm<kProducts>(context, plan, product);
   };
   if (alignment_of(x.a, x.a_pitch) == 16 && alignment_of(x.b, x.b_pitch) == 16)
