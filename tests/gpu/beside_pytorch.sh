@@ -15,7 +15,7 @@ has_peer() {  # asks once
 }
 median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 
-# ---- Training steps. $logs/step-MODEL-bBATCH-AMP.{ours,warpgroup,peer}.jsonl have a line for each round.
+# ---- Training steps. $logs/step-MODEL-bBATCH-AMP.{ours,peer}.jsonl have a line for each round.
 step_ms() { sed -n 's/.*"step_ms": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n 1; }
 median_ms() { while read -r line; do step_ms <(echo "$line"); done | median; }
 our_step() {  # MODEL BATCH AMP FILE: appends a line of JSON
@@ -46,27 +46,23 @@ variants_of() {  # FILE: the variants in it, the fastest one first
   done | sort -g
 }
 step_row() {  # MODEL BATCH AMP: of what has been measured so far, a row of the table; and the note
-  local base="$logs/step-$1-b$2-$3" ours warp="-" theirs="-" best="-"
+  local base="$logs/step-$1-b$2-$3" ours theirs="-" best="-"
   ours=$(median_ms <"$base.ours.jsonl")
-  [ ! -s "$base.warpgroup.jsonl" ] || warp=$(median_ms <"$base.warpgroup.jsonl")
   [ ! -s "$base.peer.jsonl" ] || read -r theirs best < <(variants_of "$base.peer.jsonl")
-  awk -v m="$1" -v b="$2" -v a="$3" -v o="$ours" -v w="$warp" -v t="$theirs" -v v="$best" '
+  awk -v m="$1" -v b="$2" -v a="$3" -v o="$ours" -v t="$theirs" -v v="$best" '
     function ratio(time) { return t == "-" || time == "-" ? "-" : sprintf("%.3g", t / time) }
     BEGIN {
-      printf "| %s | %d | %s | %.3f | %.4g | %s | %s | %s | %s | %s |\n", m, b, a, o, 1000 * b / o, w, t, v, ratio(o), ratio(w)
+      printf "| %s | %d | %s | %.3f | %.4g | %s | %s | %s |\n", m, b, a, o, 1000 * b / o, t, v, ratio(o)
     }' >"$base.row"
-  note "$(awk -F' *[|] *' '{ printf "%s ms", $5 } $7 != "-" { printf ", with warpgroup products %s", $7 }
-    $8 != "-" { printf "; PyTorch %s (%s): ratio %s", $8, $9, $10 } $11 != "-" { printf ", %s", $11 }' "$base.row")"
+  note "$(awk -F' *[|] *' '{ printf "%s ms", $5 }
+    $7 != "-" { printf "; PyTorch %s (%s): ratio %s", $7, $8, $9 }' "$base.row")"
 }
-beside_step() {  # MODEL BATCH AMP: ours, ours with warpgroup products, PyTorch's, in turns
+beside_step() {  # MODEL BATCH AMP: ours and PyTorch's, in turns
   local base="$logs/step-$1-b$2-$3" round variants
-  rm -f "$base".{ours,warpgroup,peer}.jsonl
+  rm -f "$base".{ours,peer}.jsonl
   variants=$(straight_variants "$1")
   for ((round = 1; round <= $(choose 3 1 1); ++round)); do
     our_step "$1" "$2" "$3" "$base.ours.jsonl" || return 1
-    if [ "$3" = bf16 ] && has_warpgroups; then
-      ENGINE_WARPGROUP_PRODUCTS=1 our_step "$1" "$2" "$3" "$base.warpgroup.jsonl" || return 1
-    fi
     ! has_peer || peer_step "$1" "$2" "$3" "$variants" "$base.peer.jsonl" || echo "PyTorch failed"
   done
   step_row "$1" "$2" "$3"
@@ -106,11 +102,11 @@ peer_operators() {  # SET TYPE BATCH FILE: PyTorch's, appended as lines of JSON
   "$peer_python" "$here/tests/peers/torch_kernels.py" --device "$peer_device" --set "$1" --dtype "$2" --batch "$3" \
     "${sizes[@]}" --seconds "$(choose 0.5 0.1 0.01)" >>"$4"
 }
-# join_operators OURS WARPGROUP PEER LIMIT: the medians of their rounds as one table; fails where an error is above LIMIT.
+# join_operators OURS PEER LIMIT: the medians of their rounds as one table; fails where an error is above LIMIT.
 join_operators() {
-  touch "$1" "$2" "$3"
-  sed -n 's/.*"op": "\([^"]*\)", "shape": "\([^"]*\)".*"ms": \([^,]*\),.*/\1,peer,\2,,\3/p' "$3" |
-    cat "$1" "$2" - | awk -F, -v limit="$4" -v ours="$(wc -l <"$1")" '
+  touch "$1" "$2"
+  sed -n 's/.*"op": "\([^"]*\)", "shape": "\([^"]*\)".*"ms": \([^,]*\),.*/\1,peer,\2,,\3/p' "$2" |
+    cat "$1" - | awk -F, -v limit="$3" '
     function median(key,   n, i, j, t, v) {
       n = count[key]
       for (i = 1; i <= n; ++i) v[i] = value[key, i]
@@ -121,7 +117,7 @@ join_operators() {
     $1 == "op" { next }
     {
       row = $1 " | " $3
-      who = $2 == "peer" ? "peer" : NR <= ours ? "ours" : "warp"
+      who = $2 == "peer" ? "peer" : "ours"
       if (who == "ours" && !seen[row]++) order[++rows] = row
       key = row SUBSEP who
       value[key, ++count[key]] = who == "peer" ? 1000 * $5 : $5
@@ -133,54 +129,44 @@ join_operators() {
       if (who == "ours") best[row] = $9
     }
     END {
-      printf "| operator | shape | us | TFLOP/s | of the ceiling | error | PyTorch us | ratio |"
-      print " warpgroup us | TFLOP/s | error | ratio |"
-      print "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+      print "| operator | shape | us | TFLOP/s | of the ceiling | error | PyTorch us | ratio |"
+      print "|---|---|---:|---:|---:|---:|---:|---:|"
       for (i = 1; i <= rows; ++i) {
         row = order[i]
-        o = median(row SUBSEP "ours"); p = count[row, "peer"]; w = count[row, "warp"]
-        pt = p ? median(row SUBSEP "peer") : 0; wt = w ? median(row SUBSEP "warp") : 0
+        o = median(row SUBSEP "ours"); p = count[row, "peer"]
+        pt = p ? median(row SUBSEP "peer") : 0
         printf "| %s | %.2f | %.4g | %.0f %% | %s |", row, o, work[row] / o, 100 * best[row], error[row, "ours"]
-        printf " %s | %s |", cell(sprintf("%.2f", pt), p), cell(sprintf("%.3g", p ? pt / o : 0), p)
-        printf " %s | %s |", cell(sprintf("%.2f", wt), w), cell(sprintf("%.4g", w ? work[row] / wt : 0), w)
-        printf " %s |", cell(error[row, "warp"], w)
-        printf " %s |\n", cell(sprintf("%.3g", p && w ? pt / wt : 0), p && w)
+        printf " %s | %s |\n", cell(sprintf("%.2f", pt), p), cell(sprintf("%.3g", p ? pt / o : 0), p)
       }
       exit bad || !rows
     }'
 }
-ratio_note() {  # TABLE: the geometric mean of a column's ratios
-  awk -F'|' 'function add(n) { if ($n + 0 > 0) { s[n] += log($n); c[n]++ } }
-    NR > 2 { add(9); add(13) }
+ratio_note() {  # TABLE: the geometric mean of its ratios
+  awk -F'|' 'NR > 2 && $9 + 0 > 0 { sum += log($9); ++count }
     END {
       printf "%d shapes", NR - 2
-      if (c[9]) printf ", %.2f times as fast as PyTorch (geometric mean)", exp(s[9] / c[9])
-      if (c[13]) printf ", with warpgroup products %.2f", exp(s[13] / c[13])
+      if (count) printf ", %.2f times as fast as PyTorch (geometric mean)", exp(sum / count)
     }' "$1"
 }
 beside_operators() {  # SET AMP BATCH
-  local base="$logs/$1-$2" type=${2/off/f32} round limit warp=0 peer=0
+  local base="$logs/$1-$2" type=${2/off/f32} round limit peer=0
   [ "$1" = gemm ] || base="$logs/$1-b$3-$2"
   limit=$(error_limit "$1" "$2")
-  rm -f "$base".{ours.csv,warpgroup.csv,peer.jsonl}
+  rm -f "$base".{ours.csv,peer.jsonl}
   for ((round = 1; round <= $(choose 3 1 1); ++round)); do
     operators "$1" "$2" "$3" "$base.ours.csv" || return 1
-    if [[ "$1-$2" = gemm-bf16 ]] && has_warpgroups; then
-      ENGINE_WARPGROUP_PRODUCTS=1 operators "$1" "$2" "$3" "$base.warpgroup.csv" || { warp=1; echo "warpgroup products failed"; }
-    fi
     if has_peer; then
       peer_operators "$1" "$type" "$3" "$base.peer.jsonl" || { peer=1; echo "PyTorch failed"; }
     fi
   done
-  join_operators "$base.ours.csv" "$base.warpgroup.csv" "$base.peer.jsonl" "$limit" >"$base.md"
+  join_operators "$base.ours.csv" "$base.peer.jsonl" "$limit" >"$base.md"
   local status=$?
   cat "$base.md"
   local complaint=""
   [ "$status" -eq 0 ] || complaint="an error above $limit; "
-  [ "$warp" -eq 0 ] || complaint+="warpgroup products failed; "
   [ "$peer" -eq 0 ] || complaint+="PyTorch failed; "
   note "$complaint$(ratio_note "$base.md")"
-  return $((status + warp))
+  return "$status"
 }
 
 beside_steps() {  # all of them
@@ -216,8 +202,8 @@ beside_summary() {
   steps=("$logs"/step-*.row)
   if [ ${#steps[@]} -gt 0 ]; then
     printf '\n## Training steps beside PyTorch\n\nMedians of rounds in turns; ratio: the time of the best PyTorch over ours.\n\n'
-    echo "| model | batch | amp | ms | samples/s | warpgroup ms | PyTorch ms | its best | ratio | warpgroup ratio |"
-    echo "|---|---:|---|---:|---:|---:|---:|---|---:|---:|"
+    echo "| model | batch | amp | ms | samples/s | PyTorch ms | its best | ratio |"
+    echo "|---|---:|---|---:|---:|---:|---|---:|"
     cat "${steps[@]}"
   fi
   for file in "$logs"/gemm-*.md "$logs"/attention-*.md "$logs"/conv-*.md; do

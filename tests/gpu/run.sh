@@ -348,7 +348,7 @@ trace() {  # MODEL AMP STEPS FIRST ALL: the same steps on the CPU and on the dev
 saved() { echo "$1/$(cat "$1/latest")"; }
 step_data() {  # MODEL: one batch, whose gradient is judged
   case $1 in
-    gpt2) echo --synthetic-shape 256 --batch-size 1 ;;
+    gpt2) echo --synthetic-shape 256 --synthetic-classes 50257 --batch-size 1 ;;
     gpt-nano) echo --synthetic-shape "$(choose 64 64 16)" --batch-size "$(choose 64 64 1)" ;;
     resnet50) echo --synthetic-shape 224x224x3 --synthetic-size 8 --batch-size 8 ;;
     resnet18-cifar) echo --synthetic-shape 32x32x3 --synthetic-size 64 --batch-size 64 ;;
@@ -498,7 +498,7 @@ bench_kernels() {  # AMP
   "$engine" bench kernels --device "$device" $(amp "$1") --format md \
     $(choose "" "--seconds 0.05" "--seconds 0.001 --batch 1 --model convnet,gpt-nano,resnet20-cifar")
 }
-# times SET AMP WARPGROUP: gemm, conv or attention, as CSV, with ENGINE_WARPGROUP_PRODUCTS=WARPGROUP. Fails where an error is above
+# times SET AMP WARPGROUP: gemm, conv or attention, as CSV, with ENGINE_WARPGROUP_PRODUCTS=WARPGROUP (0 or 1). Fails where an error is above
 # its limit: of square products, whole rows are compared with sums in float64.
 times() {
   [ "$3" = 0 ] || has_warpgroups || skip "no compute capability 9.0"
@@ -549,7 +549,7 @@ whole_step() {  # MODEL BATCH AMP GRAPH
 hot_data() {  # MODEL BATCH
   echo --dataset synthetic --synthetic-size "$((4 * $2))" --batch-size "$2"
   case $1 in
-    gpt2) echo --synthetic-shape 1024 --optimizer adamw ;;
+    gpt2) echo --synthetic-shape 1024 --synthetic-classes 50257 --optimizer adamw ;;
     resnet50) echo --synthetic-shape 224x224x3 ;;
     resnet18-cifar) echo --synthetic-shape 32x32x3 ;;
   esac
@@ -668,23 +668,24 @@ is_it_right() {  # call 1
     run_suites
     reserve=0
   fi
-  local model amp set limits
+  local model amp set limits off
   for model in $(choose "gpt2 gpt-nano" "gpt2 gpt-nano" gpt-nano); do
     step "step $model bf16" 180 judge_step "$model" bf16 1e-2 0.15 0.05
     step "step $model off" 120 judge_step "$model" off 1e-4 1e-2 1e-3
   done
-  # Rounding to bf16 turns ReLUs on and off: the gradients of deep networks differ by more than their size, also between f32 and bf16
-  # on a CPU (resnet50: 1.9 at most, half by 1.2; resnet18-cifar 0.46 and 0.31). There f32 judges the gradients, bf16 the loss.
+  # Rounding turns ReLUs on and off. On a CPU, the gradients of resnet50 in f32 differ from those in f64 by up to 0.14, half of them by
+  # more than 0.024; those of resnet18-cifar by 0.051 and 0.0044. Between f32 and bf16: 1.9 and 1.2; 0.46 and 0.31.
   for model in $(choose "resnet50 resnet18-cifar" "resnet50 resnet18-cifar" resnet20-cifar); do
-    limits="5 3"
-    [ "$model" != resnet18-cifar ] || limits="0.9 0.6"
+    limits="5 3" off="0.5 0.1"
+    [ "$model" != resnet18-cifar ] || limits="0.9 0.6" off="0.3 0.03"
     # shellcheck disable=SC2086
     step "step $model bf16" 120 judge_step "$model" bf16 2e-2 $limits
-    step "step $model off" 120 judge_step "$model" off 1e-4 2e-2 1e-3
+    # shellcheck disable=SC2086
+    step "step $model off" 120 judge_step "$model" off 1e-4 $off
   done
   for set in gemm conv attention; do
     step "times $set bf16" 120 times "$set" bf16 0
-    [ "$set" != gemm ] || step "times $set bf16 warpgroup" 120 times "$set" bf16 1
+    [ "$set" = attention ] || step "times $set bf16 warpgroup" 120 times "$set" bf16 1
   done
   run_translated_suites
   step "trace convnet" 300 trace convnet off "$(choose 20 20 2)" 1e-4 1e-2
@@ -712,7 +713,7 @@ what_costs_most() {  # call 3
   local model batch backend tool limit program suite set
   while read -r model batch; do
     step "hot $model" 60 hot "$model" "$batch"
-    step "counters $model" 90 counters "$model" "$batch"
+    [ "$model" = resnet50 ] || step "counters $model" 90 counters "$model" "$batch"  # it has the kernels of resnet18-cifar
   done < <(choose "$(printf '%s\n' "gpt2 16" "resnet18-cifar 512" "resnet50 64")" \
     "$(printf '%s\n' "gpt2 16" "resnet18-cifar 512" "resnet50 64")" "convnet 2")
   for backend in nccl shm; do
@@ -728,7 +729,7 @@ what_costs_most() {  # call 3
       # suite: what the driver and libraries keep until the end is reported, too.
       case $tool in
         leaks) [[ "$suite" =~ ^(DeviceStep|DensePlayed)$ ]] || continue ;;
-        *) [ "$call" = all ] || [[ "$suite" =~ ^((Dense|Conv2d)Cuda/4|DenseCudaWarpgroup/0|AttentionCuda|.*Played)$ ]] || continue ;;
+        *) [ "$call" = all ] || [[ "$suite" =~ ^((Dense|Conv2d)Cuda/4|DenseCudaWarpgroup/0|Conv2dCudaWarpgroup/0|AttentionCuda|.*Played)$ ]] || continue ;;
       esac
       [ "$tool" = memcheck ] || [ "$quick" = no ] || [ "$call" = 3 ] || continue
       step_beside "$tool $(basename "$program") $suite" "$((2 * limit))" sanitize "$tool" "$program" "$suite"
@@ -737,7 +738,7 @@ what_costs_most() {  # call 3
   done
   for set in gemm conv dense; do
     step "cuts $set bf16" 150 cuts "$set" bf16 0
-    [ "$set" = conv ] || step "cuts $set bf16 warpgroup" 150 cuts "$set" bf16 1
+    step "cuts $set bf16 warpgroup" 150 cuts "$set" bf16 1
   done
   step "large relu" 90 large relu_forward "$(choose 32800 32800 1)" 32x32x64
   step "large convolution" 120 large conv2d_forward "$(choose 32800 32800 1)" "32x32x64->64"

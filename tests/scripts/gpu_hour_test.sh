@@ -108,7 +108,7 @@ for call; do
       ;;
     2)
       row 'beside step convnet b2 off' passed ' ms'
-      row 'beside step gpt-nano b1 bf16' passed ' ms, with warpgroup products [0-9.]+'
+      row 'beside step gpt-nano b1 bf16' passed ' ms'
       row 'beside attention bf16' passed '2 shapes'
       row 'beside compiled mlp b4 off' skipped 'no PyTorch'
       ;;
