@@ -301,8 +301,10 @@ class DenseOccupancy : public DenseCudaChecks {
     if (!IsSkipped() && engine::cuda::device_info(0).name != "emulated GPU")
       GTEST_SKIP() << "a device has the compute capability that it has";
     if (const char* text = std::getenv("ENGINE_EMULATED_COMPUTE")) before_ = text;
+    cuda::allow_warpgroup_products(false);  // of another size
   }
   void TearDown() override {
+    cuda::allow_warpgroup_products(true);
     if (before_)
       setenv("ENGINE_EMULATED_COMPUTE", before_->c_str(), 1);
     else
