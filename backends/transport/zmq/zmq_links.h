@@ -95,8 +95,8 @@ class ZmqLinks final : public Links {
 
   // While it is down, the socket is the repair thread's.
   enum class State { kUp, kDown, kGivenUp };
-  // Of a message in what was sent: the end of the message before, fillers aside, since the peer can
-  // finish its calls without them; and its own end.
+  // Positions of a message in the sent bytes. `needed` is the end of the last message before it
+  // that is not a filler: the peer can finish its calls without fillers.
   struct Place {
     std::uint64_t needed = 0, end = 0;
   };

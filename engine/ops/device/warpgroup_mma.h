@@ -92,7 +92,8 @@ float element(std::uint64_t descriptor, unsigned line, unsigned k) {
 }
 }  // namespace emulated
 #else
-// Of 64 or 32 sums, the descriptors, which operands lie across, and whether to add.
+// The operands are 64 or 32 sums, two descriptors, two flags for transposed operands, and whether
+// to add.
 #define ENGINE_PRODUCT_128(type)                                                      \
   "{\n.reg .pred add;\nsetp.ne.b32 add, %68, 0;\n"                                    \
   "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type                        \

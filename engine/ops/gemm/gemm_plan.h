@@ -123,8 +123,9 @@ inline double gemm_time(const GemmShape& shape, const GemmKind& kind, const Gemm
   const std::int64_t blocks =
       divide_up(shape.m, tile.rows) * divide_up(shape.n, tile.columns) * splits;
   const std::int64_t each = divide_up(blocks, processors), rest = each % resident;
-  const auto share = [&](std::int64_t together) {  // of the rate, with so many blocks at a time
-    const std::int64_t warps = together * tile.warps;
+  // Returns the share of the rate that `blocks_at_once` blocks reach.
+  const auto share = [&](std::int64_t blocks_at_once) {
+    const std::int64_t warps = blocks_at_once * tile.warps;
     return warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;
   };
   const double rounds = static_cast<double>(each - rest) / share(resident) +

@@ -167,7 +167,7 @@ Sums<kColumns> product_of(Warp& w, std::uint64_t a, std::uint64_t b, bool first_
   return sums;
 }
 
-// Where register n of lane l is among a warp's sums, of `columns` each row.
+// Returns the index of register n of lane l in a warp's sums, whose rows have `columns`.
 unsigned place_of_sum(unsigned n, unsigned l, unsigned columns) {
   return (l / 4 + n / 2 % 2 * 8) * columns + n / 4 * 8 + l % 4 * 2 + n % 2;
 }
