@@ -38,13 +38,14 @@ listeners() { for i in 0 1 2; do ip netns exec "$base-$i" ss -Hltn | awk '{ prin
 wait_for_line() { wait_for 20 "line \"$2\"" grep -q "$2" "$folder/$1"; }
 
 # Trains; the listening sockets are checked while it runs.
-start run tcp://10.88.0.1:29500 --steps 1000000 --log-every 100
+start run tcp://10.88.0.1:29500 --steps 1000000 --log-every 100 --link-patience 8
 wait_for_line run.0.log "Step \[100/"
 listeners >"$folder/listeners"
 check "rank 0 listens on the address that was given" grep -qx '10.88.0.1:29500' "$folder/listeners"
 check "and no rank on any other interface or on all" test -z "$(grep -v '^10\.88\.0\.[123]:' "$folder/listeners" || true)"
 
-# The link of rank 2 goes down: no connection is closed, so only missing heartbeats reveal it.
+# The link of rank 2 goes down: no connection is closed, so only missing heartbeats reveal it. It stays down
+# for longer than the ranks' patience.
 begin=$SECONDS
 ip -n "$base-2" link set data0 down
 end_with run "69 69 69 "
