@@ -66,6 +66,10 @@ class DeviceCommunicator : public Communicator {
   // or abort() is called; the communicator is then aborted, so that nothing on the stream waits for
   // a peer any more. Use this instead of cudaStreamSynchronize, which would wait forever.
   virtual void wait(void* stream) = 0;
+  // Ends what waits for a peer on any stream. The caller calls this after an error of its own and
+  // before it frees memory of the device, since cudaFree() waits for all streams without a
+  // deadline.
+  virtual void cancel() noexcept = 0;
 
   // Collective: registers memory of later calls with the network, for transfers without copies.
   // Sizes must be equal on all ranks, in the same order. Does nothing if the library cannot

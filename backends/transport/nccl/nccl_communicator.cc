@@ -181,6 +181,11 @@ class NcclCommunicator final : public DeviceCommunicator {
         stream_of(stream));
   }
 
+  void cancel() noexcept override {
+    broken_ = true;
+    abort_communicator();
+  }
+
   void register_memory(void* memory, std::size_t bytes) override {
     const ControlWord word = transfer_word(Operation::kRegister, ++counts_.registrations, bytes);
     agree({&word, 1});

@@ -389,6 +389,26 @@ TEST_F(DeviceFailure, AbortWakesAWaitingCall) {
   }
 }
 
+// Freeing memory of the device waits for what is enqueued.
+TEST_F(DeviceFailure, AfterCancelMemoryCanBeFreedThoughAPeerDoesNotCome) {
+  std::atomic<bool> freed{false};
+  const auto outcomes = run_threads(2, {}, [&](Group& group) {
+    const auto c = group.make_device_communicator({.backend = "nccl"});
+    if (group.rank() == 1) {
+      EXPECT_TRUE(test_support::eventually([&] { return freed.load(); }));
+      return;
+    }
+    const Stream stream;
+    {
+      const DeviceBytes data(kCount * 4);
+      c->all_reduce_on(stream.get(), data.get(), kCount, DType::kF32, ReduceOp::kSum);
+      c->cancel();
+    }
+    freed = true;
+  });
+  for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, "");
+}
+
 TEST_F(DeviceFailure, HostMemoryIsRefused) {
   for (const char* way : {"nccl", "staged:shm"}) {
     for (const std::string& outcome : run_threads(2, {}, [&](Group& group) {

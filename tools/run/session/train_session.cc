@@ -165,7 +165,12 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
 engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankChanges changes) {
   parts_->training.trainer.reset(
       new engine::Trainer(make_trainer(stop_signal, std::move(changes))));
-  return parts_->training.trainer->run();
+  try {
+    return parts_->training.trainer->run();
+  } catch (...) {
+    if (parts_->wires.device) parts_->wires.device->cancel();
+    throw;
+  }
 }
 
 void TrainSession::add_observer(std::unique_ptr<engine::TrainObserver> observer) {
