@@ -116,7 +116,9 @@ bool GlooTransport::poll_pairs(int milliseconds, int wake_fd) {
                   static_cast<short>(POLLIN | (works && must_send(*pair) ? POLLOUT : 0)), 0};
   }
   polled_.back() = {wake_fd, POLLIN, 0};
-  return poll(polled_.data(), polled_.size(), milliseconds) > 0;
+  const bool any = poll(polled_.data(), polled_.size(), milliseconds) > 0;
+  if (polled_.back().revents != 0) mesh_.take_wake();
+  return any;
 }
 
 void GlooTransport::sleep() {

@@ -216,6 +216,7 @@ void LinkExchange::sleep() {
   }
   polled_.back() = {mesh_->wake_fd(), POLLIN, 0};
   const int ready = poll(polled_.data(), polled_.size(), time);
+  if (polled_.back().revents != 0) mesh_->take_wake();
   if (ready <= 0 && time != kDownPollMs) return;
   const Link* broken = find_broken();
   if (broken == nullptr) return;

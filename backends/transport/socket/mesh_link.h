@@ -36,7 +36,9 @@ class MeshLink {
   // `socket` is connected and non-blocking. `epoch`: number of the connection.
   MeshLink(Socket socket, const LinkKeys& keys, std::uint64_t epoch, Resuming resuming);
 
-  int fd() const { return socket_.fd(); }  // of all connections, one after the other
+  // Of all connections, one after the other. A poll() that runs while one replaces another may
+  // miss what comes over the newer one: SocketMesh::wake_fd() ends it.
+  int fd() const { return socket_.fd(); }
   // Returns the sums over all connections; none if the kernel has no counters.
   std::optional<LinkCounters> counters() const;
 

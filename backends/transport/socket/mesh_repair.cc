@@ -175,6 +175,7 @@ bool MeshSetup::resume(Attempt& attempt, Target& target, const LinkKeys& keys) {
   const auto again = link.resume(std::move(attempt.socket), keys, attempt.peer_received);
   if (!again) return false;
   if (mesh_.aborted()) shutdown(link.fd(), SHUT_WR);  // abort() may have come before the connection
+  mesh_.wake_caller();
   if (context_.notice)
     context_.notice(restored_link_text(name_of(target.peer),
                                        context_.clock.now() - target.repair.since, *again));

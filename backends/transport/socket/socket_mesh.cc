@@ -13,6 +13,14 @@
 #include "io/base/files/system_error_text.h"
 
 namespace backends {
+namespace {
+
+void signal(const Socket& event) noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(event.fd(), &one, sizeof one);
+}
+
+}  // namespace
 
 SocketMesh::SocketMesh(const BackendContext& context, bool settles)
     : streams_(context.streams),
@@ -37,9 +45,12 @@ SocketMesh::~SocketMesh() {
   setup_.reset();
 }
 
-void SocketMesh::wake_repairs() noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(repair_wake_.fd(), &one, sizeof one);
+void SocketMesh::wake_repairs() noexcept { signal(repair_wake_); }
+void SocketMesh::wake_caller() noexcept { signal(wake_); }
+
+void SocketMesh::take_wake() noexcept {
+  std::uint64_t signals;
+  [[maybe_unused]] const ssize_t n = read(wake_.fd(), &signals, sizeof signals);
 }
 
 void SocketMesh::end_resuming() noexcept {
@@ -58,8 +69,7 @@ void SocketMesh::abort(std::string_view reason) noexcept {
     // Out of memory: aborts without a reason.
   }
   aborted_.store(true, std::memory_order_release);
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
+  wake_caller();
   // Shut down only the sending half: data that the peers have sent stays readable, so that a
   // mismatch is still found.
   for (const auto& link : links_) {

@@ -49,12 +49,16 @@ class SocketMesh {
   // From now on a break is final: for a caller that fails. The memory of sent bytes is not read.
   void end_resuming() noexcept;
 
-  // Any thread; does not throw. Makes wake_fd() readable and shuts down sending: peers that wait
+  // Any thread; does not throw. Wakes the caller and shuts down sending: peers that wait
   // for this rank see the end of the stream.
   void abort(std::string_view reason) noexcept;
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   std::string abort_reason() const;
+  // A caller that waits for its connections also waits for this one to become readable, which it
+  // does after abort() and after a connection was restored, and calls take_wake() afterwards: a
+  // poll() that has begun before does not see what comes over the new connection.
   int wake_fd() const { return wake_.fd(); }
+  void take_wake() noexcept;
   // Same as Communicator::waiting_text(); members[r] is rank r's number for it. Any thread.
   std::string waiting_text(const std::vector<int>& members) const;
 
@@ -68,6 +72,7 @@ class SocketMesh {
   const MeshLink::Resuming& resuming() const { return resuming_; }
   bool has_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   void wake_repairs() noexcept;
+  void wake_caller() noexcept;
 
   const int streams_;
   const bool on_loopback_;

@@ -378,11 +378,11 @@ class SocketMessages final : public Messages {
     return base::milliseconds_left(next);
   }
   void wait() {
-    constexpr int kDownPollMs = 20;  // while a connection is restored, which wakes no thread
+    constexpr int kDownPollMs = 20;  // while a connection is restored
     int time = wait_milliseconds();
     polled_.clear();
     polled_.push_back({wake_.fd(), POLLIN, 0});
-    if (has_work()) polled_.push_back({mesh_->wake_fd(), POLLIN, 0});
+    polled_.push_back({mesh_->wake_fd(), POLLIN, 0});
     for (std::size_t p = 0; p < peers_.size(); ++p) {
       const Peer& peer = peers_[p];
       const int number = static_cast<int>(p);
@@ -396,6 +396,7 @@ class SocketMessages final : public Messages {
         polled_.push_back({mesh_->fd(number, 0), static_cast<short>(events), 0});
     }
     poll(polled_.data(), polled_.size(), time);
+    if (polled_[1].revents != 0) mesh_->take_wake();
     std::uint64_t count = 0;
     if ((polled_.front().revents & POLLIN) != 0)
       while (read(wake_.fd(), &count, sizeof count) > 0) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -39,6 +40,11 @@ backends::Socket connect_to(const backends::Endpoint& to) {
 
 void send_bytes(const backends::Socket& socket, const void* data, std::size_t bytes) {
   [[maybe_unused]] const ssize_t n = send(socket.fd(), data, bytes, MSG_NOSIGNAL);
+}
+
+bool is_readable(int fd) {
+  pollfd polled{fd, POLLIN, 0};
+  return poll(&polled, 1, 0) > 0;
 }
 
 std::string timeout_text(std::chrono::milliseconds timeout) {
@@ -149,6 +155,30 @@ TEST(SocketMesh, AConnectionThatIsNotAnsweredIsGivenUp) {
 }
 
 // Where the kernel's default is BBR, whose timers cost more than the segments.
+// poll() looks up a descriptor again after it was woken, but waits only for the connection that it
+// had when it began. So a caller that slept through a break must begin again.
+TEST(SocketMesh, ARestoredConnectionWakesItsCaller) {
+  Job job;
+  std::atomic<int> woken{0};
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = job.context(rank, 2);
+    context.link_patience = test_support::deadline(30s);
+    SocketMesh mesh(context);
+    EXPECT_FALSE(is_readable(mesh.wake_fd()));
+    if (rank == 0) {
+      EXPECT_TRUE(mesh.link(1, 0).break_off(ECONNRESET));
+    }
+    EXPECT_TRUE(test_support::eventually([&] { return is_readable(mesh.wake_fd()); }));
+    EXPECT_FALSE(mesh.link(1 - rank, 0).is_down());
+    mesh.take_wake();
+    EXPECT_FALSE(is_readable(mesh.wake_fd()));
+    EXPECT_FALSE(mesh.aborted());
+    ++woken;
+    EXPECT_TRUE(test_support::eventually([&] { return woken == 2; }));
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 TEST(SocketMesh, ConnectionsWithinTheMachineAreNotPaced) {
   Job job;
   const auto errors = group_harness::outcomes(3, [&](int rank) {
