@@ -55,13 +55,16 @@ cut_run() {
   [ $found = equal ] || cat "$folder/$name.log" "$folder/$name.verify" 2> /dev/null || true
   rm -rf "${folder:?}/$name"
 }
-export -f train cuts_of cut_run
+# whole_run BACKEND: one without cuts.
+whole_run() {
+  local name=whole-$1 code=0
+  train "$name" "$1" --delay 2 || code=$?
+  [ $code = 0 ] || { cat "$folder/$name.log"; echo $code > "$folder/failed"; }
+}
+export -f train cuts_of cut_run whole_run
 
-for backend in $backends; do
-  code=0
-  train "whole-$backend" "$backend" --delay 2 || code=$?
-  [ $code = 0 ] || { cat "$folder/whole-$backend.log"; exit $code; }
-done
+printf '%s\n' $backends | xargs -P "$jobs" -L 1 bash -c 'whole_run "$@"' whole_run
+[ ! -e "$folder/failed" ] || exit "$(cat "$folder/failed")"
 for seconds in $lengths; do
   count=$(cuts_of "$seconds")
   [ -z "$moments" ] || runs=$(((moments + count - 1) / count))
