@@ -14,11 +14,22 @@ void Milestones::begin() {
   if (context_.parts.done) done_ = *context_.parts.done;
 }
 
-bool Milestones::is_due(const Every& every, bool epoch_end) const {
-  const TrainProgress& progress = context_.progress();
+bool Milestones::is_due(const Every& every, const TrainProgress& at, bool epoch_end) {
   if (every.count <= 0) return false;
-  if (every.epochs) return epoch_end && progress.epoch % every.count == 0;
-  return progress.global_step % every.count == 0;
+  if (every.epochs) return epoch_end && at.epoch % every.count == 0;
+  return at.global_step % every.count == 0;
+}
+
+bool Milestones::follow_next_step() const {
+  const TrainerParts& parts = context_.parts;
+  const TrainerOptions& options = context_.options;
+  TrainProgress next = context_.progress();
+  ++next.global_step;
+  if (next.step_in_epoch + 1 == parts.sampler.steps_per_epoch() ||
+      next.global_step == options.total_steps)
+    return true;
+  return (parts.evaluator != nullptr && is_due(options.evaluate, next, false)) ||
+         (parts.keeper != nullptr && is_due(options.save, next, false));
 }
 
 bool Milestones::should_stop_early() const {

@@ -25,6 +25,9 @@ class Milestones {
   bool average_weights();
   // Evaluates and saves if due; evaluates in any case if `evaluate` is set.
   void after_step(bool epoch_end, bool evaluate);
+  // Returns true if all ranks wait for each other after the next step, at the end of an epoch or of
+  // the run or for what is due then.
+  bool follow_next_step() const;
   // Called after the last step: evaluates it unless the run was stopped, and saves it.
   void finish();
   // Called on this rank if it cannot wait for the others: saves the last completed step if its own
@@ -35,7 +38,10 @@ class Milestones {
   bool should_stop_early() const;
 
  private:
-  bool is_due(const Every& every, bool epoch_end) const;
+  static bool is_due(const Every& every, const TrainProgress& at, bool epoch_end);
+  bool is_due(const Every& every, bool epoch_end) const {
+    return is_due(every, context_.progress(), epoch_end);
+  }
   bool has_average() const;
   void evaluate();
   void evaluate_average();

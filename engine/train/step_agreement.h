@@ -36,8 +36,10 @@ class StepAgreement {
   // Returns true if an exchange is due: about four times per second, after the same step on all
   // ranks. Otherwise than `at_once` it is due only after four times as many steps.
   bool is_due(bool at_once = true) const {
-    const std::int64_t later = at_once ? 0 : 3 * (next_ - last_);
-    return context_.progress().global_step >= next_ + later;
+    return is_due_after(context_.progress().global_step, at_once);
+  }
+  bool is_due_after(std::int64_t step, bool at_once) const {
+    return step >= next_ + (at_once ? 0 : 3 * (next_ - last_));
   }
   // Collective, called after a step, at `now` by the context's clock. Returns the sums over all
   // ranks, with the same bits on every rank for any backend.

@@ -34,13 +34,18 @@ bool StepReports::are_wanted() const {
 bool StepReports::is_due() const {
   const std::optional<std::int64_t>& every = context_.options.log_every;
   const std::int64_t step = context_.progress().global_step;
-  if (every) return *every > 0 && step % *every == 0;
+  if (every) return follow_step(step);
   const std::int64_t between =
       std::max<std::int64_t>(1, context_.options.total_steps / kMinReports);
   if (context_.is_last_step()) return true;
   if (!context_.ranks_run_apart()) return step % between == 0;
   // A report waits for all ranks, so it follows an averaging.
   return step / between > last_step_ / between && context_.parts.state.policy.together();
+}
+
+bool StepReports::follow_step(std::int64_t step) const {
+  const std::optional<std::int64_t>& every = context_.options.log_every;
+  return every && *every > 0 && step % *every == 0;
 }
 
 bool StepReports::is_overdue(double now) const {

@@ -15,7 +15,9 @@ class StepReports {
 
   void begin();  // called before the first step
   bool are_wanted() const;
-  bool is_due() const;                // depends only on the steps
+  bool is_due() const;  // depends only on the steps
+  // Returns true if --log-every has a report after that step.
+  bool follow_step(std::int64_t step) const;
   bool is_overdue(double now) const;  // by this rank's clock
   bool is_none_yet() const { return are_wanted() && reports_ == 0; }
 

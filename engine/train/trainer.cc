@@ -98,7 +98,7 @@ bool Trainer::is_paused() const { return agreement_.pauses() && !is_over(); }
 
 void Trainer::finish_step() {
   const TrainerParts& parts = context_.parts;
-  const bool epoch_end = count_step(), last = context_.is_last_step();
+  const bool epoch_end = count_steps(), last = context_.is_last_step();
   recovery_.settle();
   if (epoch_end || last) {  // the last step is evaluated in its final form
     PhaseTimer timer;
@@ -143,6 +143,9 @@ StepCounts Trainer::step_counts(const io::Batch& batch) const {
       .local = batch.count(), .global = sampler.global_count(batch.step, taken), .island = 0};
   for (const int rank : context_.parts.island)
     counts.island += sampler.local_count(batch.step, rank, taken);
+  const std::int64_t done = context_.progress().global_step + 1;
+  counts.all_meet = milestones_.follow_next_step() || reports_.follow_step(done) ||
+                    agreement_.is_due_after(done, /*at_once=*/false);
   return counts;
 }
 
@@ -171,7 +174,7 @@ void Trainer::step() {
   timer.skip();
   count_local_steps(batch.step);
   const base::TraceSpan end("end of step");
-  policy.end_step(counts, lr_, parts.state.home);
+  left_out_ = policy.end_step(counts, lr_, parts.state.home);
   timer.lap(phases_.communication);
   reports_.phases() += phases_;
   if (parts.balance) parts.balance->add_step({static_cast<double>(counts.local), phases_.own()});
@@ -216,6 +219,15 @@ void Trainer::roll_back() {
     recovery_.settle();
   }
   context_.parts.state.whole = recovery_.is_settled();
+}
+
+// The steps that the policy leaves out count as done.
+bool Trainer::count_steps() {
+  bool epoch_end = count_step();
+  if (left_out_ == 0) return epoch_end;
+  for (; left_out_ > 0; --left_out_) epoch_end = count_step();
+  seek_loader();
+  return epoch_end;
 }
 
 void Trainer::wait_for_steps() { static_cast<void>(context_.parts.work.results()); }

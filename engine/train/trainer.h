@@ -48,6 +48,7 @@ class Trainer {
   bool is_paused() const;
   void finish_step();  // actions between a step() and the next one
   bool count_step();   // counts the last step; true at the end of an epoch
+  bool count_steps();  // counts also those that the policy has skipped
   void exchange();     // agrees on stopping, and reports if due
   void compute(const io::Batch& batch, const StepCounts& counts, GradientExchange* exchange);
   void count_local_steps(std::int64_t step);
@@ -76,9 +77,10 @@ class Trainer {
   std::vector<ops::ImageDraw> draws_;  // for the current batch
   double lr_ = 0;
   StepPhases phases_;
-  bool idle_ = false;         // this rank did not take the last step
-  BatchResult before_epoch_;  // the work's sums at the start of the epoch
-  std::string interrupted_;   // why this rank stopped alone; "": it did not
+  bool idle_ = false;          // this rank did not take the last step
+  std::int64_t left_out_ = 0;  // steps after the last one that the policy leaves out
+  BatchResult before_epoch_;   // the work's sums at the start of the epoch
+  std::string interrupted_;    // why this rank stopped alone; "": it did not
 };
 
 }  // namespace engine

@@ -21,7 +21,7 @@ ORDER = {
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
     "engine/ops": ["common", "device", "elementwise embedding images loss pool optim_step", "gemm norm", "dense",
                    "attention conv2d"],
-    "engine/averaging": ["codes", "sums", "policies"],
+    "engine/averaging": ["codes", "sums", "policies", "stale"],
     "engine/train": ["step replicas", "saving", "balance checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],

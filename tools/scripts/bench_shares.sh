@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Measures what --shares auto or --local-steps auto gains if one of two ranks runs at a third of its speed, and prints a
-# Markdown table.
+# Measures what --shares auto, --local-steps auto or --stale gains if one of two ranks runs at a third of its speed, and
+# prints a Markdown table.
 #
-# Usage: tools/scripts/bench_shares.sh [--local-steps] [--seconds S] [--rounds N]
+# Usage: tools/scripts/bench_shares.sh [--local-steps | --stale] [--seconds S] [--rounds N]
 #   --local-steps with --sync params --sync-every 16 and a batch of 512: equal local steps and --local-steps auto
+#   --stale       with --sync diloco --sync-every 16 and a batch of 512: without --stale and with --stale 2, at both speeds;
+#                 global steps per second, of which a late rank skips some
 #   --seconds S   length of each run (default 12); rates are means over its second half
 #   --rounds N    repetitions of all four runs (default 3); the table has their medians
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
@@ -12,7 +14,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-seconds=12 rounds=3 batch=4096 log_every=1 equal=(--shares equal) auto=(--shares auto)
+stale=0 seconds=12 rounds=3 batch=4096 log_every=1 equal=(--shares equal) auto=(--shares auto)
 while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=${2:?}; shift 2 ;;
@@ -20,6 +22,7 @@ while [ $# -gt 0 ]; do
     --local-steps)
       batch=512 log_every=16 equal=(--sync params --sync-every 16) auto=(--sync params --sync-every 16 --local-steps auto)
       shift ;;
+    --stale) stale=1 batch=512 log_every=24; shift ;;
     -h|--help) usage; exit 0 ;;
     *) fail "unknown argument '$1' (see --help)" ;;
   esac
@@ -71,7 +74,25 @@ measure() {
   rate || { cat "$scratch"/err.* >&2; fail "a run wrote no step"; }
 }
 
+median() { sort -g "$scratch/$1" | awk '{ r[NR] = $1 } END { print r[int((NR + 1) / 2)] }'; }
 printf 'load at the start: %s, %s cores\n\n' "$(cut -d' ' -f1 /proc/loadavg)" "$(nproc)"
+if [ "$stale" = 1 ]; then
+  waits=(--sync diloco --sync-every 16)
+  for ((round = 0; round < rounds; ++round)); do
+    for slowed in 0 1; do
+      measure 2 "$slowed" "${waits[@]}" >>"$scratch/waits.$slowed"
+      measure 2 "$slowed" "${waits[@]}" --stale 2 >>"$scratch/stale.$slowed"
+      grep -o 'late ranks missed.*' "$scratch/out.0" >&2 || true
+    done
+  done
+  printf '%s %s %s %s\n' "$(median waits.0)" "$(median stale.0)" "$(median waits.1)" "$(median stale.1)" |
+    awk -v batch="$batch" '{
+    print "| ranks | steps/s, all wait | steps/s, --stale 2 |\n|---|--:|--:|"
+    printf "| both at full speed | %.2f | %.2f |\n", $1 / batch, $2 / batch
+    printf "| one at a third | %.2f | %.2f |\n", $3 / batch, $4 / batch
+  }'
+  exit 0
+fi
 for ((round = 0; round < rounds; ++round)); do
   measure 1 0 >>"$scratch/fast"
   measure 1 1 >>"$scratch/slow"
@@ -79,7 +100,6 @@ for ((round = 0; round < rounds; ++round)); do
   measure 2 1 "${auto[@]}" >>"$scratch/auto"
   grep -E 'Shares of a step|Local steps:' "$scratch/out.0" | tail -n 1 >&2 || true
 done
-median() { sort -g "$scratch/$1" | awk '{ r[NR] = $1 } END { print r[int((NR + 1) / 2)] }'; }
 printf '%s %s %s %s\n' "$(median fast)" "$(median slow)" "$(median equal)" "$(median auto)" |
   awk -v equal="${equal[*]}" -v auto="${auto[*]}" '{
   sum = $1 + $2

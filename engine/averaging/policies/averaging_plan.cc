@@ -221,7 +221,7 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
                     ": parameters are never averaged");
   else if (!plan.streaming || planned.by_clock == 0)
     add_long_periods(plan, lines);
-  if (!plan.local_steps.empty()) lines.push_back("local steps " + plan.local_steps);
+  lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
   add_compression(plan, lines);
   if (plan.outer && planned.by_clock == 0)
     lines.push_back("no outer step will be taken: the clock never averages");

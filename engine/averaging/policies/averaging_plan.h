@@ -42,8 +42,8 @@ struct AveragingPlan {
   std::optional<OuterOptions> outer;       // an outer step follows each averaging of the schedule
   std::int64_t outer_steps = 0;            // done at the start
   std::optional<StreamingPlan> streaming;  // each averaging is spread over the steps of a period
-  bool in_pairs = false;       // the clock averages random pairs; ends average all ranks
-  std::string local_steps;     // how slow ranks take fewer steps; "": all take every step
+  bool in_pairs = false;           // the clock averages random pairs; ends average all ranks
+  std::vector<std::string> notes;  // further lines: of slow and late ranks
   int islands = 0, ranks = 0;  // islands > 0: gradients are averaged within that many islands in
                                // every step
 };

@@ -19,6 +19,7 @@ namespace engine {
 // sampler without communication.
 struct StepCounts {
   std::int64_t local = 0, global = 0, island = 0;
+  bool all_meet = false;  // all ranks wait for each other after the step, e.g. for an evaluation
 };
 
 // The averagings since the start.
@@ -51,8 +52,11 @@ class AveragingPolicy : public PolicyCheckpoint {
   virtual GradientExchange* begin_step(StateHome& /*home*/) { return nullptr; }
   // Returns the memory that this exchange changes during a step.
   virtual std::vector<PolicyState> exchange_state() { return {}; }
-  // `lr` is the learning rate of the update just made.
-  virtual void end_step(const StepCounts& /*counts*/, double /*lr*/, StateHome& /*home*/) {}
+  // `lr` is the learning rate of the update just made. Returns how many of the next steps this rank
+  // leaves out, because the others have done them.
+  virtual std::int64_t end_step(const StepCounts& /*counts*/, double /*lr*/, StateHome& /*home*/) {
+    return 0;
+  }
 
   // Returns true if a rank's next step needs no other rank: all exchanges are in end_step().
   virtual bool steps_alone() const { return false; }

@@ -43,12 +43,12 @@ class GossipAveraging final : public AveragingPolicy {
     if (outer_) outer_->start();
     return nullptr;
   }
-  void end_step(const StepCounts& counts, double lr, StateHome& home) override {
+  std::int64_t end_step(const StepCounts& counts, double lr, StateHome& home) override {
     ++updates_;
     apart_ = true;
     samples_.add(counts);
     samples_since_sync_ += counts.local;
-    if (!options_.schedule.due(updates_)) return;
+    if (!options_.schedule.due(updates_)) return 0;
     const HostView view(home, Access::kWrite);
     average_pair();
     // A rank that pauses also takes the outer step: the mean of the anchors of all ranks, as that
@@ -56,6 +56,7 @@ class GossipAveraging final : public AveragingPolicy {
     if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
     keep_start();
     samples_ = {};
+    return 0;
   }
   bool steps_alone() const override { return true; }
   bool stays_apart() const override { return true; }

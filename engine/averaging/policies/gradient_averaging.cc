@@ -31,7 +31,10 @@ class GradientAveraging final : public AveragingPolicy {
     if (sum_ != nullptr) sum_->begin_step(averagings_);
     return reducer_ ? &*reducer_ : nullptr;
   }
-  void end_step(const StepCounts&, double, StateHome&) override { ++averagings_; }
+  std::int64_t end_step(const StepCounts&, double, StateHome&) override {
+    ++averagings_;
+    return 0;
+  }
 
   PolicyCounters counters() const override {
     return {{"averagings", averagings_}, {"bytes_sent", bytes_sent()}};

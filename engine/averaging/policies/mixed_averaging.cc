@@ -43,10 +43,11 @@ class MixedAveraging final : public AveragingPolicy {
     AveragingPolicy* gradients = of_gradients();
     return gradients == nullptr ? std::vector<PolicyState>{} : gradients->exchange_state();
   }
-  void end_step(const StepCounts& counts, double lr, StateHome& home) override {
+  std::int64_t end_step(const StepCounts& counts, double lr, StateHome& home) override {
     if (AveragingPolicy* gradients = of_gradients()) gradients->end_step(counts, lr, home);
-    if (!warming_up()) p_.parameters->end_step(counts, lr, home);
-    ++updates_;
+    const std::int64_t skipped = warming_up() ? 0 : p_.parameters->end_step(counts, lr, home);
+    updates_ += 1 + skipped;
+    return skipped;
   }
   bool steps_alone() const override {
     return of_gradients() == nullptr && p_.parameters->steps_alone();

@@ -15,4 +15,8 @@ struct OuterOptions {
   bool has_momentum() const { return momentum != std::optional<double>(0); }
 };
 
+struct SlowMoOptions {
+  double alpha = 1, beta = 0.5;  // slow learning rate and momentum
+};
+
 }  // namespace engine

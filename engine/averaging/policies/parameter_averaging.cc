@@ -45,14 +45,15 @@ class ParameterAveraging final : public AveragingPolicy {
     }
     return nullptr;
   }
-  void end_step(const StepCounts& counts, double lr, StateHome& home) override {
+  std::int64_t end_step(const StepCounts& counts, double lr, StateHome& home) override {
     ++updates_;
     apart_ = true;
     samples_.add(counts);
-    if (!options_.schedule.due(updates_)) return;
+    if (!options_.schedule.due(updates_)) return 0;
     const HostView view(home, Access::kWrite);
     average(options_.schedule.count(0, updates_));
     if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
+    return 0;
   }
   bool steps_alone() const override { return true; }
   void synchronize(StateHome& home) override {

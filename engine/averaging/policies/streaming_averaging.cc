@@ -69,7 +69,7 @@ class StreamingAveraging final : public AveragingPolicy {
   }
   // Merges what is due first, so that a fragment is never sent while its last exchange is in
   // flight.
-  void end_step(const StepCounts& counts, double /*lr*/, StateHome& home) override {
+  std::int64_t end_step(const StepCounts& counts, double /*lr*/, StateHome& home) override {
     ++updates_;
     for (FragmentClock& fragment : fragments_) {
       fragment.samples.add(counts);
@@ -84,6 +84,7 @@ class StreamingAveraging final : public AveragingPolicy {
       send(fragment, home);
       if (options_.overlap == 0) merge(fragment, home);
     }
+    return 0;
   }
   // Exchanges in flight end here, because the communicator is needed; their results are merged when
   // they are due, as without a save.

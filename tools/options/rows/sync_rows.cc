@@ -18,6 +18,8 @@ constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco|stre
 constexpr const char* kCollectivePolicies = "params|post-local|slowmo|diloco|streaming";
 // Policies that average all parameters at the same time.
 constexpr const char* kWholePolicies = "params|post-local|slowmo|diloco";
+// Policies that average all parameters, and whose outer step needs no rate of the inner steps.
+constexpr const char* kStalePolicies = "params|post-local|diloco";
 constexpr const char* kScheduledPolicies = "params|post-local|slowmo|diloco|gossip";
 // --sync auto chooses one that averages gradients or parameters.
 constexpr const char* kPoliciesOrAuto = "grad|params|post-local|slowmo|diloco|streaming|auto";
@@ -66,6 +68,27 @@ std::optional<ValueFault> take_states(RunConfig& config, const std::string& text
   return std::nullopt;
 }
 
+// A late rank skips steps, so that no step may need all ranks.
+void check_stale(const GivenValues& given, const RunConfig& config) {
+  const AveragingOptions& averaging = config.averaging;
+  if (averaging.stale.max_behind == 0) return;
+  if (averaging.host_islands)
+    given.demand("stale", "--sync-island rank: the ranks of a host take every step together");
+  if (averaging.compression != Compression::kNone)
+    given.demand("stale", "--compress none: codes are of changes from values that all ranks have");
+  if (averaging.states.all || averaging.states.first > 0 || averaging.states.second > 0 ||
+      averaging.running_statistics)
+    given.demand("stale",
+                 "--average-state none and no --average-buffers: late ranks send parameters alone");
+  if (!config.data.local_steps.are_equal())
+    given.demand("stale", "--local-steps equal: a late rank already takes fewer steps");
+  if (config.model.synchronized_statistics)
+    given.demand("stale", "no --sync-bn: its statistics need all ranks in every step");
+  if (config.on_nonfinite == engine::OnNonFinite::kSkip)
+    given.demand("stale",
+                 "another --on-nonfinite than skip, for which all ranks vote in every step");
+}
+
 void check_sync(const GivenValues& given, RunConfig& config) {
   AveragingOptions& averaging = config.averaging;
   averaging.name = given.text("sync");
@@ -75,6 +98,7 @@ void check_sync(const GivenValues& given, RunConfig& config) {
     given.demand("sync", "--sync-warmup W above 0, or a --sync-schedule that begins after step 0");
   if (averaging.method == Method::kStreaming && averaging.streaming.overlap >= averaging.every)
     given.demand("sync-overlap", "a longer period: --sync-every above it");
+  check_stale(given, config);
   if ((averaging.shards & (averaging.shards - 1)) != 0)
     given.refuse("reduction-shards", "a power of two");
   config.data.sampling.parts = averaging.canonical ? averaging.shards : 0;
@@ -173,13 +197,24 @@ const std::vector<OptionSpec> kSyncRows{
      .help = "streaming: weight of the average when it is merged",
      .example = "--sync streaming --sync-every 50 --sync-mixing 1",
      .needs = {is("sync", "streaming")}},
+    {.name = "stale",
+     .field = integer([](RunConfig& c) { return &c.averaging.stale.max_behind; }, 0, kMaxCount),
+     .metavar = "S",
+     .help = "averagings that need not wait for a late rank's change (0: all wait)",
+     .example = "--sync diloco --sync-every 50 --stale 2",
+     .needs = {is("sync", kStalePolicies)}},
+    {.name = "stale-patience",
+     .field = real([](RunConfig& c) { return &c.averaging.stale.patience; }, not_negative()),
+     .help = "wait for late ranks, as a fraction of the time since the last averaging",
+     .example = "--sync diloco --sync-every 50 --stale 2 --stale-patience 0.3",
+     .needs = {on("stale")}},
     {.name = "slowmo-alpha",
-     .field = real([](RunConfig& c) { return &c.averaging.slowmo_alpha; }, positive(1e6)),
+     .field = real([](RunConfig& c) { return &c.averaging.slowmo.alpha; }, positive(1e6)),
      .help = "slow learning rate of slowmo",
      .example = "--sync slowmo --sync-every 50 --slowmo-alpha 0.9",
      .needs = {is("sync", "slowmo")}},
     {.name = "slowmo-beta",
-     .field = real([](RunConfig& c) { return &c.averaging.slowmo_beta; }, fraction()),
+     .field = real([](RunConfig& c) { return &c.averaging.slowmo.beta; }, fraction()),
      .help = "slow momentum of slowmo",
      .example = "--sync slowmo --sync-every 50 --slowmo-beta 0.7",
      .needs = {is("sync", "slowmo")}},

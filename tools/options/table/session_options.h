@@ -12,6 +12,7 @@
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/sync_schedule.h"
+#include "engine/averaging/stale/stale_options.h"
 #include "engine/averaging/sums/bucket_cut.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/common/kernel_context.h"
@@ -130,13 +131,13 @@ struct AveragingOptions {
   int shards = 8;  // for the canonical order
   engine::BucketOptions buckets = {};
   bool shard_optimizer = false;
-  // Parameters: averaged every `every` steps, in the first `warmup` steps every step; or according
-  // to `phases`.
+  // Parameters: averaged every `every` steps, in the first `warmup` every step; or by `phases`.
   std::int64_t every = 1, warmup = 0;
   std::vector<engine::SyncPhase> phases = {};
   engine::OuterOptions diloco{std::nullopt, std::nullopt, /*nesterov=*/true,
                               /*over_inner_rate=*/false};
-  double slowmo_alpha = 1, slowmo_beta = 0.5;
+  engine::SlowMoOptions slowmo = {};
+  engine::StaleOptions stale = {};
   States states = {};
   struct Streaming {
     std::int64_t fragments = 0;  // of the parameters; 0: chosen by their sizes
@@ -144,8 +145,7 @@ struct AveragingOptions {
     double mixing = 0.5;         // weight of the result; the rest is the local fragment
   };
   Streaming streaming = {};
-  bool running_statistics = false;
-  bool host_islands = false;
+  bool running_statistics = false, host_islands = false;
 
   bool of_gradients() const { return method == Method::kGradients; }
   bool of_parameters() const { return method != Method::kNone && !of_gradients(); }

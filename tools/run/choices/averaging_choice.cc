@@ -6,6 +6,7 @@
 
 #include "engine/averaging/codes/coded_sum.h"
 #include "engine/averaging/policies/fragments.h"
+#include "engine/averaging/stale/stale_averaging.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "io/base/files/io_error.h"
@@ -58,7 +59,7 @@ std::optional<engine::OuterOptions> outer_sgd_of(const AveragingOptions& options
 std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
   if (const auto outer = outer_sgd_of(options)) return outer;
   if (options.method == AveragingMethod::kSlowMo)
-    return engine::OuterOptions{options.slowmo_alpha, options.slowmo_beta, /*nesterov=*/false,
+    return engine::OuterOptions{options.slowmo.alpha, options.slowmo.beta, /*nesterov=*/false,
                                 /*over_inner_rate=*/true};
   return std::nullopt;
 }
@@ -179,6 +180,12 @@ std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptio
                                           .schedule = averaged.schedule,
                                           .seed = parts.seed,
                                           .outer = averaged.outer});
+  if (options.stale.max_behind > 0)
+    return engine::make_stale_averaging(parts.wire, parts.model.parameters,
+                                        {.name = averaged.name,
+                                         .schedule = averaged.schedule,
+                                         .outer = averaged.outer,
+                                         .stale = options.stale});
   averaged.lossy = lossy_of(options, parts.seed);
   return engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
                                           averaged);
@@ -269,10 +276,12 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
     text += ", outer lr " + rate_text(outer->lr) + " momentum " + rate_text(outer->momentum) +
             (outer->nesterov ? " nesterov" : "");
   if (options.method == AveragingMethod::kSlowMo)
-    text += ", alpha " + io::shortest_text(options.slowmo_alpha) + " beta " +
-            io::shortest_text(options.slowmo_beta);
+    text += ", alpha " + io::shortest_text(options.slowmo.alpha) + " beta " +
+            io::shortest_text(options.slowmo.beta);
   if (const std::int64_t steps = gradient_steps(options); steps > 0)
     text += " after " + std::to_string(steps) + " of grad";
+  if (options.stale.max_behind > 0)
+    text += ", stale by at most " + std::to_string(options.stale.max_behind);
   if (options.host_islands) text += ", islands are hosts";
   if (const auto lossy = lossy_of(options, 0)) text += ", " + engine::lossy_text(*lossy);
   return text;
@@ -335,6 +344,16 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.in_pairs = options.method == AveragingMethod::kGossip;
   plan.ranks = group.world_size();
   plan.islands = options.host_islands ? host_count(group) : 0;
+  if (const std::int64_t behind = options.stale.max_behind; behind > 0) {
+    plan.notes.push_back("late ranks are waited for during at most " +
+                         io::shortest_text(100 * options.stale.patience) +
+                         " % of a period, unless they are " + std::to_string(behind) +
+                         (behind == 1 ? " averaging" : " averagings") +
+                         " behind; they skip steps, and their changes join the next averaging");
+    plan.notes.emplace_back(
+        "all ranks wait for each other in evaluations, in checkpoints, at ends of epochs, and "
+        "about once per second for control values");
+  }
   return plan;
 }
 

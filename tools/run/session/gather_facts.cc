@@ -85,10 +85,11 @@ AveragingFacts averaging_facts(const SessionParts& s) {
                       .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0)});
   if (found.plan && s.judges.local_steps) {
     const io::BatchShares& weights = s.judges.local_steps->weights();
-    found.plan->local_steps = s.options.data.local_steps.automatic
-                                  ? "by measured speed: a slow rank takes fewer of each period"
-                                  : "in proportion " + weights.text() +
-                                        ": a rank below the mean takes fewer of each period";
+    found.plan->notes.push_back(
+        s.options.data.local_steps.automatic
+            ? "local steps by measured speed: a slow rank takes fewer of each period"
+            : "local steps in proportion " + weights.text() +
+                  ": a rank below the mean takes fewer of each period");
   }
   return found;
 }

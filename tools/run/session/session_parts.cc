@@ -249,6 +249,10 @@ SessionCommunicators::SessionCommunicators(const SessionOptions& options, const 
     within_island = host_communicator(group, island);
   if (options.averaging.method == AveragingOptions::Method::kGossip) pairs = connect_pairs(group);
   if (group.world_size() == 1 || layers_that_use_replicas(graph) == 0) return;
+  if (options.averaging.stale.max_behind > 0)
+    throw io::ConfigError(
+        "--stale needs a model without sync_batch_norm2d: its statistics need all ranks in every "
+        "step, and late ranks skip steps");
   statistics = host_communicator(group);
   replicas = engine::make_rank_statistics(*statistics);
 }
@@ -305,6 +309,10 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
       throw io::ConfigError(
           "--shares auto needs --device cpu: on a CUDA device a step's own time is not separate "
           "from waiting for the other ranks; give weights, as --shares 3:1");
+    if (options.averaging.stale.max_behind > 0 && skips_apart(options, compute, group))
+      throw io::ConfigError(
+          "--stale needs --amp off, tf32 or bf16: with loss scaling all ranks agree in every step "
+          "on whether to skip it");
     engine::cuda::use_device(compute.device.index);
     apply_warpgroup_switch();
     engine::DeviceWorkOptions device = device_options(options, compute, data, model, wires);

@@ -192,6 +192,12 @@ std::unique_ptr<engine::LocalSteps> make_local_steps(const SessionParts& s) {
                                               io::BatchShares(local.weights), *s.model->optimizer);
 }
 
+std::unique_ptr<engine::SkippedSteps> make_skipped_steps(const SessionParts& s) {
+  if (s.options.averaging.stale.max_behind == 0 || s.group.world_size() == 1) return nullptr;
+  return std::make_unique<engine::SkippedSteps>(s.group.rank(), s.group.world_size(),
+                                                *s.model->optimizer);
+}
+
 SessionJudges make_judges(SessionParts& s) {
   const auto recompute = [&s](std::int64_t epoch) { recompute_statistics(s, epoch); };
   return {
@@ -201,7 +207,8 @@ SessionJudges make_judges(SessionParts& s) {
       .epoch_average = make_epoch_average(s.options, s.compute, s.input.data, *s.model, recompute),
       .moving_average = engine::make_weight_average(*s.model->optimizer, s.model->state),
       .balance = make_balance(s),
-      .local_steps = make_local_steps(s)};
+      .local_steps = make_local_steps(s),
+      .skipped_steps = make_skipped_steps(s)};
 }
 
 }  // namespace
@@ -237,6 +244,8 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
   // An elastic job measures again: another rank may have the number of one that left.
   if (judges.balance && o.data.max_ranks == 0) state.parts.push_back(judges.balance.get());
   if (judges.local_steps && o.data.max_ranks == 0) state.parts.push_back(judges.local_steps.get());
+  if (judges.skipped_steps && o.data.max_ranks == 0)
+    state.parts.push_back(judges.skipped_steps.get());
   plan_steps(*this);
   gather_facts(*this, {});
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/train/balance/skipped_steps.h"
 #include "engine/train/checks/desync_check.h"
 #include "tools/run/session/best_choice.h"
 #include "tools/run/session/session_memory.h"
@@ -39,6 +40,7 @@ struct SessionJudges {
   const std::unique_ptr<engine::WeightAverage> moving_average;
   const std::unique_ptr<engine::ShareBalance> balance;
   const std::unique_ptr<engine::LocalSteps> local_steps;
+  const std::unique_ptr<engine::SkippedSteps> skipped_steps;
 };
 
 // The origin of the state.

@@ -353,6 +353,30 @@ INSTANTIATE_TEST_SUITE_P(Policies, AveragingOfChangingRanks,
                                          Options("compress=int4 sync=streaming sync-every=4 "
                                                  "sync-overlap=2")));
 
+// Which ranks are late depends on time, and changes that are late when a rank is lost are lost.
+class StaleAveragingOfChangingRanks : public testing::TestWithParam<Options> {};
+
+TEST_P(StaleAveragingOfChangingRanks, GoesOnLearnsAndEndsTogether) {
+  const Options options = with("steps=40 batch-size=24 log-every=5", GetParam());
+  Job job(options, 4);
+  job.join(4);
+  job.until_death(0, 6);
+  EXPECT_TRUE(job.until_pause(10));
+  job.join(1);
+  job.until_death(2, 16);
+  const std::vector<RankResult> ranks = job.to_the_end();
+  for (const RankResult& rank : ranks) {
+    EXPECT_EQ(rank.end.global_step, 40);
+    EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
+  }
+  const RankResult fresh = train(1, "lr=1e-9 steps=1")[0], whole = train(4, options)[0];
+  EXPECT_LT(distance(whole, ranks[0]), distance(whole, fresh) / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, StaleAveragingOfChangingRanks,
+                         testing::Values(Options("sync=diloco sync-every=4 stale=2"),
+                                         Options("sync=params sync-every=2 stale=1")));
+
 // Three ranks average after step 4. They take the samples in turn: the 26 of steps 5 and 6, which
 // are the 53rd to the 78th, are 8 for the first rank and 9 for each of the others.
 const Options kThirteen = "dtype=f64 steps=20 batch-size=13 synthetic-size=600";

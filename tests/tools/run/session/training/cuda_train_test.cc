@@ -176,6 +176,17 @@ TEST_F(CudaTrain, ParameterAveragingWorksOnTheDevicesState) {
   }
 }
 
+TEST_F(CudaTrain, AveragingWithoutWaitingForLateRanksWorksOnTheDevicesState) {
+  for (const char* sync : {"sync=params", "sync=diloco", "sync=diloco sync-warmup=2"}) {
+    const Options options = with(kMlp, "batch-size=12 sync-every=2", sync);
+    const Options patient = with(options, "stale=2 stale-patience=1000000");
+    const auto all = train(2, options), stale = train(2, patient);
+    EXPECT_TRUE(same_bits(all[0], stale[0], io::Section::kParameter)) << sync;
+    const auto hasty = train(2, with(options, "stale=1 stale-patience=0 log-every=0"));
+    EXPECT_TRUE(same_bits(hasty[0], hasty[1], io::Section::kParameter)) << sync;
+  }
+}
+
 TEST_F(CudaTrain, ResumesBitByBitAndMovesBetweenCpuAndDevice) {
   for (const char* optimizer : {"sgd", "adamw"}) {
     const test_support::TemporaryDirectory folder;

@@ -117,6 +117,7 @@ TEST(Freeze, NoAveragingTouchesWhatIsFrozen) {
        {Options{}, Options("sync=params sync-every=2"),
         Options("sync=params sync-every=2 average-state=all"), Options("sync=diloco sync-every=2"),
         Options("sync=gossip sync-every=2"), Options("sync=gossip sync-every=2 outer-momentum=0.5"),
+        Options("sync=diloco sync-every=2 stale=1"), Options("sync=params sync-every=2 stale=1"),
         Options("sync=slowmo sync-every=2"), Options("sync=post-local sync-every=2 sync-warmup=3"),
         Options("compress=topk"), Options("compress=powersgd"), Options("compress=bf16"),
         Options("compress=int8"), Options("compress=sparse"),

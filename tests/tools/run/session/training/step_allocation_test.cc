@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         session_runner::Options("compress=sparse sync=params sync-every=2"),
         session_runner::Options("sync=streaming sync-every=4 sync-overlap=2"),
         session_runner::Options("sync=gossip sync-every=2 outer-momentum=0.5"),
+        session_runner::Options("sync=diloco sync-every=2 stale=2 stale-patience=1000000"),
         session_runner::Options("compress=int4 sync=streaming sync-every=4 sync-overlap=2"),
         session_runner::Options("dtype=f64 clip-grad=1")));
 
