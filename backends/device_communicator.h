@@ -11,6 +11,7 @@
 // and MismatchErrors as in communicator.h; after one only destruction is allowed.
 #pragma once
 
+#include <exception>
 #include <span>
 #include <string>
 
@@ -59,18 +60,13 @@ class DeviceCommunicator : public Communicator {
   // not empty, "rank 2: TEXT"; "" if there is none. The result is the same on all ranks.
   virtual std::string first_failure(const std::string& own) = 0;
 
-  // Throws PeerError, naming the last call, if the communicator has failed or a member is dead.
-  // Does not wait.
+  // Throws PeerError, naming the last call, if the communicator has failed or was aborted, or a
+  // member is dead; then nothing on a stream waits for a peer any more. Does not wait.
   virtual void check() = 0;
   // Waits until the stream is idle. Throws PeerError if the group's deadline passes, a member dies
   // or abort() is called; the communicator is then aborted, so that nothing on the stream waits for
   // a peer any more. Use this instead of cudaStreamSynchronize, which would wait forever.
   virtual void wait(void* stream) = 0;
-  // Ends what waits for a peer on any stream. The caller calls this after an error of its own and
-  // before it frees memory of the device, since cudaFree() waits for all streams without a
-  // deadline.
-  virtual void cancel() noexcept = 0;
-
   // Collective: registers memory of later calls with the network, for transfers without copies.
   // Sizes must be equal on all ranks, in the same order. Does nothing if the library cannot
   // register memory. Undone by deregister_memory() or release() on each rank, or by the destructor.
@@ -81,5 +77,16 @@ class DeviceCommunicator : public Communicator {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
 };
+
+// Ends what waits for a peer on any stream. The caller calls this after an error of its own and
+// before it frees memory of the device, since cudaFree() waits for all streams without a deadline.
+inline void cancel(DeviceCommunicator& communicator) noexcept {
+  communicator.abort("this rank has failed");
+  try {
+    communicator.check();
+  } catch (const std::exception&) {
+    // That it was aborted.
+  }
+}
 
 }  // namespace backends

@@ -104,7 +104,7 @@ TEST(FlightRecorder, TheLongestRunningCallIsToldWhileOthersEnd) {
   FlightRecorder recorder;
   EXPECT_FALSE(recorder.running());
   const auto first = recorder.begin(3, backends::transfer_word(Operation::kBroadcast, 7, 12, 1));
-  for (std::uint32_t i = 1; i <= 10; ++i)
+  for (std::uint32_t i = 1; i <= 2 * FlightRecorder::kCapacity; ++i)
     recorder.end(recorder.begin(0, backends::transfer_word(Operation::kBarrier, i, 0)), false);
   const auto running = recorder.running();
   ASSERT_TRUE(running);

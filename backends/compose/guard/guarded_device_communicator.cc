@@ -28,7 +28,6 @@ class GuardedDeviceCommunicator final : public GuardedCalls<DeviceCommunicator> 
   void wait(void* stream) override {
     explain([] { return std::string("wait"); }, [&] { inner().wait(stream); });
   }
-  void cancel() noexcept override { inner().cancel(); }
   void register_memory(void* memory, std::size_t bytes) override {
     explain([&] { return "register_memory of " + std::to_string(bytes) + " bytes"; },
             [&] { inner().register_memory(memory, bytes); });

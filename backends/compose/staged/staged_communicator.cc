@@ -104,8 +104,6 @@ class StagedCommunicator final : public DeviceCommunicator {
                     [&] { return cuda::is_idle(stream); });
   }
 
-  void cancel() noexcept override {}  // the caller's thread waits for peers, not a stream
-
   void register_memory(void*, std::size_t bytes) override {
     const ControlWord word = transfer_word(Operation::kRegister, ++registrations_, bytes);
     agree({&word, 1});

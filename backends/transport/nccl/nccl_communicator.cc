@@ -162,10 +162,15 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void check() override {
-    abort_on_error([&] {
-      progress_.throw_if_aborted();
-      check_state(last_call_);
-    });
+    try {
+      with_peer_errors([&] {
+        progress_.throw_if_aborted();
+        check_state(last_call_);
+      });
+    } catch (const PeerError&) {
+      give_up();
+      throw;
+    }
   }
 
   void wait(void* stream) override {
@@ -179,11 +184,6 @@ class NcclCommunicator final : public DeviceCommunicator {
                           });
         },
         stream_of(stream));
-  }
-
-  void cancel() noexcept override {
-    broken_ = true;
-    abort_communicator();
   }
 
   void register_memory(void* memory, std::size_t bytes) override {
@@ -391,8 +391,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     try {
       with_peer_errors(call);
     } catch (const PeerError&) {
-      broken_ = true;
-      abort_communicator();
+      give_up();
       const auto until = base::deadline_in(kNcclLeaveTimeout);
       while (stream != nullptr && cudaStreamQuery(stream) == cudaErrorNotReady &&
              !base::has_passed(until))
@@ -400,6 +399,11 @@ class NcclCommunicator final : public DeviceCommunicator {
       if (stream == nullptr) aborter_.wait();
       throw;
     }
+  }
+
+  void give_up() noexcept {
+    broken_ = true;
+    abort_communicator();
   }
 
   // Ends the kernels that wait for a peer. ncclCommAbort() signals them, then waits until every

@@ -15,6 +15,7 @@ namespace {
 // The time between two exchanges of signs, and the shortest patience.
 constexpr std::chrono::milliseconds kPoll{2};
 constexpr double kPollSeconds = 0.002;
+constexpr double kLongestPatience = 60;  // seconds; only then has a wait the group's deadline
 
 // Unlocks for its lifetime.
 class Unlocked {
@@ -111,6 +112,9 @@ void StaleRounds::call_to(std::int64_t step) {
 StaleRounds::Outcome StaleRounds::join(const Arrival& arrival) {
   std::unique_lock lock(mutex_);
   rethrow();
+  // It was closed after the rank's own thread had looked.
+  if (arrival.kind == StaleRound::Kind::kScheduled && closed_at_ >= arrival.step)
+    return Outcome::kMissed;
   own_.ready = 1;
   own_.kind = arrival.kind;
   own_.waits_for_all = arrival.waits_for_all || arrival.kind != StaleRound::Kind::kScheduled;
@@ -128,9 +132,10 @@ StaleRounds::Outcome StaleRounds::join(const Arrival& arrival) {
   return outcome_;
 }
 
-bool StaleRounds::has_waited_since(double seconds) const {
-  const double patience = std::max(options_.patience * (seconds - period_start_), kPollSeconds);
-  return base::steady_seconds() - seconds >= patience;
+bool StaleRounds::has_waited(double since, double now) const {
+  const double patience =
+      std::clamp(options_.patience * (since - period_start_), kPollSeconds, kLongestPatience);
+  return now - since >= patience;
 }
 
 void StaleRounds::serve() {
@@ -153,11 +158,11 @@ void StaleRounds::serve() {
 // ended, until it has ended its step: the others then wait in a collective, which has a deadline.
 void StaleRounds::exchange(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t seen = events_;
-  if (calling_to_ > own_.called_to && has_waited_since(calling_since_))
-    own_.called_to = calling_to_;
+  const double now = base::steady_seconds();  // one for both: who is impatient has told the step
+  if (calling_to_ > own_.called_to && has_waited(calling_since_, now)) own_.called_to = calling_to_;
   Sign sign = own_;
   sign.kept = work_.offer();
-  sign.impatient = own_.ready != 0 && has_waited_since(ready_since_) ? 1 : 0;
+  sign.impatient = own_.ready != 0 && has_waited(ready_since_, now) ? 1 : 0;
   {
     const Unlocked unlocked(lock);
     communicator_.all_gather(&sign, sizeof sign, signs_.data());

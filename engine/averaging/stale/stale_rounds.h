@@ -122,7 +122,7 @@ class StaleRounds {
   void exchange(std::unique_lock<std::mutex>& lock);
   Decision decide() const;
   void close(const Decision& decision, const Sign& sign, std::unique_lock<std::mutex>& lock);
-  bool has_waited_since(double seconds) const;
+  bool has_waited(double since, double now) const;  // both in seconds
   void start_period();
   void rethrow() const;
 

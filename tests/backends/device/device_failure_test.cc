@@ -402,7 +402,7 @@ TEST_F(DeviceFailure, AfterCancelMemoryCanBeFreedThoughAPeerDoesNotCome) {
     {
       const DeviceBytes data(kCount * 4);
       c->all_reduce_on(stream.get(), data.get(), kCount, DType::kF32, ReduceOp::kSum);
-      c->cancel();
+      cancel(*c);
     }
     freed = true;
   });

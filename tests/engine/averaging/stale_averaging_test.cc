@@ -16,6 +16,7 @@
 #include "backends/backend_error.h"
 #include "backends/group.h"
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/stale/stale_rounds.h"
 #include "engine/core/random.h"
 #include "tests/support/time_limits.h"
 
@@ -239,6 +240,32 @@ TEST(StaleAveraging, ARankThatEndsEarlyFailsTheOthers) {
     EXPECT_THROW(rank.policy->end_step({.local = 1, .global = 2}, 0.1, rank.home),
                  backends::PeerError);
     EXPECT_THROW(static_cast<void>(rank.policy->begin_step(rank.home)), backends::PeerError);
+  });
+}
+
+class NoWork final : public StaleWork {
+ public:
+  std::int64_t offer() override { return 0; }
+  void sum(const StaleRound&) override {}
+  void finish(const StaleRound&) override {}
+};
+
+// Between the look of a rank's own thread at the rounds and its arrival one may close.
+TEST(StaleRounds, ARankThatComesAfterTheCloseHasMissedIt) {
+  on_ranks(2, [](Rank& rank, int r) {
+    NoWork work;
+    StaleRounds rounds(rank.communicator, {.max_behind = 2, .patience = 0}, work);
+    rounds.start();
+    const StaleRounds::Arrival arrival{.step = 8, .samples = 1};
+    if (r == 0) {
+      EXPECT_EQ(rounds.join(arrival), StaleRounds::Outcome::kClosed);
+    } else {
+      EXPECT_TRUE(test_support::eventually([&] { return rounds.standing().behind == 1; }));
+      EXPECT_EQ(rounds.join(arrival), StaleRounds::Outcome::kMissed);
+      rounds.leave_late([] {});
+    }
+    EXPECT_EQ(rounds.join({.kind = StaleRound::Kind::kDrain, .step = 8, .samples = 1}),
+              StaleRounds::Outcome::kFull);
   });
 }
 

@@ -168,7 +168,7 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
   try {
     return parts_->training.trainer->run();
   } catch (...) {
-    if (parts_->wires.device) parts_->wires.device->cancel();
+    if (parts_->wires.device) backends::cancel(*parts_->wires.device);
     throw;
   }
 }
