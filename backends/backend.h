@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -78,6 +79,9 @@ struct BackendContext {
   const base::Clock& clock = base::kSteadyClock;        // of `timeout`; outlives the communicator
   // For pairs without a direct connection; outlives the communicator. nullptr: all are direct.
   RelayRoute* relay = nullptr;
+  // By rank here: the weights of slices in all-reduces that ranks sum for each other (SumSlices);
+  // empty: equal slices. A backend that sums in another way leaves them out.
+  std::vector<std::uint32_t> sum_weights = {};
 
   int group_rank(int rank_here) const { return members[static_cast<std::size_t>(rank_here)]; }
 };

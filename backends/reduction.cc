@@ -2,7 +2,9 @@
 // first-level cache.
 #include "backends/reduction.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "backends/backend_error.h"
 #include "backends/reduction_loops.h"
@@ -63,6 +65,33 @@ void reduce_parts(void* out, const void* const* parts, int part_count, std::size
     for (int p = 2; p < part_count - 1; ++p) kPairLoop(strip, strip, part(p), n, type, op);
     kPairLoop(static_cast<char*>(out) + at * width, strip, part(part_count - 1), n, type, op);
   }
+}
+
+SumSlices::SumSlices(int ranks, std::span<const std::uint32_t> weights) : ranks_(ranks) {
+  if (weights.empty()) return;
+  if (weights.size() != static_cast<std::size_t>(ranks))
+    throw ConfigurationError(std::to_string(weights.size()) + " weights of slices for " +
+                             std::to_string(ranks) + " ranks: expected one for each");
+  std::uint64_t total = 0, sum = 0;
+  for (const std::uint32_t weight : weights) total += weight;
+  if (total == 0)
+    throw ConfigurationError("the weights of slices are all 0: expected a sum above 0");
+  for (const std::uint32_t weight : weights) {
+    sum += weight;
+    const std::size_t begin = ends_.empty() ? 0 : ends_.back();
+    ends_.push_back(sum * kWhole / total);
+    largest_ = std::max(largest_, ends_.back() - begin);
+  }
+}
+
+ElementRange SumSlices::of(std::size_t count, int rank) const {
+  if (are_equal()) return slice_of(count, rank, ranks_);
+  const auto r = static_cast<std::size_t>(rank);
+  return {r == 0 ? 0 : place(count, ends_[r - 1]), place(count, ends_[r])};
+}
+
+std::size_t SumSlices::count_for(std::size_t most) const {
+  return are_equal() ? most * static_cast<std::size_t>(ranks_) : most * kWhole / largest_;
 }
 
 }  // namespace backends

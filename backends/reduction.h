@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "backends/communicator.h"
 
@@ -33,5 +36,29 @@ inline ElementRange slice_of(std::size_t count, int rank, int world_size) {
   const std::size_t each = count / n, rest = count % n;  // avoids the overflow of r * count
   return {r * each + r * rest / n, (r + 1) * each + (r + 1) * rest / n};
 }
+
+// Divides the elements of an all-reduce among the ranks that sum them: equally, or by weights.
+// Every slice is folded in rank order, so the division has no effect on the bits.
+class SumSlices {
+ public:
+  // One weight for each rank; none: equal slices. Throws ConfigurationError for another number of
+  // weights, and if their sum is 0. REQUIRES: the sum is below 2^48.
+  SumSlices(int ranks, std::span<const std::uint32_t> weights);
+
+  bool are_equal() const { return ends_.empty(); }
+  ElementRange of(std::size_t count, int rank) const;
+  // Returns the count of which each slice has at most `most` elements, and one more by rounding.
+  std::size_t count_for(std::size_t most) const;
+
+ private:
+  static constexpr std::size_t kWhole = 1 << 16;
+  std::size_t place(std::size_t count, std::size_t end) const {  // avoids an overflow
+    return count / kWhole * end + count % kWhole * end / kWhole;
+  }
+
+  int ranks_;
+  std::vector<std::size_t> ends_;  // [rank] of kWhole
+  std::size_t largest_ = 0;
+};
 
 }  // namespace backends

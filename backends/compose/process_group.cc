@@ -25,6 +25,7 @@
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
 #include "backends/open_files.h"
+#include "backends/reduction.h"
 #include "backends/relay/relay_route.h"
 #include "backends/secure/record_cipher.h"
 #include "backends/transport/single/single_communicator.h"
@@ -202,6 +203,12 @@ class ProcessGroup final : public Group {
     });
   }
 
+  void divide_sums(std::vector<std::uint32_t> weights) override {
+    // Throws if they do not fit.
+    static_cast<void>(SumSlices(world_size(), weights));
+    sum_weights_ = std::move(weights);
+  }
+
   std::unique_ptr<Messages> make_messages(const std::vector<int>& members) override {
     const BackendContext context = context_for(members_of({.members = members}));
     if (context.world_size == 1) return Group::make_messages(members);
@@ -327,6 +334,7 @@ class ProcessGroup final : public Group {
     if (context.rank < 0)
       throw ConfigurationError("rank " + std::to_string(rank()) +
                                " is not a member of the communicator that it requests");
+    if (members.size() == peers_.size()) context.sum_weights = sum_weights_;
     context.prefix = prefix + "#" + std::to_string(made_of_members_[prefix]++);
     return context;
   }
@@ -396,6 +404,7 @@ class ProcessGroup final : public Group {
   const BackendPlan plan_;
   const LinkEncryption encryption_;
   const std::shared_ptr<RelayRoute> relay_;  // nullptr: without one
+  std::vector<std::uint32_t> sum_weights_;   // of divide_sums()
   int communicators_ = 0;
   // Counts per member list, which gives equal names on all its members.
   std::map<std::string, int> made_of_members_;

@@ -322,6 +322,41 @@ TEST_P(Conformance, AllReduceIsTheFoldInRankOrderWithEqualBitsEverywhere) {
   }
 }
 
+// Weights of ranks: one rank sums everything, some nothing, all something.
+std::vector<std::vector<std::uint32_t>> weights_for(int world_size) {
+  const auto n = static_cast<std::size_t>(world_size);
+  std::vector<std::uint32_t> last(n, 0), some(n, 0), all(n, 1);
+  last.back() = 65536;
+  for (std::size_t r = 0; r < n; r += 2) some[r] = static_cast<std::uint32_t>(100 + r);
+  all.front() = 40000;
+  return {last, some, all};
+}
+
+TEST_P(Conformance, UnequalSlicesOfSumsHaveTheSameBits) {
+  group_harness::run_ranks(GetParam().backend, world(), [&](Group& group) {
+    for (const std::vector<std::uint32_t>& weights : weights_for(world())) {
+      group.divide_sums(weights);
+      const std::unique_ptr<Communicator> c = group.make_communicator();
+      // Around the limits of heads, small messages and blocks; other calls in between use the same
+      // buffers of the links.
+      for (const std::size_t count : {1, 4097, 100003, 700001, 20001}) {
+        Bytes data = input_of(c->rank(), count, DType::kF32);
+        c->all_reduce(data.data(), count, DType::kF32, ReduceOp::kSum);
+        EXPECT_TRUE(is_reduction(data, hosts(), count, DType::kF32, ReduceOp::kSum, 0, count));
+        const int root = static_cast<int>(count) % world();
+        Bytes sent = input_of(c->rank(), count, DType::kU8);
+        c->broadcast(sent.data(), count, root);
+        EXPECT_TRUE(sent == input_of(root, count, DType::kU8)) << count << " bytes";
+        Bytes shared = input_of(c->rank(), count, DType::kF64);
+        c->reduce_scatter(shared.data(), count, DType::kF64, ReduceOp::kMax);
+        const backends::ElementRange own = backends::slice_of(count, c->rank(), world());
+        EXPECT_TRUE(
+            is_reduction(shared, hosts(), count, DType::kF64, ReduceOp::kMax, own.begin, own.end));
+      }
+    }
+  });
+}
+
 TEST_P(Conformance, AllReduceWorksOnUnalignedMemory) {
   each_rank([&](Communicator& c) {
     const std::size_t count = 10007;

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "backends/backend_error.h"
+
 namespace {
 
 using backends::ReduceOp;
@@ -61,6 +63,54 @@ TEST(Reduction, ManyThatAreNoNumbersGiveTheSameBitsWhicheverPartTakesTheResult) 
       }
     }
   }
+}
+
+// The slices follow each other from 0 to the count, and are those of the weights but for rounding.
+TEST(SumSlices, CoverAllElementsByTheirWeights) {
+  const std::vector<std::vector<std::uint32_t>> cases{
+      {}, {1, 1, 1, 1}, {0, 0, 7, 0}, {65536, 0, 1, 3}, {10, 20, 30, 40}};
+  for (const std::vector<std::uint32_t>& weights : cases) {
+    const backends::SumSlices slices(4, weights);
+    EXPECT_EQ(slices.are_equal(), weights.empty());
+    std::uint64_t total = 0;
+    for (const std::uint32_t weight : weights) total += weight;
+    for (const std::size_t count :
+         std::vector<std::size_t>{0, 1, 5, 65537, 1'000'003, 1ull << 50}) {
+      std::size_t end = 0;
+      for (int rank = 0; rank < 4; ++rank) {
+        const backends::ElementRange slice = slices.of(count, rank);
+        EXPECT_EQ(slice.begin, end);
+        end = slice.end;
+        const double share =
+            weights.empty() ? 0.25
+                            : static_cast<double>(weights.at(rank)) / static_cast<double>(total);
+        EXPECT_NEAR(static_cast<double>(slice.count()), share * static_cast<double>(count),
+                    1 + static_cast<double>(count) / 65536)
+            << "rank " << rank << " of " << count;
+      }
+      EXPECT_EQ(end, count);
+    }
+  }
+}
+
+TEST(SumSlices, NoSliceOfABlockIsLongerThanAPiece) {
+  for (const std::vector<std::uint32_t>& weights :
+       std::vector<std::vector<std::uint32_t>>{{}, {0, 0, 1}, {3, 1, 1}, {1, 65535, 3000}}) {
+    const backends::SumSlices slices(3, weights);
+    const std::size_t block = slices.count_for(1000);
+    EXPECT_GE(block, 1000u);
+    std::size_t longest = 0;
+    for (int rank = 0; rank < 3; ++rank)
+      longest = std::max(longest, slices.of(block, rank).count());
+    EXPECT_LE(longest, 1001u);
+    EXPECT_GE(longest, 999u);
+  }
+}
+
+TEST(SumSlices, NeedAWeightOfEachRankAndAboveZero) {
+  const std::vector<std::uint32_t> two{1, 2}, none{0, 0, 0};
+  EXPECT_THROW(backends::SumSlices(3, two), backends::ConfigurationError);
+  EXPECT_THROW(backends::SumSlices(3, none), backends::ConfigurationError);
 }
 
 }  // namespace

@@ -11,6 +11,17 @@
 namespace backends {
 namespace {
 
+// Returns the weights of the ranks of a part, which are one of each host, as those of the hosts.
+BackendContext with_weights_of_hosts(BackendContext context, const HostLayout& layout) {
+  if (context.sum_weights.empty()) return context;
+  for (const std::vector<int>& ranks : layout.hosts) {
+    std::uint32_t sum = 0;
+    for (const int r : ranks) sum += context.sum_weights[static_cast<std::size_t>(r)];
+    for (const int r : ranks) context.sum_weights[static_cast<std::size_t>(r)] = sum;
+  }
+  return context;
+}
+
 // Returns the context of a part that consists of these ranks of the communicator, including this
 // one.
 BackendContext part_of(const BackendContext& whole, const std::vector<int>& ranks,
@@ -19,9 +30,12 @@ BackendContext part_of(const BackendContext& whole, const std::vector<int>& rank
   part.prefix += "/" + name;
   part.world_size = static_cast<int>(ranks.size());
   part.members.clear();
+  part.sum_weights.clear();
   for (const int r : ranks) {
     if (r == whole.rank) part.rank = static_cast<int>(part.members.size());
     part.members.push_back(whole.group_rank(r));
+    if (!whole.sum_weights.empty())
+      part.sum_weights.push_back(whole.sum_weights[static_cast<std::size_t>(r)]);
   }
   return part;
 }
@@ -45,8 +59,8 @@ std::unique_ptr<Communicator> create_hierarchical(const BackendPlan& plan,
   const int place = layout.even ? layout.place : 0;
   std::unique_ptr<Communicator> across;
   if (layout.place == place)
-    across =
-        create_part(*plan.across, context, layout.rail(place), "rail/" + std::to_string(place));
+    across = create_part(*plan.across, with_weights_of_hosts(context, layout), layout.rail(place),
+                         "rail/" + std::to_string(place));
   return make_hierarchical_communicator(plan.name, std::move(layout), std::move(within),
                                         std::move(across));
 }

@@ -14,7 +14,7 @@ class DirectCommunicator final : public Communicator {
         size_(context.world_size),
         watch_(context.watch),
         links_(std::move(links)),
-        exchange_(*links_, rank_, context.members) {}
+        exchange_(*links_, rank_, context.members, {size_, context.sum_weights}) {}
   ~DirectCommunicator() override { watch_.retain_until_group_ends(std::move(links_)); }
 
   std::string_view name() const override { return name_; }

@@ -5,7 +5,9 @@
 // sends its head of call k+1 only after it has finished call k, for which it needed the peer's head
 // of k; so the slot of a head is free again two calls later. For blocks, a peer sends its shares of
 // block b+2 after it has received our results of block b, that is, after we have read its shares of
-// b. In the same way the others have read our results of b before those of b+2 reach them.
+// b. In the same way the others have read our results of b before those of b+2 reach them: these
+// need the others' shares of b+2. So a rank may sum nothing in a reduction; in a broadcast, every
+// rank must forward a slice, since it is the only message that the others wait for.
 #include "backends/transport/direct/direct_exchange.h"
 
 #include <algorithm>
@@ -22,14 +24,18 @@ constexpr char kAck = 0;  // sent to the root of a broadcast instead of a result
 
 }  // namespace
 
-DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members)
+DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members, SumSlices slices)
     : links_(links),
       rank_(rank),
       size_(static_cast<int>(members.size())),
       members_(std::move(members)),
+      slices_(std::move(slices)),
+      equal_(size_, {}),
       piece_bytes_(Links::piece_bytes(size_)),
       block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
-      one_hop_bytes_(Links::one_hop_bytes(size_)),
+      sum_block_bytes_(slices_.count_for(piece_bytes_)),
+      // A whole copy for every rank would use the slow links.
+      one_hop_bytes_(slices_.are_equal() ? Links::one_hop_bytes(size_) : kSingleMessageBytes),
       parts_(static_cast<std::size_t>(size_)) {}
 
 // Selects the exception of a failed call: a peer's differing word takes precedence over errors of
@@ -110,44 +116,45 @@ void DirectExchange::reduce(char* data, std::size_t count, DType type, ReduceOp 
 }
 
 void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op) {
-  const std::size_t width = size_of(type), most = block_bytes_ / width;
+  const std::size_t width = size_of(type), most = sum_block_bytes_ / width;
   const auto length = [&](std::size_t at) { return std::min(most, count - at); };
   send_first_shares(data, length(0), width);
   for (std::size_t at = 0; at < count; at += most, ++blocks_) {
     const std::size_t next = at + most;
-    if (next < count) send_shares(data + next * width, length(next), width, (blocks_ + 1) & 1u);
+    if (next < count)
+      send_shares(slices_, data + next * width, length(next), width, (blocks_ + 1) & 1u);
     char* block = data + at * width;
-    const ElementRange own = slice(length(at), rank_);
+    const ElementRange own = slices_.of(length(at), rank_);
     receive_heads(head_bytes(own.count() * width));
     const bool with_heads = at == 0 && own.count() * width <= Links::kHeadBytes;
     if (own.count() > 0) fold_own(block + own.begin * width, own.count(), type, op, with_heads);
-    receive_results(block, length(at), width);
+    receive_results(slices_, block, length(at), width);
   }
   links_.finish_sends();
 }
 
 // The shares are sent in the heads if they fit, which saves a message, else after them.
 void DirectExchange::send_first_shares(const char* block, std::size_t count, std::size_t width) {
-  const auto bytes_of = [&](int p) { return slice(count, p).count() * width; };
+  const auto bytes_of = [&](int p) { return slices_.of(count, p).count() * width; };
   for (int step = 1; step < size_; ++step) {
     const bool fits = bytes_of(peer(step)) <= Links::kHeadBytes;
     links_.send_head(peer(step), word_,
-                     fits ? block + slice(count, peer(step)).begin * width : nullptr,
+                     fits ? block + slices_.of(count, peer(step)).begin * width : nullptr,
                      fits ? bytes_of(peer(step)) : 0);
   }
-  if (!slots_free_) receive_heads(head_bytes(slice(count, rank_).count() * width));
+  if (!slots_free_) receive_heads(head_bytes(bytes_of(rank_)));
   slots_free_ = true;
   for (int step = 1; step < size_; ++step) {
     if (bytes_of(peer(step)) <= Links::kHeadBytes) continue;
     links_.send(peer(step), Lane::kShare, blocks_ & 1u,
-                block + slice(count, peer(step)).begin * width, bytes_of(peer(step)));
+                block + slices_.of(count, peer(step)).begin * width, bytes_of(peer(step)));
   }
 }
 
-void DirectExchange::send_shares(const char* block, std::size_t count, std::size_t width,
-                                 unsigned slot) {
+void DirectExchange::send_shares(const SumSlices& slices, const char* block, std::size_t count,
+                                 std::size_t width, unsigned slot) {
   for (int step = 1; step < size_; ++step) {
-    const ElementRange share = slice(count, peer(step));
+    const ElementRange share = slices.of(count, peer(step));
     if (share.count() > 0)
       links_.send(peer(step), Lane::kShare, slot, block + share.begin * width,
                   share.count() * width);
@@ -166,10 +173,11 @@ void DirectExchange::fold_own(char* own, std::size_t count, DType type, ReduceOp
     links_.send(peer(step), Lane::kResult, blocks_ & 1u, own, bytes);
 }
 
-void DirectExchange::receive_results(char* block, std::size_t count, std::size_t width) {
+void DirectExchange::receive_results(const SumSlices& slices, char* block, std::size_t count,
+                                     std::size_t width) {
   for (int step = 1; step < size_; ++step) {
     const int p = peer(size_ - step);
-    const ElementRange theirs = slice(count, p);
+    const ElementRange theirs = slices.of(count, p);
     if (theirs.count() == 0) continue;
     // The peer has used our share, since it sent a result, so the memory may be overwritten.
     const char* result = links_.receive(p, Lane::kResult, blocks_ & 1u, theirs.count() * width);
@@ -188,18 +196,18 @@ void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
   send_heads(nullptr, 0);
   receive_heads(0);
   const auto length = [&](std::size_t at) { return std::min(block_bytes_, bytes - at); };
-  if (rank_ == root) send_shares(data, length(0), 1, blocks_ & 1u);
+  if (rank_ == root) send_shares(equal_, data, length(0), 1, blocks_ & 1u);
   for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
     const std::size_t next = at + block_bytes_;
     if (rank_ == root && next < bytes)
-      send_shares(data + next, length(next), 1, (blocks_ + 1) & 1u);
+      send_shares(equal_, data + next, length(next), 1, (blocks_ + 1) & 1u);
     forward_own(data + at, length(at), root);
     if (rank_ != root) {
-      receive_results(data + at, length(at), 1);
+      receive_results(equal_, data + at, length(at), 1);
       continue;
     }
     for (int step = 1; step < size_; ++step) {
-      if (slice(length(at), peer(step)).count() > 0)
+      if (equal_.of(length(at), peer(step)).count() > 0)
         links_.receive(peer(step), Lane::kResult, blocks_ & 1u, sizeof kAck);
     }
   }
@@ -207,7 +215,7 @@ void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
 }
 
 void DirectExchange::forward_own(char* block, std::size_t bytes, int root) {
-  const ElementRange own = slice(bytes, rank_);
+  const ElementRange own = equal_.of(bytes, rank_);
   if (own.count() == 0) return;
   if (rank_ != root)
     std::memcpy(block + own.begin, links_.receive(root, Lane::kShare, blocks_ & 1u, own.count()),

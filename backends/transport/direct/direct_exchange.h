@@ -10,7 +10,8 @@
 //    as every backend) and sends the result to all, while the next block is already being sent.
 //    That is two hops, and 2 (n-1)/n bytes sent per byte, the minimum (Patarasuk and Yuan, 2009). A
 //    ring sends as little but takes 2 (n-1) hops and sums in a different order for each slice. No
-//    scratch memory is needed beyond the links' inboxes.
+//    scratch memory is needed beyond the links' inboxes. With SumSlices of unequal weights, every
+//    block is divided by them, so that slow links carry less all the time.
 //  - Large broadcasts work in the same way, but only the root sends slices, and nothing is summed.
 //    The other ranks forward their slices, so that the root need not send everything n-1 times.
 //  - In large gathers every rank sends its block to all; in an all_to_all, each peer gets its own
@@ -28,9 +29,9 @@ namespace backends {
 
 class DirectExchange {
  public:
-  // `members` are the ranks' numbers in the group, for messages. REQUIRES: links is connected and
-  // outlives this.
-  DirectExchange(Links& links, int rank, std::vector<int> members);
+  // `members` are the ranks' numbers in the group, for messages; `slices` divide reductions.
+  // REQUIRES: links is connected and outlives this.
+  DirectExchange(Links& links, int rank, std::vector<int> members, SumSlices slices);
 
   // Makes a call, as in communicator.h, and allocates nothing. After an exception the caller's
   // memory is no longer read, and only destruction is allowed.
@@ -51,9 +52,10 @@ class DirectExchange {
   void transfer(const char* input, std::size_t stride, std::size_t bytes, char* output);
   void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op);
   void send_first_shares(const char* block, std::size_t count, std::size_t width);
-  void send_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
+  void send_shares(const SumSlices& slices, const char* block, std::size_t count, std::size_t width,
+                   unsigned slot);
   void fold_own(char* own, std::size_t count, DType type, ReduceOp op, bool came_with_heads);
-  void receive_results(char* block, std::size_t count, std::size_t width);
+  void receive_results(const SumSlices& slices, char* block, std::size_t count, std::size_t width);
   void broadcast_blocks(char* data, std::size_t bytes, int root);
   void forward_own(char* block, std::size_t bytes, int root);
   void transfer_blocks(const char* input, std::size_t stride, std::size_t bytes, char* output);
@@ -64,12 +66,12 @@ class DirectExchange {
   // Returns the bytes of this rank's share of a block that are in a peer's head: all of it or
   // nothing.
   std::size_t head_bytes(std::size_t share) const { return share <= Links::kHeadBytes ? share : 0; }
-  ElementRange slice(std::size_t count, int rank) const { return slice_of(count, rank, size_); }
 
   Links& links_;
   const int rank_, size_;
   const std::vector<int> members_;
-  const std::size_t piece_bytes_, block_bytes_, one_hop_bytes_;
+  const SumSlices slices_, equal_;  // of reductions, of broadcasts
+  const std::size_t piece_bytes_, block_bytes_, sum_block_bytes_, one_hop_bytes_;
   std::vector<const void*> parts_;  // [rank] operands of the fold
   ControlWord word_;                // word of the current call
   bool heads_received_ = false;     // true if all peers' words also equal word_

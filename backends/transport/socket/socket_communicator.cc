@@ -3,6 +3,7 @@
 //  - Large ones, block by block, where a block is one piece of every rank's slice: a rank sends the
 //    others' pieces, sums its own in rank order as soon as all of them have arrived, and sends the
 //    result to all.
+//  - The slices are equal, or follow SumSlices, so that slow links carry less.
 //  - If ranks share cores, smaller reductions have fewer slices than ranks, at least one.
 //  - broadcast: the root sends each other rank one slice, which that rank forwards to the others.
 //  - all_gather and all_to_all: every rank sends to every rank.
@@ -39,6 +40,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
       : rank_(context.rank),
         size_(context.world_size),
         members_(context.members),
+        slices_(size_, context.sum_weights),
         watch_(context.watch),
         mesh_(std::make_shared<SocketMesh>(context, /*settles=*/true)),
         exchange_(mesh_, context),
@@ -180,10 +182,13 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
     const ReduceOp op = word.op();
     const std::size_t bytes = count * size_of(type);
     const int owners = word.operation == Operation::kAllReduce ? owners_of(bytes) : size_;
+    const bool by_weights =
+        word.operation == Operation::kAllReduce && owners == size_ && !slices_.are_equal();
     if (bytes == 0 || (bytes <= kSmallBytes && owners == size_)) {
       reduce_small(data, count, type, op);
     } else {
-      reduce_blocks(data, count, type, op, word.operation, owners);
+      const SumSlices equal(owners, {});
+      reduce_blocks(data, word, by_weights ? slices_ : equal, owners);
     }
   }
 
@@ -219,18 +224,20 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
     return receipts_[slot(peer, block)];
   }
 
-  // Each of the first `owners` ranks has a slice to sum, the others none.
-  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation,
-                     int owners) {
-    const std::size_t width = size_of(type), most = kPieceBytes / width;
-    const std::size_t longest =
-        (count + static_cast<std::size_t>(owners) - 1) / static_cast<std::size_t>(owners);
+  // Each of the first `owners` ranks has a slice to sum, the others none. All slices have equally
+  // many pieces, so that a link carries its part all the time and not only in the first blocks.
+  void reduce_blocks(char* data, const ControlWord& word, const SumSlices& slices, int owners) {
+    const std::size_t width = size_of(word.type()), most = kPieceBytes / width;
+    std::size_t longest = 0;
+    for (int r = 0; r < owners; ++r) longest = std::max(longest, slices.of(word.count, r).count());
     const std::size_t blocks = (longest + most - 1) / most;
     const auto piece = [&](int r, std::size_t block) {
       if (r >= owners) return ElementRange{0, 0};
-      const ElementRange slice = slice_of(count, r, owners);
-      const std::size_t begin = std::min(slice.begin + block * most, slice.end);
-      return ElementRange{begin * width, std::min(begin + most, slice.end) * width};  // in bytes
+      const ElementRange slice = slices.of(word.count, r);
+      const ElementRange part =
+          slice_of(slice.count(), static_cast<int>(block), static_cast<int>(blocks));
+      return ElementRange{(slice.begin + part.begin) * width,
+                          (slice.begin + part.end) * width};  // in bytes
     };
     const auto exchange_shares = [&](std::size_t block) {
       if (block >= blocks) return;
@@ -247,8 +254,9 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
       for_peers([&](int peer) { exchange_.wait_for(receipt(peer, block)); });
       for (int r = 0; r < size_; ++r)
         parts_[static_cast<std::size_t>(r)] = r == rank_ ? data + own.begin : share(r, block);
-      reduce_parts(data + own.begin, parts_.data(), size_, own.count() / width, type, op);
-      if (operation == Operation::kAllReduce) {
+      reduce_parts(data + own.begin, parts_.data(), size_, own.count() / width, word.type(),
+                   word.op());
+      if (word.operation == Operation::kAllReduce) {
         for_peers([&](int peer) {
           const ElementRange theirs = piece(peer, block);
           exchange_.send(peer, block, data + own.begin, own.count());
@@ -264,6 +272,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
 
   const int rank_, size_;
   const std::vector<int> members_;
+  const SumSlices slices_;
   FailureDetector& watch_;
   const std::shared_ptr<SocketMesh> mesh_;
   LinkExchange exchange_;
