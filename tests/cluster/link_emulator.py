@@ -116,6 +116,16 @@ class Network:
         run("ip", "-n", self.hub, "link", "set", f"late{i}", "master", "bridge", "up")
         return f"late{i}"
 
+    def join(self, a, b, rate):
+        """Gives the packets between two hosts a link of their own, of `rate` Mbit/s, beside the bridge."""
+        name = f"pair{a}-{b}"
+        run("ip", "-n", f"{self.base}-{a}", "link", "add", name, "type", "veth", "peer", "name", name, "netns", f"{self.base}-{b}")
+        for here, there in ((a, b), (b, a)):
+            host = f"{self.base}-{here}"
+            run("ip", "-n", host, "link", "set", name, "up")
+            run("ip", "-n", host, "route", "add", f"{self.address(there)}/32", "dev", name, "src", self.address(here))
+            set_rate(host, name, rate)
+
     def address(self, i):
         return f"{SUBNET}.{i + 1}"
 

@@ -37,6 +37,18 @@ std::string fault(const ConfigValues& values) {
 }
 std::string fault_of(const NamedValues& given) { return fault(flags(given)); }
 
+TEST(RunConfig, MeasuredSlicesNeedSumsThatRanksMakeForEachOther) {
+  EXPECT_FALSE(run_of({}).measured_slices);
+  EXPECT_TRUE(run_of({{"slices", "measured"}}).measured_slices);
+  EXPECT_TRUE(run_of({{"slices", "measured"}, {"sync", "params"}}).measured_slices);
+  EXPECT_FALSE(run_of({{"slices", "equal"}, {"reduction-order", "canonical"}}).measured_slices);
+  EXPECT_CONTAINS(fault_of({{"slices", "measured"}, {"reduction-order", "canonical"}}),
+                  "--slices measured requires --reduction-order fast");
+  EXPECT_CONTAINS(fault_of({{"slices", "measured"}, {"shard-optimizer", "true"}}),
+                  "without --shard-optimizer");
+  EXPECT_CONTAINS(fault_of({{"slices", "ring"}}), "--slices is 'ring'");
+}
+
 TEST(RunConfig, VariablesWithoutEffectAreNamed) {
   const auto lines = [](const NamedValues& given, const ConfigValues& variables) {
     ConfigValues values = flags(given);

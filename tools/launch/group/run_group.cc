@@ -12,6 +12,7 @@
 #include "tools/launch/group/elastic_rank.h"
 #include "tools/launch/group/joined_rank.h"
 #include "tools/launch/group/joining_options.h"
+#include "tools/launch/group/measured_slices.h"
 #include "tools/launch/machine/cpu_topology.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/rank_placement.h"
@@ -81,7 +82,12 @@ void check_spawn(int ranks) {
                         "; one rank per CPU is fastest (--spawn without a number)");
 }
 
-int run_elastic(const RunConfig& config, const ElasticBody& body) {
+int run_elastic(const RunConfig& config, const ElasticBody& group_body) {
+  const ElasticBody body = [&](backends::Group& group, const backends::View& view,
+                               const std::function<bool()>& pause) {
+    if (config.measured_slices) divide_sums_by_rates(group);
+    return group_body(group, view, pause);
+  };
   backends::check_backend(config.group.backend);
   check_threads(config.compute.threads);
   check_bind(config.compute.bind);
@@ -101,6 +107,7 @@ int run_elastic(const RunConfig& config, const ElasticBody& body) {
 int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& group_body) {
   const auto body = [&](backends::Group& group) {
     report_unused_relay(config, group);
+    if (config.measured_slices) divide_sums_by_rates(group);
     return group_body(group);
   };
   backends::check_backend(config.group.backend);  // once, before N workers say the same

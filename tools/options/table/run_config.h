@@ -41,6 +41,7 @@ struct RunConfig : SessionOptions {
   // group
   backends::IdentityRequest identity;
   backends::GroupOptions group;  // backend and time limits; `identity` determines the ranks
+  bool measured_slices = false;  // the slices of sums follow the rates of links
   int spawn = 0;                 // 0 = this process is one rank
   int min_ranks = 0;             // for an elastic job, beside data.max_ranks
   // State.
