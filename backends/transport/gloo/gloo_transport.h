@@ -47,10 +47,12 @@ class GlooTransport final : public gloo::transport::Context {
 
   // Called after a failure: sends and receives on the connections that still work until done() or
   // `until`.
+  static constexpr int kDonePollMs = 20;  // done() may depend on time
   template <typename Done>
   void exchange_until(base::Deadline until, const Done& done) {
     while (!done() && !base::has_passed(until)) {
-      if (!move_all()) (void)poll_pairs(base::milliseconds_left(until), -1);
+      if (!move_all())
+        (void)poll_pairs(std::min(base::milliseconds_left(until), kDonePollMs), mesh_.wake_fd());
     }
   }
   // Returns true if a connection is being restored. After abort() none is.

@@ -200,6 +200,8 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   void deregister_memory(void* memory) noexcept override {
     const auto found = std::ranges::find(registered_, memory, &std::pair<void*, void*>::first);
+    // ncclCommAbort() deregisters its memory once the caller has destroyed its graphs.
+    if (found == registered_.end() && abandons_registered_) aborter_.wait();
     if (found == registered_.end()) return;
     if (comm_ != nullptr) nccl_.ncclCommDeregister(comm_, found->second);
     registered_.erase(found);
@@ -412,6 +414,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   // the kernels use it until they end.
   void abort_communicator() noexcept {
     if (comm_ == nullptr) return;
+    abandons_registered_ = !registered_.empty();
     registered_.clear();
     aborter_.abort(nccl_, std::exchange(comm_, nullptr), device_);
   }
@@ -467,6 +470,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   };
   Counts counts_;
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle, in order
+  bool abandons_registered_ = false;                 // some was registered when it was aborted
   std::map<void*, bool> allocated_;                  // true: by NCCL
   NcclAborter aborter_;
   std::optional<NcclCallWatch> watch_;  // of calls that block; none: they do not

@@ -7,6 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/relay/relay_route.h"
+#include "backends/transport/socket/link_patience.h"
 #include "backends/transport/socket/mesh_setup.h"
 
 namespace backends {
@@ -100,6 +101,7 @@ void MeshSetup::on_relay_challenge(Attempt& attempt) {
       attempt.socket.fd(), relay_rank_proof(secret, attempt.relay_hello, attempt.relay_challenge));
   attempt.stage = sent ? Stage::kRelayWaiting : Stage::kFailed;
   attempt.until = last_time();
+  if (mesh_.resumes()) notice_silence(attempt.socket.fd(), context_.link_patience);
 }
 
 void MeshSetup::on_joined(Attempt& attempt) {
@@ -210,6 +212,7 @@ void MeshSetup::on_welcome(Attempt& attempt) {
     return;
   require_equal_streams(welcome.streams, attempt.hello.to);
   require_equal_cipher(welcome.cipher, attempt.hello.to);
+  if (attempt.hello.epoch != attempt.target->epoch) return;  // another attempt was quicker
   if (!send_now(attempt.socket.fd(), {"\0", 1})) return;
   ++attempt.target->epoch;  // this byte is sent once for each
   if (attempt.hello.to == 0 && !repairing_) mesh_.crowded_ = welcome.crowded != 0;

@@ -84,6 +84,8 @@ class MeshLink {
   bool replay_rest();
   void note_sent(std::span<const iovec> parts, std::size_t bytes);
   void end_connection(int error);
+  // Sets the reason: bytes after `from` are needed that are not kept.
+  void fail_to_continue(std::uint64_t from);
 
   mutable std::mutex mutex_;  // guards all below, if replay_ is set
   const Socket socket_;

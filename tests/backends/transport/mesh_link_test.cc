@@ -238,5 +238,20 @@ TEST(MeshLink, BytesThatAreNotKeptEndTheLinkWithBothNumbers) {
                   "the peer has received 899 bytes of 1000, and those before 900 are not kept");
 }
 
+TEST(MeshLink, BytesThatASettledCallStillHasToSendAgainAreNotReplacedByOthers) {
+  Pair pair({.replay_bytes = 100, .settles = true});
+  std::string text(1000, 'x');
+  iovec part{text.data(), text.size()};
+  ASSERT_EQ(pair.links[0]->send({&part, 1}), 1000);
+  pair.wire.cut();
+  ASSERT_TRUE(pair.links[0]->break_off(0));
+  std::array<Socket, 2> ends = pair.wire.connect();
+  EXPECT_EQ(pair.links[0]->resume(std::move(ends[0]), {}, 0), 1000u);
+  pair.links[0]->settle();
+  EXPECT_TRUE(pair.links[0]->is_given_up());
+  EXPECT_CONTAINS(pair.links[0]->error_text(EPIPE),
+                  "the peer has received 0 bytes of 1000, and those before 900 are not kept");
+}
+
 }  // namespace
 }  // namespace backends
