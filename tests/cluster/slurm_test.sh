@@ -84,12 +84,9 @@ timeout "$(scaled 60)" salloc --quiet --no-kill -N 3 -n 3 srun --no-kill --kill-
   --steps 1500 --save-dir "$folder/elastic" >"$folder/elastic.log" 2>&1 &
 step=$!
 wait_for 40 "training of three" says elastic.log 'Step \['
-# The shell ends with its daemon; it must not live to tell how its rank has ended.
-shell=$(cat "$folder/elastic.shell.node3")
-is_gone() { ! kill -0 "$1" 2>/dev/null; }
-kill -KILL "${daemons[4]}" "$(cat "$folder/elastic.daemon.node3")"
-wait_for 10 "end of the lost node's shell" is_gone "$shell"
-kill -KILL "$(cat "$folder/elastic.rank.node3")"
+# The shell first: it must not live to tell how its rank has ended.
+kill -KILL "$(cat "$folder/elastic.shell.node3")" "${daemons[4]}" "$(cat "$folder/elastic.daemon.node3")" \
+  "$(cat "$folder/elastic.rank.node3")"
 scontrol update NodeName=node3 State=DOWN Reason=lost
 wait "$step" || echo "srun's exit code with a lost node: $?"
 check "two ranks went on" says elastic.log 'membership: 2 ranks \(process [0-9]+ on box left\)'
