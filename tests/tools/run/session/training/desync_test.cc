@@ -172,8 +172,7 @@ TEST(Desync, SynchronisedRunningStatisticsAreComparedInEveryStepAndOthersAfterAn
   const auto meddle = [](int rank, engine::TrainState& state) {
     if (rank == 1 && state.progress.global_step == 2)
       for (const auto& entry : state.model.entries)
-        if (entry.kind == engine::ModelState::Kind::kRunning)
-          flip_bit(state.model.view(entry));
+        if (entry.kind == engine::ModelState::Kind::kRunning) flip_bit(state.model.view(entry));
     slow_down();
   };
   const auto ranks = train(3, with(kDesyncBase, "sync-bn=true"), meddle);
