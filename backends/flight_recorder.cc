@@ -50,6 +50,8 @@ constexpr std::uint64_t not_ended(std::uint64_t ticket) {
 }
 constexpr std::uint64_t units_of(std::uint64_t outcome) { return outcome >> 18u; }
 
+constexpr int kMaxLeftOut = 64;  // tickets, in one begin(): limits its time
+
 void add_details(base::JsonWriter& json, const ControlWord& w) {
   switch (w.operation) {
     case Operation::kAllReduce:
@@ -105,73 +107,69 @@ class FlightRecorder::Times {
 
 FlightRecorder::FlightRecorder(std::int64_t (*time_of_day)())
     : entries_(kCapacity),
-      last_(kLastCalls),
       time_of_day_(time_of_day),
       start_us_(steady_us()),
       start_ticks_(ticks()) {}
 
 FlightRecorder::Ticket FlightRecorder::begin(int communicator, const ControlWord& call) noexcept {
   const std::uint64_t now = ticks();
-  const Ticket ticket{next_.fetch_add(1, std::memory_order_relaxed), communicator};
-  write(entries_[ticket.number % kCapacity], ticket, now, call);
-  write(last_of(communicator), ticket, now, call);
-  return ticket;
-}
-
-void FlightRecorder::write(Entry& e, Ticket ticket, std::uint64_t now,
-                           const ControlWord& call) noexcept {
-  const std::uint64_t number = ticket.number;
+  // A communicator has one call at a time: one of its own that has not ended was given up.
+  const auto is_in_use = [communicator](const Entry& e) {
+    return e.stamp.load(std::memory_order_relaxed) != 0 &&
+           (e.outcome.load(std::memory_order_relaxed) & kEnded) == 0 &&
+           e.communicator.load(std::memory_order_relaxed) != communicator;
+  };
+  Ticket ticket = next_.fetch_add(1, std::memory_order_relaxed);
+  for (int left_out = 0; left_out < kMaxLeftOut && is_in_use(entries_[ticket % kCapacity]);
+       ++left_out)
+    ticket = next_.fetch_add(1, std::memory_order_relaxed);
+  Entry& e = entries_[ticket % kCapacity];
   std::uint64_t before = e.stamp.load(std::memory_order_relaxed);
   // The entry belongs to a thread that was paused within begin() for a whole lap, or to one that is
   // a lap ahead.
-  if (before % 2 != 0 || before > 2 * number ||
-      !e.stamp.compare_exchange_strong(before, 2 * number + 1, std::memory_order_acq_rel))
-    return;
+  if (before % 2 != 0 || before > 2 * ticket ||
+      !e.stamp.compare_exchange_strong(before, 2 * ticket + 1, std::memory_order_acq_rel))
+    return ticket;
   // A reader that sees one of these values also sees the odd stamp.
   const auto words = std::bit_cast<std::array<std::uint64_t, 2>>(call);
-  e.outcome.store(not_ended(number), std::memory_order_release);
+  e.outcome.store(not_ended(ticket), std::memory_order_release);
   e.begin.store(now, std::memory_order_release);
   e.call[0].store(words[0], std::memory_order_release);
   e.call[1].store(words[1], std::memory_order_release);
-  e.communicator.store(ticket.communicator, std::memory_order_release);
-  e.stamp.store(2 * number + 2, std::memory_order_release);
+  e.communicator.store(communicator, std::memory_order_release);
+  e.stamp.store(2 * ticket + 2, std::memory_order_release);
+  return ticket;
 }
 
 void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
-  finish(entries_[ticket.number % kCapacity], ticket.number, failed);
-  finish(last_of(ticket.communicator), ticket.number, failed);
-  // Older entries have been evicted from the first-level cache.
-  __builtin_prefetch(&entries_[(ticket.number + 1) % kCapacity], 1);
-}
-
-void FlightRecorder::finish(Entry& e, std::uint64_t number, bool failed) noexcept {
+  Entry& e = entries_[ticket % kCapacity];
   // Otherwise the calls of other communicators have overwritten it; that may also happen from here
   // on.
-  if (e.stamp.load(std::memory_order_relaxed) != 2 * number + 2) return;
+  if (e.stamp.load(std::memory_order_relaxed) != 2 * ticket + 2) return;
   const std::uint64_t begun = e.begin.load(std::memory_order_relaxed), now = ticks();
   const std::uint64_t units = std::min((now - std::min(now, begun)) / 64, kMaxUnits);
-  std::uint64_t running = not_ended(number);
+  std::uint64_t running = not_ended(ticket);
   e.outcome.compare_exchange_strong(running,
                                     units << 18u | running | (failed ? kFailed : 0) | kEnded,
                                     std::memory_order_release, std::memory_order_relaxed);
+  // Older entries have been evicted from the first-level cache.
+  __builtin_prefetch(&entries_[(ticket + 1) % kCapacity], 1);
 }
 
-std::pair<std::uint64_t, std::uint64_t> FlightRecorder::kept() const noexcept {
-  const std::uint64_t next = next_.load(std::memory_order_acquire);
-  return {next - std::min<std::uint64_t>(next, kCapacity), next};
-}
-
-std::optional<FlightRecorder::Call> FlightRecorder::read(const Entry& e, std::uint64_t number,
+std::optional<FlightRecorder::Call> FlightRecorder::read(const Entry& e,
                                                          const Times& times) noexcept {
-  if (e.stamp.load(std::memory_order_acquire) != 2 * number + 2) return std::nullopt;
+  const std::uint64_t stamp = e.stamp.load(std::memory_order_acquire);
+  if (stamp == 0 || stamp % 2 != 0) return std::nullopt;
   const std::uint64_t outcome = e.outcome.load(std::memory_order_acquire),
                       begin = e.begin.load(std::memory_order_acquire);
   const std::array words{e.call[0].load(std::memory_order_acquire),
                          e.call[1].load(std::memory_order_acquire)};
   const int communicator = e.communicator.load(std::memory_order_acquire);
-  if (e.stamp.load(std::memory_order_relaxed) != 2 * number + 2) return std::nullopt;
-  Call call{
-      {communicator, std::bit_cast<ControlWord>(words), times.age_us(begin)}, times.us(begin), {}};
+  if (e.stamp.load(std::memory_order_relaxed) != stamp) return std::nullopt;
+  Call call{stamp / 2 - 1,
+            {communicator, std::bit_cast<ControlWord>(words), times.age_us(begin)},
+            times.us(begin),
+            {}};
   if ((outcome & kEnded) != 0) call.end_us = times.us(begin + units_of(outcome) * 64);
   call.failed = (outcome & kFailed) != 0;
   return call;
@@ -180,17 +178,11 @@ std::optional<FlightRecorder::Call> FlightRecorder::read(const Entry& e, std::ui
 std::optional<FlightRecorder::Running> FlightRecorder::running() const noexcept {
   const Times times(*this);
   std::optional<Running> longest;
-  const auto consider = [&](const Entry& entry, std::uint64_t number) {
-    const std::optional<Call> call = read(entry, number, times);
+  for (const Entry& entry : entries_) {
+    const std::optional<Call> call = read(entry, times);
     if (call && !call->end_us && (!longest || call->what.waited_us > longest->waited_us))
       longest = call->what;
-  };
-  for (const Entry& entry : last_) {
-    const std::uint64_t stamp = entry.stamp.load(std::memory_order_acquire);
-    if (stamp > 0 && stamp % 2 == 0) consider(entry, stamp / 2 - 1);
   }
-  const auto [first, next] = kept();
-  for (std::uint64_t t = first; t < next; ++t) consider(entries_[t % kCapacity], t);
   return longest;
 }
 
@@ -202,18 +194,20 @@ std::string FlightRecorder::to_json(const Header& h) const {
   if (!h.membership.empty()) json.member("membership", h.membership);
   json.member("written_us", time_of_day_()).key("collectives").begin_array();
   const Times times(*this);
-  const auto [first, next] = kept();
-  for (std::uint64_t t = first; t < next; ++t) {
-    const std::optional<Call> call = read(entries_[t % kCapacity], t, times);
-    if (!call) continue;
-    const ControlWord& word = call->what.call;
-    json.new_line().begin_object().member("communicator", call->what.communicator);
+  std::vector<Call> calls;
+  for (const Entry& entry : entries_) {
+    if (const std::optional<Call> call = read(entry, times)) calls.push_back(*call);
+  }
+  std::ranges::sort(calls, {}, &Call::ticket);
+  for (const Call& call : calls) {
+    const ControlWord& word = call.what.call;
+    json.new_line().begin_object().member("communicator", call.what.communicator);
     json.member("sequence", word.sequence).member("operation", to_string(word.operation));
     json.member("count", word.count);
     add_details(json, word);
-    json.member("begin_us", call->begin_us);
-    json.member("end_us", call->end_us);
-    json.member("state", !call->end_us ? "running" : call->failed ? "failed" : "done").end_object();
+    json.member("begin_us", call.begin_us);
+    json.member("end_us", call.end_us);
+    json.member("state", !call.end_us ? "running" : call.failed ? "failed" : "done").end_object();
   }
   return json.new_line().end_array().end_object().text() + "\n";
 }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backends/control_word.h"
@@ -27,10 +26,7 @@ class FlightRecorder {
   explicit FlightRecorder(std::int64_t (*time_of_day)() = &system_time_us);
   static std::int64_t system_time_us();
 
-  struct Ticket {
-    std::uint64_t number;  // of the call
-    int communicator;
-  };
+  using Ticket = std::uint64_t;
   // `communicator` is its index in the order in which the group made communicators.
   Ticket begin(int communicator, const ControlWord& call) noexcept;
   void end(Ticket ticket, bool failed) noexcept;
@@ -56,9 +52,10 @@ class FlightRecorder {
   std::string to_json(const Header& header) const;
 
  private:
-  // One cache line of the ring: call number t is at t % kCapacity. The writer of an entry is the
-  // thread that made `stamp` odd; readers accept an entry whose stamp was the same before and after
-  // they read the rest.
+  // One cache line of the ring: ticket t is at t % kCapacity. A ticket is left out if its place
+  // has a running call of another communicator. The writer of an entry is the thread
+  // that made `stamp` odd; readers accept an entry whose stamp was the same before and after they
+  // read the rest.
   struct alignas(64) Entry {
     std::atomic<std::uint64_t> stamp{0};               // 2 t + 1 while begin() writes, then 2 t + 2
     std::atomic<std::uint64_t> outcome{0};             // how the call ended (flight_recorder.cc)
@@ -68,29 +65,18 @@ class FlightRecorder {
   };
   static_assert(sizeof(Entry) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
   struct Call {
+    Ticket ticket;
     Running what;
     std::int64_t begin_us;
     std::optional<std::int64_t> end_us;
     bool failed = false;
   };
   class Times;
-  static void write(Entry& entry, Ticket ticket, std::uint64_t now,
-                    const ControlWord& call) noexcept;
-  static void finish(Entry& entry, std::uint64_t number, bool failed) noexcept;
-  // Returns nothing if the entry is being written or belongs to a later call.
-  static std::optional<Call> read(const Entry& entry, std::uint64_t number,
-                                  const Times& times) noexcept;
-  // The last call of a communicator. Some share an entry if there are many.
-  static constexpr std::size_t kLastCalls = 64;
-  Entry& last_of(int communicator) noexcept {
-    return last_[static_cast<std::size_t>(communicator) % kLastCalls];
-  }
-  // Returns the first of the numbers whose entries may still be there, and the one after the last.
-  std::pair<std::uint64_t, std::uint64_t> kept() const noexcept;
+  // Returns nothing if the entry has no call or is being written.
+  static std::optional<Call> read(const Entry& entry, const Times& times) noexcept;
 
   std::vector<Entry> entries_;
-  std::vector<Entry> last_;  // [communicator % kLastCalls] a copy of its newest entry
-  std::atomic<std::uint64_t> next_{0};
+  std::atomic<Ticket> next_{0};
   std::int64_t (*const time_of_day_)();
   const std::int64_t start_us_;  // from a clock that is never set
   const std::uint64_t start_ticks_;
