@@ -6,7 +6,6 @@ Usage: tests/cluster/bench_link_test.py ENGINE     needs root, iproute2 and tbf;
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -16,27 +15,10 @@ RATE_MBIT, DELAY_MS = 10, 50
 SECONDS = 120 * float(os.environ.get("ENGINE_TEST_TIME_SCALE") or 1)
 
 
-def run_on_both(network, command):
-    """Returns what rank 0 printed. Fails if a rank does."""
-    processes = []
-    for rank in (0, 1):
-        words = [*network.inside(rank), *command, "--rank", str(rank), "--world-size", "2", "--init-method",
-                 f"tcp://{network.address(0)}:29500"]
-        processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                                          env=dict(os.environ, LOCAL_WORLD_SIZE="1")))
-    try:
-        outputs = [process.communicate(timeout=SECONDS)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    codes = [process.returncode for process in processes]
-    assert codes == [0, 0], f"{command}: exit codes {codes}\n{outputs}"
-    return outputs[0]
-
-
 def check_link(network, engine, backend):
     """Over gloo the sender waits for a control word, which must not count as a part of the rate."""
-    row, = json.loads(run_on_both(network, [engine, "bench", "link", "--backend", backend, "--format", "json"]))["rows"]
+    out, _ = link_emulator.run_ranks(network, SECONDS, [engine, "bench", "link", "--backend", backend, "--format", "json"])
+    row, = json.loads(out)["rows"]
     print(row)
     for name, wanted in (("there_mbit_s", RATE_MBIT), ("back_mbit_s", RATE_MBIT), ("round_trip_ms", 2 * DELAY_MS)):
         assert abs(row[name] - wanted) <= 0.15 * wanted, f"{name} is {row[name]}, expected {wanted} within 15 %"
@@ -53,7 +35,7 @@ def check_choice(network, engine, folder):
     train = [engine, "train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "28x28x1", "--synthetic-size",
              "256", "--batch-size", "32", "--threads", "1", "--sync", "auto", "--save-dir", folder]
     for steps, candidates in ((10000, 6), (8, 3)):  # eight steps are too few for long periods
-        text = run_on_both(network, [*train, "--steps", str(steps), *(["--dry-run"] if steps > 8 else [])])
+        text, _ = link_emulator.run_ranks(network, SECONDS, [*train, "--steps", str(steps), *(["--dry-run"] if steps > 8 else [])])
         print(text)
         rows = rows_of(text)
         assert len(rows) >= candidates, f"{len(rows)} candidates in the output"
@@ -62,7 +44,7 @@ def check_choice(network, engine, folder):
         chosen = re.search(r"Sync auto: chosen: (.*?) \(", text)[1]
         assert chosen == fitting[0][0], f"chosen is {chosen}, by the table {fitting[0][0]}"
         assert "--sync grad" not in chosen, "2.7 MB in each step cannot fit into 10 Mbit/s"
-    again = run_on_both(network, [*train, "--steps", "10", "--resume", "auto"])
+    again, _ = link_emulator.run_ranks(network, SECONDS, [*train, "--steps", "10", "--resume", "auto"])
     assert "as this run has recorded: " + chosen.split()[0][2:] + " " + chosen.split()[1] in again, again
     assert "slowest link" not in again, again
 

@@ -25,6 +25,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 
 RELAY = pathlib.Path(__file__).with_name("link_relay.py")
@@ -131,6 +132,27 @@ class Network:
 
     def inside(self, i):
         return ["ip", "netns", "exec", f"{self.base}-{i}"]
+
+
+def run_ranks(network, seconds, command):
+    """Runs a rank of the command on each host. Returns what rank 0 printed, and the ranks' stderr. Fails if a rank does."""
+    world, processes = len(network.links), []
+    with tempfile.TemporaryFile("w+") as errors:
+        for rank in range(world):
+            words = [*network.inside(rank), *command, "--rank", str(rank), "--world-size", str(world), "--init-method",
+                     f"tcp://{network.address(0)}:29500"]
+            processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
+                                              env=dict(os.environ, LOCAL_WORLD_SIZE="1")))
+        try:
+            outputs = [process.communicate(timeout=seconds)[0] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        errors.seek(0)
+        notices = errors.read()
+    codes = [process.returncode for process in processes]
+    assert codes == [0] * world, f"{command}: exit codes {codes}\n{outputs}\n{notices}"
+    return outputs[0], notices
 
 
 def set_rate(namespace, interface, mbit):

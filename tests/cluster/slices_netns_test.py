@@ -21,27 +21,6 @@ HOSTS, RATE_MBIT, SLOW_MBIT = 4, 400, 40
 SECONDS = 120 * float(os.environ.get("ENGINE_TEST_TIME_SCALE") or 1)
 
 
-def run_on_all(network, command):
-    """Returns what rank 0 printed, on stdout and stderr. Fails if a rank does."""
-    processes = []
-    with tempfile.TemporaryFile("w+") as errors:
-        for rank in range(HOSTS):
-            words = [*network.inside(rank), *command, "--rank", str(rank), "--world-size", str(HOSTS), "--init-method",
-                     f"tcp://{network.address(0)}:29500"]
-            processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
-                                              env=dict(os.environ, LOCAL_WORLD_SIZE="1")))
-        try:
-            outputs = [process.communicate(timeout=SECONDS)[0] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        errors.seek(0)
-        notices = errors.read()
-    codes = [process.returncode for process in processes]
-    assert codes == [0] * HOSTS, f"{command}: exit codes {codes}\n{outputs}\n{notices}"
-    return outputs[0], notices
-
-
 def check_choice(text):
     """The line of the choice names the slow link, and hosts 0 and 1 sum little."""
     line = re.search(r"Slices: .*", text)
@@ -54,7 +33,7 @@ def check_choice(text):
 
 
 def milliseconds(network, bench, slices):
-    out, notices = run_on_all(network, [*bench, "--slices", slices])
+    out, notices = link_emulator.run_ranks(network, SECONDS, [*bench, "--slices", slices])
     if slices == "measured":
         check_choice(out + notices)
     row, = json.loads(out)["rows"]
@@ -79,7 +58,7 @@ def check_training(network, engine, folder):
     models = []
     for slices in ("equal", "measured"):
         save = os.path.join(folder, slices)
-        out, notices = run_on_all(network, [
+        out, notices = link_emulator.run_ranks(network, SECONDS, [
             engine, "train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "28x28x1", "--synthetic-size", "256",
             "--batch-size", "32", "--threads", "1", "--steps", "4", "--save-dir", save, "--slices", slices])
         if slices == "measured":

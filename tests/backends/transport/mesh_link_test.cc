@@ -223,16 +223,21 @@ TEST(MeshLink, GivingUpIsReportedByEveryCall) {
   EXPECT_EQ(pair.links[0]->error_text(EPIPE), "broke: its other end was closed; no answer");
 }
 
+// Sends the text, then breaks the connection. Returns this end of a new one.
+Socket end_after_break(Pair& pair, std::string& text) {
+  iovec part{text.data(), text.size()};
+  EXPECT_EQ(pair.links[0]->send({&part, 1}), std::ssize(text));
+  pair.wire.cut();
+  EXPECT_TRUE(pair.links[0]->break_off(0));
+  return std::move(pair.wire.connect()[0]);
+}
+
 // E.g. where a process on the path has taken more than both kernels hold.
 TEST(MeshLink, BytesThatAreNotKeptEndTheLinkWithBothNumbers) {
   Pair pair({.replay_bytes = 100});
   std::string text(1000, 'x');
-  iovec part{text.data(), text.size()};
-  ASSERT_EQ(pair.links[0]->send({&part, 1}), 1000);
-  pair.wire.cut();
-  ASSERT_TRUE(pair.links[0]->break_off(0));
-  std::array<Socket, 2> ends = pair.wire.connect();
-  EXPECT_FALSE(pair.links[0]->resume(std::move(ends[0]), {}, 899));
+  Socket end = end_after_break(pair, text);
+  EXPECT_FALSE(pair.links[0]->resume(std::move(end), {}, 899));
   EXPECT_TRUE(pair.links[0]->is_given_up());
   EXPECT_CONTAINS(pair.links[0]->error_text(EPIPE),
                   "the peer has received 899 bytes of 1000, and those before 900 are not kept");
@@ -241,12 +246,8 @@ TEST(MeshLink, BytesThatAreNotKeptEndTheLinkWithBothNumbers) {
 TEST(MeshLink, BytesThatASettledCallStillHasToSendAgainAreNotReplacedByOthers) {
   Pair pair({.replay_bytes = 100, .settles = true});
   std::string text(1000, 'x');
-  iovec part{text.data(), text.size()};
-  ASSERT_EQ(pair.links[0]->send({&part, 1}), 1000);
-  pair.wire.cut();
-  ASSERT_TRUE(pair.links[0]->break_off(0));
-  std::array<Socket, 2> ends = pair.wire.connect();
-  EXPECT_EQ(pair.links[0]->resume(std::move(ends[0]), {}, 0), 1000u);
+  Socket end = end_after_break(pair, text);
+  EXPECT_EQ(pair.links[0]->resume(std::move(end), {}, 0), 1000u);
   pair.links[0]->settle();
   EXPECT_TRUE(pair.links[0]->is_given_up());
   EXPECT_CONTAINS(pair.links[0]->error_text(EPIPE),
