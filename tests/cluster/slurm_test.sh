@@ -84,7 +84,7 @@ timeout "$(scaled 60)" salloc --quiet --no-kill -N 3 -n 3 srun --no-kill --kill-
   --steps 1500 --save-dir "$folder/elastic" >"$folder/elastic.log" 2>&1 &
 step=$!
 wait_for 40 "training of three" says elastic.log 'Step \['
-# The shell first: it must not live to tell how its rank has ended.
+# The shell is killed first, before it can write the status of its rank.
 kill -KILL "$(cat "$folder/elastic.shell.node3")" "${daemons[4]}" "$(cat "$folder/elastic.daemon.node3")" \
   "$(cat "$folder/elastic.rank.node3")"
 scontrol update NodeName=node3 State=DOWN Reason=lost

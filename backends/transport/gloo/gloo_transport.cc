@@ -105,8 +105,8 @@ bool GlooTransport::pump() {
   return false;
 }
 
-// Returns true if anything happened in this time. `wake_fd` < 0: none.
-bool GlooTransport::poll_pairs(int milliseconds, int wake_fd) {
+// Returns true if anything happened in this time.
+bool GlooTransport::poll_pairs(int milliseconds) {
   for (std::size_t i = 0; i < own_.size(); ++i) {
     const GlooPair* pair = own_[i];
     const bool works = pair != nullptr && pair->trouble().empty();
@@ -115,7 +115,7 @@ bool GlooTransport::poll_pairs(int milliseconds, int wake_fd) {
     polled_[i] = {works && !down ? pair->fd() : -1,
                   static_cast<short>(POLLIN | (works && must_send(*pair) ? POLLOUT : 0)), 0};
   }
-  polled_.back() = {wake_fd, POLLIN, 0};
+  polled_.back() = {mesh_.wake_fd(), POLLIN, 0};
   const bool any = poll(polled_.data(), polled_.size(), milliseconds) > 0;
   if (polled_.back().revents != 0) mesh_.take_wake();
   return any;
@@ -125,8 +125,8 @@ void GlooTransport::sleep() {
   const auto broken = std::ranges::find_if(
       own_, [](const GlooPair* pair) { return pair != nullptr && !pair->trouble().empty(); });
   if (broken == own_.end()) {
-    (void)poll_pairs(clock_.poll_ms(deadline_), mesh_.wake_fd());
-  } else if (!poll_pairs(static_cast<int>(kGlooGraceTime.count()), mesh_.wake_fd())) {
+    (void)poll_pairs(clock_.poll_ms(deadline_));
+  } else if (!poll_pairs(static_cast<int>(kGlooGraceTime.count()))) {
     throw PeerError("the connection to " + name_of(**broken) + " " + (*broken)->trouble());
   }
 }

@@ -47,12 +47,10 @@ class GlooTransport final : public gloo::transport::Context {
 
   // Called after a failure: sends and receives on the connections that still work until done() or
   // `until`.
-  static constexpr int kDonePollMs = 20;  // done() may depend on time
   template <typename Done>
   void exchange_until(base::Deadline until, const Done& done) {
     while (!done() && !base::has_passed(until)) {
-      if (!move_all())
-        (void)poll_pairs(std::min(base::milliseconds_left(until), kDonePollMs), mesh_.wake_fd());
+      if (!move_all()) (void)poll_pairs(std::min(base::milliseconds_left(until), kDonePollMs));
     }
   }
   // Returns true if a connection is being restored. After abort() none is.
@@ -70,7 +68,8 @@ class GlooTransport final : public gloo::transport::Context {
   friend class LinkWait;
   bool pump();
   bool move_all();
-  [[nodiscard]] bool poll_pairs(int milliseconds, int wake_fd);
+  static constexpr int kDonePollMs = 20;  // between calls of done(), which may depend on time
+  [[nodiscard]] bool poll_pairs(int milliseconds);
   void sleep();
   [[noreturn]] void on_abort();
   [[noreturn]] void on_timeout();

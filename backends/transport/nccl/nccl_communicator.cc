@@ -200,9 +200,11 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   void deregister_memory(void* memory) noexcept override {
     const auto found = std::ranges::find(registered_, memory, &std::pair<void*, void*>::first);
-    // ncclCommAbort() deregisters its memory once the caller has destroyed its graphs.
-    if (found == registered_.end() && abandons_registered_) aborter_.wait();
-    if (found == registered_.end()) return;
+    if (found == registered_.end()) {
+      // ncclCommAbort() deregisters its memory once the caller has destroyed its graphs.
+      if (abandons_registered_) aborter_.wait();
+      return;
+    }
     if (comm_ != nullptr) nccl_.ncclCommDeregister(comm_, found->second);
     registered_.erase(found);
   }

@@ -141,15 +141,15 @@ void MeshLink::settle() {
   const std::lock_guard lock(mutex_);
   replay_->settle();
   if (!is_replaying() || replayed_ >= replay_->begin()) return;
-  fail_to_continue(replayed_);
   end_connection(error_);
-  state_.store(State::kGivenUp, std::memory_order_release);
+  fail_to_continue(replayed_);
 }
 
 void MeshLink::fail_to_continue(std::uint64_t from) {
   failure_ = "broke: " + text_of(error_) + "; it cannot continue: the peer has received " +
              std::to_string(from) + " bytes of " + std::to_string(replay_->end()) +
              ", and those before " + std::to_string(replay_->begin()) + " are not kept";
+  state_.store(State::kGivenUp, std::memory_order_release);
 }
 
 void MeshLink::end_resuming() noexcept {
@@ -202,7 +202,6 @@ std::optional<std::uint64_t> MeshLink::resume(Socket socket, const LinkKeys& key
   const std::uint64_t end = replay_->end();
   if (peer_received < replay_->begin() || peer_received > end + RecordStream::kMaxBatchBytes) {
     fail_to_continue(peer_received);
-    state_.store(State::kGivenUp, std::memory_order_release);
     return std::nullopt;
   }
   if (const auto counted = read_tcp_counters(socket_.fd())) ended_ += *counted;

@@ -36,8 +36,8 @@ class MeshLink {
   // `socket` is connected and non-blocking. `epoch`: number of the connection.
   MeshLink(Socket socket, const LinkKeys& keys, std::uint64_t epoch, Resuming resuming);
 
-  // Of all connections, one after the other. A poll() that runs while one replaces another may
-  // miss what comes over the newer one: SocketMesh::wake_fd() ends it.
+  // The same for all connections, one after the other. A poll() that runs while a connection
+  // replaces another may miss the data of the newer one: SocketMesh::wake_fd() ends it.
   int fd() const { return socket_.fd(); }
   // Returns the sums over all connections; none if the kernel has no counters.
   std::optional<LinkCounters> counters() const;
@@ -84,7 +84,7 @@ class MeshLink {
   bool replay_rest();
   void note_sent(std::span<const iovec> parts, std::size_t bytes);
   void end_connection(int error);
-  // Sets the reason: bytes after `from` are needed that are not kept.
+  // Gives up: the peer needs the bytes after `from`, which are not all kept.
   void fail_to_continue(std::uint64_t from);
 
   mutable std::mutex mutex_;  // guards all below, if replay_ is set

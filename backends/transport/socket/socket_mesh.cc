@@ -15,7 +15,7 @@
 namespace backends {
 namespace {
 
-void signal(const Socket& event) noexcept {
+void notify(const Socket& event) noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(event.fd(), &one, sizeof one);
 }
@@ -45,8 +45,8 @@ SocketMesh::~SocketMesh() {
   setup_.reset();
 }
 
-void SocketMesh::wake_repairs() noexcept { signal(repair_wake_); }
-void SocketMesh::wake_caller() noexcept { signal(wake_); }
+void SocketMesh::wake_repairs() noexcept { notify(repair_wake_); }
+void SocketMesh::wake_caller() noexcept { notify(wake_); }
 
 void SocketMesh::take_wake() noexcept {
   std::uint64_t signals;

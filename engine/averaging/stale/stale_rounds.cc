@@ -1,4 +1,4 @@
-// Implements the exchange of signs and the rule by which a round closes.
+// Implements the exchange of signs and the rule for closing a round.
 #include "engine/averaging/stale/stale_rounds.h"
 
 #include <algorithm>
@@ -158,7 +158,7 @@ void StaleRounds::serve() {
 // ended, until it has ended its step: the others then wait in a collective, which has a deadline.
 void StaleRounds::exchange(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t seen = events_;
-  const double now = base::steady_seconds();  // one for both: who is impatient has told the step
+  const double now = base::steady_seconds();  // for both: an impatient rank has sent the step
   if (calling_to_ > own_.called_to && has_waited(calling_since_, now)) own_.called_to = calling_to_;
   Sign sign = own_;
   sign.kept = work_.offer();

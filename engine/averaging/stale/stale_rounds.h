@@ -101,7 +101,7 @@ class StaleRounds {
   }
 
  private:
-  // What a rank tells the others. Sent as raw memory.
+  // A rank sends this to the others, as raw memory.
   struct Sign {
     std::int64_t ready = 0;          // it waits for a round
     std::int64_t waits_for_all = 0;  // that must not close without a rank

@@ -145,7 +145,7 @@ TEST(StaleAveraging, WithoutLateRanksHasTheBitsOfWaitingForAll) {
 }
 
 // Rank 1 is in its first step until rank 0 has averaged three times. Its change of 10, from 0,
-// joins the fourth averaging, in which rank 0 has 3 + 1 and rank 1 now 3 + 10, too.
+// joins the fourth averaging, in which rank 0 has 3 + 1 and rank 1 now also has 3 + 10.
 TEST(StaleAveraging, ALateChangeJoinsTheNextAveraging) {
   std::promise<void> averaged, continued;
   std::shared_future<void> three_times = averaged.get_future().share(),

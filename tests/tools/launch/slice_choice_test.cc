@@ -71,12 +71,12 @@ TEST(SliceChoice, IsAsFastAsTheBestOfAllSharesOfRandomMatrices) {
     expect_valid(rates, choice);
     const double best = best_of_all(rates, hosts == 5 ? 16 : 30);
     if (choice.are_equal()) {
-      EXPECT_LT(best, kLeastSliceGain / 0.98 * choice.equal_rate) << "matrix " << i;
+      EXPECT_LT(best, kMinSliceGain / 0.98 * choice.equal_rate) << "matrix " << i;
       continue;
     }
     ++gains;
     EXPECT_GE(choice.rate, 0.98 * best) << "matrix " << i;
-    EXPECT_GE(choice.rate, kLeastSliceGain * choice.equal_rate);
+    EXPECT_GE(choice.rate, kMinSliceGain * choice.equal_rate);
   }
   EXPECT_GT(gains, 100);
 }

@@ -168,7 +168,7 @@ SliceChoice choose_slices(const HostRates& rates) {
   const double sum = sum_of(found);
   for (double& share : found) share /= sum;
   const double rate = all_reduce_rate(rates, found);
-  if (rate < kLeastSliceGain * choice.equal_rate) return choice;
+  if (rate < kMinSliceGain * choice.equal_rate) return choice;
   choice.shares = std::move(found);
   choice.rate = rate;
   return choice;

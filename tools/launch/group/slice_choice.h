@@ -38,9 +38,9 @@ double all_reduce_rate(const HostRates& rates, const std::vector<double>& shares
 
 // Returns the shares with the highest rate, by linear programming. Among shares within 2 % of it,
 // takes those whose largest one is smallest. Returns equal shares if the gain is below
-// kLeastSliceGain. REQUIRES: three hosts or more, and rates above 0.
+// kMinSliceGain. REQUIRES: three hosts or more, and rates above 0.
 SliceChoice choose_slices(const HostRates& rates);
-inline constexpr double kLeastSliceGain = 1.1;
+inline constexpr double kMinSliceGain = 1.1;
 
 // Returns "Slices: by measured rates: ...": the shares of hosts, named by their first ranks.
 std::string slices_text(const HostRates& rates, const SliceChoice& choice,
