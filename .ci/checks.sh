@@ -7,7 +7,7 @@ passed=0 failed=0 skipped=0 table="" reports="" limit=${ENGINE_CI_MINUTES:-55}
 what_failed() {
   awk 'function told() { if (name != "") { print name; for (i = (n > 24 ? n - 24 : 0); i < n; ++i) print "    " substr(line[i], 1, 300) }
                          name = ""; n = 0 }
-       /^ *[0-9]+\/[0-9]+ Test +#/ { told(); if (/\*\*\*/) { name = $0; any = 1 } next }
+       /^ *[0-9]+\/[0-9]+ Test +#/ { told(); if (/\*\*\*/ && !/\*\*\*Skipped/) { name = $0; any = 1 } next }
        /^ +Start +[0-9]+: / { told(); next }
        /^$|^\[[ =-]*(RUN|OK|PASSED|----------|==========)/ { next }
        name != "" { line[n++] = $0; next }

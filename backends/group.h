@@ -150,7 +150,7 @@ class Group {
   // the group, in communicators of all ranks that are made later; empty: equally, as at first.
   // Every rank sets the same weights at the same place among its calls. The bits do not depend on
   // them. Has no effect within a host and in backends that sum in another way (nccl, plug-ins).
-  virtual void divide_sums(std::vector<std::uint32_t> /*weights*/) {}
+  virtual void divide_sums(const std::vector<std::uint32_t>& /*weights*/) {}
   // Makes an exchange of messages between two ranks each, over connections of its own. Collective
   // over `members` (ascending; empty: all) as above. Only for ranks that are processes, and two or
   // more: others get a ConfigurationError.

@@ -146,7 +146,7 @@ class ProcessGroup final : public Group {
         watch_(std::make_shared<ProcessWatch>(joined_.store)),
         recorder_(std::make_shared<FlightRecorder>()),
         peers_(joined_.store->state().peers),
-        plan_(plan_backend(options.backend, options.local_stage, peers_)),
+        plan_(plan_for(options, peers_)),
         encryption_(agree_on_encryption(*joined_.store, options.rank, options.world_size,
                                         {.asked = options.links.encryption,
                                          .fastest = fastest_cipher(),
@@ -203,10 +203,10 @@ class ProcessGroup final : public Group {
     });
   }
 
-  void divide_sums(std::vector<std::uint32_t> weights) override {
+  void divide_sums(const std::vector<std::uint32_t>& weights) override {
     // Throws if they do not fit.
     static_cast<void>(SumSlices(world_size(), weights));
-    sum_weights_ = std::move(weights);
+    sum_weights_ = weights;
   }
 
   std::unique_ptr<Messages> make_messages(const std::vector<int>& members) override {
@@ -257,13 +257,19 @@ class ProcessGroup final : public Group {
   }
 
  private:
+  // Every rank rejects the same, before it waits for another one.
+  static BackendPlan plan_for(const GroupOptions& options, const std::vector<PeerInfo>& peers) {
+    BackendPlan plan = plan_backend(options.backend, options.local_stage, peers);
+    if (options.listen.relay && plan.across != nullptr) require_relay(*plan.across);
+    return plan;
+  }
+
   // Returns nullptr if no connection could use it.
   static std::shared_ptr<RelayRoute> relay_route(const GroupOptions& options,
                                                  const JoinedStore& joined,
                                                  const BackendPlan& plan) {
     if (!options.listen.relay || plan.across == nullptr || plan.across->reach != Reach::kHosts)
       return nullptr;
-    require_relay(*plan.across);
     try {
       return make_relay_route(
           {.place = *options.listen.relay,

@@ -23,11 +23,12 @@ fail() {
 expect() {
   local backend=$1 code=0 text
   shift
+  rm -f "$folder/log"
   python3 "$emulator" --hosts 3 -- "$engine" train --rank '{rank}' --world-size '{world}' --init-method 'tcp://{address}:29500' \
     --backend "$backend" --link-patience 8 --heartbeat 0.5 --model mlp --dataset synthetic --seed 3 --steps 1000000 --log-every 20 \
     --eval-every 0 --threads 1 --save-dir "$folder/$backend" > "$folder/log" 2>&1 &
   job=$!
-  until grep -q "step" "$folder/log"; do
+  until grep -qs "Step \[" "$folder/log"; do
     kill -0 "$job" 2> /dev/null || { wait "$job" || code=$?; [ $code != 77 ] || exit 77; fail "$backend: it ended before the cut"; }
     sleep 0.1
   done

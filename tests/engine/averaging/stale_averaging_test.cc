@@ -58,6 +58,7 @@ struct Rank {
 void on_ranks(int world, const std::function<void(Rank&, int)>& run) {
   auto groups = backends::make_inproc_groups(world, test_support::deadline_ms(20'000));
   std::vector<std::future<void>> ranks;
+  ranks.reserve(groups.size());
   for (int r = 0; r < world; ++r)
     ranks.push_back(std::async(std::launch::async, [&, r] {
       const auto communicator = groups[static_cast<std::size_t>(r)]->make_communicator();

@@ -102,7 +102,7 @@ void divide_sums_by_rates(backends::Group& group) {
   std::uint8_t are_equal = choice.are_equal() ? 1 : 0;
   control->broadcast(weights.data(), weights.size() * sizeof weights.front(), 0);
   control->broadcast(&are_equal, sizeof are_equal, 0);
-  if (are_equal == 0) group.divide_sums(std::move(weights));
+  if (are_equal == 0) group.divide_sums(weights);
   tell(slices_text(*rates, choice, hosts.first_ranks));
 }
 
