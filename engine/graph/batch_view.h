@@ -41,6 +41,9 @@ struct BatchResult {
 // The sums of the last step and of all steps so far.
 struct StepResults {
   BatchResult last, total;
+  // On a device: steps without an update so far, because their gradients were not finite
+  // (StepControl::skipped_steps).
+  std::int64_t skipped_steps = 0;
 
   void add(const BatchResult& step) {
     last = step;

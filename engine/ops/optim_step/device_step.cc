@@ -1,6 +1,7 @@
 // Checks and dispatches the end of a step on a CUDA device.
 #include "engine/ops/optim_step/device_step.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <variant>
@@ -64,6 +65,14 @@ void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNu
                  StepControl* control) {
   check_on_device("settle_step", context);
   on_device(context, [&] { cuda::settle_step(context, rule, numbers, control); });
+}
+
+void restore_if_skipped(KernelContext& context, const StepControl* control, TensorView from,
+                        TensorView to) {
+  check_on_device("restore_if_skipped", context);
+  require(from.bytes() == to.bytes() && to.bytes() % sizeof(std::uint32_t) == 0,
+          "restore_if_skipped: the views are of equal size, in words of 4 bytes");
+  on_device(context, [&] { cuda::restore_if_skipped(context, control, from, to); });
 }
 
 void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorView gradients,

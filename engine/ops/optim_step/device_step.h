@@ -29,6 +29,10 @@ void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView
                    const StepNumbers* numbers, StepControl* control);
 void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNumbers* numbers,
                  StepControl* control);
+// to = from if the step was settled as skipped, to leave no trace of it in what forward changes.
+// Views of equal size in device memory, whose bytes are a multiple of 4.
+void restore_if_skipped(KernelContext& context, const StepControl* control, TensorView from,
+                        TensorView to);
 // Calls both, for runs in which no other rank takes part in the decision.
 void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
                       const StepNumbers* numbers, StepControl* control);

@@ -6,6 +6,7 @@
 // (products of two f32 are exact in f64: a fused multiply-add changes nothing). Bound by bytes, 4
 // per parameter. The last pass costs one dependent f64 addition per 4096 parameters.
 #include <cmath>
+#include <cstdint>
 
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/optim_step/device_step_cuda.h"
@@ -116,6 +117,14 @@ __global__ void settle(LossScaleRule rule, const StepNumbers* numbers, StepContr
   *control = c;
 }
 
+__global__ void restore(const StepControl* control, const std::uint32_t* from, std::int64_t words,
+                        std::uint32_t* to) {
+  if (control->skip == 0) return;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < words;
+       i += std::int64_t{gridDim.x} * kThreads)
+    to[i] = from[i];
+}
+
 }  // namespace
 
 std::size_t find_overflow_scratch_bytes(std::int64_t count) {
@@ -144,6 +153,15 @@ void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView
 void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNumbers* numbers,
                  StepControl* control) {
   launch("settle_step", settle, {}, kWarp, 0, context.stream, rule, numbers, control);
+}
+
+void restore_if_skipped(KernelContext& context, const StepControl* control, TensorView from,
+                        TensorView to) {
+  const auto words = static_cast<std::int64_t>(to.bytes() / sizeof(std::uint32_t));
+  if (words == 0) return;
+  launch("restore_if_skipped", restore, {loop_blocks(words, kThreads)}, kThreads, 0, context.stream,
+         control, static_cast<const std::uint32_t*>(from.data), words,
+         static_cast<std::uint32_t*>(to.data));
 }
 
 }  // namespace engine::ops::cuda

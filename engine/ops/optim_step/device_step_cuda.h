@@ -13,5 +13,7 @@ void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView
                    const StepNumbers* numbers, StepControl* control);
 void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNumbers* numbers,
                  StepControl* control);
+void restore_if_skipped(KernelContext& context, const StepControl* control, TensorView from,
+                        TensorView to);
 
 }  // namespace engine::ops::cuda

@@ -48,12 +48,14 @@ FiniteGuard::FiniteGuard(backends::Communicator& communicator, TrainState& state
       gathered_(static_cast<std::size_t>(communicator.world_size())) {
   if (action == OnNonFinite::kSkip || norms)
     may_update_ = [this](double norm, double loss_sum) { return vote(norm, loss_sum); };
-  if (action == OnNonFinite::kSkip)
+  if (action == OnNonFinite::kSkip && state.control == nullptr)
     before_the_step_.resize(state.model.running.bytes() + state.model.counters.bytes());
 }
 
 void FiniteGuard::begin_step() {
   skipped_ = false;
+  if (!skipped_before_ && state_.control != nullptr)
+    skipped_before_ = state_.control->skipped_steps;
   if (before_the_step_.empty()) return;
   const HostView view(state_.home, Access::kRead);
   std::byte* to = before_the_step_.data();
@@ -93,6 +95,8 @@ bool FiniteGuard::vote(double norm, double loss_sum) {
 }
 
 FiniteGuard::Signs FiniteGuard::signs(const StepResults& results) {
+  if (action_ == OnNonFinite::kSkip && state_.control != nullptr)
+    skipped_steps_ = results.skipped_steps - skipped_before_.value_or(0);
   if (action_ == OnNonFinite::kSkip || told_) return {};
   // The sum of all losses so far includes the steps since the last exchange. A step skipped by loss
   // scaling leaves a non-finite sum.

@@ -24,8 +24,8 @@ std::optional<std::size_t> first_not_finite(const ModelState& state, bool statis
 class FiniteGuard {
  public:
   // Both must outlive the guard. All ranks make the same calls in the same order. `norms`: steps
-  // compute the gradient's norm anyway. kSkip is for steps on the CPU. All memory is allocated
-  // here.
+  // compute the gradient's norm anyway. With kSkip, a work on a device must skip steps itself
+  // (DeviceWorkOptions::restores_skipped). All memory is allocated here.
   FiniteGuard(backends::Communicator& communicator, TrainState& state, OnNonFinite action,
               bool norms);
   FiniteGuard(const FiniteGuard&) = delete;
@@ -69,6 +69,7 @@ class FiniteGuard {
   bool skipped_ = false;  // the current step
   std::optional<double> norm_;
   std::int64_t skipped_steps_ = 0;
+  std::optional<std::int64_t> skipped_before_;  // on a device: before the first step
   std::optional<std::int64_t> last_good_, scanned_step_, first_step_;
   std::string scanned_;                     // what bad_parameter() gave then
   std::vector<std::int64_t> gathered_;      // one for each rank

@@ -59,6 +59,13 @@ class Kept {
       : buffer_(buffer), copy_(wanted ? buffer.bytes() : 0, buffer.device(), "parameters") {}
   void keep(void* stream) { copy(copy_.data(), buffer_.data(), stream); }
   void put_back(void* stream) { copy(buffer_.data(), copy_.data(), stream); }
+  void put_back_if_skipped(KernelContext& context, const StepControl* control) {
+    if (copy_.bytes() == 0) return;
+    const TensorView to = buffer_.flat();
+    TensorView from = to;
+    from.data = copy_.data();
+    ops::restore_if_skipped(context, control, from, to);
+  }
 
  private:
   void copy(void* to, const void* from, void* stream) const {
@@ -87,8 +94,8 @@ class Work final : public StepWork, private StateHome {
         model_(ModelState::allocate(
             *plan.graph, plan.options.dtype, options.device, true,
             options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
-        kept_{.running = Kept(model_.running, options.supports_rollback),
-              .counters = Kept(model_.counters, options.supports_rollback)},
+        kept_{.running = Kept(model_.running, keeps_statistics()),
+              .counters = Kept(model_.counters, keeps_statistics())},
         optimizer_(make_optimizer()),
         control_memory_(sizeof(StepControl), options.device, "workspace"),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
@@ -162,7 +169,14 @@ class Work final : public StepWork, private StateHome {
     kept_.counters.put_back(stream_.handle());
   }
 
-  StepResults results() override { return executor_.results(); }
+  StepResults results() override {
+    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+    StepResults results = executor_.results();  // waits for the copy, too
+    StepControl control;
+    std::memcpy(&control, pinned_, sizeof control);
+    results.skipped_steps = control.skipped_steps;
+    return results;
+  }
   StateHome& home() override { return *this; }
 
   std::string graph_text() const override {
@@ -179,6 +193,8 @@ class Work final : public StepWork, private StateHome {
     cuda::use_device(options.device.index);
     return options;
   }
+
+  bool keeps_statistics() const { return options_.supports_rollback || options_.restores_skipped; }
 
   std::unique_ptr<Optimizer> make_optimizer() const {
     const cuda::MemoryPurpose purpose("the optimizer");
@@ -422,6 +438,10 @@ class Work final : public StepWork, private StateHome {
     ops::find_overflow(context_, options_.loss_scale, gradients, numbers, device_control());
     if (options_.agreement != nullptr) agree_on_skip();
     ops::settle_step(context_, options_.loss_scale, numbers, device_control());
+    if (options_.restores_skipped) {
+      kept_.running.put_back_if_skipped(context_, device_control());
+      kept_.counters.put_back_if_skipped(context_, device_control());
+    }
     optimizer_->step_on_device(context_, numbers, device_control(), model_.parameters.gradients,
                                model_.parameters.values, model_.half.data(), model_.half_dtype);
   }

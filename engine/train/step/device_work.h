@@ -27,6 +27,8 @@ struct DeviceWorkOptions {
   // A step that fails because of another rank can be rolled back (StepWork::rollback_step()): its
   // update is issued only when the sums are known to be complete, for which the host waits.
   bool supports_rollback = false;
+  // A step that loss scaling skips leaves running statistics and counters as they were.
+  bool restores_skipped = false;
   std::vector<float> image_table = {};  // not empty: batches contain bytes (DeviceExecutorOptions)
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
   // Empty: gradients stay local, or are summed in host memory.

@@ -273,6 +273,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .pinned = compute.pinned,
       .non_blocking = compute.non_blocking,
       .supports_rollback = options.data.max_ranks > 0,
+      .restores_skipped = options.on_nonfinite == engine::OnNonFinite::kSkip,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = wires.replicas.get(),
       .make_optimizer = [&update = options.update,
@@ -296,12 +297,6 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
                                             SessionModel& model, const SessionCommunicators& wires,
                                             backends::Communicator& control) {
   if (compute.cuda()) {
-    if (options.on_nonfinite == engine::OnNonFinite::kSkip)
-      throw io::ConfigError(
-          "--on-nonfinite skip needs --device cpu: on a CUDA device the host would have to wait "
-          "for "
-          "the gradients of every step; use abort, or --amp O1 or O2, whose loss scaling skips "
-          "steps");
     if (!options.data.local_steps.are_equal())
       throw io::ConfigError(
           "--local-steps needs --device cpu: on a CUDA device all ranks take every step");

@@ -2,6 +2,7 @@
 #include "tools/run/session/train_session_impl.h"
 
 #include "engine/core/cuda.h"
+#include "engine/optim/loss_scale.h"
 #include "engine/train/statistics_pass.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/gpu/device_memory.h"
@@ -60,6 +61,14 @@ ComputeOptions compute_options(const SessionParts& s) {
   s.carried->place = place_on_host(s.carried->place, s.group, *s.control);
   chosen.device.place = s.carried->place;
   return chosen;
+}
+
+// A device itself skips steps, by its loss scale; a scale of 1 changes no number.
+Compute with_skipping(Compute compute, const SessionOptions& options) {
+  if (compute.cuda() && options.on_nonfinite == engine::OnNonFinite::kSkip &&
+      !compute.loss_scale.on())
+    compute.loss_scale = engine::parse_loss_scale("1");
+  return compute;
 }
 
 // Collective: a host may lack the memory that the others have.
@@ -225,7 +234,7 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
       group(g),
       carried(kept),
       control(c ? std::move(c) : host_communicator(g)),
-      compute(choose_compute(compute_options(*this), g, *control)),
+      compute(with_skipping(choose_compute(compute_options(*this), g, *control), o)),
       host{instruction_set_notice(g, *control, compute.products), memory_budget(g)},
       input(*this),
       model(make_model(*this)),

@@ -264,6 +264,20 @@ TEST_F(DeviceStep, ASkipAgreedOnIsHonoured) {
   EXPECT_EQ(control.value().skipped_in_a_row, 1);
 }
 
+TEST_F(DeviceStep, OnlyASkippedStepIsUndone) {
+  for (const std::int64_t count : {1, 255, 70'001})
+    for (const std::int32_t skip : {0, 1}) {
+      const OnDevice<StepControl> control({.skip = skip});
+      const std::vector<float> before(static_cast<std::size_t>(count), 1.5f),
+          after(static_cast<std::size_t>(count), -2.0f);
+      const DeviceOperand<float> from({count}, before), to({count}, after);
+      DeviceContext c;
+      restore_if_skipped(c.context, control.get(), from.view(), to.view());
+      c.finish();
+      EXPECT_TRUE(same_bits(to.values(), skip == 1 ? before : after)) << count;
+    }
+}
+
 TEST_F(DeviceStep, LossGradientsAreScaled) {
   for (const std::int64_t rows : {0, 1, 255, 10'001}) {
     DeviceContext c;
