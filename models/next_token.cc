@@ -1,4 +1,4 @@
-// Runs one padded sample through an inference plan.
+// Runs one padded sample through an inference.
 #include "models/next_token.h"
 
 #include <algorithm>
@@ -19,19 +19,22 @@ const engine::Graph& checked(const engine::Graph& graph) {
   return graph;
 }
 
+engine::InferenceOptions of_one_sample(engine::InferenceOptions options,
+                                       const engine::ModelState& state) {
+  options.batch = 1;
+  if (options.device.kind == engine::Device::Kind::kCpu)
+    options.dtype = state.parameters.values.dtype();
+  return options;
+}
+
 }  // namespace
 
 NextToken::NextToken(const engine::Graph& graph, engine::ModelState& state,
-                     engine::ThreadPool& threads, engine::Products products)
-    : plan_(engine::Plan::compile(checked(graph), {.max_batch = 1,
-                                                   .dtype = state.parameters.values.dtype(),
-                                                   .threads = threads.threads(),
-                                                   .training = false,
-                                                   .products = products})),
-      executor_(plan_, state, threads, 0),
-      tokens_(static_cast<std::size_t>(graph.nodes()[0].shape[0])),
-      labels_(tokens_.size()),
-      logits_(static_cast<std::size_t>(executor_.logits().shape[2])) {}
+                     engine::ThreadPool& threads, const engine::InferenceOptions& options)
+    : inference_(checked(graph), state, threads, of_one_sample(options, state)),
+      tokens_(static_cast<std::size_t>(graph.nodes()[0].shape[0])) {
+  inference_.load();
+}
 
 std::span<const double> NextToken::logits_after(std::span<const std::int32_t> tokens) {
   if (tokens.empty()) throw engine::InputError("there is no token for another to follow");
@@ -41,19 +44,10 @@ std::span<const double> NextToken::logits_after(std::span<const std::int32_t> to
       throw engine::InputError("token " + std::to_string(token) + " is not in the vocabulary of " +
                                std::to_string(vocabulary()) + " tokens");
   std::fill(std::copy(tokens.begin(), tokens.end(), tokens_.begin()), tokens_.end(), 0);
-  executor_.forward(
-      {.count = 1, .samples = {}, .tokens = tokens_, .labels = labels_, .sample_ids = {}}, false);
-  const engine::TensorView all = executor_.logits();
-  const std::size_t first = (tokens.size() - 1) * logits_.size();
-  const auto take = [&](const auto& values) {
-    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(first), logits_.size(),
-                logits_.begin());
-  };
-  if (all.dtype == engine::DType::kF64)
-    take(all.span<double>());
-  else
-    take(all.span<float>());
-  return logits_;
+  static constexpr std::int64_t kId = 0;
+  inference_.predict(
+      {.count = 1, .samples = {}, .tokens = tokens_, .labels = {}, .sample_ids = {&kId, 1}});
+  return inference_.logits_of(static_cast<std::int64_t>(tokens.size()) - 1);
 }
 
 }  // namespace models

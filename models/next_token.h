@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/graph/executor.h"
+#include "engine/graph/inference.h"
 
 namespace models {
 
@@ -15,12 +15,13 @@ class NextToken {
  public:
   // `graph` must read token ids [context] and produce logits [context, vocabulary]; otherwise
   // throws engine::ModelError. Graph, state (of that graph, f32 or f64) and threads must outlive
-  // this. All memory is allocated here.
+  // this. Of `options`, device, products and, on a device, the dtype of activations are used.
+  // Memory is allocated here and in the first call; on a device, the state is copied here.
   NextToken(const engine::Graph& graph, engine::ModelState& state, engine::ThreadPool& threads,
-            engine::Products products = engine::Products::kF32);
+            const engine::InferenceOptions& options = {});
 
   std::int64_t context() const { return static_cast<std::int64_t>(tokens_.size()); }
-  std::int64_t vocabulary() const { return static_cast<std::int64_t>(logits_.size()); }
+  std::int64_t vocabulary() const { return inference_.classes(); }
 
   // Returns the logits [vocabulary] after `tokens`, of which only the last context() are used.
   // Valid until the next call. Throws engine::InputError if there is no token, or if an id is not
@@ -28,10 +29,8 @@ class NextToken {
   std::span<const double> logits_after(std::span<const std::int32_t> tokens);
 
  private:
-  engine::Plan plan_;
-  engine::Executor executor_;
-  std::vector<std::int32_t> tokens_, labels_;
-  std::vector<double> logits_;
+  engine::Inference inference_;
+  std::vector<std::int32_t> tokens_;
 };
 
 }  // namespace models

@@ -222,8 +222,9 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
 
 void DeviceExecutor::release(int slot) { impl_->slot(slot).used.record(impl_->stream); }
 
-void DeviceExecutor::forward(int slot, bool training, bool continues) {
+void DeviceExecutor::forward(int slot, bool training, bool continues, double statistics_weight) {
   impl_->choose(slot, training, continues);
+  if (statistics_weight >= 0) impl_->executor.set_statistics_weight(statistics_weight);
   impl_->executor.forward(impl_->slot(slot).on_device, training);
 }
 

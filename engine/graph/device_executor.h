@@ -52,8 +52,8 @@ class DeviceExecutor {
 
   // Enqueue work on the compute stream for the samples that were staged last in the slot.
   // `continues`: this is a further micro-batch of a step, and its results are added to those of the
-  // previous ones.
-  void forward(int slot, bool training, bool continues = false);
+  // previous ones. `statistics_weight`, if not negative: see Executor::set_statistics_weight().
+  void forward(int slot, bool training, bool continues = false, double statistics_weight = -1);
   void backward(int slot, Write parameter_write, const std::function<void(std::int64_t)>& ready);
 
   // Waits for all issued work. Throws InputError for a token or label that a kernel found out of

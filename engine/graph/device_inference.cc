@@ -16,11 +16,11 @@ Device chosen(Device device) {
 }  // namespace
 
 DeviceInference::DeviceInference(const Plan& plan, Device device, Products products,
-                                 std::vector<float> image_table)
+                                 const DeviceExecutorOptions& options)
     : device_(chosen(device)),
       state_(ModelState::allocate(*plan.graph, plan.options.dtype, device, /*gradients=*/false)),
       context_(make_context(products)),
-      executor_(plan, state_, context_, {.image_table = std::move(image_table)}) {}
+      executor_(plan, state_, context_, options) {}
 
 KernelContext DeviceInference::make_context(Products products) const {
   KernelContext context;
@@ -46,6 +46,22 @@ void DeviceInference::load(const ModelState& host) {
 void DeviceInference::read(const TensorView& view, void* to) {
   cuda::use_device(device_.index);
   cuda::copy_async(to, view.data, view.bytes(), stream_.handle());
+  stream_.synchronize();
+}
+
+void DeviceInference::add_statistics(const BatchView& batch, double weight) {
+  cuda::use_device(device_.index);
+  const int slot = executor_.stage(batch, StepNumbers{.epoch = batch.epoch}, true);
+  executor_.forward(slot, /*training=*/true, /*continues=*/false, weight);
+  executor_.release(slot);
+}
+
+void DeviceInference::store_statistics(ModelState& host) {
+  static_cast<void>(executor_.results());  // throws for tokens out of range
+  cuda::copy_async(host.running.data(), state_.running.data(), host.running.bytes(),
+                   stream_.handle());
+  cuda::copy_async(host.counters.data(), state_.counters.data(), host.counters.bytes(),
+                   stream_.handle());
   stream_.synchronize();
 }
 

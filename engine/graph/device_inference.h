@@ -1,4 +1,5 @@
-// Runs a model in inference mode on a CUDA device, with its own stream and state.
+// Runs a model on a CUDA device with its own stream and state: in inference mode, or in training
+// mode for its running statistics.
 #pragma once
 
 #include "engine/graph/device_executor.h"
@@ -7,14 +8,20 @@ namespace engine {
 
 class DeviceInference {
  public:
-  // `plan` is an inference plan for a CUDA device and must outlive this. The calling thread must
-  // make all calls. With `image_table` (DeviceExecutorOptions) batches contain bytes.
+  // `plan` is for a CUDA device, of inference unless statistics are computed, and must outlive
+  // this. The calling thread must make all calls.
   DeviceInference(const Plan& plan, Device device, Products products,
-                  std::vector<float> image_table = {});
+                  const DeviceExecutorOptions& options);
 
   // Copies the values and statistics of a state in host memory, of the same graph.
   void load(const ModelState& host);
   BatchResult forward(const BatchView& batch);
+  // A forward pass in training mode. `weight` is that of the batch's statistics in the running
+  // ones.
+  void add_statistics(const BatchView& batch, double weight);
+  // Copies running statistics and counters to a state in host memory, of the same graph.
+  void store_statistics(ModelState& host);
+  void set_replicas(ReplicaExchange* replicas) { executor_.set_replicas(replicas); }
   TensorView logits() const { return executor_.logits(); }    // in device memory
   TensorView watched() const { return executor_.watched(); }  // in device memory
   // Copies the view to host memory at `to`, which must have its size.

@@ -35,8 +35,9 @@ Inference::Inference(const Graph& graph, ModelState& state, ThreadPool& threads,
                                   .products = options.products,
                                   .watched = options.watched})) {
   if (options.device.kind == Device::Kind::kCuda)
-    on_device_ = std::make_unique<DeviceInference>(plan_, options.device, options.products,
-                                                   options.image_table);
+    on_device_ = std::make_unique<DeviceInference>(
+        plan_, options.device, options.products,
+        DeviceExecutorOptions{.image_table = options.image_table});
   else
     executor_ = std::make_unique<Executor>(plan_, state_, threads, 0);
 }
@@ -65,13 +66,28 @@ void Inference::predict(BatchView batch) {
   forward(batch);
 }
 
+TensorView Inference::logits_view() const {
+  return on_device_ ? on_device_->logits() : executor_->logits();
+}
+
 std::int64_t Inference::classes() const {
-  const TensorView logits = on_device_ ? on_device_->logits() : executor_->logits();
-  return logits.shape[logits.shape.rank() - 1];
+  const Shape shape = logits_view().shape;
+  return shape[shape.rank() - 1];
 }
 
 const std::vector<double>& Inference::logits() {
-  read(on_device_ ? on_device_->logits() : executor_->logits(), logits_);
+  read(logits_view(), logits_);
+  return logits_;
+}
+
+const std::vector<double>& Inference::logits_of(std::int64_t row) {
+  TensorView view = logits_view();
+  const std::int64_t width = classes(), first = row * width;
+  require(row >= 0 && first < view.count(), "logits have this row");
+  view.data =
+      static_cast<std::byte*>(view.data) + first * static_cast<std::int64_t>(size_of(view.dtype));
+  view.shape = Shape{width};
+  read(view, logits_);
   return logits_;
 }
 

@@ -37,13 +37,15 @@ class Inference {
   void predict(BatchView batch);
   std::int64_t classes() const;  // number of logits per row
 
-  // The results of the last forward(), valid until the next call: the logits, row by row, and the
-  // watched node's output. 16-bit numbers are converted.
+  // The results of the last forward(), valid until the next call: the logits, row by row or of one
+  // row, and the watched node's output. 16-bit numbers are converted.
   const std::vector<double>& logits();
+  const std::vector<double>& logits_of(std::int64_t row);
   const std::vector<double>& watched();
   Shape watched_shape() const;  // shape for one sample
 
  private:
+  TensorView logits_view() const;
   void read(const TensorView& view, std::vector<double>& values);
 
   ModelState& state_;

@@ -307,7 +307,7 @@ TEST(NextToken, MayMultiplyInBf16) {
     GTEST_SKIP() << missing;
   Setting s(DType::kF32, nano());
   models::NextToken exact(s.graph, s.state, s.threads),
-      rounded(s.graph, s.state, s.threads, engine::Products::kBF16);
+      rounded(s.graph, s.state, s.threads, {.products = engine::Products::kBF16});
   const auto expected = exact.logits_after(s.tokens), found = rounded.logits_after(s.tokens);
   double largest = 0, difference = 0;
   for (std::size_t token = 0; token < expected.size(); ++token) {

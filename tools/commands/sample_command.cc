@@ -6,11 +6,13 @@
 #include <limits>
 
 #include "engine/train/saving/weights.h"
+#include "io/base/text/escape_text.h"
 #include "models/model_catalog.h"
 #include "models/next_token.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/saved_run.h"
 #include "tools/commands/predict/token_sampling.h"
+#include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
@@ -27,6 +29,7 @@ struct SampleOptions {
   std::string path, prompt;
   engine::AverageKind weights = engine::AverageKind::kNone;
   std::int64_t count = 200, threads = 0;
+  std::string device = "auto";
   SamplingOptions sampling;
 };
 
@@ -118,9 +121,20 @@ void add_options(CLI::App& app, SampleOptions& o) {
       ->type_name("N")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
+  app.add_option("--device", o.device, "cuda: a GPU; auto: cuda if there is a GPU, else cpu")
+      ->type_name("auto|cpu|cuda|cuda:N")
+      ->capture_default_str();
   app.footer(
       "Prints the prompt and its continuation. The model sees only the last characters that fit "
       "into its context.");
+}
+
+DeviceRequest device_request(const SampleOptions& o) {
+  const std::optional<DeviceName> name = parse_device_name(o.device);
+  if (!name)
+    throw UsageError("--device '" + base::escape_text(o.device) +
+                     "': expected one of auto, cpu, cuda, cuda:N");
+  return {.device = *name};
 }
 
 void check_options(const SampleOptions& o) {
@@ -140,6 +154,7 @@ int sample_command(const Arguments& arguments) {
   if (!parse(app, plain)) return kExitOk;
   o.prompt = std::move(prompt);
   check_options(o);
+  DeviceRequest request = device_request(o);
 
   const std::string given = o.path;
   io::Checkpoint checkpoint =
@@ -156,7 +171,9 @@ int sample_command(const Arguments& arguments) {
   engine::import_state(checkpoint.arrays, o.path, /*exact=*/false, state);
   check_threads(static_cast<int>(std::min<std::int64_t>(o.threads, 1 << 20)));
   engine::ThreadPool pool(o.threads > 0 ? static_cast<int>(o.threads) : default_threads(1));
-  models::NextToken next(graph, state, pool);
+  if (dtype == engine::DType::kF64) request.cpu_only = "a model in float64";
+  const DeviceChoice choice = choose_device(request);
+  models::NextToken next(graph, state, pool, {.device = choice.device});
   print(o, checkpoint, next, std::move(tokens));
   return kExitOk;
 }

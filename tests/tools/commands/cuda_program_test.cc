@@ -275,6 +275,34 @@ TEST_F(CudaProgram, EvaluatesOnTheDevice) {
   EXPECT_NEAR(std::stod(value_of(cpu.out, "loss")), std::stod(value_of(half.out, "loss")), 0.05);
 }
 
+TEST_F(CudaProgram, ContinuesTextsOnTheDeviceAsOnTheCpu) {
+  const TemporaryDirectory folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i % 7) + " of a text\n";
+  std::filesystem::create_directory(folder / "text");
+  test_support::write_text(folder / "text/input.txt", text);
+  test_support::write_text(folder / "end.txt", text.substr(0, 40));
+  expect_success(call("train --model gpt-nano --dataset text --context 16 --batch-size 4 --steps 3",
+                      "--optimizer adamw --device cpu --data-dir", folder / "text", "--save-dir",
+                      folder / "run"));
+  const auto with = [&](const std::string& device, std::vector<std::string> command) {
+    command.insert(command.begin() + 1, folder / "run");
+    command.insert(command.end(), {"--device", device});
+    return expect_success(engine(command, kEnvironment)).out;
+  };
+  const auto sample = argv("sample --prompt line -n 12 --temperature 0"),
+             predict = argv("predict", folder / "end.txt", "--format json");
+  EXPECT_EQ(with("cuda:1", sample), with("cpu", sample));
+  const std::string on_cpu = with("cpu", predict), on_device = with("cuda", predict);
+  EXPECT_EQ(value_of(on_cpu, "prediction"), value_of(on_device, "prediction"));
+  EXPECT_NEAR(std::stod(value_of(on_cpu, "probability")),
+              std::stod(value_of(on_device, "probability")), 1e-5);
+  const CommandResult none =
+      engine({"sample", folder / "run", "--prompt", "l", "--device", "cuda:9"}, kEnvironment);
+  EXPECT_EQ(none.exit_code, 78);
+  EXPECT_CONTAINS(none.err, "--device: there is no cuda:9, 2 CUDA devices are visible");
+}
+
 TEST_F(CudaProgram, ARankThatDiesEndsTheOthersSoon) {
   const TemporaryDirectory folder;
   const std::string metrics = folder / "metrics";

@@ -46,7 +46,10 @@ class Texts : public InputPredictor {
   Texts(const PredictorRequest& request, TrainedModel& model)
       : inputs_(request.inputs),
         vocabulary_(model.data().train.vocabulary()),
-        next_(model.graph(), model.state(), model.pool(), model.compute().host_products()) {}
+        next_(model.graph(), model.state(), model.pool(),
+              {.dtype = model.compute().storage,
+               .device = model.compute().device,
+               .products = model.compute().products}) {}
 
   BlockSizes sizes() const override {
     return {.samples = 1, .logits = static_cast<std::size_t>(next_.vocabulary())};
@@ -211,8 +214,6 @@ void check_text_model(const PredictorRequest& request, const TrainedModel& model
                         "' has no vocabulary of characters; engine predict needs one of text");
   if (!request.layer.empty())
     throw UsageError("--embeddings is for models of images and tables, not for one of text");
-  if (model.compute().cuda())
-    throw io::ConfigError("engine predict with a model of text computes on --device cpu only");
 }
 
 }  // namespace

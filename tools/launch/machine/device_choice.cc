@@ -165,6 +165,12 @@ DeviceChoice choose_device(const DeviceRequest& request, const backends::Environ
   return {};
 }
 
+DeviceChoice choose_device(const DeviceRequest& request) {
+  const bool automatic = request.device.kind == DeviceName::Kind::kAuto && request.devices.empty();
+  return choose_device(request, backends::process_environment(),
+                       automatic ? visible_to_auto : visible_devices);
+}
+
 DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) {
   const auto& peers = group.peers();
   const int rank = group.rank();
@@ -176,9 +182,7 @@ DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) 
   }
   request.local_rank = request.place.value_or(request.local_rank);
   if (!request.devices.empty()) request.replica = rank % static_cast<int>(request.devices.size());
-  const bool automatic = request.device.kind == DeviceName::Kind::kAuto && request.devices.empty();
-  return choose_device(request, backends::process_environment(),
-                       automatic ? visible_to_auto : visible_devices);
+  return choose_device(request);
 }
 
 int place_on_host(std::optional<int> held, const backends::Group& group,

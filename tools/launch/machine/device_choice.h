@@ -42,6 +42,8 @@ void require_named_devices(const DeviceRequest& request,
 // CPU, `cpu_only` on a CUDA device. Asks `visible` only where it matters.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
+// Does the same for this process alone.
+DeviceChoice choose_device(const DeviceRequest& request);
 // Does the same for this rank of the group, with the places that `request` does not specify.
 DeviceChoice choose_device(DeviceRequest request, const backends::Group& group);
 

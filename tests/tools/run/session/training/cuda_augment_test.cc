@@ -182,8 +182,8 @@ TEST_F(CudaAugment, RefusesBatchesOfTheOtherKind) {
                                 .labels = labels,
                                 .sample_ids = {}};
   const std::vector<float> table = engine::image_table(set, io::Normalization::kStandard, kDevice);
-  engine::DeviceInference of_numbers(plan, kDevice, engine::Products::kF32);
-  engine::DeviceInference of_bytes(plan, kDevice, engine::Products::kF32, table);
+  engine::DeviceInference of_numbers(plan, kDevice, engine::Products::kF32, {});
+  engine::DeviceInference of_bytes(plan, kDevice, engine::Products::kF32, {.image_table = table});
   EXPECT_EQ(of_numbers.forward(numbers).rows, 2);
   EXPECT_EQ(of_bytes.forward(bytes).rows, 2);
   EXPECT_EQ(of_bytes.forward({.count = 0, .samples = {}, .labels = {}, .sample_ids = {}}).rows, 0);
@@ -192,9 +192,9 @@ TEST_F(CudaAugment, RefusesBatchesOfTheOtherKind) {
   engine::BatchView undrawn = bytes;
   undrawn.draws = undrawn.draws.first(1);
   EXPECT_THROW(of_bytes.forward(undrawn), engine::InputError);
-  EXPECT_THROW(
-      engine::DeviceInference(plan, kDevice, engine::Products::kF32, std::vector<float>(257)),
-      engine::ModelError);
+  EXPECT_THROW(engine::DeviceInference(plan, kDevice, engine::Products::kF32,
+                                       {.image_table = std::vector<float>(257)}),
+               engine::ModelError);
   EXPECT_TRUE(engine::image_table(set, io::Normalization::kStandard, {}).empty())
       << "the CPU reads numbers";
 }
