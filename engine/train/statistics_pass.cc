@@ -2,9 +2,11 @@
 #include "engine/train/statistics_pass.h"
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "engine/averaging/sums/flat_math.h"
+#include "engine/graph/device_inference.h"
 #include "engine/graph/executor.h"
 #include "engine/train/step/loaded_batch.h"
 
@@ -13,18 +15,21 @@ namespace {
 
 Plan make_plan(const StatisticsPass& pass) {
   const std::int64_t most = std::max<std::int64_t>(1, pass.sampler.max_local_count());
-  return Plan::compile(pass.graph, {.max_batch = (most - 1) / pass.micro_batches + 1,
-                                    .dtype = pass.model.parameters.values.dtype(),
-                                    .threads = pass.threads.threads(),
-                                    .products = pass.products});
+  const bool on_device = pass.device.kind == Device::Kind::kCuda;
+  return Plan::compile(pass.graph,
+                       {.max_batch = (most - 1) / pass.micro_batches + 1,
+                        .dtype = on_device ? pass.storage : pass.model.parameters.values.dtype(),
+                        .threads = pass.threads.threads(),
+                        .device = pass.device.kind,
+                        .products = pass.products});
 }
+
+// Runs a forward pass whose statistics have this weight.
+using Forward = std::function<void(const BatchView& batch, double weight)>;
 
 // Returns the number of forward passes. With statistics over all ranks, every rank runs a forward
 // pass for each batch, even if its part is empty.
-std::int64_t forward_epoch(const StatisticsPass& pass, std::int64_t epoch) {
-  const Plan plan = make_plan(pass);
-  Executor executor(plan, pass.model, pass.threads, pass.seed);
-  executor.set_replicas(pass.replicas);
+std::int64_t forward_epoch(const StatisticsPass& pass, std::int64_t epoch, const Forward& forward) {
   std::vector<ops::ImageDraw> draws;
   std::int64_t batches = 0;
   pass.loader.seek(epoch, 0);
@@ -34,10 +39,32 @@ std::int64_t forward_epoch(const StatisticsPass& pass, std::int64_t epoch) {
       const std::int64_t first = batch.count * m / pass.micro_batches,
                          last = batch.count * (m + 1) / pass.micro_batches;
       if (first == last && pass.replicas == nullptr) continue;
-      executor.set_statistics_weight(1.0 / static_cast<double>(++batches));
-      static_cast<void>(executor.forward(batch.slice(first, last - first), /*training=*/true));
+      forward(batch.slice(first, last - first), 1.0 / static_cast<double>(++batches));
     }
   }
+  return batches;
+}
+
+std::int64_t forward_on_host(const StatisticsPass& pass, std::int64_t epoch) {
+  const Plan plan = make_plan(pass);
+  Executor executor(plan, pass.model, pass.threads, pass.seed);
+  executor.set_replicas(pass.replicas);
+  return forward_epoch(pass, epoch, [&](const BatchView& batch, double weight) {
+    executor.set_statistics_weight(weight);
+    static_cast<void>(executor.forward(batch, /*training=*/true));
+  });
+}
+
+std::int64_t forward_on_device(const StatisticsPass& pass, std::int64_t epoch) {
+  const Plan plan = make_plan(pass);
+  DeviceInference device(plan, pass.device, pass.products,
+                         {.seed = pass.seed, .image_table = pass.image_table});
+  device.set_replicas(pass.replicas);
+  device.load(pass.model);
+  const std::int64_t batches = forward_epoch(
+      pass, epoch,
+      [&](const BatchView& batch, double weight) { device.add_statistics(batch, weight); });
+  device.store_statistics(pass.model);
   return batches;
 }
 
@@ -57,7 +84,9 @@ void merge_over_ranks(const StatisticsPass& pass, std::int64_t batches) {
 }  // namespace
 
 void recompute_statistics(const StatisticsPass& pass, std::int64_t epoch) {
-  const std::int64_t batches = forward_epoch(pass, epoch);
+  const bool on_device = pass.device.kind == Device::Kind::kCuda;
+  const std::int64_t batches =
+      on_device ? forward_on_device(pass, epoch) : forward_on_host(pass, epoch);
   if (pass.communicator.world_size() > 1) merge_over_ranks(pass, batches);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "backends/communicator.h"
 #include "engine/core/replica_exchange.h"
@@ -23,13 +24,18 @@ struct StatisticsPass {
   Products products = Products::kF32;
   std::uint64_t seed = 0;               // seed of dropout
   ReplicaExchange* replicas = nullptr;  // as in AccumulatedWorkOptions
+  // A CUDA device computes on a copy of the state, with activations of `storage`.
+  Device device = {};
+  DType storage = DType::kF32;
+  std::vector<float> image_table = {};  // on a device: batches contain bytes
+                                        // (DeviceExecutorOptions)
 };
 
 // Replaces the model's running statistics by the means of those of the batches of one epoch, which
 // are forwarded in training mode with the current parameters, as in
 // torch.optim.swa_utils.update_bn. Each rank processes its part of the batches, and the means over
 // the ranks are weighted by their numbers of batches: all ranks get the same bits. Counters grow,
-// other state is unchanged. The position of the loader changes. Collective. On the CPU.
+// other state is unchanged. The position of the loader changes. Collective.
 void recompute_statistics(const StatisticsPass& pass, std::int64_t epoch);
 
 }  // namespace engine

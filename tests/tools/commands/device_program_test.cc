@@ -172,8 +172,7 @@ TEST_F(DevicePrograms, WhatCannotBeIsRefusedWithBothNumbers) {
                  "there is no cuda:2, 2 CUDA devices are visible");
   expect_refused(train("0", {"--device", "cuda"}), "--device cuda: no CUDA device");
   expect_refused(train("0", {"--amp", "O1"}), "--amp O1 is for CUDA devices: no CUDA device");
-  expect_refused(train("1", {"--device", "cuda", "--compress", "bf16"}),
-                 "--compress bf16 is computed on the CPU");
+  expect_refused(train("1", {"--device", "cuda", "--dtype", "f64"}), "f64 is computed on the CPU");
   expect_refused(train("1", {"--amp", "O2", "--device", "cpu"}), "expected off or bf16 on the CPU");
   expect_refused(train("1", {"--device", "cuda", "--optimizer", "muon"}),
                  "--optimizer muon needs --device cpu: it has no step on CUDA devices");

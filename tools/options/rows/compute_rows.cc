@@ -54,11 +54,8 @@ std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& 
 }
 
 // Names an option that only the CPU can do.
-std::optional<std::string> option_of_cpu(const GivenValues& given, const RunConfig& config) {
-  using Compression = AveragingOptions::Compression;
+std::optional<std::string> option_of_cpu(const RunConfig& config) {
   if (config.averaging.shard_optimizer) return "--shard-optimizer";
-  if (config.averaging.of_gradients() && config.averaging.compression != Compression::kNone)
-    return "--compress " + given.text("compress");
   if (config.averaging.canonical) return "--reduction-order canonical";
   if (config.data.set.csv.regression) return "--task regression";
   if (config.compute.dtype == DType::kF64) return "--dtype f64";
@@ -85,7 +82,7 @@ void check_compute(const GivenValues& given, RunConfig& config) {
   if (!given.has("loss-scale") && of_f16) compute.loss_scale = engine::parse_loss_scale("dynamic");
   if (amp && precision.half != DType::kBF16)
     compute.device.cuda_only = "--amp " + given.text("amp");
-  compute.device.cpu_only = option_of_cpu(given, config);
+  compute.device.cpu_only = option_of_cpu(config);
 }
 
 const std::vector<OptionSpec> kComputeRows{

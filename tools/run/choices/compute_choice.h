@@ -31,8 +31,6 @@ struct Compute {
   std::string reason;  // why `auto` chose this device; "" if it was named
 
   bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
-  // Returns the products for computations on the host, whatever the device.
-  engine::Products host_products() const { return cuda() ? engine::Products::kF32 : products; }
   engine::ThreadPool make_pool(int shares = 0) const;  // `shares` as for the pool
   // Returns the CPUs for a base::BoundThread of the rank's thread while it computes, which must be
   // created after everything that starts threads; empty if it is not bound.

@@ -66,10 +66,6 @@ std::unique_ptr<engine::EpochAverage> make_epoch_average(
   if (options.average_last > epochs)
     throw io::ConfigError("--average-last " + std::to_string(options.average_last) +
                           " needs as many epochs; this run has " + std::to_string(epochs));
-  if (compute.cuda() && model.state.running.bytes() > 0)
-    throw io::ConfigError(
-        "--average-last needs --device cpu for a model with running statistics: the pass over the "
-        "training data that recomputes them has no CUDA version");
   return std::make_unique<engine::EpochAverage>(
       model.state, model.context,
       engine::EpochAverageOptions{.epochs = options.average_last,

@@ -297,10 +297,11 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
                                             SessionModel& model, const SessionCommunicators& wires,
                                             backends::Communicator& control) {
   if (compute.cuda()) {
-    if (!options.data.local_steps.are_equal())
+    if (options.data.local_steps.automatic)
       throw io::ConfigError(
-          "--local-steps needs --device cpu: on a CUDA device all ranks take every step");
-    if (data.sampling().shares_change)
+          "--local-steps auto needs --device cpu: on a CUDA device a step's own time is not "
+          "measured; give weights, as --local-steps 3:1");
+    if (options.data.shares.automatic && data.sampling().shares_change)
       throw io::ConfigError(
           "--shares auto needs --device cpu: on a CUDA device a step's own time is not separate "
           "from waiting for the other ranks; give weights, as --shares 3:1");

@@ -172,17 +172,22 @@ std::unique_ptr<engine::DesyncCheck> make_desync(const SessionParts& s) {
 }
 
 void recompute_statistics(SessionParts& s, std::int64_t epoch) {
-  engine::recompute_statistics({.graph = s.model->graph,
-                                .model = s.model->state,
-                                .threads = s.model->pool,
-                                .sampler = s.input.data.sampler(),
-                                .loader = s.loader,
-                                .communicator = *s.control,
-                                .micro_batches = s.options.compute.micro_batches,
-                                .products = s.compute.host_products(),
-                                .seed = s.options.seed,
-                                .replicas = s.wires.replicas.get()},
-                               epoch);
+  engine::recompute_statistics(
+      {.graph = s.model->graph,
+       .model = s.model->state,
+       .threads = s.model->pool,
+       .sampler = s.input.data.sampler(),
+       .loader = s.loader,
+       .communicator = *s.control,
+       .micro_batches = s.options.compute.micro_batches,
+       .products = s.compute.products,
+       .seed = s.options.seed,
+       .replicas = s.wires.replicas.get(),
+       .device = s.compute.device,
+       .storage = s.compute.storage,
+       .image_table = engine::image_table(s.input.data.train(), s.input.data.normalization(),
+                                          s.compute.device)},
+      epoch);
 }
 
 std::unique_ptr<engine::ShareBalance> make_balance(const SessionParts& s) {

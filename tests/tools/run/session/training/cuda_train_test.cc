@@ -9,6 +9,9 @@
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/optim/moving_average.h"
+#include "io/base/files/io_error.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
 
@@ -252,6 +255,51 @@ TEST_F(CudaTrain, TextModelAgreesWithTheCpu) {
 TEST_F(CudaTrain, RefusesWhatOnlyTheCpuComputes) {
   EXPECT_THROW(train(1, with(kMlp, "dtype=f64")), std::exception);
   EXPECT_THROW(train(1, with(kMlp, "reduction-order=canonical")), std::exception);
+}
+
+// Compressed gradients pass through host memory. Where codes are rounded, what differs in the last
+// bit may be rounded to another code.
+TEST_F(CudaTrain, CompressedGradientsAreThoseOfTheCpu) {
+  struct Method {
+    const char* options;
+    double most;  // of the distance from the CPU's parameters
+  };
+  for (const auto& [method, most] :
+       {Method{"compress=bf16", 1e-4}, Method{"compress=topk topk-ratio=0.05", 1e-4},
+        Method{"compress=powersgd powersgd-rank=2", 1e-4}, Method{"compress=int8", 1e-3},
+        Method{"compress=int4", 1e-2},
+        Method{"compress=sparse sparse-ratio=0.1 sparse-warmup=0 momentum=0", 1e-3}}) {
+    const Options options = with(kMlp, "batch-size=13", method);
+    const auto cuda = train(2, options), cpu = train(2, on_cpu(options));
+    EXPECT_TRUE(equal(cuda[0], cuda[1])) << method;
+    EXPECT_EQ(cuda[0].bytes_sent, cpu[0].bytes_sent) << method;
+    EXPECT_LT(distance(cpu[0], cuda[0]), most) << method;
+  }
+}
+
+TEST_F(CudaTrain, ASlowRankTakesFewerLocalSteps) {
+  const Options options = with(kMlp, "sync=params sync-every=4 local-steps=3:1 batch-size=12");
+  const auto cuda = train(2, options), cpu = train(2, on_cpu(options));
+  EXPECT_TRUE(equal(cuda[0], cuda[1]));
+  EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5);
+  EXPECT_EQ(cuda[1].whole.counters, cpu[1].whole.counters);
+  EXPECT_CONTAINS(
+      test_support::error_of<io::ConfigError>([&] { train(2, with(options, "local-steps=auto")); }),
+      "give weights, as --local-steps 3:1");
+}
+
+// Its running statistics are those of another pass over the training data.
+TEST_F(CudaTrain, TheAverageOfTheLastEpochsIsThatOfTheCpu) {
+  for (const Options& more :
+       {Options{}, Options("grad-accum=2"), Options("sync-bn=true"), Options("amp=bf16")}) {
+    const Options options =
+        with(kConvnet, "steps= epochs=3 synthetic-size=30 average-last=2 eval-every=1e", more);
+    const auto cuda = train(2, options), cpu = train(2, on_cpu(options));
+    const engine::EvalReport &here = cuda[0].evals.back(), &there = cpu[0].evals.back();
+    EXPECT_STREQ(here.weights, "average");
+    EXPECT_NEAR(here.loss, there.loss, more.contains("amp") ? 0.05 : 1e-4);
+    EXPECT_EQ(cuda[1].evals.back().loss, here.loss);
+  }
 }
 
 // A weight of rank 0 is not a number from step 2 to step 3, so that the gradients of step 3 are
