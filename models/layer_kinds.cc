@@ -113,9 +113,7 @@ constexpr Kind kKinds[] = {
      "weight [out, in]; bias [out] where it has one"},
     {"conv2d", make_conv2d,
      "[h, w, c] → [h', w', out_channels], h' = floor((h + 2 padding - kernel) / stride) + 1",
-     "h and w + 2 padding at least the kernel; groups divide c and out_channels, more than 1 on "
-     "CPUs "
-     "only",
+     "h and w + 2 padding at least the kernel; groups divide c and out_channels",
      "weight [out_channels, c / groups, kernel, kernel]; bias [out_channels] where it has one"},
     {"batch_norm2d", make_batch_norm2d, kImageSame, kBatchNormRules, kBatchNormArrays},
     {"sync_batch_norm2d", make_sync_batch_norm2d, kImageSame,

@@ -62,7 +62,6 @@ class Conv2d final : public Layer {
   }
 
   LayerMemory memory(const MemoryRequest& r) const override {
-    if (options_.groups > 1) expect_cpu("conv2d with groups", r.device);
     return {.scratch = ops::conv2d_scratch_bytes(geometry(r.inputs[0]), r.batch, r.dtype, r.threads,
                                                  r.device, r.products)};
   }

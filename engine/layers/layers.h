@@ -27,7 +27,6 @@ struct Conv2dOptions {
   std::int64_t out_channels = 0, kernel = 3, stride = 1, padding = 0;
   bool bias = true;
   // The number of equal groups of input and output channels, each with its own weights.
-  // More than one: on a CUDA device, memory() throws ModelError.
   std::int64_t groups = 1;
   ConvInit init = ConvInit::kUniformFanIn;
 };

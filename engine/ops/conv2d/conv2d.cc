@@ -71,9 +71,6 @@ DType weight_dtype(const KernelContext& context, const TensorView& input) {
 
 void check_scratch(const char* kernel, const KernelContext& context, const Conv2dGeometry& g,
                    std::int64_t n, DType dtype) {
-  if (on_cuda(context) && g.groups > 1)
-    throw ModelError(std::string(kernel) +
-                     ": there is no kernel of several groups for CUDA devices");
   check_context(kernel, context);
   const int threads = on_cuda(context) ? 1 : context.threads->threads();
   check_context(kernel, context,
@@ -199,8 +196,10 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
       floats = std::max(floats, winograd_weights_for(dtype).scratch(sizes, threads));
     return static_cast<std::size_t>(floats) * sizeof(float);
   };
-  return dispatch_device(device, on_cpu,
-                         [&] { return cuda::conv2d_scratch_bytes(geometry, n, dtype); });
+  return dispatch_device(device, on_cpu, [&] {
+    return geometry.groups > 1 ? cuda::grouped_conv2d_scratch_bytes(geometry, n, dtype)
+                               : cuda::conv2d_scratch_bytes(geometry, n, dtype);
+  });
 }
 
 void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
@@ -221,7 +220,10 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
         chosen_table(context, g, kForwardBatch, o.x.dtype)
             .forward(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
-      [&] { cuda::conv2d_forward(context, o); });
+      [&] {
+        if (g.groups > 1) return cuda::grouped_conv2d_forward(context, o);
+        cuda::conv2d_forward(context, o);
+      });
 }
 
 void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
@@ -241,7 +243,10 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
         chosen_table(context, g, n, o.dx.dtype)
             .backward_data(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
-      [&] { cuda::conv2d_backward_data(context, o); });
+      [&] {
+        if (g.groups > 1) return cuda::grouped_conv2d_backward_data(context, o);
+        cuda::conv2d_backward_data(context, o);
+      });
 }
 
 void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o) {
@@ -264,7 +269,10 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
         chosen_weights_table(context, g, n, o.x.dtype)
             .run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
-      [&] { cuda::conv2d_backward_weights(context, o); });
+      [&] {
+        if (g.groups > 1) return cuda::grouped_conv2d_backward_weights(context, o);
+        cuda::conv2d_backward_weights(context, o);
+      });
 }
 
 }  // namespace engine::ops

@@ -2,7 +2,7 @@
 // channels are divided into groups, each of which is a convolution of its own: output channel o
 // belongs to group o / (out / groups). With as many groups as channels, it is depthwise. x [n, h,
 // w, in], weight [kh, kw, in / groups, out], bias [out] or absent, y [n, oh, ow, out], oh = (h + 2
-// padding - kh) / stride + 1. Several groups need a CPU: on a CUDA device they throw ModelError.
+// padding - kh) / stride + 1.
 #pragma once
 
 #include "engine/ops/conv2d/conv2d_operands.h"

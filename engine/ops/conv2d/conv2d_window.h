@@ -96,7 +96,7 @@ inline void require_countable(const Conv2dGeometry& g, std::int64_t n) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max(), kMaxAcross = 32000;
   require(n * (g.in_h + 1) * (g.in_w + 1) <= kMost && n * g.out_h() * g.out_w() <= kMost,
           "a convolution on a CUDA device has fewer than 2^31 pixels in a batch");
-  require(g.kernel_h * g.kernel_w * g.in_channels * g.out_channels <= kMost,
+  require(g.kernel_h * g.kernel_w * (g.in_channels / g.groups) * g.out_channels <= kMost,
           "a convolution on a CUDA device has fewer than 2^31 weights");
   require(
       std::max({g.in_h, g.in_w, g.out_h(), g.out_w()}) + 2 * g.padding <= kMaxAcross,

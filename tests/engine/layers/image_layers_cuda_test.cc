@@ -61,7 +61,8 @@ std::vector<float> starts(const Shape& shape, std::uint32_t seed) {
   return random_operand(shape, seed).values;
 }
 
-// What a tensor of a run begins with. `make(values, shape, activation)` gives its memory.
+// What a tensor of a run begins with. `make(values, shape, activation)` gives its memory; weights
+// are stored as activations are.
 template <class Make>
 Tensors make_tensors(const Layer& layer, std::span<const Shape> items, std::int64_t batch,
                      const Options& o, Make make) {
@@ -75,7 +76,7 @@ Tensors make_tensors(const Layer& layer, std::span<const Shape> items, std::int6
   }
   for (const ParameterSpec& each : layer.parameters(items)) {
     const Shape shape = each.layout.memory_shape();
-    t.parameters.push_back(make(starts(shape, seed++), shape, false));
+    t.parameters.push_back(make(starts(shape, seed++), shape, shape.rank() > 1));  // weights
     t.parameter_gradients.push_back(make(starts(shape, seed++), shape, false));
   }
   for (const BufferSpec& each : layer.buffers(items)) {
@@ -256,6 +257,20 @@ TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
             compare<TypeParam>(*layer, {item}, batch, {.training = training, .write = write});
   compare<TypeParam>(*layers::add(), {{5, 7, 6}, {5, 7, 6}}, 3, {});
   compare<TypeParam>(*layers::add(), {{5, 7, 6}, {5, 7, 6}}, 3, {.write = Write::kAdd});
+}
+
+TYPED_TEST(ImageLayersCuda, ConvolutionOfGroupsAgreesWithFloat64) {
+  const layers::Conv2dOptions all[] = {
+      {.out_channels = 16, .padding = 1, .groups = 16},
+      {.out_channels = 16, .kernel = 5, .stride = 2, .padding = 2, .bias = false, .groups = 16},
+      {.out_channels = 32, .stride = 2, .padding = 1, .groups = 16},
+      {.out_channels = 24, .padding = 1, .groups = 4}};
+  for (const layers::Conv2dOptions& options : all)
+    for (const std::int64_t batch : {0, 1, 5})
+      for (const Write write : {Write::kOverwrite, Write::kAdd})
+        for (const bool training : {true, false})
+          compare<TypeParam>(*layers::conv2d(options), {{8, 7, 16}}, batch,
+                             {.training = training, .write = write});
 }
 
 TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {

@@ -73,6 +73,41 @@ TEST_F(CudaProgram, RanksOverNcclEndBitIdentical) {
   expect_success(verify(rank_model(folder / "a", 0), rank_model(folder / "a", 1)));
 }
 
+// In captured steps on two ranks, and evaluated.
+TEST_F(CudaProgram, AModelFileWithGroupsTrains) {
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "net.toml", R"([[layer]]
+kind = "conv2d"
+name = "stem"
+out_channels = 8
+padding = 1
+[[layer]]
+kind = "relu"
+[[layer]]
+kind = "conv2d"
+name = "depthwise"
+out_channels = 8
+padding = 1
+groups = 8
+[[layer]]
+kind = "conv2d"
+name = "grouped"
+out_channels = 12
+groups = 2
+[[layer]]
+kind = "global_average_pool"
+[[layer]]
+kind = "dense"
+name = "fc"
+out = "classes"
+)");
+  const CommandResult result =
+      expect_success(train(folder / "a", {"--model", folder / "net.toml", "--device", "cuda",
+                                          "--spawn", "2", "--backend", "nccl", "--amp", "bf16"}));
+  EXPECT_CONTAINS(result.out, "Steps on the device: captured");
+  expect_success(verify(rank_model(folder / "a", 0), rank_model(folder / "a", 1)));
+}
+
 TEST_F(CudaProgram, AFailedCaptureIsSaidAndTheSameStepsAreLaunched) {
   if (!engine::cuda::device_info(0).name.starts_with("emulated"))
     GTEST_SKIP() << "captures of a GPU do not fail on demand";

@@ -60,7 +60,7 @@ void add_dense(std::vector<KernelCase>& cases, const char* model, std::int64_t n
 
 struct Convolution {
   const char* model;
-  std::int64_t side, in, out, kernel, stride, padding;
+  std::int64_t side, in, out, kernel, stride, padding, groups = 1;
 };
 
 void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::int64_t n) {
@@ -71,16 +71,18 @@ void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::
                          .kernel_h = k.kernel,
                          .kernel_w = k.kernel,
                          .stride = k.stride,
-                         .padding = k.padding};
+                         .padding = k.padding,
+                         .groups = k.groups};
   const Shape x{n, k.side, k.side, k.in}, y{n, g.out_h(), g.out_w(), k.out},
-      weight{k.kernel, k.kernel, k.in, k.out};
+      weight{k.kernel, k.kernel, k.in / k.groups, k.out};
   KernelCase base;
   base.model = k.model;
   base.shape = extents_text(x) + "->" + std::to_string(k.out) + " k" + std::to_string(k.kernel) +
-               " s" + std::to_string(k.stride);
+               " s" + std::to_string(k.stride) +
+               (k.groups == 1 ? "" : " g" + std::to_string(k.groups));
   base.cuda = kConvolutionOnCuda;
-  base.flops =
-      2.0 * static_cast<double>(y.count()) * static_cast<double>(k.kernel * k.kernel * k.in);
+  base.flops = 2.0 * static_cast<double>(y.count()) *
+               static_cast<double>(k.kernel * k.kernel * k.in / k.groups);
   base.scratch_bytes = [g, n](engine::DType dtype, int threads, engine::Device::Kind device,
                               engine::Products products) {
     return engine::ops::conv2d_scratch_bytes(g, n, dtype, threads, device, products);
@@ -216,6 +218,11 @@ std::vector<KernelCase> convolution_cases(const BatchSizes& sizes) {
         {"resnet50", 56, 128, 128, 3, 2, 1},        {"resnet50", 28, 128, 128, 3, 1, 1},
         {"resnet50", 14, 1024, 256, 1, 1, 0},       {"resnet50", 14, 256, 256, 3, 1, 1},
         {"resnet50", 7, 512, 512, 3, 1, 1}})
+    add_convolution(cases, each, sizes.images);
+  for (const Convolution& each : {Convolution{"mobilenet_v2", 14, 384, 384, 3, 1, 1, 384},
+                                  {"mobilenet_v2", 14, 576, 576, 3, 2, 1, 576},
+                                  {"efficientnet_b0", 14, 480, 480, 5, 1, 2, 480},
+                                  {"regnet_y_400mf", 28, 104, 104, 3, 1, 1, 13}})
     add_convolution(cases, each, sizes.images);
   return cases;
 }

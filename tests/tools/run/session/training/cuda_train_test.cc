@@ -128,6 +128,38 @@ TEST_F(CudaTrain, ResidualNetworkAgreesWithTheCpu) {
   EXPECT_LT(distance(cpu[0], cuda[0], io::Section::kBuffer), 1e-3);
 }
 
+// Depthwise layers with strides 1 and 2, a channel multiplier, and groups of several channels.
+TEST_F(CudaTrain, ConvolutionsOfGroupsAgreeWithTheCpu) {
+  const test_support::TemporaryDirectory folder;
+  const auto conv = [](const char* name, const char* rest) {
+    return std::string("[[layer]]\nkind = \"conv2d\"\nname = \"") + name + "\"\n" + rest +
+           "\n[[layer]]\nkind = \"relu\"\n";
+  };
+  test_support::write_text(
+      folder / "net.toml",
+      conv("stem", "out_channels = 8\npadding = 1") +
+          conv("depthwise", "out_channels = 8\npadding = 1\ngroups = 8") +
+          conv("expand", "out_channels = 16\nkernel = 1") +
+          conv("strided", "out_channels = 16\nkernel = 5\nstride = 2\npadding = 2\ngroups = 16") +
+          conv("grouped", "out_channels = 12\npadding = 1\ngroups = 4") +
+          conv("multiplied", "out_channels = 24\npadding = 1\nbias = false\ngroups = 12") +
+          "[[layer]]\nkind = \"global_average_pool\"\n[[layer]]\nkind = \"dense\"\nname = "
+          "\"fc\"\nout = \"classes\"\n");
+  const Options options = "model=" + (folder / "net.toml") +
+                          " synthetic-shape=9x8x3 batch-size=6 steps=4 lr=0.05 momentum=0.9 "
+                          "device=cuda";
+  const auto cpu = train(1, on_cpu(options));
+  for (const auto& [amp, most] : std::map<std::string, double>{
+           {"off", 1e-5}, {"tf32", 2e-3}, {"O1", 2e-3}, {"O2", 1e-2}, {"bf16", 3e-2}}) {
+    const auto one = train(1, with(options, "amp=" + amp));
+    EXPECT_LT(loss_distance(cpu[0], one[0]), most) << amp;
+    EXPECT_LT(distance(cpu[0], one[0]), 10 * most) << amp;
+    const auto two = train(2, with(options, "amp=" + amp));
+    EXPECT_LT(distance(cpu[0], two[0]), 10 * most) << amp;
+    EXPECT_TRUE(equal(two[0], two[1])) << amp;
+  }
+}
+
 TEST_F(CudaTrain, EvaluatesAsTheCpuDoes) {
   const Options options = with(kMlp, "eval-every=3");
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
