@@ -156,12 +156,12 @@ constexpr Kind kKinds[] = {
      ""},
     {"concat", [](Options&, std::int64_t) { return layers::concat(); },
      "[h, w, a], [h, w, b], ... → [h, w, a + b + ...]; [a], [b], ... → [a + b + ...]",
-     "needs `inputs`, two or more; CPUs only", ""},
+     "needs `inputs`, two or more", ""},
     {"activation", make_activation, kSame,
-     "PyTorch's function of that name; slope of leaky_relu, from 0; CPUs only", ""},
+     "PyTorch's function of that name; slope of leaky_relu, from 0", ""},
     {"multiply", [](Options&, std::int64_t) { return layers::multiply(); },
      "two of one shape → the same; [h, w, c] and [c] or [1, 1, c] → [h, w, c]",
-     "needs `inputs`, two of them; CPUs only", ""},
+     "needs `inputs`, two of them", ""},
 };
 
 std::string options_text(const std::vector<OptionDescription>& options) {

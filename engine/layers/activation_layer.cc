@@ -28,10 +28,6 @@ class ActivationLayer final : public Layer {
     expect_inputs(inputs, 1);
     return inputs[0];
   }
-  LayerMemory memory(const MemoryRequest& r) const override {
-    expect_cpu("activation", r.device);
-    return {};
-  }
 
   void forward(const LayerRun& run) const override {
     ops::activation_forward(run.kernels, run.inputs[0], function_, run.output);

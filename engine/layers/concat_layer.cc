@@ -32,10 +32,6 @@ class Concat final : public Layer {
     }
     return last == 0 ? Shape{channels} : Shape{first[0], first[1], channels};
   }
-  LayerMemory memory(const MemoryRequest& r) const override {
-    expect_cpu("concat", r.device);
-    return {};
-  }
 
   void forward(const LayerRun& run) const override {
     std::int64_t before = 0;

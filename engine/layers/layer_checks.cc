@@ -43,11 +43,6 @@ void expect_at_least(const char* kind, const char* option, std::int64_t value, s
                    ", not " + std::to_string(value));
 }
 
-void expect_cpu(const std::string& kind, Device::Kind device) {
-  if (device != Device::Kind::kCpu)
-    throw ModelError(kind + ": there is no kernel for CUDA devices; use --device cpu");
-}
-
 TensorView take_scratch(KernelContext& context, DType dtype, const Shape& shape) {
   const TensorView view{context.scratch.data(), dtype, shape, context.device};
   const std::size_t bytes = align_up(view.bytes());

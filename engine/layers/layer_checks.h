@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 
 #include "engine/core/arena.h"
 #include "engine/core/tensor_view.h"
@@ -21,9 +20,6 @@ void expect_window(const Shape& input, std::int64_t window, std::int64_t padding
 
 // Throws ModelError "KIND: OPTION must be at least LEAST, not VALUE"; also if above kMaxExtent.
 void expect_at_least(const char* kind, const char* option, std::int64_t value, std::int64_t least);
-
-// Throws ModelError "KIND: there is no kernel for CUDA devices; ..." for layers of CPUs alone.
-void expect_cpu(const std::string& kind, Device::Kind device);
 
 // Takes a tensor of `shape` from the front of the context's scratch; kernels use the rest. A layer
 // that takes tensors this way adds align_up() of their bytes to its scratch_bytes(). REQUIRES: the

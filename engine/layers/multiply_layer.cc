@@ -28,10 +28,6 @@ class Multiply final : public Layer {
     throw ShapeError("expected two inputs of one shape, or [h, w, c] and [c] or [1, 1, c], got " +
                      a.to_string() + " and " + b.to_string());
   }
-  LayerMemory memory(const MemoryRequest& r) const override {
-    expect_cpu("multiply", r.device);
-    return {};
-  }
 
   void forward(const LayerRun& run) const override {
     const std::size_t wide = wide_input(run);

@@ -29,6 +29,17 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, W>& value) {
   *reinterpret_cast<Pack<T, W>*>(to) = value;
 }
 
+// Writes the values, or adds them to the memory.
+template <class T, int W>
+__device__ __forceinline__ void put(const float (&values)[W], bool add, T* to) {
+  Pack<T, W> out{};
+  if (add) out = load_pack<W>(to);
+  ENGINE_UNROLL
+  for (int j = 0; j < W; ++j)
+    out.at[j] = from_float<T>(add ? to_float(out.at[j]) + values[j] : values[j]);
+  store_pack<W>(to, out);
+}
+
 // Returns true if all of these (null ones aside) are aligned to 16 bytes.
 inline bool aligned_to_16(std::initializer_list<const void*> pointers) {
   for (const void* pointer : pointers)

@@ -3,23 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
-#include "engine/core/error.h"
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/elementwise/activation_cpu.h"
+#include "engine/ops/elementwise/elementwise_cuda.h"
 
 namespace engine::ops {
 namespace {
 
 const ActivationTable& table_for(DType dtype) { return ENGINE_TABLE_FOR(dtype, activation_table); }
-
-void check_device(const char* kernel, const KernelContext& context) {
-  if (on_cuda(context))
-    throw ModelError(std::string(kernel) + ": there is no kernel for CUDA devices");
-  check_context(kernel, context);
-}
 
 ActivationSizes sizes_of(const TensorView& x, const Activation& f) {
   return {x.count(), static_cast<int>(f.kind), static_cast<float>(f.slope)};
@@ -83,28 +76,32 @@ std::optional<ActivationKind> find_activation(std::string_view name) {
 }
 
 void activation_forward(KernelContext& context, TensorView x, Activation function, TensorView y) {
-  check_device("activation_forward", context);
   check_stored("activation_forward", "x", x);
   check_like("activation_forward", "y", y, x);
-  dispatch_dtype(
-      x.dtype,
+  check_context("activation_forward", context);
+  dispatch(
+      context, x.dtype,
       [&] {
         context.threads->run(x.count(), [&](std::int64_t first, std::int64_t last, int) {
           for (std::int64_t i = first; i < last; ++i)
             y.as<double>()[i] = activation(x.as<double>()[i], function);
         });
       },
-      [&] { table_for(x.dtype).forward(x, sizes_of(x, function), y, *context.threads); });
+      [&] { table_for(x.dtype).forward(x, sizes_of(x, function), y, *context.threads); },
+      [&] {
+        const auto [count, kind, slope] = sizes_of(x, function);
+        cuda::activation_forward(context, x, kind, slope, y);
+      });
 }
 
 void activation_backward(KernelContext& context, TensorView value, TensorView dy,
                          Activation function, TensorView dx, Write write) {
-  check_device("activation_backward", context);
   check_stored("activation_backward", "the value", value);
   check_like("activation_backward", "dy", dy, value);
   check_like("activation_backward", "dx", dx, value);
-  dispatch_dtype(
-      value.dtype,
+  check_context("activation_backward", context);
+  dispatch(
+      context, value.dtype,
       [&] {
         context.threads->run(value.count(), [&](std::int64_t first, std::int64_t last, int) {
           for (std::int64_t i = first; i < last; ++i) {
@@ -119,6 +116,10 @@ void activation_backward(KernelContext& context, TensorView value, TensorView dy
         table_for(value.dtype)
             .backward(value, dy, sizes_of(value, function), dx, write == Write::kAdd,
                       *context.threads);
+      },
+      [&] {
+        const auto [count, kind, slope] = sizes_of(value, function);
+        cuda::activation_backward(context, value, dy, kind, slope, dx, write);
       });
 }
 

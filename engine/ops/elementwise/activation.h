@@ -1,5 +1,5 @@
 // Activation functions without parameters besides ReLU and GELU, element by element, as PyTorch
-// defines them. CPUs only: on a CUDA device, both functions throw ModelError.
+// defines them.
 #pragma once
 
 #include <array>

@@ -1,20 +1,14 @@
-// Flat loops: each thread processes every (grid * threads)-th pack of 16 bytes, then single
-// elements of the remainder; single elements only if an operand is not aligned to 16 bytes. One
-// thread reads and then writes each element, so that an output may be an input. Bound by bytes.
+// Flat loops, as in map_elements.h. Bound by bytes.
 #include "engine/ops/elementwise/elementwise_cuda.h"
 
-#include <algorithm>
-
-#include "engine/ops/device/packs.h"
-#include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/device/map_elements.h"
 
 namespace engine::ops::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kMapThreads;
 
-// The operations on an element, or with kPair on an element of each of two operands. ReLU passes
-// NaN, as in PyTorch.
+// Operations of map_elements.h. ReLU passes NaN, as in PyTorch.
 struct Same {
   static constexpr bool kPair = false;
   __device__ __forceinline__ float operator()(float a, float) const { return a; }
@@ -35,60 +29,6 @@ struct GradientOfRelu {
   static constexpr bool kPair = true;
   __device__ __forceinline__ float operator()(float y, float dy) const { return y > 0 ? dy : 0.0f; }
 };
-
-// Processes W elements from index i on.
-template <int W, class T, class Op>
-__device__ __forceinline__ void map_pack(const T* a, const T* b, std::int64_t i, bool add, Op op,
-                                         T* to) {
-  const Pack<T, W> from_a = load_pack<W>(a + i);
-  Pack<T, W> from_b{}, result{};
-  if constexpr (Op::kPair) from_b = load_pack<W>(b + i);
-  if (add) result = load_pack<W>(to + i);
-  ENGINE_UNROLL
-  for (int j = 0; j < W; ++j) {
-    const float value = op(to_float(from_a.at[j]), to_float(from_b.at[j]));
-    result.at[j] = from_float<T>(add ? to_float(result.at[j]) + value : value);
-  }
-  store_pack<W>(to + i, result);
-}
-
-template <class T, class Op>
-__global__ void map(const T* a, const T* b, std::int64_t packs, std::int64_t count, bool add, Op op,
-                    T* to) {
-  constexpr int kWidth = Packed<T>::kCount;
-  const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
-                     step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t i = first; i < packs; i += step)
-    map_pack<kWidth>(a, b, i * kWidth, add, op, to);
-  for (std::int64_t i = packs * kWidth + first; i < count; i += step)
-    map_pack<1>(a, b, i, add, op, to);
-}
-
-// The number of threads that a loop over `packs` packs of `width` elements, and then over the rest
-// of `count`, can use.
-std::int64_t loop_length(std::int64_t packs, std::int64_t width, std::int64_t count) {
-  return std::max(packs, count - packs * width);
-}
-
-struct MapOperands {
-  TensorView a, b;  // b: for pairs only
-  std::int64_t count;
-  TensorView to;
-  Write write = Write::kOverwrite;
-};
-
-template <class Op>
-void launch_map(KernelContext& context, const char* name, Op op, const MapOperands& o) {
-  if (o.count == 0) return;
-  with_storage(o.a.dtype, [&]<class T>(T) {
-    constexpr int kWidth = Packed<T>::kCount;
-    const std::int64_t packs =
-        aligned_to_16({o.a.data, o.b.data, o.to.data}) ? o.count / kWidth : 0;
-    launch(name, map<T, Op>, {loop_blocks(loop_length(packs, kWidth, o.count), kThreads)}, kThreads,
-           0, context.stream, o.a.as<T>(), o.b.as<T>(), packs, o.count, o.write == Write::kAdd, op,
-           o.to.as<T>());
-  });
-}
 
 // Converts W elements: a whole pack of the narrower type, so up to two of the wider.
 template <int W, class From, class To>

@@ -1,5 +1,6 @@
 // Elementwise kernels on a CUDA device. elementwise.h describes and elementwise.cc checks the
-// operands, which have `count` elements.
+// operands, which have `count` elements; activation.h and multiply.h describe those of activations
+// and products.
 #pragma once
 
 #include "engine/ops/elementwise/elementwise.h"
@@ -29,6 +30,19 @@ struct DropoutDraw {
   std::int64_t n, count;
 };
 void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw);
+
+// `kind`: an ActivationKind.
+void activation_forward(KernelContext& context, TensorView x, int kind, float slope, TensorView y);
+void activation_backward(KernelContext& context, TensorView value, TensorView dy, int kind,
+                         float slope, TensorView dx, Write write);
+
+// An element of `narrow` belongs to one channel of `pixels` adjacent rows of `wide`; with one pixel
+// both have one size. Writes wide * narrow, in the shape of `wide`, which may be `to`.
+void multiply_channels(KernelContext& context, TensorView wide, TensorView narrow,
+                       std::int64_t pixels, TensorView to, Write write);
+// Writes the sum of a * b over the pixels, in the shape of `narrow`; both are wide.
+void multiply_sums(KernelContext& context, TensorView a, TensorView b, std::int64_t pixels,
+                   TensorView to, Write write);
 
 // Writes the transpose of each of n samples, which are matrices [rows, columns].
 void transpose_samples(KernelContext& context, TensorView from, std::int64_t n, std::int64_t rows,

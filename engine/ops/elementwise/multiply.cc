@@ -7,6 +7,7 @@
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/common/rows.h"
+#include "engine/ops/elementwise/elementwise_cuda.h"
 #include "engine/ops/elementwise/multiply_cpu.h"
 
 namespace engine::ops {
@@ -16,8 +17,6 @@ const MultiplyTable& table_for(DType dtype) { return ENGINE_TABLE_FOR(dtype, mul
 
 MultiplySizes check_factors(const char* kernel, const KernelContext& context, const TensorView& a,
                             const TensorView& b) {
-  if (on_cuda(context))
-    throw ModelError(std::string(kernel) + ": there is no kernel for CUDA devices");
   check_context(kernel, context);
   check_stored(kernel, "a", a);
   check_dtype(kernel, "b", b, a.dtype);
@@ -69,9 +68,10 @@ void sum_f64(KernelContext& context, const TensorView& a, const TensorView& b,
 void multiply_forward(KernelContext& context, const Multiply& o) {
   const MultiplySizes s = check_factors("multiply_forward", context, o.a, o.b);
   check_like("multiply_forward", "y", o.y, o.a);
-  dispatch_dtype(
-      o.a.dtype, [&] { scale_f64(context, o.a, o.b, s, o.y, Write::kOverwrite); },
-      [&] { table_for(o.a.dtype).scale(o.a, o.b, s, o.y, /*add=*/false, *context.threads); });
+  dispatch(
+      context, o.a.dtype, [&] { scale_f64(context, o.a, o.b, s, o.y, Write::kOverwrite); },
+      [&] { table_for(o.a.dtype).scale(o.a, o.b, s, o.y, /*add=*/false, *context.threads); },
+      [&] { cuda::multiply_channels(context, o.a, o.b, s.pixels, o.y, Write::kOverwrite); });
 }
 
 void multiply_backward(KernelContext& context, const MultiplyBackward& o) {
@@ -79,8 +79,8 @@ void multiply_backward(KernelContext& context, const MultiplyBackward& o) {
   check_like("multiply_backward", "dy", o.dy, o.a);
   if (o.da) check_like("multiply_backward", "da", o.da, o.a);
   if (o.db) check_like("multiply_backward", "db", o.db, o.b);
-  dispatch_dtype(
-      o.a.dtype,
+  dispatch(
+      context, o.a.dtype,
       [&] {
         if (o.da) scale_f64(context, o.dy, o.b, s, o.da, o.da_write);
         if (o.db) sum_f64(context, o.dy, o.a, s, o.db, o.db_write);
@@ -90,6 +90,10 @@ void multiply_backward(KernelContext& context, const MultiplyBackward& o) {
         const bool add_a = o.da_write == Write::kAdd, add_b = o.db_write == Write::kAdd;
         if (o.da) table.scale(o.dy, o.b, s, o.da, add_a, *context.threads);
         if (o.db) table.sum(o.dy, o.a, s, o.db, add_b, *context.threads);
+      },
+      [&] {
+        if (o.da) cuda::multiply_channels(context, o.dy, o.b, s.pixels, o.da, o.da_write);
+        if (o.db) cuda::multiply_sums(context, o.dy, o.a, s.pixels, o.db, o.db_write);
       });
 }
 

@@ -1,6 +1,5 @@
 // Products of two tensors, element by element; one may have a single pixel, whose channels scale
-// those of the other, as in squeeze and excitation. CPUs only: on a CUDA device, both functions
-// throw ModelError.
+// those of the other, as in squeeze and excitation.
 #pragma once
 
 #include "engine/core/tensor_view.h"

@@ -1,4 +1,4 @@
-// Checks the operands, and copies rows whole.
+// Checks and dispatches copies of channels; on the CPU, copies rows whole.
 #include "engine/ops/pool/copy_channels.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/common/rows.h"
+#include "engine/ops/pool/copy_channels_cuda.h"
 
 namespace engine::ops {
 namespace {
@@ -44,7 +45,7 @@ void copy_channels(KernelContext& context, const CopyChannels& o) {
   };
   dispatch(
       context, o.x.dtype, [&] { call(double{}); }, [&] { call(float{}); },
-      [] { throw ModelError("copy_channels: there is no kernel for CUDA devices"); });
+      [&] { cuda::copy_channels(context, o.x, o.before, o.y); });
 }
 
 }  // namespace engine::ops

@@ -1,6 +1,6 @@
 // Copies channels into a part of a wider tensor: y[.., before + i] = x[.., i]; the rest of y stays
 // as it is. x [rows.., c], y [rows.., at least before + c]. Its gradient is
-// pad_channels_backward(). Bound by bytes. CPUs only.
+// pad_channels_backward(). Bound by bytes.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -12,7 +12,6 @@ struct CopyChannels {
   std::int64_t before;
   TensorView x, y;
 };
-// Throws ModelError on a CUDA device.
 void copy_channels(KernelContext& context, const CopyChannels& o);
 
 }  // namespace engine::ops

@@ -72,17 +72,6 @@ __device__ __forceinline__ std::int64_t first_place() {
 }
 __device__ __forceinline__ std::int64_t place_step() { return std::int64_t{gridDim.x} * kThreads; }
 
-// Writes sums, or adds them to the memory.
-template <class T, int W>
-__device__ __forceinline__ void put(const float (&sums)[W], bool add, T* to) {
-  Pack<T, W> out{};
-  if (add) out = load_pack<W>(to);
-  ENGINE_UNROLL
-  for (int j = 0; j < W; ++j)
-    out.at[j] = from_float<T>(add ? to_float(out.at[j]) + sums[j] : sums[j]);
-  store_pack<W>(to, out);
-}
-
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads, 4)
     max_forward(const T* x, Planes g, T* y, std::uint8_t* argmax) {

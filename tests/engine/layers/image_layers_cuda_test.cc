@@ -273,6 +273,36 @@ TYPED_TEST(ImageLayersCuda, ConvolutionOfGroupsAgreesWithFloat64) {
                              {.training = training, .write = write});
 }
 
+TYPED_TEST(ImageLayersCuda, ActivationsAgreeWithFloat64) {
+  for (std::size_t kind = 0; kind < ops::kActivationNames.size(); ++kind) {
+    SCOPED_TRACE(ops::kActivationNames[kind]);
+    const LayerPtr layer = layers::activation({static_cast<ops::ActivationKind>(kind), 0.2});
+    for (const Shape& item : {Shape{5, 7, 6}, Shape{33}})
+      for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+        compare<TypeParam>(*layer, {item}, 3, {.write = write});
+        compare<TypeParam>(*layer, {item}, 0, {.training = false, .write = write});
+      }
+  }
+}
+
+// Products of one shape, and of channels on either side; several inputs side by side.
+TYPED_TEST(ImageLayersCuda, ProductsAndConcatenationsAgreeWithFloat64) {
+  using Items = std::vector<Shape>;
+  const Shape image{5, 7, 6};
+  const LayerPtr product = layers::multiply(), concat = layers::concat();
+  for (const std::int64_t batch : {0, 1, 5})
+    for (const Write write : {Write::kOverwrite, Write::kAdd})
+      for (const bool training : {true, false}) {
+        const Options o{.training = training, .write = write};
+        for (const Items& items : {Items{image, image}, Items{image, {6}}, Items{{1, 1, 6}, image},
+                                   Items{{8, 8, 16}, {16}}, Items{{9}, {9}}})
+          compare<TypeParam>(*product, items, batch, o);
+        for (const Items& items :
+             {Items{image, {5, 7, 1}, image}, Items{{8, 8, 16}, {8, 8, 8}}, Items{{9}, {4}}})
+          compare<TypeParam>(*concat, items, batch, o);
+      }
+}
+
 TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {
   const LayerPtr layer = layers::batch_norm2d({});
   for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}, Shape{3, 3, 40}})

@@ -81,9 +81,6 @@ TEST(LayerShapes, ConcatAddsTheChannels) {
   EXPECT_THROW(joined({{7, 5, 3}, {3}}), engine::ShapeError);
   EXPECT_THROW(joined({{7, 3}, {7, 3}}), engine::ShapeError);
   EXPECT_THROW(joined({{7, 5, 3}}), engine::ShapeError);
-  const std::vector<Shape> inputs{{6}, {2}};
-  EXPECT_THROW(layers::concat()->memory({.inputs = inputs, .device = engine::Device::Kind::kCuda}),
-               engine::ModelError);
 }
 
 TEST(LayerShapes, MultiplyHasThatOfTheLargerInput) {
@@ -108,23 +105,6 @@ TEST(LayerShapes, AGroupedConvolutionHasAWeightPerGroup) {
   EXPECT_EQ(parameters[0].layout.file_shape, (Shape{8, 3, 5, 5}));
   EXPECT_EQ(parameters[0].layout.memory_shape(), (Shape{5, 5, 3, 8}));
   EXPECT_DOUBLE_EQ(parameters[0].initializer.value, 1 / std::sqrt(75.0));  // as in PyTorch
-}
-
-// One line that names the layer, before anything runs.
-TEST(LayerDevices, LayersOfCpusAloneRefuseOthers) {
-  const std::vector<Shape> inputs{{4, 4, 6}, {4, 4, 6}};
-  const auto fault = [&](const engine::LayerPtr& layer) {
-    return test_support::error_or<engine::ModelError>(
-        [&] {
-          static_cast<void>(
-              layer->memory({.inputs = inputs, .device = engine::Device::Kind::kCuda}));
-        },
-        "no error");
-  };
-  const std::string rest = ": there is no kernel for CUDA devices; use --device cpu";
-  EXPECT_EQ(fault(layers::activation({})), "activation" + rest);
-  EXPECT_EQ(fault(layers::multiply()), "multiply" + rest);
-  EXPECT_EQ(fault(layers::concat()), "concat" + rest);
 }
 
 TEST(LayerOptions, OutOfRangeIsRefused) {

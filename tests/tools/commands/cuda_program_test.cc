@@ -338,6 +338,53 @@ TEST_F(CudaProgram, ContinuesTextsOnTheDeviceAsOnTheCpu) {
   EXPECT_CONTAINS(none.err, "--device: there is no cuda:9, 2 CUDA devices are visible");
 }
 
+// Trains from the start on `first`, then on from there on `second`.
+std::string moved(const std::string& folder, const std::string& first, const std::string& second,
+                  const std::vector<std::string>& options) {
+  std::vector<std::string> words = test_support::overridden(
+      argv("train --batch-size 12 --momentum 0.9 --epochs 1 --spawn 2 --backend shm --save-dir",
+           folder, "--device", first),
+      options);
+  expect_success(engine(words, kEnvironment));
+  expect_success(
+      engine(argv("train --resume", folder, "--epochs 2 --device", second), kEnvironment));
+  return folder;
+}
+
+TEST_F(CudaProgram, AModelOfBranchesMovesBetweenCpuAndDevice) {
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "branches.toml",
+                           R"(layer = [
+  {kind = "conv2d", name = "conv", out_channels = 4, padding = 1},
+  {kind = "activation", function = "silu", name = "image"},
+  {kind = "global_average_pool"},
+  {kind = "dense", name = "excite", out = 4},
+  {kind = "activation", function = "sigmoid", name = "scales"},
+  {kind = "multiply", inputs = ["image", "scales"], name = "scaled"},
+  {kind = "concat", inputs = ["scaled", "image"]},
+  {kind = "flatten"},
+  {kind = "dense", name = "fc", out = "classes"}]
+)");
+  const std::vector<std::string> options =
+      argv("--dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 --model",
+           folder / "branches.toml");
+  const std::string cpu = moved(folder / "cpu", "cpu", "cpu", options);
+  for (const auto& [first, second] :
+       {std::pair{"cuda", "cuda"}, {"cuda", "cpu"}, {"cpu", "cuda"}}) {
+    const std::string name = std::string(first) + second;
+    expect_success(
+        call("verify --rtol 1e-4 --atol 1e-5", cpu, moved(folder / name, first, second, options)));
+  }
+  const auto eval = [&](const char* device) {
+    return expect_success(engine(argv("eval", cpu, "--split train --format json --device", device),
+                                 kEnvironment))
+        .out;
+  };
+  const std::string on_cpu = eval("cpu"), on_device = eval("cuda");
+  EXPECT_EQ(value_of(on_device, "correct"), value_of(on_cpu, "correct"));
+  EXPECT_NEAR(std::stod(value_of(on_device, "loss")), std::stod(value_of(on_cpu, "loss")), 1e-5);
+}
+
 TEST_F(CudaProgram, ARankThatDiesEndsTheOthersSoon) {
   const TemporaryDirectory folder;
   const std::string metrics = folder / "metrics";

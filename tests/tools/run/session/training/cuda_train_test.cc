@@ -48,6 +48,28 @@ Options on_cpu(const Options& options) {
   return result;
 }
 
+// Every activation, products of one shape and of channels, and a concatenation.
+constexpr const char* kBranches = R"(layer = [
+  {kind = "conv2d", name = "conv1", out_channels = 5, padding = 1},
+  {kind = "activation", function = "hard_swish", name = "start"},
+  {kind = "conv2d", name = "conv2", out_channels = 5, padding = 1},
+  {kind = "activation", function = "leaky_relu"},
+  {kind = "activation", function = "relu6", name = "second"},
+  {kind = "concat", inputs = ["start", "second"]},
+  {kind = "activation", function = "silu", name = "image"},
+  {kind = "global_average_pool"},
+  {kind = "dense", name = "excite", out = 10},
+  {kind = "activation", function = "hard_sigmoid"},
+  {kind = "dense", name = "scale", out = 10},
+  {kind = "activation", function = "sigmoid", name = "scales"},
+  {kind = "multiply", inputs = ["image", "scales"], name = "scaled"},
+  {kind = "multiply", inputs = ["scaled", "image"]},
+  {kind = "global_average_pool"},
+  {kind = "dense", name = "hidden", out = 7},
+  {kind = "activation", function = "tanh"},
+  {kind = "dense", name = "fc", out = "classes"}]
+)";
+
 bool equal(const RankResult& a, const RankResult& b) {
   return same_bits(a, b, io::Section::kParameter) && same_bits(a, b, io::Section::kBuffer);
 }
@@ -282,6 +304,27 @@ TEST_F(CudaTrain, TextModelAgreesWithTheCpu) {
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
   EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
   EXPECT_LT(distance(cpu[0], cuda[0]), 1e-4);
+}
+
+TEST_F(CudaTrain, ModelsOfBranchesAgreeWithTheCpu) {
+  const test_support::TemporaryDirectory folder;
+  test_support::write_text(folder / "branches.toml", kBranches);
+  const Options options = with("synthetic-shape=7x9x3 batch-size=5 steps=12 lr=0.1 device=cuda",
+                               "model=" + folder / "branches.toml");
+  const auto cpu = train(1, on_cpu(options)), captured = train(1, options),
+             straight = train(1, with(options, "cuda-graph=off")), two = train(2, options);
+  EXPECT_LT(loss_distance(cpu[0], captured[0]), 1e-5);
+  EXPECT_LT(distance(cpu[0], captured[0]), 1e-4);
+  EXPECT_TRUE(equal(captured[0], straight[0]));
+  EXPECT_EQ(captured[0].losses, straight[0].losses);
+  EXPECT_LT(distance(cpu[0], two[0]), 1e-4);
+  EXPECT_TRUE(equal(two[0], two[1]));
+  for (const auto& [amp, most] :
+       std::map<std::string, double>{{"tf32", 2e-3}, {"O1", 2e-3}, {"O2", 1e-2}, {"bf16", 3e-2}}) {
+    const auto rounded = train(1, with(options, "amp=" + amp));
+    EXPECT_LT(loss_distance(cpu[0], rounded[0]), most) << amp;
+    EXPECT_LT(distance(cpu[0], rounded[0]), 10 * most) << amp;
+  }
 }
 
 TEST_F(CudaTrain, RefusesWhatOnlyTheCpuComputes) {
