@@ -1,5 +1,5 @@
-// Implements slots as one block of memory each, [numbers | sample ids | labels | draws | samples,
-// tokens or pixels], which is sent in one copy.
+// Implements slots as one block of memory each, [numbers | sample ids | labels or targets | draws
+// | samples, tokens or pixels], which is sent in one copy.
 #include "engine/graph/device_executor.h"
 
 #include <algorithm>
@@ -90,7 +90,8 @@ struct DeviceExecutor::Impl {
     layout.labels = layout.ids + align_up(sizeof(std::int64_t) *
                                           static_cast<std::size_t>(plan.options.max_batch));
     const bool images = !options.image_table.empty();
-    layout.draws = layout.labels + align_up(sizeof(std::int32_t) * item(1));
+    layout.draws = layout.labels +
+                   align_up(sizeof(std::int32_t) * item(1));  // targets have the size of labels
     layout.samples =
         layout.draws +
         align_up(images ? sizeof(ops::ImageDraw) * static_cast<std::size_t>(plan.options.max_batch)
@@ -132,6 +133,7 @@ struct DeviceExecutor::Impl {
     std::memcpy(host, &numbers_of_step, sizeof numbers_of_step);
     put(layout.ids, batch.sample_ids);
     put(layout.labels, batch.labels);
+    put(layout.labels, batch.targets);
     put(layout.draws, batch.draws);
     put(layout.samples, batch.samples);
     put(layout.samples, batch.pixels);
@@ -143,6 +145,7 @@ struct DeviceExecutor::Impl {
         .draws = on_device<ops::ImageDraw>(to.device_memory, layout.draws, batch.draws.size()),
         .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, batch.tokens.size()),
         .labels = on_device<std::int32_t>(to.device_memory, layout.labels, batch.labels.size()),
+        .targets = on_device<float>(to.device_memory, layout.labels, batch.targets.size()),
         .sample_ids =
             on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
         .epoch = batch.epoch};

@@ -57,7 +57,7 @@ struct Executor::Impl {
   };
   struct Outputs {
     TensorView logits, loss, loss_gradient;
-    TensorView ranks;  // LayerRun::ranks of the step that gives the loss
+    TensorView ranks;  // LayerRun::ranks of the step that gives the loss; absent for targets
   };
   Inputs in;
   Outputs out;
@@ -132,8 +132,6 @@ struct Executor::Impl {
       plan.steps[i].layer->forward(run);
     }
     backward_allowed = training;
-    if (has_targets())  // nothing to be right or wrong about
-      return {.loss_sum = ops::sum_f64(out.loss), .rows = out.loss.count()};
     if (on_cuda(context)) {
       leave_totals(!training);
       return {};

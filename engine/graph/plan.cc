@@ -85,7 +85,14 @@ class Compiler {
   // A graph input with the data's own dtype is read from the caller's memory.
   bool bound_at_run_time(int i) const {
     return node(i).layer == nullptr &&
-           (node(i).dtype != DType::kF32 || plan_.storage == DType::kF32);
+           (node(i).dtype != DType::kF32 || tensor_dtype(i) == DType::kF32);
+  }
+
+  // Whether the tensor is the loss, or regression targets, which only the loss reads.
+  bool of_loss(int i) const {
+    const Graph::Node& loss = node(graph_.loss());
+    return i == graph_.loss() ||
+           (node(i).layer == nullptr && loss.inputs.size() == 2 && loss.inputs[1] == i);
   }
 
   std::size_t bytes(int i) const {
@@ -93,10 +100,10 @@ class Compiler {
            size_of(tensor(i).dtype);  // make_tensors() has checked the product
   }
 
-  // Losses are never stored in a half type.
+  // Losses and targets are never stored in a half type.
   DType tensor_dtype(int i) const {
     if (node(i).dtype != DType::kF32) return node(i).dtype;
-    return i == graph_.loss() ? state_dtype(plan_.options.dtype) : plan_.storage;
+    return of_loss(i) ? state_dtype(plan_.options.dtype) : plan_.storage;
   }
 
   void make_tensors() {

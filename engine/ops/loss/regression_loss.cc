@@ -1,5 +1,5 @@
-// Checks, and plain loops over rows. A row has one or a few numbers, so these loops are also the
-// fast kernel.
+// Checks and dispatches, and plain loops over rows. A row has one or a few numbers, so these loops
+// are also the fast kernel on the CPU.
 #include "engine/ops/loss/regression_loss.h"
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/common/rows.h"
+#include "engine/ops/loss/regression_loss_cuda.h"
 
 namespace engine::ops {
 namespace {
@@ -43,8 +44,9 @@ void regression_loss_forward(KernelContext& context, const RegressionLossForward
     throw ShapeError(std::string(kName) + ": prediction has the shape " +
                      o.prediction.shape.to_string() + ", expected [rows, targets >= 1]");
   const RowSizes sizes = row_sizes(o.prediction);
-  check_like(kName, "target", o.target, o.prediction);
-  check_dtype(kName, "loss", o.loss, o.prediction.dtype);
+  check_dtype(kName, "target", o.target, wide_dtype(o.prediction.dtype));
+  check_shape(kName, "target", o.target, o.prediction.shape);
+  check_dtype(kName, "loss", o.loss, wide_dtype(o.prediction.dtype));
   check_shape(kName, "loss", o.loss, {sizes.rows});
   if (o.gradient) check_like(kName, "gradient", o.gradient, o.prediction);
   check_context(kName, context);
@@ -55,7 +57,10 @@ void regression_loss_forward(KernelContext& context, const RegressionLossForward
   };
   dispatch(
       context, o.prediction.dtype, [&] { call(double{}); }, [&] { call(float{}); },
-      [&] { throw ModelError("regression_loss is computed on the CPU, not on a CUDA device"); });
+      [&] {
+        cuda::regression_loss_forward(context, o.prediction, o.target,
+                                      o.kind == RegressionLoss::kSquared, o.loss, o.gradient);
+      });
 }
 
 }  // namespace engine::ops

@@ -1,6 +1,7 @@
 // The loss of regression predictions, row by row: the mean over a row's targets of (prediction -
 // target)^2 or of |prediction - target|. The mean over rows is then PyTorch's MSELoss or L1Loss.
-// prediction [rows, targets], target of the same shape and dtype, loss [rows]. On the CPU only.
+// prediction [rows, targets], target of the same shape, loss [rows]. On a CUDA device target and
+// loss are f32, also for predictions of bf16 or f16: targets are not rounded.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -14,8 +15,7 @@ enum class RegressionLoss { kSquared, kAbsolute };
 // predictions [rows, targets]: 2 (prediction - target) / targets, or sign(prediction - target) /
 // targets, which is 0 if they are equal. A NaN makes its row's loss and its element of the gradient
 // NaN. Each row is summed in the order of its targets: results do not depend on the number of
-// threads. The backward pass, gradient * dloss, is softmax_cross_entropy_backward(). REQUIRES: host
-// memory.
+// threads. The backward pass, gradient * dloss, is softmax_cross_entropy_backward().
 struct RegressionLossForward {
   TensorView prediction, target, loss;
   TensorView gradient{};  // stored for backward; absent in inference

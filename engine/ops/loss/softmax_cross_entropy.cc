@@ -98,13 +98,16 @@ double sum_f64(TensorView values) {
 void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
   constexpr std::string_view kName = "add_batch_totals";
   check_context(kName, context);
-  check_dtype(kName, "ranks", o.ranks, DType::kI32);
-  check_shape(kName, "loss", o.loss, o.ranks.shape);
+  if (o.ranks) {
+    check_dtype(kName, "ranks", o.ranks, DType::kI32);
+    check_shape(kName, "loss", o.loss, o.ranks.shape);
+  }
   dispatch_device(
       context.device.kind,
       [&] {
         BatchTotals batch{.loss_sum = sum_f64(o.loss), .rows = o.loss.count()};
-        for (const std::int32_t rank : o.ranks.span<std::int32_t>()) {
+        const auto ranks = o.ranks ? o.ranks.span<std::int32_t>() : std::span<std::int32_t>{};
+        for (const std::int32_t rank : ranks) {
           batch.correct += rank < 1;
           batch.top5 += o.top5 && rank < 5;
         }

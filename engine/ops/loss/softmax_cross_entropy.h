@@ -42,7 +42,8 @@ struct BatchTotals {
 
 // Adds sum_f64(loss), the number of rows, the number of the forward pass's `ranks` that are correct
 // and, if `top5` is set, the number that are among the first five to *totals, and to *more unless
-// it is null; both are in the memory of the context's device.
+// it is null; both are in the memory of the context's device. `ranks` is absent for losses without
+// labels, which have no correct rows.
 struct AddBatchTotals {
   TensorView ranks, loss;
   bool top5;

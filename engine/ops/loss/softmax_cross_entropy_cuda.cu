@@ -231,6 +231,7 @@ __global__ void __launch_bounds__(kTotalsThreads)
 #pragma unroll 4
   for (std::int64_t r = threadIdx.x; r < rows; r += kTotalsThreads) {
     sum.loss_sum += static_cast<double>(loss[r]);
+    if (ranks == nullptr) continue;
     sum.correct += ranks[r] < 1;
     sum.top5 += ranks[r] < 5;
   }

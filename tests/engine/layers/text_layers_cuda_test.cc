@@ -1,6 +1,6 @@
-// Layers of models of text in device memory, for every storage, against the same layers in float64
-// on the host: what they save, which scratch they ask for, and that they leave device memory to the
-// device.
+// Layers of models of text, and losses, in device memory, for every storage, against the same
+// layers in float64 on the host: what they save, which scratch they ask for, and that they leave
+// device memory to the device.
 #include <cstring>
 #include <memory>
 
@@ -96,16 +96,21 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
   std::vector<TensorView> inputs, input_gradients, parameters, parameter_gradients;
   std::vector<Write> writes;
   std::uint32_t seed = 1;
+  const bool regression = layer.kind() == "mse_loss" || layer.kind() == "mae_loss",
+             is_loss = regression || layer.kind() == "softmax_cross_entropy";
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Shape shape = batched(items[i]);
-    const bool ids = layer.input_dtype(static_cast<int>(i)) == DType::kI32;
+    const bool ids = layer.input_dtype(static_cast<int>(i)) == DType::kI32,
+               targets = regression && i == 1;
     std::vector<float> values = numbers(shape, seed++);
     for (float& value : values)
       value = ids ? std::floor((value + 1) / 2 * (kClasses - 0.01f))
                   : to_float(from_float<bf16>(value));
-    inputs.push_back(tensors.put(ids ? DType::kI32 : storage, shape, values));
+    const DType dtype = ids ? DType::kI32 : targets ? ops::wide_dtype(storage) : storage;
+    inputs.push_back(tensors.put(dtype, shape, values));
     input_gradients.push_back(
-        ids ? TensorView{} : tensors.put(storage, shape, std::vector<float>(values.size(), NAN)));
+        ids || targets ? TensorView{}
+                       : tensors.put(storage, shape, std::vector<float>(values.size(), NAN)));
     writes.push_back(Write::kOverwrite);
   }
   for (const ParameterSpec& spec : layer.parameters(items)) {
@@ -118,8 +123,7 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
         tensors.put(ops::wide_dtype(storage), shape, std::vector<float>(values.size(), NAN)));
   }
   const Shape out = batched(layer.output_shape(items));
-  const DType out_dtype =
-      layer.kind() == "softmax_cross_entropy" ? ops::wide_dtype(storage) : storage;
+  const DType out_dtype = is_loss ? ops::wide_dtype(storage) : storage;
   std::vector<float> dy = numbers(out, seed++);
   for (float& value : dy) value = to_float(from_float<bf16>(value));
   const TensorView output = tensors.put(out_dtype, out, std::vector<float>(dy.size(), NAN));
@@ -183,6 +187,10 @@ TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::causal_self_attention(2, 0.3), {{9, 3 * 2 * 32}}, true);
   this->compare(layers::softmax_cross_entropy(), {{kClasses}, Shape{}});
   this->compare(layers::softmax_cross_entropy(0.1), {{5, kClasses}, {5}});
+  for (const auto kind : {ops::RegressionLoss::kSquared, ops::RegressionLoss::kAbsolute}) {
+    this->compare(layers::regression_loss(kind), {{1}, {1}});
+    this->compare(layers::regression_loss(kind), {{5}, {5}});
+  }
 }
 
 }  // namespace

@@ -479,8 +479,6 @@ TEST(RunConfig, Precision) {
   for (const ConfigValues& cuda :
        {flags("dtype=f64 device=cuda:0"), flags("dtype=f64 gpu-devices=0")})
     EXPECT_CONTAINS(fault(cuda), "f64 is computed on the CPU");
-  EXPECT_CONTAINS(fault_of("dataset=csv task=regression device=cuda:0"),
-                  "numbers are predicted on the CPU");
   EXPECT_CONTAINS(fault_of("dtype=f64 amp=O1"), "expected f32 beside --amp O1");
   EXPECT_EQ(to_string(run_of("dtype=f64").compute.device.device), "auto");
 

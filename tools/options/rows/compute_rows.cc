@@ -57,7 +57,6 @@ std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& 
 std::optional<std::string> option_of_cpu(const RunConfig& config) {
   if (config.averaging.shard_optimizer) return "--shard-optimizer";
   if (config.averaging.canonical) return "--reduction-order canonical";
-  if (config.data.set.csv.regression) return "--task regression";
   if (config.compute.dtype == DType::kF64) return "--dtype f64";
   return std::nullopt;
 }
@@ -71,9 +70,6 @@ void check_compute(const GivenValues& given, RunConfig& config) {
     given.refuse("amp", "off or bf16 on the CPU: the others are for CUDA devices (--device cuda)");
   if (f64 && cuda)
     given.refuse("dtype", "f32 on CUDA devices: f64 is computed on the CPU (--device cpu)");
-  if (config.data.set.csv.regression && cuda)
-    given.refuse("task",
-                 "classification on CUDA devices: numbers are predicted on the CPU (--device cpu)");
   if (f64 && amp) given.refuse("dtype", "f32 beside --amp " + given.text("amp"));
   if (given.has("loss-scale") && cpu)
     given.refuse("loss-scale",

@@ -9,7 +9,7 @@
 
 #include "tests/engine/ops/common/kernel_test_support.h"
 
-namespace engine::ops::kernel_test {
+namespace kernel_test {
 
 // Rows whose label is among the first k classes when they are sorted from the largest logit down,
 // equal ones as they come; a row with a NaN does not count.
@@ -31,4 +31,4 @@ std::int64_t among_largest(const Operand<T>& logits, const std::vector<std::int3
   return among;
 }
 
-}  // namespace engine::ops::kernel_test
+}  // namespace kernel_test

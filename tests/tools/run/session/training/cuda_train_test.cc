@@ -327,6 +327,54 @@ TEST_F(CudaTrain, ModelsOfBranchesAgreeWithTheCpu) {
   }
 }
 
+// Losses, parameters and errors; targets are not rounded with any --amp.
+TEST_F(CudaTrain, RegressionsAgreeWithTheCpu) {
+  const test_support::TemporaryDirectory folder;
+  std::string table = "a,b,price\n";
+  for (int i = 0; i < 45; ++i)
+    table += std::to_string(i * 37 % 41) + "," + std::to_string(i * i % 23) + "," +
+             std::to_string(900 + 7 * (i * 37 % 41) - 11 * (i * i % 23)) + "\n";
+  test_support::write_text(folder / "homes.csv", table);
+  test_support::write_text(folder / "small.toml", R"(layer = [
+  {kind = "flatten"},
+  {kind = "dense", name = "hidden", out = 17},
+  {kind = "relu"},
+  {kind = "dense", name = "out", out = "classes"}]
+)");
+  for (const char* loss : {"loss=mse", "loss=mae"}) {
+    SCOPED_TRACE(loss);
+    const Options options =
+        with("dataset=csv task=regression batch-size=6 steps=12 lr=0.05 eval-every=4 device=cuda",
+             loss, "annotations=" + folder / "homes.csv" + " model=" + (folder / "small.toml"));
+    const auto cpu = train(1, on_cpu(options)), cuda = train(1, options), two = train(2, options),
+               straight = train(1, with(options, "cuda-graph=off"));
+    EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-4);
+    EXPECT_LT(distance(cpu[0], cuda[0]), 1e-4);
+    EXPECT_TRUE(equal(cuda[0], straight[0]));
+    EXPECT_EQ(cuda[0].losses, straight[0].losses);
+    EXPECT_LT(distance(cpu[0], two[0]), 1e-4);
+    EXPECT_TRUE(equal(two[0], two[1]));
+    for (const RankResult* each : {&cuda[0], &two[0]}) {
+      ASSERT_EQ(each->evals.size(), cpu[0].evals.size());
+      for (std::size_t i = 0; i < cpu[0].evals.size(); ++i) {
+        const engine::EvalReport &found = each->evals[i], &expected = cpu[0].evals[i];
+        ASSERT_TRUE(found.errors && expected.errors);
+        EXPECT_NEAR(found.errors->mse, expected.errors->mse, 1e-4 * expected.errors->mse);
+        EXPECT_NEAR(found.errors->mae, expected.errors->mae, 1e-4 * expected.errors->mae);
+        EXPECT_NEAR(found.errors->r2, expected.errors->r2, 1e-4);
+        EXPECT_NEAR(found.loss, expected.loss, 1e-4 * expected.loss);
+        EXPECT_EQ(found.samples, expected.samples);
+      }
+    }
+    for (const auto& [amp, most] :
+         std::map<std::string, double>{{"tf32", 1e-2}, {"O1", 1e-2}, {"O2", 2e-2}, {"bf16", 0.1}}) {
+      const auto rounded = train(1, with(options, "amp=" + amp));
+      EXPECT_LT(loss_distance(cpu[0], rounded[0]), most) << amp;
+      EXPECT_NEAR(rounded[0].last_eval.errors->r2, cpu[0].last_eval.errors->r2, most) << amp;
+    }
+  }
+}
+
 TEST_F(CudaTrain, RefusesWhatOnlyTheCpuComputes) {
   EXPECT_THROW(train(1, with(kMlp, "dtype=f64")), std::exception);
   EXPECT_THROW(train(1, with(kMlp, "reduction-order=canonical")), std::exception);
