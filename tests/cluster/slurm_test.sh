@@ -137,4 +137,13 @@ check "which differ" bash -c "! '$engine' verify '$folder/runs/seed-0' '$folder/
 (cd "$folder" && sbatch --quiet --wait --output=two-steps.log "$examples/two_steps.sh" --steps 20 --threads 1 --save-rank-models) || fail "two steps" "$folder/two-steps.log"
 in_sync "$engine" 2 "$folder/runs/lr-0.05"
 in_sync "$engine" 2 "$folder/runs/lr-0.1"
+(cd "$folder" && sbatch --quiet --wait "$examples/ranks_as_array.sh" --steps 20 --threads 1 --save-rank-models) || fail "ranks as an array" "$folder"/rank-*.log
+in_sync "$engine" 2 "$folder/runs/array"
+# Nodes here have four cores and no GPU.
+for script in one_task_per_gpu one_task_per_gpu_a100; do
+  (cd "$folder" && sbatch --quiet --wait --nodes=2 --ntasks-per-node=4 --gres=none --cpus-per-task=1 --output="$script.log" \
+    "$examples/$script.sh" --steps 20 --threads 1 --save-rank-models) || fail "$script" "$folder/$script.log"
+done
+in_sync "$engine" 8 "$folder/runs/four-gpus"
+in_sync "$engine" 8 "$folder/runs/eight-gpus"
 echo "slurm_test: all $checks checks passed"
