@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/optim_step/device_step.h"
 #include "engine/ops/optim_step/orthogonalize.h"
 #include "engine/optim/elementwise_optimizer.h"
 #include "io/base/text/text_parts.h"
@@ -124,10 +125,12 @@ class Muon final : public Optimizer {
     for (const Matrix& m : matrices_) {
       most = std::max(most, m.rows * m.columns);
       scratch = std::max(scratch,
-                         ops::orthogonalize_scratch_bytes(m.rows, m.columns, parts.values.dtype()));
+                         ops::orthogonalize_scratch_bytes(m.rows, m.columns, parts.values.dtype(),
+                                                          parts.values.device().kind));
     }
-    direction_ = Arena(static_cast<std::size_t>(most) * size_of(parts.values.dtype()));
-    scratch_ = Arena(scratch);
+    direction_ = Arena(static_cast<std::size_t>(most) * size_of(parts.values.dtype()),
+                       parts.values.device());
+    scratch_ = Arena(scratch, parts.values.device());
     text_ = "muon on " + names_text(matrix_names(parts.values)) + "; adamw lr " +
             base::number_text("%g", parts.settings.at("muon-adam-lr")) + " on the other " +
             std::to_string(others_.size());
@@ -153,9 +156,46 @@ class Muon final : public Optimizer {
     ++step_count_;
   }
 
-  void step_on_device(KernelContext&, const StepNumbers*, StepControl*, const FlatBuffer&,
-                      FlatBuffer&, void*, DType) override {
-    throw Error("muon has no step on CUDA devices");
+  // A skipped step orthogonalizes what the last one left, to no effect.
+  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
+                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
+                      DType half) override {
+    KernelContext own = context;
+    own.scratch = {scratch_.data(), scratch_.bytes()};
+    const auto update = [&](const ops::UpdateStep& step, TensorView gradient,
+                            std::span<const TensorView> states, TensorView value) {
+      return ops::DeviceUpdate{.step = step,
+                               .numbers = numbers,
+                               .control = control,
+                               .gradient = gradient,
+                               .states = states,
+                               .value = value};
+    };
+    const auto halves = [&](std::int64_t first, std::int64_t count) -> TensorView {
+      if (half_copy == nullptr) return {};
+      return {static_cast<std::byte*>(half_copy) + static_cast<std::size_t>(first) * size_of(half),
+              half, Shape{count}, values.device()};
+    };
+    for (const Matrix& m : matrices_) {
+      const FlatBuffer::Slot& slot = values.slots()[m.slot];
+      const TensorView direction = direction_of(slot.count, values),
+                       momentum = momentum_of(m, slot);
+      ops::update_on_device(own, update(momentum_step_, gradients.part(slot.offset, slot.count),
+                                        {&momentum, 1}, direction));
+      orthogonalize(own, m, direction);
+      ops::DeviceUpdate apply =
+          update(apply_of(m), direction, {}, values.part(slot.offset, slot.count));
+      apply.half_copy = halves(slot.offset, slot.count);
+      ops::update_on_device(own, apply);
+    }
+    for (const Run& r : runs_) {
+      const TensorView states[] = {first_.part(r.state_from, r.count),
+                                   second_.part(r.state_from, r.count)};
+      ops::DeviceUpdate others = update(adamw_step_, gradients.part(r.from, r.count), states,
+                                        values.part(r.from, r.count));
+      others.half_copy = halves(r.from, r.count), others.rate = adamw_share_;
+      ops::update_on_device(own, others);
+    }
   }
 
   std::vector<State> state() override {
@@ -193,22 +233,32 @@ class Muon final : public Optimizer {
   void step_matrix(KernelContext& context, const Matrix& m, const ops::UpdateTime& time,
                    const FlatBuffer& gradients, FlatBuffer& values) {
     const FlatBuffer::Slot& slot = values.slots()[m.slot];
-    TensorView direction{direction_.data(), values.dtype(), Shape{slot.count}, values.device()};
-    const TensorView momentum[] = {
-        momentum_.part(momentum_.slots()[m.state_slot].offset, slot.count)};
+    const TensorView direction = direction_of(slot.count, values), momentum = momentum_of(m, slot);
     ops::update(context, {.step = at_time(momentum_step_, time),
                           .gradient = gradients.part(slot.offset, slot.count),
-                          .states = momentum,
+                          .states = {&momentum, 1},
                           .value = direction});
-    direction.shape = Shape{m.rows, m.columns};
-    ops::orthogonalize(context, steps_, direction);
-    direction.shape = Shape{slot.count};
-    ops::MuonApplyStep apply = apply_step_;
-    apply.factor = m.factor;
-    ops::update(context, {.step = at_time(apply, time),
+    orthogonalize(context, m, direction);
+    ops::update(context, {.step = at_time(apply_of(m), time),
                           .gradient = direction,
                           .states = {},
                           .value = values.part(slot.offset, slot.count)});
+  }
+
+  TensorView direction_of(std::int64_t count, const FlatBuffer& values) const {
+    return {direction_.data(), values.dtype(), Shape{count}, values.device()};
+  }
+  TensorView momentum_of(const Matrix& m, const FlatBuffer::Slot& slot) const {
+    return momentum_.part(momentum_.slots()[m.state_slot].offset, slot.count);
+  }
+  ops::MuonApplyStep apply_of(const Matrix& m) const {
+    ops::MuonApplyStep apply = apply_step_;
+    apply.factor = m.factor;
+    return apply;
+  }
+  void orthogonalize(KernelContext& context, const Matrix& m, TensorView direction) const {
+    direction.shape = Shape{m.rows, m.columns};
+    ops::orthogonalize(context, steps_, direction);
   }
 
   std::vector<std::string> matrix_names(const FlatBuffer& values) const {
@@ -256,7 +306,7 @@ const OptimizerSpec kMuonSpec{
     .states = {{"momentum", StateRole::kFirstMoment, nullptr, OptimizerState::Of::kHiddenMatrices},
                {"exp_avg", StateRole::kFirstMoment, nullptr, OptimizerState::Of::kOthers},
                {"exp_avg_sq", StateRole::kSecondMoment, nullptr, OptimizerState::Of::kOthers}},
-    .on_cuda = false,
+    .on_cuda = true,
     .by_ranges = false,
     .make = make};
 

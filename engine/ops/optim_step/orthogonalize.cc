@@ -8,11 +8,10 @@
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 #include "engine/ops/optim_step/orthogonalize_cpu.h"
+#include "engine/ops/optim_step/orthogonalize_cuda.h"
 
 namespace engine::ops {
 namespace {
-
-constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315, kEps = 1e-7;
 
 void multiply(const OrderedProduct<float>& p, ThreadPool& threads) {
   isa_table_of_ordered_product_table().run(p, threads);
@@ -40,19 +39,21 @@ void transpose(const T* from, std::int64_t rows, std::int64_t columns, T* to, Th
 
 // x [r, c], r <= c; xt and y have its size, a and b that of x x^T.
 template <class T>
-struct NewtonSchulz {
+struct Iteration {
   std::int64_t r, c;
   T *x, *xt, *y, *a, *b;
 };
 
 // Returns the address of the result.
 template <class T>
-T* iterate(int steps, NewtonSchulz<T> m, ThreadPool& threads) {
+T* iterate(int steps, Iteration<T> m, ThreadPool& threads) {
   for (int step = 0; step < steps; ++step) {
     transpose(m.x, m.r, m.c, m.xt, threads);
     multiply({m.r, m.r, m.c, m.x, m.xt, m.a, T(1), T(0), nullptr}, threads);
-    multiply({m.r, m.r, m.r, m.a, m.a, m.b, T(kQuintic), T(kCubic), m.a}, threads);
-    multiply({m.r, m.c, m.r, m.b, m.x, m.y, T(1), T(kLinear), m.x}, threads);
+    multiply(
+        {m.r, m.r, m.r, m.a, m.a, m.b, T(NewtonSchulz::kQuintic), T(NewtonSchulz::kCubic), m.a},
+        threads);
+    multiply({m.r, m.c, m.r, m.b, m.x, m.y, T(1), T(NewtonSchulz::kLinear), m.x}, threads);
     std::swap(m.x, m.y);
   }
   return m.x;
@@ -67,7 +68,7 @@ template <class T>
 void orthogonalize_as(KernelContext& context, int steps, std::int64_t rows, std::int64_t columns,
                       TensorView matrix) {
   const double norm = std::sqrt(sum_of_squares(context, matrix));
-  const T by = static_cast<T>(norm + kEps);
+  const T by = static_cast<T>(norm + NewtonSchulz::kEps);
   T* values = static_cast<T*>(matrix.data);
   std::byte* free = context.scratch.data();
   const auto take = [&](std::int64_t count) {
@@ -77,13 +78,13 @@ void orthogonalize_as(KernelContext& context, int steps, std::int64_t rows, std:
   };
   const std::int64_t count = rows * columns, r = std::min(rows, columns),
                      c = std::max(rows, columns);
-  const NewtonSchulz<T> m{.r = r,
-                          .c = c,
-                          .x = take(count),
-                          .xt = take(count),
-                          .y = take(count),
-                          .a = take(r * r),
-                          .b = take(r * r)};
+  const Iteration<T> m{.r = r,
+                       .c = c,
+                       .x = take(count),
+                       .xt = take(count),
+                       .y = take(count),
+                       .a = take(r * r),
+                       .b = take(r * r)};
   context.threads->run(count, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t i = first; i < last; ++i) values[i] /= by;
   });
@@ -100,9 +101,12 @@ void orthogonalize_as(KernelContext& context, int steps, std::int64_t rows, std:
 
 }  // namespace
 
-std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
+std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns, DType dtype,
+                                        Device::Kind device) {
   const std::int64_t side = std::min(rows, columns);
-  return 3 * padded(rows * columns, dtype) + 2 * padded(side * side, dtype);
+  return dispatch_device(
+      device, [&] { return 3 * padded(rows * columns, dtype) + 2 * padded(side * side, dtype); },
+      [&] { return cuda::orthogonalize_scratch_bytes(rows, columns); });
 }
 
 void orthogonalize(KernelContext& context, int steps, TensorView matrix) {
@@ -110,12 +114,15 @@ void orthogonalize(KernelContext& context, int steps, TensorView matrix) {
   if (matrix.shape.rank() != 2)
     throw ShapeError("orthogonalize: expected a matrix, got " + matrix.shape.to_string());
   const std::int64_t rows = matrix.shape[0], columns = matrix.shape[1];
-  check_context("orthogonalize", context, orthogonalize_scratch_bytes(rows, columns, matrix.dtype));
-  require(!on_cuda(context), "orthogonalize() computes on the CPU");
+  if (on_cuda(context)) check_dtype("orthogonalize", "matrix", matrix, DType::kF32);
+  check_context("orthogonalize", context,
+                orthogonalize_scratch_bytes(rows, columns, matrix.dtype, context.device.kind));
   if (rows * columns == 0) return;
-  dispatch_dtype(
-      matrix.dtype, [&] { orthogonalize_as<double>(context, steps, rows, columns, matrix); },
-      [&] { orthogonalize_as<float>(context, steps, rows, columns, matrix); });
+  dispatch(
+      context, matrix.dtype,
+      [&] { orthogonalize_as<double>(context, steps, rows, columns, matrix); },
+      [&] { orthogonalize_as<float>(context, steps, rows, columns, matrix); },
+      [&] { cuda::orthogonalize(context, steps, matrix); });
 }
 
 }  // namespace engine::ops

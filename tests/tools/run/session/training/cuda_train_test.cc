@@ -85,6 +85,53 @@ TEST_F(CudaTrain, AgreesWithTheCpu) {
   }
 }
 
+// A wide and a tall hidden matrix, and what AdamW updates; captured steps, short copies of the
+// weights, replicas, and checkpoints that move between devices.
+TEST_F(CudaTrain, MuonAgreesWithTheCpu) {
+  const test_support::TemporaryDirectory folder;
+  test_support::write_text(folder / "net.toml", R"([[layer]]
+kind = "conv2d"
+name = "first"
+out_channels = 6
+[[layer]]
+kind = "conv2d"
+name = "wide"
+out_channels = 8
+[[layer]]
+kind = "global_average_pool"
+[[layer]]
+kind = "dense"
+name = "tall"
+out = 20
+[[layer]]
+kind = "relu"
+[[layer]]
+kind = "dense"
+name = "last"
+out = "classes"
+)");
+  const Options options = "model=" + (folder / "net.toml") +
+                          " synthetic-shape=7x6x3 batch-size=12 steps=6 optimizer=muon lr=0.02 "
+                          "clip-grad=0.5 device=cuda";
+  const auto cuda = train(1, options), cpu = train(1, on_cpu(options)),
+             exact = train(1, with(on_cpu(options), "dtype=f64")), two = train(2, options);
+  // Newton-Schulz multiplies what rounding leaves of small singular values by hundreds.
+  const double most = 5 * distance(exact[0], cpu[0]) + 5e-4;
+  EXPECT_LT(most, 0.02);
+  EXPECT_LT(loss_distance(exact[0], cuda[0]), 1e-3);
+  EXPECT_LT(distance(exact[0], cuda[0]), most);
+  EXPECT_LT(distance(exact[0], two[0]), most);
+  EXPECT_TRUE(equal(two[0], two[1]));
+  EXPECT_LT(loss_distance(exact[0], train(1, with(options, "amp=bf16"))[0]), 3e-2);
+  EXPECT_TRUE(equal(train(1, with(options, "cuda-graph=off"))[0], cuda[0]));
+  const Options saved = with(options, "save-dir=" + (folder / "cuda"));
+  train(1, with(saved, "steps=3"));
+  EXPECT_TRUE(equal(train(1, with(saved, "resume=auto"))[0], cuda[0]));
+  const Options started = with(options, "save-dir=" + (folder / "cpu"));
+  train(1, with(on_cpu(started), "steps=3"));
+  EXPECT_LT(distance(exact[0], train(1, with(started, "resume=auto"))[0]), most);
+}
+
 // On the device what is frozen keeps its bits, and each group its own rate, in captured steps too.
 TEST_F(CudaTrain, FrozenParametersAndRatesOfGroupsAgreeWithTheCpu) {
   const auto array = [](const RankResult& result, const std::string& name) {
