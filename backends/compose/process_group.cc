@@ -288,7 +288,8 @@ class ProcessGroup final : public Group {
 
   // Names a relay that does not answer: it may be the cause of an error.
   static std::string relay_fault(const RelayRoute* relay) {
-    const std::string fault = relay != nullptr ? relay->fault() : "";
+    if (relay == nullptr) return "";
+    const std::string fault = relay->fault();
     if (fault.empty()) return "";
     return "; the relay at " + to_string(relay->relay()) + " does not answer: " + fault;
   }

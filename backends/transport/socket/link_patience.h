@@ -41,8 +41,8 @@ inline std::string restored_link_text(const std::string& peer, std::chrono::nano
 inline void notice_silence(int fd, std::chrono::milliseconds patience) {
   constexpr int kMaxIdleSeconds = 15;  // routers forget idle connections
   const int on = 1, tries = 3;
-  const int seconds =
-      std::clamp(static_cast<int>(patience.count() / 1000 / (2 * tries)), 1, kMaxIdleSeconds);
+  const auto sixth = std::chrono::floor<std::chrono::seconds>(patience / (2 * tries));
+  const int seconds = std::clamp(static_cast<int>(sixth.count()), 1, kMaxIdleSeconds);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);

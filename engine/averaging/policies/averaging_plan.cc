@@ -66,8 +66,8 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
                        ? "; optimizer states and running statistics uncompressed"
                        : "") +
                   (plan.warmup > 0 || plan.islands > 0 ? "; gradients uncompressed" : ""));
-  if (plan.ranks > 1 &&
-      plan.bytes_received * plan.ranks >= 2 * (plan.ranks - 1) * plan.bytes_uncompressed)
+  if (plan.ranks > 1 && plan.bytes_received * plan.ranks >=
+                            2 * std::int64_t{plan.ranks - 1} * plan.bytes_uncompressed)
     lines.push_back(plan.compression + " over " + times(plan.ranks, "rank") +
                     ": each rank receives " + std::to_string(plan.bytes_received) +
                     " bytes, not less than without --compress");
