@@ -111,13 +111,17 @@ void ThreadRank::run(MembershipOptions options) {
   options.group.cancelled = [=] { return !goes_on(); };
   try {
     Membership membership(std::move(options));
-    go_from_view_to_view(
-        membership,
-        [this](const View& view) {
-          const std::lock_guard lock(mutex_);
-          seen_ = seen_of(view);
-        },
-        goes_on);
+    try {
+      go_from_view_to_view(
+          membership,
+          [this](const View& view) {
+            const std::lock_guard lock(mutex_);
+            seen_ = seen_of(view);
+          },
+          goes_on);
+    } catch (const backends::CancelledError&) {  // while it waited for a view
+      if (order_ != Order::kLeave) throw;
+    }
     if (order_ == Order::kLeave) membership.leave();
   } catch (const backends::JobEnded& error) {
     const std::lock_guard lock(mutex_);

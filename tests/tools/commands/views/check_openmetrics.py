@@ -68,9 +68,9 @@ with open(sys.argv[1], encoding="utf-8") as file:
 wrong = list(faults_of(page))
 # A check that finds nothing would not be noticed otherwise.
 for old, new in (("# EOF\n", ""), ("_total ", " "), ("# UNIT engine_sent_bytes bytes", "# UNIT engine_sent_bytes seconds"),
-                 ("# TYPE engine_loss gauge\n", ""), ("# EOF", "engine_step 1\n# EOF"), ("engine_step 1", "engine_step x1")):
+                 ("# TYPE engine_loss gauge\n", ""), ("# EOF", "engine_step 1\n# EOF"), ("\nengine_step ", "\nengine_step x")):
     if not wrong and not list(faults_of(page.replace(old, new))):
-        wrong.append(f"this test does not find that '{old}' has become '{new}'")
+        wrong.append(f"this test does not find that {old!r} has become {new!r}")
 if wrong:
     print("\n".join(wrong))
     sys.exit(1)
