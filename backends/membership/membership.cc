@@ -374,9 +374,10 @@ void Membership::Agent::publish() {
   } else if (machine_->failure() && !shared_.failure) {
     const std::string& problem = register_.problem().text;
     const std::string why = *machine_->failure() + (problem.empty() ? "" : "; " + problem);
-    shared_.failure = machine_->job_has_ended()
-                          ? std::make_exception_ptr(JobEnded(*machine_->failure()))
-                          : std::make_exception_ptr(PeerError(why));
+    const bool ended = machine_->job_has_ended();
+    if (ended) door_.remove();  // no process needs its file any more
+    shared_.failure = ended ? std::make_exception_ptr(JobEnded(*machine_->failure()))
+                            : std::make_exception_ptr(PeerError(why));
     shared_.changed.notify_all();
   }
 }
