@@ -47,11 +47,7 @@ void go_from_view_to_view(Membership& membership, const std::function<void(const
                           const std::function<bool()>& goes_on) {
   show(membership.first_view());
   while (goes_on()) {
-    if (const auto why = membership.broken()) {
-      show(membership.next_view());
-    } else if (membership.join_wanted()) {
-      show(membership.next_view());
-    }
+    if (membership.broken() || membership.join_wanted()) show(membership.next_view());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
