@@ -36,7 +36,7 @@ struct Gradient {
       kernel_w = 0, stride = 0, padding = 0;
 };
 
-// Enough blocks to fill any device; a thread sums at least so many pixels unless there are fewer.
+// Blocks that fill the largest device, and the minimum number of pixels that a thread sums.
 constexpr std::int64_t kMaxBlocks = 528, kMinPixels = 64;
 
 struct Parts {

@@ -45,7 +45,7 @@ __device__ __forceinline__ Taps taps_of(const Axis& axis, int phase) {
   return {place - (count - 1), count, first + (count - 1) * axis.stride, -axis.stride};
 }
 
-// What forward or the gradient of the input computes.
+// The sizes of a forward pass, or of the gradient of the input.
 struct Pass {
   Axis y, x;
   int from_channels, from_group, to_channels, to_group;
@@ -188,9 +188,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The weights by which F channels that are read contribute to W results; `from` and `to` count
-// within the group where they are rows of the tap's weights, and all channels where they are
-// columns.
+// Loads the weights of F channels that are read for W results. Forward, `from` is an index within
+// the group and `to` one of all channels; backward, the reverse.
 template <bool kBackward, int F, int W, class T>
 __device__ __forceinline__ void load_weights(const T* tap, std::int64_t columns, int from, int to,
                                              float (&weights)[F][W]) {

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
 void copy_channels(KernelContext& context, TensorView x, std::int64_t before, TensorView y) {
   if (x.count() == 0) return;
   const std::int64_t narrow = row_sizes(x).width, wide = row_sizes(y).width;
-  // What divides all three lets every row of both tensors consist of whole packs.
+  // With a common divisor of all three as width, every row of both tensors consists of whole packs.
   const std::int64_t common = std::gcd(std::gcd(narrow, wide), before);
   with_storage(x.dtype, [&]<class T>(T) {
     with_width<T>(common, {x.data, y.data}, [&]<int W>(std::integral_constant<int, W>) {

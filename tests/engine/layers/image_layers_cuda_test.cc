@@ -61,7 +61,7 @@ std::vector<float> starts(const Shape& shape, std::uint32_t seed) {
   return random_operand(shape, seed).values;
 }
 
-// What a tensor of a run begins with. `make(values, shape, activation)` gives its memory; weights
+// The initial tensors of a run. `make(values, shape, activation)` returns memory for one; weights
 // are stored as activations are.
 template <class Make>
 Tensors make_tensors(const Layer& layer, std::span<const Shape> items, std::int64_t batch,

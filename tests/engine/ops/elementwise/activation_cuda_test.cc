@@ -77,7 +77,7 @@ std::pair<std::vector<float>, std::vector<float>> on_device(const Activation& f,
   return {y.values(), dx.values()};
 }
 
-// What torch 2 has where the pieces meet: the smaller derivative for relu6 and hard_sigmoid.
+// PyTorch 2 takes the smaller of the two derivatives for relu6 and hard_sigmoid.
 TEST_F(ActivationCudaRange, MeetingPointsHavePyTorchsDerivatives) {
   const auto slopes = [](ActivationKind kind, const std::vector<float>& at) {
     return on_device({kind}, at).second;
