@@ -149,6 +149,10 @@ constexpr Kind kKinds[] = {
     {"layer_norm",
      [](Options& o, std::int64_t) { return layers::layer_norm(o.number("eps", 1e-5)); },
      "[..., width] → the same", "eps above 0", "weight [width], bias [width]"},
+    {"rms_norm", [](Options& o, std::int64_t) { return layers::rms_norm(o.number("eps", 1e-6)); },
+     "[..., width] → the same",
+     "eps above 0; divides by the root mean square",
+     "weight [width]"},
     {"gelu", make_gelu, kSame, "approximate \"none\" or \"tanh\"", ""},
     {"causal_self_attention", make_attention, "[t, 3 width] → [t, width]",
      "reads queries, keys and values side by side; heads divide the width; dropout of the "

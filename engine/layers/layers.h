@@ -86,6 +86,7 @@ LayerPtr position_embedding(
     double deviation = 1);               // adds weight[:t] of [context, width] to [t, width]
 LayerPtr layer_norm(double eps = 1e-5);  // over the last dimension; parameters weight, bias
 
+LayerPtr rms_norm(double eps = 1e-6);    // over the last dimension; parameter weight
 LayerPtr gelu(ops::GeluKind kind = ops::GeluKind::kExact);
 // Input [t, 3 * width]: queries, keys and values, each of `heads` heads; output [t, width]. It has
 // no parameters: the projections are dense layers. `dropout` applies to the probabilities.

@@ -96,6 +96,19 @@ std::string add_layer_norm(OnnxLayer& layer) {
   return is_image(layer) ? out.add("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}}) : x;
 }
 
+// Operator set 23 is the first with RMSNormalization. The channels of images are their dimension 1.
+std::string add_rms_norm(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const std::string& x = layer.inputs[0];
+  const std::string mean =
+      out.add("ReduceMean", {out.add("Mul", {x, x})}, {{"axes", Ints{is_image(layer) ? 1 : -1}}});
+  const std::string rms = out.add(
+      "Sqrt", {out.add("Add", {mean, out.scalar(static_cast<float>(layer.option("eps")))})});
+  std::string weight = out.weight(layer.parameter(0));
+  if (is_image(layer)) weight = out.add("Unsqueeze", {weight, out.integers({1, 2})});
+  return out.add("Mul", {out.add("Div", {x, rms}), weight});
+}
+
 std::string add_relu(OnnxLayer& layer) { return layer.out.add("Relu", layer.inputs); }
 std::string add_add(OnnxLayer& layer) { return layer.out.add("Add", layer.inputs); }
 std::string add_nothing(OnnxLayer& layer) { return layer.inputs[0]; }
@@ -232,6 +245,7 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"sync_batch_norm2d", add_batch_norm2d},
     {"group_norm", add_group_norm},
     {"layer_norm", add_layer_norm},
+    {"rms_norm", add_rms_norm},
     {"relu", add_relu},
     {"gelu", add_gelu},
     {"add", add_add},

@@ -207,7 +207,7 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
             "batch_norm2d, sync_batch_norm2d, group_norm, "
             "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, "
             "dropout, embedding, "
-            "position_embedding, layer_norm, gelu, causal_self_attention, concat, "
+            "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, concat, "
             "activation, multiply)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "

@@ -48,6 +48,13 @@ constexpr TextLayerCase kTextLayerCases[] = {
      }},
     {"layer_norm",
      [](Graph& g, NodeId x) { return text_head(g, g.add("ln", layers::layer_norm(), {x})); }},
+    {"rms_norm",
+     [](Graph& g, NodeId x) { return text_head(g, g.add("rms", layers::rms_norm(), {x})); }},
+    {"rms_norm_read_twice",  // its input's gradient is added to
+     [](Graph& g, NodeId x) {
+       const NodeId rms = g.add("rms", layers::rms_norm(0.1), {x});
+       return text_head(g, g.add("", layers::add(), {rms, x}));
+     }},
     {"gelu_exact", [](Graph& g, NodeId x) { return text_head(g, g.add("", layers::gelu(), {x})); }},
     {"gelu_tanh",
      [](Graph& g, NodeId x) {
@@ -208,12 +215,15 @@ TEST(Tied, TheStateListsTheParameterOnceAndItIsCompleteWithItsFirstUser) {
   // after `wte` all are.
   ASSERT_EQ(plan.steps.size(), 4U);
   EXPECT_EQ(plan.steps[2].gradients_complete, 0);
+  EXPECT_EQ(error_of(layers::rms_norm(), {}),
+            "layer 'x' (rms_norm): expected an input of rank 1 or more, got []");
   EXPECT_GT(plan.steps[1].gradients_complete, 0);
   EXPECT_EQ(plan.steps[0].gradients_complete, state.parameters.gradients.size());
   EXPECT_FALSE(plan.steps[2].adds_to_parameters);
   EXPECT_TRUE(plan.steps[0].adds_to_parameters);
   EXPECT_FALSE(plan.steps[1].adds_to_parameters);
 }
+  EXPECT_THROW(layers::rms_norm(0), engine::ModelError);
 
 TEST(Tied, WhatDoesNotFitIsRefusedWithBothShapes) {
   Graph graph;

@@ -181,6 +181,8 @@ TYPED_TEST_SUITE(TextLayersCuda, Storages);
 TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::embedding(kClasses, 24), {{11}});
   this->compare(layers::layer_norm(), {{5, 48}});
+  this->compare(layers::rms_norm(), {{5, 48}});
+  this->compare(layers::rms_norm(), {{3, 1100}});
   this->compare(layers::gelu(), {{5, 17}});
   this->compare(layers::gelu(ops::GeluKind::kTanh), {{5, 16}});
   this->compare(layers::causal_self_attention(3), {{9, 3 * 3 * 8}});

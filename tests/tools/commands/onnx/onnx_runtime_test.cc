@@ -127,6 +127,9 @@ function = "tanh"
 kind = "layer_norm"
 name = "by_pixel"
 [[layer]]
+kind = "rms_norm"
+name = "rms_by_pixel"
+[[layer]]
 kind = "max_pool2d"
 window = 3
 stride = 2
@@ -229,6 +232,10 @@ inputs = ["bent", "places"]
 kind = "layer_norm"
 name = "norm"
 eps = 0.001
+[[layer]]
+kind = "rms_norm"
+name = "rms"
+eps = 0.01
 [[layer]]
 kind = "dropout"
 rate = 0.3
