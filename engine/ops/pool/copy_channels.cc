@@ -2,6 +2,7 @@
 #include "engine/ops/pool/copy_channels.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "engine/core/error.h"
@@ -17,8 +18,15 @@ namespace {
 template <class T>
 void copy_rows(const CopyChannels& o, std::int64_t first, std::int64_t last) {
   const std::int64_t narrow = row_sizes(o.x).width, wide = row_sizes(o.y).width;
-  for (std::int64_t row = first; row < last; ++row)
-    std::copy_n(o.x.as<T>() + row * narrow, narrow, o.y.as<T>() + row * wide + o.before);
+  const std::int64_t count = narrow - o.from;
+  for (std::int64_t row = first; row < last; ++row) {
+    const T* x = o.x.as<T>() + row * narrow + o.from;
+    T* y = o.y.as<T>() + row * wide + o.before;
+    if (o.write == Write::kOverwrite)
+      std::copy_n(x, count, y);
+    else
+      std::transform(x, x + count, y, y, std::plus<>());
+  }
 }
 
 }  // namespace
@@ -29,15 +37,14 @@ void copy_channels(KernelContext& context, const CopyChannels& o) {
   check_context("copy_channels", context);
   const Shape &from = o.x.shape, &to = o.y.shape;
   const int last = from.rank() - 1;
-  bool fits = last >= 1 && to.rank() == from.rank() && from[last] >= 1 && o.before >= 0 &&
-              to[last] >= o.before + from[last];
+  bool fits = last >= 1 && to.rank() == from.rank() && o.from >= 0 && from[last] > o.from &&
+              o.before >= 0 && to[last] >= o.before + from[last] - o.from;
   for (int i = 0; fits && i < last; ++i) fits = from[i] == to[i];
   if (!fits)
     throw ShapeError("copy_channels: x has the shape " + from.to_string() + ", y " +
                      to.to_string() +
-                     ": expected equal extents but for the last, which has at "
-                     "least " +
-                     std::to_string(o.before) + " more");
+                     ": expected equal extents but for the last, with room for channels " +
+                     std::to_string(o.from) + " and on after " + std::to_string(o.before));
   const std::int64_t rows = row_sizes(o.x).rows;
   const auto call = [&]<class T>(T) {
     context.threads->run(
@@ -45,7 +52,7 @@ void copy_channels(KernelContext& context, const CopyChannels& o) {
   };
   dispatch(
       context, o.x.dtype, [&] { call(double{}); }, [&] { call(float{}); },
-      [&] { cuda::copy_channels(context, o.x, o.before, o.y); });
+      [&] { cuda::copy_channels(context, o); });
 }
 
 }  // namespace engine::ops

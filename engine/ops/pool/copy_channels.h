@@ -1,6 +1,6 @@
-// Copies channels into a part of a wider tensor: y[.., before + i] = x[.., i]; the rest of y stays
-// as it is. x [rows.., c], y [rows.., at least before + c]. Its gradient is
-// pad_channels_backward(). Bound by bytes.
+// Copies channels into a part of another tensor: y[.., before + i] = x[.., from + i], for the
+// channels of x from `from` on; the rest of y stays as it is. x [rows.., c], y [rows.., at least
+// before + c - from]. The gradient, from 0 on, is pad_channels_backward(). Bound by bytes.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -11,6 +11,8 @@ namespace engine::ops {
 struct CopyChannels {
   std::int64_t before;
   TensorView x, y;
+  std::int64_t from = 0;
+  Write write = Write::kOverwrite;
 };
 void copy_channels(KernelContext& context, const CopyChannels& o);
 

@@ -2,11 +2,10 @@
 // operands. Bound by bytes.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/pool/copy_channels.h"
 
 namespace engine::ops::cuda {
 
-void copy_channels(KernelContext& context, TensorView x, std::int64_t before, TensorView y);
+void copy_channels(KernelContext& context, const CopyChannels& o);
 
 }  // namespace engine::ops::cuda

@@ -33,6 +33,23 @@ TYPED_TEST(CopyChannelsCuda, AgreesWithTheHost) {
         }
 }
 
+TYPED_TEST(CopyChannelsCuda, OfTheLastOnesAgreeWithTheHost) {
+  const Shape shape{3, 5, 24};
+  for (const std::int64_t from : {0, 5, 16, 23})
+    for (const std::int64_t before : {0, 1, 8})
+      for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+        if (before + 24 - from > 24) continue;
+        SCOPED_TRACE(std::to_string(from) + " after " + std::to_string(before));
+        const Given operands[] = {random_operand(shape, 1), random_operand(shape, 2)};
+        const auto [found, expected] =
+            run_on_device<TypeParam>(operands, [&](KernelContext& c, TensorView x, TensorView y) {
+              copy_channels(c, {.before = before, .x = x, .y = y, .from = from, .write = write});
+            });
+        EXPECT_LE(relative_error(found[1], expected[1]),
+                  write == Write::kAdd ? storage_error<TypeParam>() : 0);
+      }
+}
+
 // More packs than the largest grid has threads.
 TYPED_TEST(CopyChannelsCuda, LoopsPastTheGrid) {
   const std::int64_t rows = 132 * 16 * 256 + 100;
