@@ -20,14 +20,29 @@ float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
 
-AttentionSizes check(const char* kernel, const KernelContext& context, const TensorView& qkv,
-                     std::int64_t heads, const AttentionDropout& dropout, const TensorView& y) {
-  check_floating(kernel, "qkv", qkv);
-  if (qkv.shape.rank() != 3 || heads < 1 || qkv.shape[2] % (3 * heads) != 0)
-    throw ShapeError(std::string(kernel) + ": qkv has the shape " + qkv.shape.to_string() +
-                     ", expected [n, t, 3 * width] with a width that " + std::to_string(heads) +
+// The sizes of the operands without dropout. Operands: of forward or backward.
+template <class Operands>
+AttentionSizes check_heads(const char* kernel, const Operands& o) {
+  const Shape& qkv = o.qkv.shape;
+  check_floating(kernel, "qkv", o.qkv);
+  if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0)
+    throw ShapeError(std::string(kernel) + ": " + std::to_string(o.heads) + " heads and " +
+                     std::to_string(o.kv_heads) +
+                     " of keys and values, expected the latter to divide the former");
+  const std::int64_t all = o.heads + 2 * o.kv_heads;
+  if (qkv.rank() != 3 || qkv[2] % all != 0)
+    throw ShapeError(std::string(kernel) + ": qkv has the shape " + qkv.to_string() +
+                     ", expected [n, t, width] with a width that " + std::to_string(all) +
                      " heads divide");
-  const std::int64_t n = qkv.shape[0], t = qkv.shape[1], width = qkv.shape[2] / 3;
+  return {qkv[0], qkv[1], o.heads, o.kv_heads, qkv[2] / all, 0, 0, 0, 1, nullptr};
+}
+
+template <class Operands>
+AttentionSizes check(const char* kernel, const KernelContext& context, const Operands& o) {
+  AttentionSizes s = check_heads(kernel, o);
+  const TensorView &qkv = o.qkv, &y = o.y;
+  const AttentionDropout& dropout = o.dropout;
+  const std::int64_t n = s.n, t = s.t, heads = s.heads, width = heads * s.size;
   check_dtype(kernel, "y", y, qkv.dtype);
   check_shape(kernel, "y", y, {n, t, width});
   check_context(kernel, context);
@@ -35,39 +50,52 @@ AttentionSizes check(const char* kernel, const KernelContext& context, const Ten
                 attention_scratch_bytes({n, t, width, heads, qkv.dtype,
                                          on_cuda(context) ? 1 : context.threads->threads(),
                                          context.device.kind, context.products}));
-  if (on_cuda(context) && width / heads > cuda::kMaxHeadSize)
-    throw ShapeError(std::string(kernel) + ": heads of " + std::to_string(width / heads) +
+  if (on_cuda(context) && s.size > cuda::kMaxHeadSize)
+    throw ShapeError(std::string(kernel) + ": heads of " + std::to_string(s.size) +
                      ", expected at most " + std::to_string(cuda::kMaxHeadSize) +
                      " on a CUDA device: take more heads");
   if (!(dropout.rate >= 0 && dropout.rate < 1))
     throw ModelError(std::string(kernel) + ": dropout " + std::to_string(dropout.rate) +
                      ", expected a number in [0, 1)");
-  AttentionSizes s{n, t, heads, width / heads, dropout.key, dropout.epoch, 0, 1, nullptr};
   if (dropout.rate == 0) return s;
   if (static_cast<std::int64_t>(dropout.sample_ids.size()) != n)
     throw ShapeError(std::string(kernel) + ": " + std::to_string(dropout.sample_ids.size()) +
                      " sample ids for a batch of " + std::to_string(n));
+  s.key = dropout.key;
+  s.epoch = dropout.epoch;
   s.threshold = static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24));
   s.factor = static_cast<float>(1 / (1 - dropout.rate));
   s.sample_ids = dropout.sample_ids.data();
   return s;
 }
 
-// Calls body(head, offset of its first element in y) for every head of every sample, on all
-// threads.
+// Calls body(head, offset of its first element in y) for every head of queries of every sample, on
+// all threads; a thread has all heads that read the same keys.
 template <class Operands, class Body>
 void for_each_head(KernelContext& context, const AttentionSizes& s, const Operands& o, Body body) {
-  context.threads->run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int) {
+  const std::int64_t group = s.heads / s.kv_heads, width = s.heads * s.size,
+                     kv_width = s.kv_heads * s.size, stride = width + 2 * kv_width;
+  context.threads->run(s.n * s.kv_heads, [&](std::int64_t first, std::int64_t last, int) {
     double* lse = o.lse.template as<double>();
     const double rate = o.dropout.rate;
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t sample = i / s.heads, h = i % s.heads, width = s.heads * s.size;
-      const double* q = o.qkv.template as<double>() + sample * s.t * 3 * width + h * s.size;
+    for (std::int64_t i = first * group; i < last * group; ++i) {
+      const std::int64_t sample = i / s.heads, h = i % s.heads;
+      const double* row = o.qkv.template as<double>() + sample * s.t * stride;
+      const double* k = row + width + h / group * s.size;
       const std::int64_t id = rate > 0 ? s.sample_ids[sample] : 0;
       const auto block = static_cast<std::uint64_t>((id * s.heads + h) * s.t * ((s.t + 3) / 4));
-      const reference::AttentionHead<double> head{
-          s.t,  s.size, width,   q,    q + width, q + 2 * width, lse ? lse + i * s.t : nullptr,
-          rate, s.key,  s.epoch, block};
+      const reference::AttentionHead<double> head{.t = s.t,
+                                                  .size = s.size,
+                                                  .width = width,
+                                                  .stride = stride,
+                                                  .q = row + h * s.size,
+                                                  .k = k,
+                                                  .v = k + kv_width,
+                                                  .lse = lse ? lse + i * s.t : nullptr,
+                                                  .rate = rate,
+                                                  .key = s.key,
+                                                  .epoch = s.epoch,
+                                                  .first_block = block};
       body(head, sample * s.t * width + h * s.size);
     }
   });
@@ -88,9 +116,10 @@ void backward_reference(KernelContext& context, const AttentionSizes& s,
       for (std::int64_t i = first; i < last; ++i) dqkv[i] = 0;
     });
   for_each_head(context, s, o, [&](const auto& head, std::int64_t at) {
-    double* dq = dqkv + (head.q - o.qkv.as<double>());
-    reference::causal_attention_backward(head, o.y.as<double>() + at, o.dy.as<double>() + at, dq,
-                                         dq + head.width, dq + 2 * head.width);
+    const double* qkv = o.qkv.as<double>();
+    reference::causal_attention_backward(head, o.y.as<double>() + at, o.dy.as<double>() + at,
+                                         dqkv + (head.q - qkv), dqkv + (head.k - qkv),
+                                         dqkv + (head.v - qkv));
   });
 }
 
@@ -110,7 +139,7 @@ std::size_t attention_scratch_bytes(const AttentionScratch& of) {
 
 void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o) {
   constexpr const char* kName = "causal_attention_forward";
-  const AttentionSizes s = check(kName, context, o.qkv, o.heads, o.dropout, o.y);
+  const AttentionSizes s = check(kName, context, o);
   if (o.lse) {
     check_dtype(kName, "lse", o.lse, wide_dtype(o.qkv.dtype));
     check_shape(kName, "lse", o.lse, {s.n, o.heads, s.t});
@@ -123,7 +152,7 @@ void causal_attention_forward(KernelContext& context, const CausalAttentionForwa
 
 void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o) {
   constexpr const char* kName = "causal_attention_backward";
-  const AttentionSizes s = check(kName, context, o.qkv, o.heads, o.dropout, o.y);
+  const AttentionSizes s = check(kName, context, o);
   check_dtype(kName, "lse", o.lse, wide_dtype(o.qkv.dtype));
   check_shape(kName, "lse", o.lse, {s.n, o.heads, s.t});
   check_like(kName, "dy", o.dy, o.y);

@@ -3,10 +3,11 @@
 // row, from which backward recomputes the probabilities. Sources: Vaswani et al., 2017; the online
 // softmax: Rabe and Staats, arXiv 2112.05682, 2021; Dao et al., FlashAttention, 2022.
 //
-//   y_i = sum over j <= i of p_ij v_j,  p_i = softmax over j <= i of (q_i . k_j / sqrt(size)),
-//   size = width / heads
-// qkv, dqkv [n, t, 3 * width]: queries, keys and values side by side, each of them heads * size; y,
-// dy [n, t, width]; lse [n, heads, t], f32 on a CUDA device, where the head size is at most 128.
+//   y_i = sum over j <= i of p_ij v_j,  p_i = softmax over j <= i of (q_i . k_j / sqrt(size))
+// qkv, dqkv [n, t, (heads + 2 kv_heads) * size]: queries, keys and values side by side. A head h of
+// queries reads head h / (heads / kv_heads) of keys and values (grouped queries: Ainslie et al.,
+// GQA, 2023). y, dy [n, t, heads * size]; lse [n, heads, t], f32 on a CUDA device, where the head
+// size is at most 128.
 // The results equal those of PyTorch's scaled_dot_product_attention(is_causal=True).
 #pragma once
 
@@ -29,7 +30,7 @@ struct AttentionDropout {
 
 // Scratch for the calls below.
 struct AttentionScratch {
-  std::int64_t n, t, width, heads;  // at most n samples
+  std::int64_t n, t, width, heads;  // at most n samples; width is that of y
   DType dtype;
   int threads;
   Device::Kind device = Device::Kind::kCpu;
@@ -39,7 +40,7 @@ std::size_t attention_scratch_bytes(const AttentionScratch& of);
 
 struct CausalAttentionForward {
   TensorView qkv;
-  std::int64_t heads;
+  std::int64_t heads, kv_heads = heads;  // kv_heads divides heads
   AttentionDropout dropout{};
   TensorView y;
   TensorView lse{};  // absent in inference
@@ -48,7 +49,7 @@ void causal_attention_forward(KernelContext& context, const CausalAttentionForwa
 
 struct CausalAttentionBackward {
   TensorView qkv;
-  std::int64_t heads;
+  std::int64_t heads, kv_heads = heads;
   AttentionDropout dropout{};  // must equal the dropout of forward, as must y and lse
   TensorView y, lse, dy, dqkv;
   Write write = Write::kOverwrite;

@@ -10,7 +10,8 @@
 // lse), and adds its contributions:
 //   dV += P^T dY;  dS = P (dY V^T - row sums of dY Y) / sqrt(size);  dQ += dS K;  dK += dS^T Q
 // Exponents are in units of log(2), which saves half of exp. Only the rows and columns of a tile up
-// to the diagonal are computed. Threads divide the heads; the order within a head is fixed.
+// to the diagonal are computed. Threads divide the heads, in backward those of keys and values; the
+// order within a head is fixed.
 #include "engine/ops/attention/attention_cpu.h"
 
 #include "engine/ops/attention/attention_products.h"
@@ -268,13 +269,19 @@ ENGINE_INLINE void backward_column(const Chunk& chunk, std::int64_t r, const Buf
   clear_unseen(chunk, r, b.gradients + r);
 }
 
+// The gradients of a head: of its queries, and of its keys and values, to which other heads may
+// have added before.
+struct HeadGradients {
+  Target dq, dk, dv;
+  bool add, add_to_keys;
+};
+
 void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b, std::int64_t block,
-                    const BlockInputs& in, Target gradient, bool add) {
+                    const BlockInputs& in, const HeadGradients& to) {
   const float scale = score_scale(head);
   const std::int64_t rows = smaller(head.t - block, kQueries);
   const Source q = head.q.from(block);
-  const Target dq = gradient.from(block), dk{gradient.start + head.width, gradient.stride},
-               dv{dk.start + head.width, gradient.stride};
+  const Target dq = to.dq.from(block);
   RowNumbers numbers;
   row_numbers(head, in, rows, numbers);
   pack_across(q, rows, head.size, b.across);
@@ -288,9 +295,9 @@ void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b,
     if (s.sample_ids != nullptr) draw_factors(s, head, chunk, b.kept);
     for (std::int64_t r = 0; r < rows; r += kWidth)
       backward_column(chunk, r, b, numbers, s.sample_ids != nullptr, scale);
-    multiply_down(head, b.gradients, chunk, b.all_down, dq, add || first > 0, b.tile);
-    multiply_keys(head, b.gradients, chunk, b.down, dk, add, b.tile);
-    multiply_keys(head, b.scores, chunk, b.dy_down, dv, add, b.tile);
+    multiply_down(head, b.gradients, chunk, b.all_down, dq, to.add || first > 0, b.tile);
+    multiply_keys(head, b.gradients, chunk, b.down, to.dk, to.add_to_keys, b.tile);
+    multiply_keys(head, b.scores, chunk, b.dy_down, to.dv, to.add_to_keys, b.tile);
   }
 }
 
@@ -299,13 +306,19 @@ void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadP
   const float *qkv = floats(o.qkv), *y = floats(o.y), *lse = floats(o.lse), *dy = floats(o.dy);
   float* dqkv = floats(o.dqkv);
   const bool add = o.write == Write::kAdd;
-  threads.run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int thread) {
+  const std::int64_t group = s.heads / s.kv_heads;
+  threads.run(s.n * s.kv_heads, [&](std::int64_t first, std::int64_t last, int thread) {
     const TileScope scope;
     const Buffers b = buffers_of(scratch, s.t, s.size, thread);
-    for (std::int64_t i = first; i < last; ++i) {
+    for (std::int64_t i = first * group; i < last * group; ++i) {
       const Head head(s, qkv, i);
       const Source y_rows{y + head.y_offset, head.width}, dy_rows{dy + head.y_offset, head.width};
-      const Target gradient{dqkv + head.qkv_offset, head.q.stride};
+      const std::int64_t stride = head.q.stride;
+      const HeadGradients gradients{{dqkv + head.q_offset, stride},
+                                    {dqkv + head.k_offset, stride},
+                                    {dqkv + head.v_offset, stride},
+                                    add,
+                                    add || i % group > 0};
       pack_down(head.k, head.t, head.size, b.all_down);
       const Source keys = read_across(head.k, head.t, head.size, b.keys),
                    values = read_across(head.v, head.t, head.size, b.values);
@@ -313,7 +326,7 @@ void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadP
         backward_block(
             s, head, b, block,
             {keys, values, y_rows.from(block), dy_rows.from(block), lse + i * s.t + block},
-            gradient, add);
+            gradients);
     }
   });
 }

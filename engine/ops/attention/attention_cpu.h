@@ -11,7 +11,7 @@
 namespace engine::ops {
 
 struct AttentionSizes {
-  std::int64_t n, t, heads, size;  // size is the head size
+  std::int64_t n, t, heads, kv_heads, size;  // size is the head size
   std::uint64_t key,
       epoch;  // dropout: a probability is kept if its word's upper 24 bits reach `threshold`
   std::uint32_t threshold;

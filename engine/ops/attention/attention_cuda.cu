@@ -33,7 +33,8 @@ AttentionOperands<T> operands_of(const KernelContext& context, const Operands& f
   o.n = from.qkv.shape[0];
   o.t = from.qkv.shape[1];
   o.heads = static_cast<int>(from.heads);
-  o.size = static_cast<int>(from.qkv.shape[2] / 3 / from.heads);
+  o.group = static_cast<int>(from.heads / from.kv_heads);
+  o.size = static_cast<int>(from.y.shape[2] / from.heads);
   o.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(o.size)));
   o.qkv = from.qkv.template as<T>();
   o.y = from.y.template as<T>();

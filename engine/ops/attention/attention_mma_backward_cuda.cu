@@ -1,8 +1,10 @@
 // Backward of attention by FlashAttention-2 (Dao, 2023) on tensor cores. It recomputes the
 // probabilities from the scores and the log-sum-exp. A block keeps 64 queries for dQ, and in a
 // second kernel 64 keys for dK and dV, so that every sum has one owner and one order; the
-// probabilities are therefore computed twice. The next chunk of the other operand is loaded while
-// the current one is processed. Bound by flops of the tensor cores and by the exponentials.
+// probabilities are therefore computed twice. The second one processes the queries of one head
+// after those of another if several heads read its keys. The next chunk of the other operand is
+// loaded while the current one is processed. Bound by flops of the tensor cores and by the
+// exponentials.
 #include "engine/ops/attention/attention_dropout.h"
 #include "engine/ops/attention/attention_tiles.h"
 
@@ -34,7 +36,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   const std::int64_t query =
       std::int64_t{blocks - 1 - static_cast<int>(blockIdx.x % blocks)} * kOwn;  // the longest first
   const std::int64_t mine = query + warp_index() * 16, stride = o.stride();
-  const T *q = o.qkv + o.qkv_offset(problem), *k = q + o.width(), *v = k + o.width();
+  const T *q = o.qkv + o.q_offset(problem), *k = o.qkv + o.k_offset(problem), *v = k + o.kv_width();
   const int lane = lane_index(), own = warp_index() * 16 * Tile::kStride;
   const ProblemDropout dropout(o, problem);
   const auto fetch = [&](std::int64_t first, int stage) {
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(kMmaThreads)
     __syncthreads();
   }
   const float factor[2] = {o.scale, o.scale};
-  store_tiles<kSize>(dq, factor, mine, o.t, stride, o.add, o.dqkv + o.qkv_offset(problem));
+  store_tiles<kSize>(dq, factor, mine, o.t, stride, o.add, o.dqkv + o.q_offset(problem));
 }
 
 // pull_back() for one tile of 8 queries from `start` on, with the keys of the warp from `mine` on.
@@ -117,52 +119,55 @@ __global__ void __launch_bounds__(kMmaThreads)
       kSize == 128 || Tile::kOther < 32 ? 16 : 32;  // queries at a time: limited by the registers
                                                     // that dK and dV leave
   auto& shared = block_shared<Shared<M, kSize>>();
-  const std::int64_t problem = blockIdx.x / blocks,
-                     key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * kOwn;
+  const std::int64_t shared_by = blockIdx.x / blocks * o.group,  // the first problem of the group
+      key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * kOwn;
   const std::int64_t mine = key + warp_index() * 16, stride = o.stride();
-  const T *q = o.qkv + o.qkv_offset(problem), *k = q + o.width(), *v = k + o.width(),
-          *dy = o.dy + o.y_offset(problem);
+  const T *k = o.qkv + o.k_offset(shared_by), *v = k + o.kv_width();
   const int own = warp_index() * 16 * Tile::kStride;
-  const ProblemDropout dropout(o, problem);
-  const auto fetch = [&](std::int64_t first, int stage) {
-    fetch_rows<M, kSize>(q + first * stride, stride, Tile::kOther, o.t - first,
-                         shared.other[stage][0]);
-    fetch_rows<M, kSize>(dy + first * o.width(), o.width(), Tile::kOther, o.t - first,
-                         shared.other[stage][1]);
-  };
   fetch_rows<M, kSize>(k + key * stride, stride, kOwn, o.t - key, shared.own[0]);
   fetch_rows<M, kSize>(v + key * stride, stride, kOwn, o.t - key, shared.own[1]);
-  fetch(key, 0);  // the first queries that see a key of the block; kOther divides kOwn
-  commit_copies();
 
   float dk[kSize / 8][4] = {}, dv[kSize / 8][4] = {};
-  int stage = 0;
-  for (std::int64_t first = key; first < o.t; first += Tile::kOther, stage ^= 1) {
-    if (first + Tile::kOther < o.t) fetch(first + Tile::kOther, stage ^ 1);
-    commit_copies();
-    wait_copies<1>();  // all except those of the next chunk, which does not exist for the last one
-    __syncthreads();
 #pragma unroll 1
-    for (int step = 0; step < Tile::kOther; step += kStep) {
-      const std::int64_t start = first + step;
-      if (start + kStep <= mine) continue;  // no query of the step sees a key of the warp
-      const M *queries = shared.other[stage][0] + step * Tile::kStride,
-              *gradients = shared.other[stage][1] + step * Tile::kStride;
-      float scores[kStep / 8][4], slopes[kStep / 8][4];
-      multiply_tiles<M, kSize>(shared.own[0] + own, queries, scores);
-      multiply_tiles<M, kSize>(shared.own[1] + own, gradients, slopes);
+  for (std::int64_t problem = shared_by; problem < shared_by + o.group; ++problem) {
+    const T *q = o.qkv + o.q_offset(problem), *dy = o.dy + o.y_offset(problem);
+    const ProblemDropout dropout(o, problem);
+    const auto fetch = [&](std::int64_t first, int stage) {
+      fetch_rows<M, kSize>(q + first * stride, stride, Tile::kOther, o.t - first,
+                           shared.other[stage][0]);
+      fetch_rows<M, kSize>(dy + first * o.width(), o.width(), Tile::kOther, o.t - first,
+                           shared.other[stage][1]);
+    };
+    fetch(key, 0);  // the first queries that see a key of the block; kOther divides kOwn
+    commit_copies();
+    int stage = 0;
+    for (std::int64_t first = key; first < o.t; first += Tile::kOther, stage ^= 1) {
+      if (first + Tile::kOther < o.t) fetch(first + Tile::kOther, stage ^ 1);
+      commit_copies();
+      wait_copies<1>();  // all except those of the next chunk, which does not exist for the last
+      __syncthreads();
+#pragma unroll 1
+      for (int step = 0; step < Tile::kOther; step += kStep) {
+        const std::int64_t start = first + step;
+        if (start + kStep <= mine) continue;  // no query of the step sees a key of the warp
+        const M *queries = shared.other[stage][0] + step * Tile::kStride,
+                *gradients = shared.other[stage][1] + step * Tile::kStride;
+        float scores[kStep / 8][4], slopes[kStep / 8][4];
+        multiply_tiles<M, kSize>(shared.own[0] + own, queries, scores);
+        multiply_tiles<M, kSize>(shared.own[1] + own, gradients, slopes);
 #pragma unroll
-      for (int n = 0; n < kStep / 8; ++n)
-        pull_back_keys(o, problem, dropout, mine, start + 8 * n, scores[n], slopes[n]);
-      add_tiles<M, kSize>(scores, gradients, dv);
-      add_tiles<M, kSize>(slopes, queries, dk);
+        for (int n = 0; n < kStep / 8; ++n)
+          pull_back_keys(o, problem, dropout, mine, start + 8 * n, scores[n], slopes[n]);
+        add_tiles<M, kSize>(scores, gradients, dv);
+        add_tiles<M, kSize>(slopes, queries, dk);
+      }
+      __syncthreads();
     }
-    __syncthreads();
   }
   const float one[2] = {1, 1}, factor[2] = {o.scale, o.scale};
-  T* to = o.dqkv + o.qkv_offset(problem) + o.width();
+  T* to = o.dqkv + o.k_offset(shared_by);
   store_tiles<kSize>(dk, factor, mine, o.t, stride, o.add, to);
-  store_tiles<kSize>(dv, one, mine, o.t, stride, o.add, to + o.width());
+  store_tiles<kSize>(dv, one, mine, o.t, stride, o.add, to + o.kv_width());
 }
 
 }  // namespace
@@ -172,11 +177,13 @@ void start_mma_backward(const AttentionOperands<T>& operands, Products products,
   with_mma_tile<T>(
       products, operands.size, [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
         const std::int64_t blocks = divide_up(operands.t, kOwn);
-        const Grid grid{static_cast<unsigned>(operands.n * operands.heads * blocks)};
-        launch("attention_mma_backward_queries", mma_backward_queries<T, M, kSize>, grid,
-               kMmaThreads, sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
-        launch("attention_mma_backward_keys", mma_backward_keys<T, M, kSize>, grid, kMmaThreads,
-               sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
+        const auto start = [&](const char* name, auto kernel, std::int64_t problems) {
+          launch(name, kernel, {static_cast<unsigned>(problems * blocks)}, kMmaThreads,
+                 sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
+        };
+        start("attention_mma_backward_queries", mma_backward_queries<T, M, kSize>,
+              operands.n * operands.heads);
+        start("attention_mma_backward_keys", mma_backward_keys<T, M, kSize>, operands.groups());
       });
 }
 

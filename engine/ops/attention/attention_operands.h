@@ -7,11 +7,12 @@
 
 namespace engine::ops::cuda {
 
-// Every head of every sample is one problem with number sample * heads + head.
+// Every head of queries of every sample is one problem with number sample * heads + head. The heads
+// of a group, `group` adjacent problems, read the same keys and values.
 template <class T>
 struct AttentionOperands {
   std::int64_t n, t;
-  int heads, size;
+  int heads, group, size;
   float scale;  // 1 / sqrt(size)
   const T* qkv;
   T* y;            // forward
@@ -29,14 +30,19 @@ struct AttentionOperands {
   std::uint32_t threshold;
   float factor;
 
+  __host__ __device__ std::int64_t groups() const { return n * (heads / group); }
   __host__ __device__ std::int64_t width() const { return std::int64_t{heads} * size; }
+  __host__ __device__ std::int64_t kv_width() const { return std::int64_t{heads / group} * size; }
   __host__ __device__ std::int64_t stride() const {
-    return 3 * width();
+    return width() + 2 * kv_width();
   }  // distance between rows of q, k or v
-  // Returns the offset of the problem's q in qkv and dqkv; its k and v follow at `width()` and
-  // twice that.
-  __device__ std::int64_t qkv_offset(std::int64_t problem) const {
+  // Returns the offset of the problem's q in qkv and dqkv.
+  __device__ std::int64_t q_offset(std::int64_t problem) const {
     return problem / heads * t * stride() + problem % heads * size;
+  }
+  // Returns the offset of the problem's k; its v follows at `kv_width()`.
+  __device__ std::int64_t k_offset(std::int64_t problem) const {
+    return problem / heads * t * stride() + width() + problem % heads / group * size;
   }
   __device__ std::int64_t y_offset(std::int64_t problem) const {
     return problem / heads * t * width() + problem % heads * size;

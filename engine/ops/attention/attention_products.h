@@ -21,21 +21,23 @@ struct Strided {
 using Source = Strided<const float>;
 using Target = Strided<float>;
 
-// The location of one head of a sample.
+// The location of one head of a sample; width is the distance between rows of y.
 struct Head {
-  std::int64_t t, size, index;
-  std::int64_t y_offset, qkv_offset, width;  // offsets of the first row; k follows q at `width`,
-                                             // and v follows k at `width`
+  std::int64_t t, size, index, width;
+  std::int64_t y_offset, q_offset, k_offset, v_offset;  // of the first row
   Source q, k, v;
 
   ENGINE_INLINE Head(const AttentionSizes& s, const float* qkv, std::int64_t i)
       : t(s.t), size(s.size), index(i), width(s.heads * s.size) {
-    const std::int64_t sample = i / s.heads, column = i % s.heads * size, stride = 3 * width;
-    y_offset = sample * t * width + column;
-    qkv_offset = sample * t * stride + column;
-    q = {qkv + qkv_offset, stride};
-    k = {q.start + width, stride};
-    v = {k.start + width, stride};
+    const std::int64_t sample = i / s.heads, h = i % s.heads, kv_width = s.kv_heads * size,
+                       stride = width + 2 * kv_width;
+    y_offset = sample * t * width + h * size;
+    q_offset = sample * t * stride + h * size;
+    k_offset = sample * t * stride + width + h / (s.heads / s.kv_heads) * size;
+    v_offset = k_offset + kv_width;
+    q = {qkv + q_offset, stride};
+    k = {qkv + k_offset, stride};
+    v = {qkv + v_offset, stride};
   }
 };
 

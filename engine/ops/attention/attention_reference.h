@@ -11,10 +11,10 @@
 namespace engine::ops::reference {
 
 // One head of one sample. Rows of q, k, v and their gradients have `size` elements at a distance of
-// 3 * width; rows of y and dy have `size` elements at a distance of width.
+// `stride`; rows of y and dy have `size` elements at a distance of `width`.
 template <class T>
 struct AttentionHead {
-  std::int64_t t, size, width;
+  std::int64_t t, size, width, stride;
   const T *q, *k, *v;
   T* lse;  // [t]; nullptr: not stored
   double rate;
@@ -23,7 +23,7 @@ struct AttentionHead {
 
   T score(std::int64_t i, std::int64_t j) const {
     T sum = 0;
-    for (std::int64_t c = 0; c < size; ++c) sum += q[i * 3 * width + c] * k[j * 3 * width + c];
+    for (std::int64_t c = 0; c < size; ++c) sum += q[i * stride + c] * k[j * stride + c];
     return sum / std::sqrt(static_cast<T>(size));
   }
   T keep(std::int64_t i, std::int64_t j) const {
@@ -45,7 +45,7 @@ void causal_attention_forward(const AttentionHead<T>& head, T* y) {
     for (std::int64_t j = 0; j <= i; ++j) {
       const T p = std::exp(head.score(i, j) - largest), kept = p * head.keep(i, j);
       sum += p;
-      for (std::int64_t c = 0; c < head.size; ++c) y[c] += kept * head.v[j * 3 * head.width + c];
+      for (std::int64_t c = 0; c < head.size; ++c) y[c] += kept * head.v[j * head.stride + c];
     }
     for (std::int64_t c = 0; c < head.size; ++c) y[c] /= sum;
     if (head.lse != nullptr) head.lse[i] = largest + std::log(sum);
@@ -61,7 +61,7 @@ void causal_attention_backward(const AttentionHead<T>& head, const T* y, const T
     T weight = 0;  // sum over j of p_ij times its gradient
     for (std::int64_t c = 0; c < head.size; ++c) weight += dy[c] * y[c];
     for (std::int64_t j = 0; j <= i; ++j) {
-      const std::int64_t row_i = i * 3 * head.width, row_j = j * 3 * head.width;
+      const std::int64_t row_i = i * head.stride, row_j = j * head.stride;
       const T p = std::exp(head.score(i, j) - head.lse[i]), keep = head.keep(i, j);
       T dp = 0;
       for (std::int64_t c = 0; c < head.size; ++c) dp += dy[c] * head.v[row_j + c];

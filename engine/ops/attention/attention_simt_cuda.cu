@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kForwardWarps* kWarp)
   const std::int64_t problem = blockIdx.x / blocks;
   const std::int64_t query = std::int64_t{blocks - 1 - static_cast<int>(blockIdx.x % blocks)} *
                              kQueries;  // the longest first
-  const T* q = o.qkv + o.qkv_offset(problem);
+  const T *q = o.qkv + o.q_offset(problem), *keys = o.qkv + o.k_offset(problem);
   const int w = warp_index(), lane = lane_index();
   const ProblemDropout dropout(o, problem);
   float top[kRows], sum[kRows], y[kRows][Tile<kSize>::kColumns];
@@ -122,9 +122,9 @@ __global__ void __launch_bounds__(kForwardWarps* kWarp)
   const std::int64_t end = query + kQueries < o.t ? query + kQueries : o.t;
   for (std::int64_t first = 0; first < end; first += kOther) {
     __syncthreads();
-    const T* k = q + o.width() + first * o.stride();
+    const T* k = keys + first * o.stride();
     load_tile<kSize, kVector>(k, o.stride(), kOther, o.t - first, o.size, shared.k);
-    load_tile<kSize, kVector>(k + o.width(), o.stride(), kOther, o.t - first, o.size, shared.v);
+    load_tile<kSize, kVector>(k + o.kv_width(), o.stride(), kOther, o.t - first, o.size, shared.v);
     __syncthreads();
     float score[kRows];
     multiply_rows<kSize>(shared.q + w * kRows * Tile<kSize>::kStride, shared.k, score);
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
   const std::int64_t problem = blockIdx.x / blocks;
   const std::int64_t query =
       std::int64_t{blocks - 1 - static_cast<int>(blockIdx.x % blocks)} * Shared::kOwn;
-  const T* q = o.qkv + o.qkv_offset(problem);
+  const T *q = o.qkv + o.q_offset(problem), *keys = o.qkv + o.k_offset(problem);
   const int w = warp_index(), lane = lane_index(), own = w * kRows * Tile<kSize>::kStride;
   const ProblemDropout dropout(o, problem);
   float dq[kRows][Tile<kSize>::kColumns] = {}, lse[kRows], weight[kRows];
@@ -206,9 +206,9 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
   const std::int64_t end = query + Shared::kOwn < o.t ? query + Shared::kOwn : o.t;
   for (std::int64_t first = 0; first < end; first += kOther) {
     __syncthreads();
-    const T* k = q + o.width() + first * o.stride();
+    const T* k = keys + first * o.stride();
     load_tile<kSize, kVector>(k, o.stride(), kOther, o.t - first, o.size, shared.other[0]);
-    load_tile<kSize, kVector>(k + o.width(), o.stride(), kOther, o.t - first, o.size,
+    load_tile<kSize, kVector>(k + o.kv_width(), o.stride(), kOther, o.t - first, o.size,
                               shared.other[1]);
     __syncthreads();
     float product[kRows], slope[kRows];
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t i = query + w * kRows + r;
     if (i < o.t)
-      store_row<kSize>(dq[r], 1, o.size, o.add, o.dqkv + o.qkv_offset(problem) + i * o.stride());
+      store_row<kSize>(dq[r], 1, o.size, o.add, o.dqkv + o.q_offset(problem) + i * o.stride());
   }
 }
 
@@ -239,52 +239,55 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
     backward_keys(AttentionOperands<T> o, int blocks) {
   using Shared = BackwardShared<kSize>;
   auto& shared = block_shared<Shared>();
-  const std::int64_t problem = blockIdx.x / blocks,
-                     key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * Shared::kOwn;
-  const T* q = o.qkv + o.qkv_offset(problem);
-  const T* k = q + o.width() + key * o.stride();
+  const std::int64_t shared_by = blockIdx.x / blocks * o.group,  // the first problem of the group
+      key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * Shared::kOwn;
+  const T* k = o.qkv + o.k_offset(shared_by) + key * o.stride();
   const int w = warp_index(), lane = lane_index(), own = w * kRows * Tile<kSize>::kStride;
-  const ProblemDropout dropout(o, problem);
   float dk[kRows][Tile<kSize>::kColumns] = {}, dv[kRows][Tile<kSize>::kColumns] = {};
   load_tile<kSize, kVector>(k, o.stride(), Shared::kOwn, o.t - key, o.size, shared.own[0]);
-  load_tile<kSize, kVector>(k + o.width(), o.stride(), Shared::kOwn, o.t - key, o.size,
+  load_tile<kSize, kVector>(k + o.kv_width(), o.stride(), Shared::kOwn, o.t - key, o.size,
                             shared.own[1]);
   static_assert(
       Shared::kOwn == kOther,
       "the first queries that see a key are in the chunk that begins where its block does");
-  for (std::int64_t first = key; first < o.t; first += kOther) {
-    __syncthreads();
-    load_tile<kSize, kVector>(q + first * o.stride(), o.stride(), kOther, o.t - first, o.size,
-                              shared.other[0]);
-    load_tile<kSize, kVector>(o.dy + o.y_offset(problem) + first * o.width(), o.width(), kOther,
-                              o.t - first, o.size, shared.other[1]);
-    __syncthreads();
-    float product[kRows], slope[kRows];
-    multiply_rows<kSize>(shared.own[0] + own, shared.other[0], product);
-    multiply_rows<kSize>(shared.own[1] + own, shared.other[1], slope);
-    const std::int64_t i = first + lane;
-    const float lse = i < o.t ? o.lse[problem * o.t + i] : 0,
-                weight = i < o.t ? o.weights[problem * o.t + i] : 0;
+#pragma unroll 1
+  for (std::int64_t problem = shared_by; problem < shared_by + o.group; ++problem) {
+    const T *q = o.qkv + o.q_offset(problem), *dy = o.dy + o.y_offset(problem);
+    const ProblemDropout dropout(o, problem);
+    for (std::int64_t first = key; first < o.t; first += kOther) {
+      __syncthreads();
+      load_tile<kSize, kVector>(q + first * o.stride(), o.stride(), kOther, o.t - first, o.size,
+                                shared.other[0]);
+      load_tile<kSize, kVector>(dy + first * o.width(), o.width(), kOther, o.t - first, o.size,
+                                shared.other[1]);
+      __syncthreads();
+      float product[kRows], slope[kRows];
+      multiply_rows<kSize>(shared.own[0] + own, shared.other[0], product);
+      multiply_rows<kSize>(shared.own[1] + own, shared.other[1], slope);
+      const std::int64_t i = first + lane;
+      const float lse = i < o.t ? o.lse[problem * o.t + i] : 0,
+                  weight = i < o.t ? o.weights[problem * o.t + i] : 0;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const std::int64_t j = key + w * kRows + r;
-      Slope s{0, 0};
-      if (j <= i && i < o.t)
-        s = slope_of(dropout, i, j, {product[r], slope[r], lse, weight}, o.scale);
-      shared.weights[w][0][r * kOther + lane] = s.score;
-      shared.weights[w][1][r * kOther + lane] = s.kept_probability;
+      for (int r = 0; r < kRows; ++r) {
+        const std::int64_t j = key + w * kRows + r;
+        Slope s{0, 0};
+        if (j <= i && i < o.t)
+          s = slope_of(dropout, i, j, {product[r], slope[r], lse, weight}, o.scale);
+        shared.weights[w][0][r * kOther + lane] = s.score;
+        shared.weights[w][1][r * kOther + lane] = s.kept_probability;
+      }
+      __syncwarp();
+      add_rows<kSize>(shared.weights[w][0], shared.other[0], dk);
+      add_rows<kSize>(shared.weights[w][1], shared.other[1], dv);
     }
-    __syncwarp();
-    add_rows<kSize>(shared.weights[w][0], shared.other[0], dk);
-    add_rows<kSize>(shared.weights[w][1], shared.other[1], dv);
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t j = key + w * kRows + r;
     if (j >= o.t) continue;
-    T* to = o.dqkv + o.qkv_offset(problem) + o.width() + j * o.stride();
+    T* to = o.dqkv + o.k_offset(shared_by) + j * o.stride();
     store_row<kSize>(dk[r], 1, o.size, o.add, to);
-    store_row<kSize>(dv[r], 1, o.size, o.add, to + o.width());
+    store_row<kSize>(dv[r], 1, o.size, o.add, to + o.kv_width());
   }
 }
 
@@ -308,11 +311,11 @@ void with_tile(int size, bool vectors, Start start) {
 
 template <class T>
 void launch_blocks(const char* name, void (*kernel)(AttentionOperands<T>, int),
-                   const AttentionOperands<T>& o, int rows, int warps, std::size_t shared,
-                   void* stream) {
-  const std::int64_t blocks = divide_up(o.t, rows);
-  launch(name, kernel, {static_cast<unsigned>(o.n * o.heads * blocks)}, warps * kWarp, shared,
-         stream, o, static_cast<int>(blocks));
+                   const AttentionOperands<T>& o, std::int64_t problems, int warps,
+                   std::size_t shared, void* stream) {
+  const std::int64_t blocks = divide_up(o.t, warps * kRows);
+  launch(name, kernel, {static_cast<unsigned>(problems * blocks)}, warps * kWarp, shared, stream, o,
+         static_cast<int>(blocks));
 }
 
 }  // namespace
@@ -323,8 +326,8 @@ void start_simt_forward(const AttentionOperands<T>& operands, void* stream) {
             [&]<int kSize, bool kVector>(std::integral_constant<int, kSize>,
                                          std::bool_constant<kVector>) {
               launch_blocks("attention_forward", forward<T, kSize, kVector>, operands,
-                            kForwardWarps * kRows, kForwardWarps, sizeof(ForwardShared<kSize>),
-                            stream);
+                            operands.n * operands.heads, kForwardWarps,
+                            sizeof(ForwardShared<kSize>), stream);
             });
 }
 
@@ -335,9 +338,10 @@ void start_simt_backward(const AttentionOperands<T>& operands, void* stream) {
                                          std::bool_constant<kVector>) {
               using Shared = BackwardShared<kSize>;
               launch_blocks("attention_backward_queries", backward_queries<T, kSize, kVector>,
-                            operands, Shared::kOwn, kBackwardWarps, sizeof(Shared), stream);
+                            operands, operands.n * operands.heads, kBackwardWarps, sizeof(Shared),
+                            stream);
               launch_blocks("attention_backward_keys", backward_keys<T, kSize, kVector>, operands,
-                            Shared::kOwn, kBackwardWarps, sizeof(Shared), stream);
+                            operands.groups(), kBackwardWarps, sizeof(Shared), stream);
             });
 }
 

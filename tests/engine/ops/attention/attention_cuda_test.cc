@@ -12,13 +12,13 @@ namespace {
 using namespace cuda_test;
 
 struct AttentionSizes {
-  std::int64_t n, t, heads, size;
+  std::int64_t n, t, heads, size, kv_heads = heads;
 
   std::int64_t width() const { return heads * size; }
-  Shape qkv() const { return {n, t, 3 * width()}; }
+  Shape qkv() const { return {n, t, (heads + 2 * kv_heads) * size}; }
   Shape y() const { return {n, t, width()}; }
   Shape lse() const { return {n, heads, t}; }
-  std::string text() const { return Shape{n, t, heads, size}.to_string(); }
+  std::string text() const { return Shape{n, t, heads, size, kv_heads}.to_string(); }
 };
 
 // Results of the device, as floats; of the reference, where T is double.
@@ -40,11 +40,15 @@ Results<double> expected_of(const AttentionSizes& s, const Operand<float>& qkv,
   Operand<double> wide = kept<T>(qkv), wide_dy = kept<T>(dy), y(s.y(), 0), lse(s.lse(), 0),
                   dqkv = kept<T>(start);
   Context host(1, 0);
-  causal_attention_forward(
-      host.context,
-      {.qkv = wide.view(), .heads = s.heads, .dropout = dropout, .y = y.view(), .lse = lse.view()});
+  causal_attention_forward(host.context, {.qkv = wide.view(),
+                                          .heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .dropout = dropout,
+                                          .y = y.view(),
+                                          .lse = lse.view()});
   causal_attention_backward(host.context, {.qkv = wide.view(),
                                            .heads = s.heads,
+                                           .kv_heads = s.kv_heads,
                                            .dropout = dropout,
                                            .y = y.view(),
                                            .lse = lse.view(),
@@ -78,14 +82,18 @@ Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
       to_device<float>(s.lse(), std::vector<float>(static_cast<std::size_t>(s.lse().count()), NAN));
   causal_attention_forward(c.context, {.qkv = device_qkv.view(),
                                        .heads = s.heads,
+                                       .kv_heads = s.kv_heads,
                                        .dropout = on_device,
                                        .y = y.view(),
                                        .lse = lse.view()});
-  causal_attention_forward(
-      c.context,
-      {.qkv = device_qkv.view(), .heads = s.heads, .dropout = on_device, .y = inferred.view()});
+  causal_attention_forward(c.context, {.qkv = device_qkv.view(),
+                                       .heads = s.heads,
+                                       .kv_heads = s.kv_heads,
+                                       .dropout = on_device,
+                                       .y = inferred.view()});
   causal_attention_backward(c.context, {.qkv = device_qkv.view(),
                                         .heads = s.heads,
+                                        .kv_heads = s.kv_heads,
                                         .dropout = on_device,
                                         .y = y.view(),
                                         .lse = lse.view(),
@@ -124,15 +132,17 @@ TEST_F(AttentionCuda, Float32AgreesWithTheReference) {
   for (const AttentionSizes& s :
        {AttentionSizes{0, 5, 2, 8}, AttentionSizes{2, 1, 1, 1}, AttentionSizes{2, 7, 3, 5},
         AttentionSizes{1, 64, 4, 32}, AttentionSizes{1, 65, 1, 64}, AttentionSizes{1, 33, 2, 100},
-        AttentionSizes{1, 100, 1, 128}, AttentionSizes{2, 150, 1, 16}})
+        AttentionSizes{1, 100, 1, 128}, AttentionSizes{2, 150, 1, 16},
+        AttentionSizes{2, 70, 4, 20, 2}, AttentionSizes{1, 35, 3, 64, 1}})
     compare_attention<float>(s, 1e-5);
-  for (const AttentionSizes& s : {AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 2, 32}})
+  for (const AttentionSizes& s :
+       {AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 2, 32}, AttentionSizes{2, 35, 4, 8, 2}})
     compare_attention<float>(s, 1e-5, 0.25);
 }
 
 TEST_F(AttentionCuda, HalvesOfOddSizesAgreeWithTheReference) {
-  for (const AttentionSizes& s :
-       {AttentionSizes{0, 5, 2, 8}, AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 3, 20}}) {
+  for (const AttentionSizes& s : {AttentionSizes{0, 5, 2, 8}, AttentionSizes{2, 7, 3, 5},
+                                  AttentionSizes{1, 65, 3, 20}, AttentionSizes{2, 40, 4, 12, 1}}) {
     compare_attention<bf16>(s, 1e-2);
     compare_attention<f16>(s, 2e-3);
     compare_attention<bf16>(s, 1e-2, 0.25);
@@ -143,7 +153,8 @@ TEST_F(AttentionCuda, HalvesOfOddSizesAgreeWithTheReference) {
 TEST_F(AttentionCuda, HalvesAgreeWithTheReference) {
   for (const AttentionSizes& s :
        {AttentionSizes{1, 1, 1, 32}, AttentionSizes{2, 7, 3, 32}, AttentionSizes{1, 65, 1, 64},
-        AttentionSizes{1, 130, 1, 32}, AttentionSizes{1, 80, 1, 128}}) {
+        AttentionSizes{1, 130, 1, 32}, AttentionSizes{1, 80, 1, 128},
+        AttentionSizes{2, 100, 4, 32, 2}, AttentionSizes{1, 70, 3, 64, 1}}) {
     compare_attention<bf16>(s, 1e-2);
     compare_attention<f16>(s, 2e-3);
     compare_attention<bf16>(s, 1e-2, 0.25);
@@ -153,7 +164,8 @@ TEST_F(AttentionCuda, HalvesAgreeWithTheReference) {
 TEST_F(AttentionCuda, RoundedFloatsAgreeWithTheReference) {
   for (const AttentionSizes& s :
        {AttentionSizes{1, 1, 1, 32}, AttentionSizes{2, 7, 3, 32}, AttentionSizes{1, 65, 1, 64},
-        AttentionSizes{1, 130, 1, 32}, AttentionSizes{1, 80, 1, 128}}) {
+        AttentionSizes{1, 130, 1, 32}, AttentionSizes{1, 80, 1, 128},
+        AttentionSizes{2, 100, 4, 32, 2}, AttentionSizes{1, 70, 3, 64, 1}}) {
     compare_attention<float>(s, 1e-3, 0, Products::kTf32);
     compare_attention<float>(s, 1e-3, 0.25, Products::kTf32);
   }

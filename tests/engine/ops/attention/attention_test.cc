@@ -15,12 +15,18 @@ namespace {
 using namespace kernel_test;
 
 struct AttentionSizes {
-  std::int64_t n, t, heads, size;
+  std::int64_t n, t, heads, size, kv_heads = heads;
   std::int64_t width() const { return heads * size; }
+  std::int64_t stride() const { return (heads + 2 * kv_heads) * size; }
+  std::string text() const {
+    return "t " + std::to_string(t) + ", heads " + std::to_string(heads) + " and " +
+           std::to_string(kv_heads) + " of " + std::to_string(size);
+  }
 };
-constexpr AttentionSizes kAttentionSizes[] = {{0, 5, 2, 8},    {1, 1, 1, 1},    {2, 7, 3, 5},
-                                              {1, 33, 2, 17},  {3, 64, 4, 32},  {1, 65, 1, 40},
-                                              {1, 130, 2, 32}, {1, 300, 1, 16}, {1, 257, 1, 64}};
+constexpr AttentionSizes kAttentionSizes[] = {
+    {0, 5, 2, 8},      {1, 1, 1, 1},      {2, 7, 3, 5},    {1, 33, 2, 17},    {3, 64, 4, 32},
+    {1, 65, 1, 40},    {1, 130, 2, 32},   {1, 300, 1, 16}, {1, 257, 1, 64},   {2, 7, 6, 5, 2},
+    {1, 65, 4, 16, 1}, {1, 131, 4, 9, 2}, {0, 5, 4, 8, 2}, {1, 40, 2, 256, 1}};
 
 // All in float64, with the whole matrix of probabilities of each head: y, lse and the gradient of
 // qkv.
@@ -40,9 +46,9 @@ struct Naive {
   void head(const AttentionSizes& s, const std::vector<double>& qkv, const std::vector<double>& dy,
             const std::vector<double>& keep, std::int64_t sample, std::int64_t h) {
     const double scale = 1 / std::sqrt(static_cast<double>(s.size));
+    const std::int64_t kv = s.heads + h / (s.heads / s.kv_heads), heads[]{h, kv, kv + s.kv_heads};
     const auto in = [&](int part, std::int64_t i, std::int64_t c) {
-      return static_cast<std::size_t>((sample * s.t + i) * 3 * s.width() + part * s.width() +
-                                      h * s.size + c);
+      return static_cast<std::size_t>((sample * s.t + i) * s.stride() + heads[part] * s.size + c);
     };
     const auto out = [&](std::int64_t i, std::int64_t c) {
       return static_cast<std::size_t>((sample * s.t + i) * s.width() + h * s.size + c);
@@ -102,11 +108,13 @@ struct Fused {
     c.context.products = products;
     causal_attention_forward(c.context, {.qkv = qkv.view(),
                                          .heads = s.heads,
+                                         .kv_heads = s.kv_heads,
                                          .dropout = dropout,
                                          .y = y.view(),
                                          .lse = lse.view()});
     causal_attention_backward(c.context, {.qkv = qkv.view(),
                                           .heads = s.heads,
+                                          .kv_heads = s.kv_heads,
                                           .dropout = dropout,
                                           .y = y.view(),
                                           .lse = lse.view(),
@@ -114,14 +122,17 @@ struct Fused {
                                           .dqkv = dqkv.view(),
                                           .write = write});
     Operand<T> inferred = y;
-    causal_attention_forward(
-        c.context, {.qkv = qkv.view(), .heads = s.heads, .dropout = dropout, .y = inferred.view()});
+    causal_attention_forward(c.context, {.qkv = qkv.view(),
+                                         .heads = s.heads,
+                                         .kv_heads = s.kv_heads,
+                                         .dropout = dropout,
+                                         .y = inferred.view()});
     EXPECT_EQ(inferred.values, y.values);
   }
 };
 
 Operand<float> random_qkv(const AttentionSizes& s) {
-  Operand<float> qkv = random_operand({s.n, s.t, 3 * s.width()}, 1);
+  Operand<float> qkv = random_operand({s.n, s.t, s.stride()}, 1);
   for (float& value : qkv.values) value *= 2;
   return qkv;
 }
@@ -153,13 +164,13 @@ void compare(const AttentionSizes& s, const AttentionDropout& dropout,
 
 TEST(CausalAttention, IsTheSoftmaxOverWhatCameBefore) {
   for (const AttentionSizes& s : kAttentionSizes) {
-    SCOPED_TRACE("t " + std::to_string(s.t) + ", heads " + std::to_string(s.heads) + " of " +
-                 std::to_string(s.size));
+    SCOPED_TRACE(s.text());
     compare(s, {}, {});
   }
 }
 
-constexpr AttentionSizes kDroppedSizes[] = {{2, 7, 3, 5}, {1, 66, 2, 8}, {1, 131, 1, 16}};
+constexpr AttentionSizes kDroppedSizes[] = {
+    {2, 7, 3, 5}, {1, 66, 2, 8}, {1, 131, 1, 16}, {2, 35, 4, 8, 2}};
 
 std::vector<std::int64_t> ids_of(const AttentionSizes& s) {
   std::vector<std::int64_t> ids;
@@ -204,8 +215,7 @@ double mean_distance(const std::vector<float>& found, const std::vector<double>&
 // gradients of scores are rounded, too, before they are multiplied.
 void compare_bf16(const AttentionSizes& s, const AttentionDropout& dropout,
                   const std::vector<double>& keep) {
-  SCOPED_TRACE("t " + std::to_string(s.t) + ", heads " + std::to_string(s.heads) + " of " +
-               std::to_string(s.size));
+  SCOPED_TRACE(s.text());
   const Operand<float> qkv = random_qkv(s), dy = random_operand({s.n, s.t, s.width()}, 2);
   const Naive naive(s, widen_rounded(qkv).values, widen_rounded(dy).values, keep);
   for (const Write write : {Write::kOverwrite, Write::kAdd}) {
@@ -320,6 +330,18 @@ TEST(CausalAttention, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(causal_attention_forward(
                    c.context, {.qkv = qkv.view(), .heads = 2, .y = y.view(), .lse = wrong.view()}),
                ShapeError);
+  EXPECT_EQ(shape_error([&] {
+              causal_attention_forward(
+                  c.context, {.qkv = qkv.view(), .heads = 3, .kv_heads = 2, .y = y.view()});
+            }),
+            "causal_attention_forward: 3 heads and 2 of keys and values, expected the latter to "
+            "divide the former");
+  EXPECT_EQ(shape_error([&] {
+              causal_attention_forward(
+                  c.context, {.qkv = qkv.view(), .heads = 3, .kv_heads = 1, .y = y.view()});
+            }),
+            "causal_attention_forward: qkv has the shape [1, 4, 24], expected [n, t, width] with a "
+            "width that 5 heads divide");
   EXPECT_THROW(
       causal_attention_forward(
           c.context, {.qkv = qkv.view(), .heads = 2, .dropout = {1.0, 0, 0, {}}, .y = y.view()}),
