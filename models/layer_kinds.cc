@@ -45,8 +45,33 @@ engine::LayerPtr make_activation(Options& options, std::int64_t) {
 }
 
 engine::LayerPtr make_attention(Options& options, std::int64_t) {
-  const std::int64_t heads = options.integer("heads");
-  return layers::causal_self_attention(heads, options.number("dropout", 0));
+  layers::AttentionOptions o;
+  o.heads = options.integer("heads");
+  o.kv_heads = options.integer("kv_heads", o.kv_heads);
+  o.head_size = options.integer("head_size", o.head_size);
+  o.dropout = options.number("dropout", o.dropout);
+  return layers::causal_self_attention(o);
+}
+
+engine::LayerPtr make_rotary(Options& options, std::int64_t) {
+  layers::RotaryOptions o;
+  o.heads = options.integer("heads");
+  o.kv_heads = options.integer("kv_heads", o.kv_heads);
+  engine::ops::RotaryFrequencies& f = o.frequencies;
+  f.theta = options.number("theta", f.theta);
+  f.factor = options.number("factor", f.factor);
+  f.low_factor = options.number("low_factor", f.low_factor);
+  f.high_factor = options.number("high_factor", f.high_factor);
+  f.original_context = options.number("original_context", f.original_context);
+  return layers::rotary(o);
+}
+
+engine::LayerPtr make_head_rms_norm(Options& options, std::int64_t) {
+  layers::HeadNormOptions o;
+  o.heads = options.integer("heads");
+  o.kv_heads = options.integer("kv_heads", o.kv_heads);
+  o.eps = options.number("eps", o.eps);
+  return layers::head_rms_norm(o);
 }
 
 engine::LayerPtr make_conv2d(Options& options, std::int64_t classes) {
@@ -96,6 +121,7 @@ struct Kind {
 
 constexpr const char* kSame = "any → the same";
 constexpr const char* kImageSame = "[h, w, c] → the same";
+constexpr const char* kProjectionSame = "[t, (heads + 2 kv_heads) * size] → the same";
 constexpr const char* kWindowed =
     "[h, w, c] → [h', w', c], h' = floor((h + 2 padding - window) / stride) + 1; "
     "with `ceil_mode` "
@@ -150,14 +176,22 @@ constexpr Kind kKinds[] = {
      [](Options& o, std::int64_t) { return layers::layer_norm(o.number("eps", 1e-5)); },
      "[..., width] → the same", "eps above 0", "weight [width], bias [width]"},
     {"rms_norm", [](Options& o, std::int64_t) { return layers::rms_norm(o.number("eps", 1e-6)); },
-     "[..., width] → the same",
-     "eps above 0; divides by the root mean square",
-     "weight [width]"},
+     "[..., width] → the same", "eps above 0; divides by the root mean square", "weight [width]"},
     {"gelu", make_gelu, kSame, "approximate \"none\" or \"tanh\"", ""},
-    {"causal_self_attention", make_attention, "[t, 3 width] → [t, width]",
-     "reads queries, keys and values side by side; heads divide the width; dropout of the "
-     "probabilities from 0, below 1",
+    {"causal_self_attention", make_attention,
+     "[t, (heads + 2 kv_heads) * size] → [t, heads * size]",
+     "reads queries, keys and values side by side; heads / kv_heads heads of queries share one of "
+     "keys and values; kv_heads 0: as many as heads; head_size above 0: the size that is required; "
+     "dropout of the probabilities from 0, below 1",
      ""},
+    {"rotary", make_rotary, kProjectionSame,
+     "turns heads of queries and keys by their position, as Llama (rotate_half); an even size, at "
+     "most 256; factor 1: plain frequencies, else Llama 3's scaling; low_factor below high_factor, "
+     "all above 0",
+     ""},
+    {"head_rms_norm", make_head_rms_norm, kProjectionSame,
+     "`rms_norm` of each head of queries and of keys; eps above 0",
+     "q_norm.weight [size], k_norm.weight [size]"},
     {"concat", [](Options&, std::int64_t) { return layers::concat(); },
      "[h, w, a], [h, w, b], ... → [h, w, a + b + ...]; [a], [b], ... → [a + b + ...]",
      "needs `inputs`, two or more", ""},

@@ -11,40 +11,45 @@
 namespace engine::layers {
 namespace {
 
+constexpr const char* kKind = "causal_self_attention";
+
 class CausalSelfAttention final : public Layer {
  public:
-  CausalSelfAttention(std::int64_t heads, double dropout)
-      : Layer({.kind = "causal_self_attention",
-               .options = {{"heads", static_cast<double>(heads)}},
+  explicit CausalSelfAttention(const AttentionOptions& options)
+      : Layer({.kind = kKind,
+               .options = {{"heads", static_cast<double>(options.heads)},
+                           {"kv_heads", static_cast<double>(options.kv_heads)}},
                .backward_needs = {.inputs = true, .output = true}}),
-        heads_(heads),
-        dropout_(dropout) {
-    expect_at_least("causal_self_attention", "heads", heads, 1);
-    if (!(dropout >= 0 && dropout < 1))
-      throw ModelError("causal_self_attention: dropout must lie in [0, 1), not " +
-                       std::to_string(dropout));
+        counts_(expect_heads(kKind, options.heads, options.kv_heads)),
+        head_size_(options.head_size),
+        dropout_(options.dropout) {
+    expect_at_least(kKind, "head_size", head_size_, 0);
+    if (!(dropout_ >= 0 && dropout_ < 1))
+      throw ModelError(std::string(kKind) + ": dropout must lie in [0, 1), not " +
+                       std::to_string(dropout_));
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
-    expect_rank(inputs[0], 2, "[positions, 3 * width]");
-    if (inputs[0][1] % (3 * heads_) != 0)
-      throw ShapeError("expected [positions, 3 * width] with a width that " +
-                       std::to_string(heads_) + " heads divide, got " + inputs[0].to_string());
-    return {inputs[0][0], inputs[0][1] / 3};
+    const std::int64_t size = expect_head_size(inputs[0], counts_);
+    if (head_size_ != 0 && head_size_ != size)
+      throw ShapeError("expected heads of " + std::to_string(head_size_) + ", got " +
+                       std::to_string(size) + " from " + inputs[0].to_string());
+    return {inputs[0][0], counts_.heads * size};
   }
   LayerMemory memory(const MemoryRequest& r) const override {
-    const Shape& qkv = r.inputs[0];
-    return {.saved = static_cast<std::size_t>(r.batch * heads_ * qkv[0]) *
+    const Shape &qkv = r.inputs[0], y = output_shape(r.inputs);
+    return {.saved = static_cast<std::size_t>(r.batch * counts_.heads * qkv[0]) *
                      size_of(ops::wide_dtype(r.dtype)),
             .scratch = ops::attention_scratch_bytes(
-                {r.batch, qkv[0], qkv[1] / 3, heads_, r.dtype, r.threads, r.device, r.products})};
+                {r.batch, qkv[0], y[1], counts_.heads, r.dtype, r.threads, r.device, r.products})};
   }
 
   void forward(const LayerRun& run) const override {
     ops::causal_attention_forward(run.kernels,
                                   {.qkv = run.inputs[0],
-                                   .heads = heads_,
+                                   .heads = counts_.heads,
+                                   .kv_heads = counts_.kv_heads,
                                    .dropout = run.training ? dropout(run) : ops::AttentionDropout{},
                                    .y = run.output,
                                    .lse = run.training ? saved(run) : TensorView{}});
@@ -52,7 +57,8 @@ class CausalSelfAttention final : public Layer {
   void backward(const LayerRun& run) const override {
     if (run.gradients.inputs[0])
       ops::causal_attention_backward(run.kernels, {.qkv = run.inputs[0],
-                                                   .heads = heads_,
+                                                   .heads = counts_.heads,
+                                                   .kv_heads = counts_.kv_heads,
                                                    .dropout = dropout(run),
                                                    .y = run.output,
                                                    .lse = saved(run),
@@ -67,20 +73,24 @@ class CausalSelfAttention final : public Layer {
   }
   TensorView saved(const LayerRun& run) const {
     TensorView view = run.output;
-    view.shape = {run.output.shape[0], heads_, run.output.shape[1]};
+    view.shape = {run.output.shape[0], counts_.heads, run.output.shape[1]};
     view.dtype = ops::wide_dtype(view.dtype);
     view.data = run.saved.data();
     return view;
   }
 
-  std::int64_t heads_;
+  HeadCounts counts_;
+  std::int64_t head_size_;  // 0: what the input has
   double dropout_;
 };
 
 }  // namespace
 
+LayerPtr causal_self_attention(const AttentionOptions& options) {
+  return std::make_unique<CausalSelfAttention>(options);
+}
 LayerPtr causal_self_attention(std::int64_t heads, double dropout) {
-  return std::make_unique<CausalSelfAttention>(heads, dropout);
+  return causal_self_attention({.heads = heads, .dropout = dropout});
 }
 
 }  // namespace engine::layers

@@ -43,6 +43,26 @@ void expect_at_least(const char* kind, const char* option, std::int64_t value, s
                    ", not " + std::to_string(value));
 }
 
+HeadCounts expect_heads(const char* kind, std::int64_t heads, std::int64_t kv_heads) {
+  expect_at_least(kind, "heads", heads, 1);
+  expect_at_least(kind, "kv_heads", kv_heads, 0);
+  if (kv_heads == 0) return {heads, heads};
+  if (heads % kv_heads != 0)
+    throw ModelError(std::string(kind) + ": kv_heads must divide the " + std::to_string(heads) +
+                     " heads, not " + std::to_string(kv_heads));
+  return {heads, kv_heads};
+}
+
+std::int64_t expect_head_size(const Shape& input, const HeadCounts& counts) {
+  expect_rank(input, 2, "[positions, width]");
+  if (input[1] < counts.all() || input[1] % counts.all() != 0)
+    throw ShapeError("expected [positions, width] with a width that " +
+                     std::to_string(counts.heads) + " heads of queries, " +
+                     std::to_string(counts.kv_heads) +
+                     " of keys and as many of values divide, got " + input.to_string());
+  return input[1] / counts.all();
+}
+
 TensorView take_scratch(KernelContext& context, DType dtype, const Shape& shape) {
   const TensorView view{context.scratch.data(), dtype, shape, context.device};
   const std::size_t bytes = align_up(view.bytes());

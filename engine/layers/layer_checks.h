@@ -21,6 +21,19 @@ void expect_window(const Shape& input, std::int64_t window, std::int64_t padding
 // Throws ModelError "KIND: OPTION must be at least LEAST, not VALUE"; also if above kMaxExtent.
 void expect_at_least(const char* kind, const char* option, std::int64_t value, std::int64_t least);
 
+// The heads of a projection of queries, keys and values side by side, [positions, (heads + 2
+// kv_heads) * size]: queries first, then keys, then values.
+struct HeadCounts {
+  std::int64_t heads, kv_heads;
+
+  std::int64_t all() const { return heads + 2 * kv_heads; }
+};
+// Returns the counts; kv_heads 0 stands for `heads`. Throws ModelError "KIND: ..." for fewer than
+// one head, and unless kv_heads divides heads.
+HeadCounts expect_heads(const char* kind, std::int64_t heads, std::int64_t kv_heads);
+// Returns the head size of such an input. Throws ShapeError if it has none.
+std::int64_t expect_head_size(const Shape& input, const HeadCounts& counts);
+
 // Takes a tensor of `shape` from the front of the context's scratch; kernels use the rest. A layer
 // that takes tensors this way adds align_up() of their bytes to its scratch_bytes(). REQUIRES: the
 // scratch is large enough.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/layers/layer.h"
+#include "engine/ops/attention/rotary.h"
 #include "engine/ops/elementwise/activation.h"
 #include "engine/ops/elementwise/gelu.h"
 #include "engine/ops/loss/regression_loss.h"
@@ -85,12 +86,34 @@ LayerPtr position_embedding(
     std::int64_t context,
     double deviation = 1);               // adds weight[:t] of [context, width] to [t, width]
 LayerPtr layer_norm(double eps = 1e-5);  // over the last dimension; parameters weight, bias
-
 LayerPtr rms_norm(double eps = 1e-6);    // over the last dimension; parameter weight
+
 LayerPtr gelu(ops::GeluKind kind = ops::GeluKind::kExact);
-// Input [t, 3 * width]: queries, keys and values, each of `heads` heads; output [t, width]. It has
-// no parameters: the projections are dense layers. `dropout` applies to the probabilities.
+struct AttentionOptions {
+  // kv_heads: of keys and of values (grouped queries); 0: as many as heads
+  std::int64_t heads = 0, kv_heads = 0, head_size = 0;  // head_size: required one; 0: any
+  double dropout = 0;                                   // of the probabilities
+};
+// Input [t, (heads + 2 kv_heads) * size]: queries, keys and values side by side; output [t, heads *
+// size]. It has no parameters: the projections are dense layers.
+LayerPtr causal_self_attention(const AttentionOptions& options);
 LayerPtr causal_self_attention(std::int64_t heads, double dropout = 0);
+
+struct RotaryOptions {
+  std::int64_t heads = 0, kv_heads = 0 /* 0: as many as heads */;
+  ops::RotaryFrequencies frequencies = {};
+};
+// Input and output [t, (heads + 2 kv_heads) * size]: turns the queries and keys of a projection by
+// their positions, and leaves the values as they are.
+LayerPtr rotary(const RotaryOptions& options);
+
+struct HeadNormOptions {
+  std::int64_t heads = 0, kv_heads = 0 /* 0: as many as heads */;
+  double eps = 1e-6;
+};
+// Input and output as of rotary(): RMS normalization of each head of the queries and of the keys;
+// parameters q_norm.weight, k_norm.weight [size].
+LayerPtr head_rms_norm(const HeadNormOptions& options);
 
 // Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of
 // each sample, [] (or [t]). `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "engine/layers/layers.h"
 #include "models/onnx/onnx_pooling.h"
+#include "models/onnx/onnx_sequences.h"
 
 namespace models {
 namespace {
@@ -96,19 +96,6 @@ std::string add_layer_norm(OnnxLayer& layer) {
   return is_image(layer) ? out.add("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}}) : x;
 }
 
-// Operator set 23 is the first with RMSNormalization. The channels of images are their dimension 1.
-std::string add_rms_norm(OnnxLayer& layer) {
-  OnnxBuilder& out = layer.out;
-  const std::string& x = layer.inputs[0];
-  const std::string mean =
-      out.add("ReduceMean", {out.add("Mul", {x, x})}, {{"axes", Ints{is_image(layer) ? 1 : -1}}});
-  const std::string rms = out.add(
-      "Sqrt", {out.add("Add", {mean, out.scalar(static_cast<float>(layer.option("eps")))})});
-  std::string weight = out.weight(layer.parameter(0));
-  if (is_image(layer)) weight = out.add("Unsqueeze", {weight, out.integers({1, 2})});
-  return out.add("Mul", {out.add("Div", {x, rms}), weight});
-}
-
 std::string add_relu(OnnxLayer& layer) { return layer.out.add("Relu", layer.inputs); }
 std::string add_add(OnnxLayer& layer) { return layer.out.add("Add", layer.inputs); }
 std::string add_nothing(OnnxLayer& layer) { return layer.inputs[0]; }
@@ -184,55 +171,6 @@ std::string add_embedding(OnnxLayer& layer) {
   return layer.out.add("Gather", {layer.out.weight(layer.parameter(0)), layer.inputs[0]});
 }
 
-// Returns the number of token positions at run time, as a vector of one number.
-std::string positions(OnnxLayer& layer) {
-  OnnxBuilder& out = layer.out;
-  return out.shared("positions", [&] {
-    return out.add("Shape", {layer.tokens}, {{"start", std::int64_t{1}}, {"end", std::int64_t{2}}});
-  });
-}
-
-std::string add_position_embedding(OnnxLayer& layer) {
-  OnnxBuilder& out = layer.out;
-  const std::string rows = out.add("Slice", {out.weight(layer.parameter(0)), out.integers({0}),
-                                             positions(layer), out.integers({0})});
-  return out.add("Add", {layer.inputs[0], rows});
-}
-
-// Returns [positions, positions]: true if a position (row) may attend to another (column).
-std::string causal_mask(OnnxLayer& layer) {
-  OnnxBuilder& out = layer.out;
-  const std::string all = positions(layer);
-  return out.shared("causal", [&] {
-    const std::string each = out.add(
-        "Range", {out.integer(0), out.add("Squeeze", {all, out.integers({0})}), out.integer(1)});
-    return out.add("LessOrEqual", {each, out.add("Unsqueeze", {each, out.integers({1})})});
-  });
-}
-
-std::string add_attention(OnnxLayer& layer) {
-  OnnxBuilder& out = layer.out;
-  const std::int64_t width = layer.node().shape[1], heads = layer.whole("heads"),
-                     size = width / heads;
-  const std::vector<std::string> parts =
-      out.add_split("Split", {layer.inputs[0], out.integers({width, width, width})},
-                    {{"axis", std::int64_t{2}}}, 3);
-  const auto by_head = [&](const std::string& part, const Ints& order) {
-    const std::string heads_last = out.add("Reshape", {part, out.integers({0, 0, heads, size})});
-    return out.add("Transpose", {heads_last}, {{"perm", order}});
-  };
-  const std::string q = by_head(parts[0], {0, 2, 1, 3}), k = by_head(parts[1], {0, 2, 3, 1}),
-                    v = by_head(parts[2], {0, 2, 1, 3});
-  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size)));
-  const std::string scores = out.add("Mul", {out.add("MatMul", {q, k}), out.scalar(scale)});
-  const std::string seen = out.add(
-      "Where", {causal_mask(layer), scores, out.scalar(-std::numeric_limits<float>::infinity())});
-  const std::string p = out.add("Softmax", {seen}, {{"axis", std::int64_t{-1}}});
-  const std::string mixed =
-      out.add("Transpose", {out.add("MatMul", {p, v})}, {{"perm", Ints{0, 2, 1, 3}}});
-  return out.add("Reshape", {mixed, out.integers({0, 0, width})});
-}
-
 struct OnnxKind {
   const char* kind;
   std::string (*add)(OnnxLayer& layer);
@@ -261,6 +199,8 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"embedding", add_embedding},
     {"position_embedding", add_position_embedding},
     {"causal_self_attention", add_attention},
+    {"rotary", add_rotary},
+    {"head_rms_norm", add_head_rms_norm},
 };
 
 }  // namespace

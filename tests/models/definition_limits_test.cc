@@ -54,7 +54,9 @@ TEST(DefinitionLimits, OptionsBeyond31BitsNameTheOptionAndBothValues) {
       {"average_pool2d", {"stride"}},
       {"embedding", {"vocabulary", "width"}},
       {"position_embedding", {"context"}},
-      {"causal_self_attention", {"heads"}}};
+      {"causal_self_attention", {"heads"}},
+      {"rotary", {"heads"}},
+      {"head_rms_norm", {"heads"}}};
   for (const auto& [kind, options] : kinds)
     for (const std::string option : options)
       for (const std::int64_t value :

@@ -5,6 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/graph/executor.h"
+#include "engine/graph/parameter_kinds.h"
 #include "models/model_catalog.h"
 #include "tests/support/test_support.h"
 
@@ -149,6 +150,19 @@ TEST_F(LayerList, TheExampleBuilds) {
   EXPECT_NO_THROW(engine::Plan::compile(models::build_model(path, options), {}));
 }
 
+// Queries of four heads, keys and values of two, 16 elements each; the output layer is the
+// embedding.
+TEST_F(LayerList, TheExampleOfLlamaBuilds) {
+  const std::string path = test_support::source_directory() + "/models/examples/llama.toml";
+  const engine::Graph graph = models::build_model(path, models::default_options(path));
+  EXPECT_NO_THROW(engine::Plan::compile(graph, {}));
+  const engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+  EXPECT_EQ(state.parameter_count(), 65 * 64 + 3 * 64 + 64 * 128 + 64 * 64 + 3 * 64 * 176);
+  EXPECT_EQ(engine::parameters_of(graph, engine::ParameterKind::kNorm),
+            (std::vector<std::string>{"input_layernorm.weight", "post_attention_layernorm.weight",
+                                      "norm.weight"}));
+}
+
 TEST_F(LayerList, TheExampleOfTextBuildsWithItsOutputTied) {
   const std::string path = test_support::source_directory() + "/models/examples/text.toml";
   models::ModelOptions options = models::default_options(path);
@@ -207,7 +221,8 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
             "batch_norm2d, sync_batch_norm2d, group_norm, "
             "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, "
             "dropout, embedding, "
-            "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, concat, "
+            "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
+            "rotary, head_rms_norm, concat, "
             "activation, multiply)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "

@@ -76,6 +76,64 @@ constexpr TextLayerCase kTextLayerCases[] = {
        const NodeId qkv = g.add("qkv", layers::dense(27), {x});
        return text_head(g, g.add("", layers::causal_self_attention(3), {qkv}));
      }},
+    {"rotary",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(36), {x});
+       const NodeId turned = g.add("", layers::rotary({.heads = 2}), {qkv});
+       return text_head(g, g.add("", layers::causal_self_attention(2), {turned}));
+     }},
+    {"rotary_of_grouped_heads_read_twice",  // neither it nor its gradient runs in place
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(32), {x});
+       const NodeId turned = g.add(
+           "", layers::rotary({.heads = 4, .kv_heads = 2, .frequencies = {.theta = 30}}), {qkv});
+       return text_head(g, g.add("", layers::add(), {qkv, turned}));
+     }},
+    {"rotary_of_a_longer_context",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(24), {x});
+       const ops::RotaryFrequencies scaled{.theta = 100, .factor = 8, .original_context = 24};
+       const NodeId turned = g.add("", layers::rotary({.heads = 1, .frequencies = scaled}), {qkv});
+       return text_head(g, g.add("", layers::causal_self_attention(1), {turned}));
+     }},
+    {"attention_of_grouped_heads",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(24), {x});
+       return text_head(
+           g, g.add("", layers::causal_self_attention({.heads = 4, .kv_heads = 2}), {qkv}));
+     }},
+    {"head_rms_norm",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(24), {x});
+       const NodeId normed = g.add("n", layers::head_rms_norm({.heads = 2}), {qkv});
+       return text_head(g, g.add("", layers::causal_self_attention(2), {normed}));
+     }},
+    {"head_rms_norm_of_grouped_heads_read_twice",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(32), {x});
+       const NodeId normed =
+           g.add("n", layers::head_rms_norm({.heads = 4, .kv_heads = 2, .eps = 0.1}), {qkv});
+       return text_head(g, g.add("", layers::add(), {qkv, normed}));
+     }},
+    {"qwen3_block",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv =
+           g.add("qkv", layers::dense(32, false), {g.add("rms", layers::rms_norm(), {x})});
+       const NodeId normed =
+           g.add("attn", layers::head_rms_norm({.heads = 4, .kv_heads = 2}), {qkv});
+       const NodeId turned = g.add("", layers::rotary({.heads = 4, .kv_heads = 2}), {normed});
+       const NodeId mixed =
+           g.add("", layers::causal_self_attention({.heads = 4, .kv_heads = 2}), {turned});
+       const NodeId sum =
+           g.add("", layers::add(), {g.add("o", layers::dense(8, false), {mixed}), x});
+       const NodeId y = g.add("rms2", layers::rms_norm(), {sum});
+       const NodeId gate = g.add("", layers::activation({ops::ActivationKind::kSilu}),
+                                 {g.add("gate", layers::dense(12, false), {y})});
+       const NodeId wide =
+           g.add("", layers::multiply(), {gate, g.add("up", layers::dense(12, false), {y})});
+       return text_head(
+           g, g.add("", layers::add(), {g.add("down", layers::dense(8, false), {wide}), sum}));
+     }},
     {"attention_with_dropout",
      [](Graph& g, NodeId x) {
        const NodeId qkv = g.add("qkv", layers::dense(24), {x});
@@ -186,17 +244,38 @@ TEST(TextLayerShapes, MessagesNameTheLayerAndBothShapes) {
   EXPECT_EQ(error_of(layers::position_embedding(8), {9, 4}),
             "layer 'x' (position_embedding): expected at most 8 positions, got [9, 4]");
   EXPECT_EQ(error_of(layers::causal_self_attention(5), {9, 24}),
-            "layer 'x' (causal_self_attention): expected [positions, 3 * width] with a width that "
-            "5 heads divide, got [9, 24]");
+            "layer 'x' (causal_self_attention): expected [positions, width] with a width that 5 "
+            "heads of queries, 5 of keys and as many of values divide, got [9, 24]");
+  EXPECT_EQ(error_of(layers::causal_self_attention({.heads = 2, .head_size = 8}), {9, 24}),
+            "layer 'x' (causal_self_attention): expected heads of 8, got 4 from [9, 24]");
+  EXPECT_EQ(error_of(layers::head_rms_norm({.heads = 2, .kv_heads = 1}), {9, 23}),
+            "layer 'x' (head_rms_norm): expected [positions, width] with a width that 2 heads of "
+            "queries, 1 of keys and as many of values divide, got [9, 23]");
+  EXPECT_EQ(error_of(layers::rotary({.heads = 4, .kv_heads = 2}), {9, 36}),
+            "layer 'x' (rotary): expected [positions, width] with a width that 4 heads of queries, "
+            "2 of keys and as many of values divide, got [9, 36]");
+  EXPECT_EQ(error_of(layers::rotary({.heads = 4, .kv_heads = 2}), {9, 40}),
+            "layer 'x' (rotary): expected heads of an even size of at most 256, got 5");
   EXPECT_EQ(error_of(layers::layer_norm(), {}),
             "layer 'x' (layer_norm): expected an input of rank 1 or more, got []");
+  EXPECT_EQ(error_of(layers::rms_norm(), {}),
+            "layer 'x' (rms_norm): expected an input of rank 1 or more, got []");
 }
 
 TEST(TextLayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::embedding(0, 4), engine::ModelError);
   EXPECT_THROW(layers::position_embedding(0), engine::ModelError);
   EXPECT_THROW(layers::layer_norm(0), engine::ModelError);
+  EXPECT_THROW(layers::rms_norm(0), engine::ModelError);
   EXPECT_THROW(layers::causal_self_attention(0), engine::ModelError);
+  EXPECT_THROW(layers::causal_self_attention({.heads = 4, .kv_heads = 3}), engine::ModelError);
+  EXPECT_THROW(layers::causal_self_attention({.heads = 4, .head_size = -1}), engine::ModelError);
+  EXPECT_THROW(layers::head_rms_norm({.heads = 0}), engine::ModelError);
+  EXPECT_THROW(layers::head_rms_norm({.heads = 4, .eps = 0}), engine::ModelError);
+  EXPECT_THROW(layers::rotary({.heads = 0}), engine::ModelError);
+  EXPECT_THROW(layers::rotary({.heads = 4, .kv_heads = 3}), engine::ModelError);
+  EXPECT_THROW(layers::rotary({.heads = 4, .frequencies = {.theta = 0}}), engine::ModelError);
+  EXPECT_THROW(layers::rotary({.heads = 4, .frequencies = {.high_factor = 1}}), engine::ModelError);
   EXPECT_THROW(layers::causal_self_attention(1, 1.0), engine::ModelError);
 }
 
@@ -215,15 +294,12 @@ TEST(Tied, TheStateListsTheParameterOnceAndItIsCompleteWithItsFirstUser) {
   // after `wte` all are.
   ASSERT_EQ(plan.steps.size(), 4U);
   EXPECT_EQ(plan.steps[2].gradients_complete, 0);
-  EXPECT_EQ(error_of(layers::rms_norm(), {}),
-            "layer 'x' (rms_norm): expected an input of rank 1 or more, got []");
   EXPECT_GT(plan.steps[1].gradients_complete, 0);
   EXPECT_EQ(plan.steps[0].gradients_complete, state.parameters.gradients.size());
   EXPECT_FALSE(plan.steps[2].adds_to_parameters);
   EXPECT_TRUE(plan.steps[0].adds_to_parameters);
   EXPECT_FALSE(plan.steps[1].adds_to_parameters);
 }
-  EXPECT_THROW(layers::rms_norm(0), engine::ModelError);
 
 TEST(Tied, WhatDoesNotFitIsRefusedWithBothShapes) {
   Graph graph;

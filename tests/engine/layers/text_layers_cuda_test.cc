@@ -185,7 +185,12 @@ TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::rms_norm(), {{3, 1100}});
   this->compare(layers::gelu(), {{5, 17}});
   this->compare(layers::gelu(ops::GeluKind::kTanh), {{5, 16}});
+  this->compare(layers::rotary({.heads = 3}), {{9, 3 * 3 * 8}});
+  this->compare(layers::rotary({.heads = 4, .kv_heads = 2}), {{9, 8 * 6}});
   this->compare(layers::causal_self_attention(3), {{9, 3 * 3 * 8}});
+  this->compare(layers::causal_self_attention({.heads = 4, .kv_heads = 2}), {{9, 8 * 6}});
+  this->compare(layers::head_rms_norm({.heads = 3}), {{9, 3 * 3 * 8}});
+  this->compare(layers::head_rms_norm({.heads = 4, .kv_heads = 2}), {{9, 8 * 6}});
   this->compare(layers::causal_self_attention(2, 0.3), {{9, 3 * 2 * 32}}, true);
   this->compare(layers::softmax_cross_entropy(), {{kClasses}, Shape{}});
   this->compare(layers::softmax_cross_entropy(0.1), {{5, kClasses}, {5}});

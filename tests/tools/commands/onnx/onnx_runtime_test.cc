@@ -215,6 +215,26 @@ heads = 3
 dropout = 0.2
 [[layer]]
 kind = "dense"
+name = "grouped"
+out = 48
+[[layer]]
+kind = "head_rms_norm"
+name = "heads"
+heads = 4
+kv_heads = 2
+[[layer]]
+kind = "rotary"
+heads = 4
+kv_heads = 2
+theta = 100
+factor = 8
+original_context = 30
+[[layer]]
+kind = "causal_self_attention"
+heads = 4
+kv_heads = 2
+[[layer]]
+kind = "dense"
 name = "square"
 out = 24
 [[layer]]

@@ -49,7 +49,11 @@ TEST(CanonicalOrder, HoldsForTextAndForResidualNetworks) {
   const Options gpt = "model=gpt-nano dropout=0.2 dataset=text data-dir=" + folder.path().string() +
                       " context=12 optimizer=adamw lr=0.001";
   const Options resnet = "model=resnet20-cifar synthetic-shape=8x8x3 sync-bn=true";
-  for (const Options& model : {gpt, resnet}) {
+  const Options llama =
+      "model=" + test_support::source_directory() +
+      "/models/examples/llama.toml dataset=text data-dir=" + folder.path().string() +
+      " context=12 optimizer=adamw lr=0.001";
+  for (const Options& model : {gpt, llama, resnet}) {
     SCOPED_TRACE(model.at("model"));
     const auto one = train(1, with(canonical, with(model, "threads=2")));
     for (const int world : {3, 4, 7}) {

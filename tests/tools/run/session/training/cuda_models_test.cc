@@ -11,8 +11,15 @@ namespace {
 
 using session_runner::distance;
 using session_runner::Options;
+using session_runner::same_bits;
 using session_runner::train;
 using session_runner::with;
+
+void write_some_text(const std::string& path) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
+  test_support::write_text(path, text);
+}
 
 class CudaModels : public ::testing::TestWithParam<Options> {
  protected:
@@ -26,9 +33,7 @@ TEST_P(CudaModels, TakeTheStepsOfTheCpu) {
   const test_support::TemporaryDirectory folder;
   Options options = with("steps=1 batch-size=4 lr=0.1", GetParam());
   if (options.at("model").find("gpt") != std::string::npos) {
-    std::string text;
-    for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
-    test_support::write_text(folder / "input.txt", text);
+    write_some_text(folder / "input.txt");
     options = with(options, "dataset=text data-dir=" + folder.path().string() + " context=8");
   }
   const auto cuda = train(1, with(options, "device=cuda")),
@@ -55,5 +60,31 @@ INSTANTIATE_TEST_SUITE_P(
       std::erase(name, '-');
       return name;
     });
+
+// The example of docs/toml.md: grouped heads, rotary positions and RMS norms, on one device and
+// two.
+TEST(CudaModelsFromFiles, LlamaTrainsAsOnTheCpu) {
+  if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    GTEST_SKIP() << missing;
+  const test_support::TemporaryDirectory folder;
+  write_some_text(folder / "input.txt");
+  const Options options =
+      "model=" + test_support::source_directory() +
+      "/models/examples/llama.toml dataset=text data-dir=" + folder.path().string() +
+      " context=12 batch-size=6 steps=4 lr=0.1 weight-decay=0.1 "
+      "no-decay=norms device=cuda";
+  const auto cuda = train(1, options), two = train(2, options),
+             exact = train(1, with(options, "device=cpu dtype=f64"));
+  EXPECT_LT(exact[0].losses.back(), exact[0].losses.front());
+  EXPECT_LT(distance(exact[0], cuda[0]), 1e-4);
+  EXPECT_LT(distance(exact[0], two[0]), 1e-4);
+  EXPECT_TRUE(same_bits(two[0], two[1], io::Section::kParameter));
+  const auto straight = train(1, with(options, "cuda-graph=off"));
+  EXPECT_TRUE(same_bits(straight[0], cuda[0], io::Section::kParameter));
+  const auto rounded = train(1, with(options, "amp=bf16"));
+  ASSERT_EQ(rounded[0].losses.size(), exact[0].losses.size());
+  for (std::size_t i = 0; i < exact[0].losses.size(); ++i)
+    EXPECT_NEAR(rounded[0].losses[i], exact[0].losses[i], 3e-2);
+}
 
 }  // namespace

@@ -1,0 +1,17 @@
+// Translates the layers of sequences that know positions or heads, and RMS normalization, to ONNX's
+// operators.
+#pragma once
+
+#include <string>
+
+#include "models/onnx/onnx_layers.h"
+
+namespace models {
+
+std::string add_rms_norm(OnnxLayer& layer);
+std::string add_head_rms_norm(OnnxLayer& layer);
+std::string add_position_embedding(OnnxLayer& layer);
+std::string add_rotary(OnnxLayer& layer);
+std::string add_attention(OnnxLayer& layer);
+
+}  // namespace models
