@@ -1,6 +1,6 @@
 // RMS normalization over the last dimension, or of the heads of queries and keys. It saves the
 // inverse root mean square of each row, or head.
-#include "engine/ops/norm/rms_norm.h"
+#include "engine/ops/rms_norm/rms_norm.h"
 
 #include <string>
 

@@ -205,22 +205,6 @@ constexpr OnnxKind kOnnxKinds[] = {
 
 }  // namespace
 
-double OnnxLayer::option(const std::string& name) const {
-  for (const engine::LayerOption& option : node().layer->traits().options)
-    if (option.name == name) return option.value;
-  throw engine::Error("internal: " + graph.describe(id) + " does not tell its " + name);
-}
-
-std::size_t OnnxLayer::parameters() const {
-  return graph.own_parameters(graph.parameter_node(id)).size();
-}
-
-std::string OnnxLayer::parameter(std::size_t index) const {
-  const engine::NodeId owner = graph.parameter_node(id);
-  return graph.nodes()[static_cast<std::size_t>(owner)].name + "." +
-         graph.own_parameters(owner).at(index).name;
-}
-
 std::string add_onnx_layer(OnnxLayer& layer) {
   const std::string_view kind = layer.node().layer->kind();
   for (const OnnxKind& known : kOnnxKinds)

@@ -1,35 +1,11 @@
 // Translates each kind of layer to ONNX's operators, with its meaning in inference.
-//
-// Values are [batch, channels, height, width] for images (in the engine: height, width, channels),
-// [batch, positions, width] for sequences, [batch, width] for vectors.
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "engine/graph/graph.h"
-#include "models/onnx/onnx_builder.h"
+#include "models/onnx/onnx_layer.h"
 
 namespace models {
-
-struct OnnxLayer {
-  OnnxBuilder& out;
-  const engine::Graph& graph;
-  engine::NodeId id;
-  std::string tokens;               // the input of token ids; "" for models of images
-  std::vector<std::string> inputs;  // values that the layer reads
-
-  const engine::Graph::Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
-  engine::Shape input_shape() const { return graph.input_shapes(id).at(0); }  // of one item
-  // Throws engine::Error if the layer does not have the option.
-  double option(const std::string& name) const;
-  std::int64_t whole(const std::string& name) const {
-    return static_cast<std::int64_t>(option(name));
-  }
-  std::size_t parameters() const;
-  std::string parameter(std::size_t index) const;  // its name in the model's state
-  std::string buffer(const std::string& name) const { return node().name + "." + name; }
-};
 
 // Adds the layer's operators; returns the value of its output. Throws engine::ModelError "layer 'x'
 // (kind): ONNX ..." for a kind without a translation.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "models/onnx/onnx_layers.h"
+#include "models/onnx/onnx_layer.h"
 
 namespace models {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numbers>
 
-#include "engine/ops/attention/rotary.h"
+#include "engine/layers/layers.h"
 
 namespace models {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "models/onnx/onnx_layers.h"
+#include "models/onnx/onnx_layer.h"
 
 namespace models {
 

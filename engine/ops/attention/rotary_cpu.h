@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/core/thread_pool.h"
-#include "engine/ops/attention/rotary.h"
+#include "engine/ops/attention/rotary_operands.h"
 #include "engine/ops/common/cpu_dispatch.h"
 
 namespace engine::ops {

@@ -90,8 +90,7 @@ void rotary(KernelContext& context, const Rotary& o, const RotaryTurns& turns) {
                   });
   });
   if (turned < width && (o.x.data != o.y.data || add))
-    cuda::copy_channels(context,
-                        {.before = turned, .x = o.x, .y = o.y, .from = turned, .write = o.write});
+    cuda::copy_channels(context, o.x, turned, turned, o.y, o.write);
 }
 
 }  // namespace engine::ops::cuda

@@ -52,7 +52,7 @@ void copy_channels(KernelContext& context, const CopyChannels& o) {
   };
   dispatch(
       context, o.x.dtype, [&] { call(double{}); }, [&] { call(float{}); },
-      [&] { cuda::copy_channels(context, o); });
+      [&] { cuda::copy_channels(context, o.x, o.from, o.before, o.y, o.write); });
 }
 
 }  // namespace engine::ops

@@ -12,17 +12,19 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// All numbers are of packs.
+// Numbers of packs: in a row of x and of y, before those that are copied, and in all.
+struct Places {
+  std::int64_t narrow, wide, from, before, count;
+};
+
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
-    copy_rows(const T* x, std::int64_t count, std::int64_t narrow, std::int64_t from,
-              std::int64_t before, std::int64_t wide, bool add, T* y) {
-  const std::int64_t each = narrow - from;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+__global__ void __launch_bounds__(kThreads) copy_rows(const T* x, Places o, bool add, T* y) {
+  const std::int64_t each = o.narrow - o.from;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < o.count;
        i += std::int64_t{gridDim.x} * kThreads) {
     const std::int64_t row = quotient(i, each), place = i - row * each;
-    const Pack<T, W> pack = load_pack<W>(x + (row * narrow + from + place) * W);
-    T* to = y + (row * wide + before + place) * W;
+    const Pack<T, W> pack = load_pack<W>(x + (row * o.narrow + o.from + place) * W);
+    T* to = y + (row * o.wide + o.before + place) * W;
     if (!add) {
       store_pack<W>(to, pack);
       continue;
@@ -36,17 +38,20 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void copy_channels(KernelContext& context, const CopyChannels& o) {
-  if (o.x.count() == 0) return;
-  const std::int64_t narrow = row_sizes(o.x).width, wide = row_sizes(o.y).width;
+void copy_channels(KernelContext& context, TensorView x, std::int64_t from, std::int64_t before,
+                   TensorView y, Write write) {
+  if (x.count() == 0) return;
+  const auto [rows, narrow] = row_sizes(x);
+  const std::int64_t wide = row_sizes(y).width;
   // With a common divisor of all four as width, every row of both tensors consists of whole packs.
-  const std::int64_t common = std::gcd(std::gcd(narrow, wide), std::gcd(o.before, o.from));
-  with_storage(o.x.dtype, [&]<class T>(T) {
-    with_width<T>(common, {o.x.data, o.y.data}, [&]<int W>(std::integral_constant<int, W>) {
-      const std::int64_t count = row_sizes(o.x).rows * (narrow - o.from) / W;
-      launch("copy_channels", copy_rows<T, W>, {loop_blocks(count, kThreads)}, kThreads, 0,
-             context.stream, o.x.as<T>(), count, narrow / W, o.from / W, o.before / W, wide / W,
-             o.write == Write::kAdd, o.y.as<T>());
+  const std::int64_t common = std::gcd(std::gcd(narrow, wide), std::gcd(before, from)),
+                     count = rows * (narrow - from);
+  const Places all{narrow, wide, from, before, count};
+  with_storage(x.dtype, [&]<class T>(T) {
+    with_width<T>(common, {x.data, y.data}, [&]<int W>(std::integral_constant<int, W>) {
+      const Places packs{all.narrow / W, all.wide / W, all.from / W, all.before / W, all.count / W};
+      launch("copy_channels", copy_rows<T, W>, {loop_blocks(packs.count, kThreads)}, kThreads, 0,
+             context.stream, x.as<T>(), packs, write == Write::kAdd, y.as<T>());
     });
   });
 }

@@ -2,10 +2,12 @@
 // operands. Bound by bytes.
 #pragma once
 
-#include "engine/ops/pool/copy_channels.h"
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
 
 namespace engine::ops::cuda {
 
-void copy_channels(KernelContext& context, const CopyChannels& o);
+void copy_channels(KernelContext& context, TensorView x, std::int64_t from, std::int64_t before,
+                   TensorView y, Write write);
 
 }  // namespace engine::ops::cuda

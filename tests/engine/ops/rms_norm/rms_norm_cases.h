@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "engine/ops/norm/rms_norm.h"
+#include "engine/ops/rms_norm/rms_norm.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace kernel_test {

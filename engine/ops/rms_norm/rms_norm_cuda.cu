@@ -5,7 +5,7 @@
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/norm/layer_norm_rows.h"
-#include "engine/ops/norm/rms_norm_cuda.h"
+#include "engine/ops/rms_norm/rms_norm_cuda.h"
 
 namespace engine::ops::cuda {
 namespace {

@@ -1,9 +1,4 @@
-// Normalization by the root mean square of each row (Zhang and Sennrich, 2019); the results equal
-// those of PyTorch's RMSNorm.
-//
-//   y = x * inverse_rms * gamma,  inverse_rms = 1 / sqrt(mean of x^2 + eps) of each row
-// x, y, dy, dx [rows..., width]; gamma, dgamma [width]; inverse_rms [rows]. On a CUDA device gamma,
-// its gradient and inverse_rms are f32.
+// The operands of RMS normalization; rms_norm.h describes them.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -23,9 +18,6 @@ struct RmsNormSizes {
   std::int64_t rows, stride, first, count, width;
 };
 
-// Returns the scratch size of backward.
-std::size_t rms_norm_scratch_bytes(std::int64_t width, Device::Kind device);
-
 struct RmsNormForward {
   TensorView x, gamma;
   double eps;
@@ -33,7 +25,6 @@ struct RmsNormForward {
   TensorView inverse_rms{};  // stored for backward; absent in inference
   RmsNormParts parts{};
 };
-void rms_norm_forward(KernelContext& context, const RmsNormForward& o);
 
 // With xhat = x * inverse_rms and g = dy * gamma:
 //   dx = inverse_rms * (g - xhat * mean of (g * xhat)), the mean over the row;
@@ -45,6 +36,5 @@ struct RmsNormBackward {
   Write dx_write = Write::kOverwrite;
   RmsNormParts parts{};
 };
-void rms_norm_backward(KernelContext& context, const RmsNormBackward& o);
 
 }  // namespace engine::ops

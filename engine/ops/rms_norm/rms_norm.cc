@@ -1,14 +1,14 @@
 // Checks and dispatches RMS normalization.
-#include "engine/ops/norm/rms_norm.h"
+#include "engine/ops/rms_norm/rms_norm.h"
 
 #include <string>
 
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/common/rows.h"
-#include "engine/ops/norm/rms_norm_cpu.h"
-#include "engine/ops/norm/rms_norm_cuda.h"
-#include "engine/ops/norm/rms_norm_reference.h"
+#include "engine/ops/rms_norm/rms_norm_cpu.h"
+#include "engine/ops/rms_norm/rms_norm_cuda.h"
+#include "engine/ops/rms_norm/rms_norm_reference.h"
 
 namespace engine::ops {
 namespace {

@@ -1,7 +1,7 @@
 // RMS normalization on a CUDA device. rms_norm.h describes and rms_norm.cc checks the operands.
 #pragma once
 
-#include "engine/ops/norm/rms_norm.h"
+#include "engine/ops/rms_norm/rms_norm_operands.h"
 
 namespace engine::ops::cuda {
 

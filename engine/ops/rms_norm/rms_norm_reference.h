@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/ops/norm/rms_norm.h"
+#include "engine/ops/rms_norm/rms_norm_operands.h"
 
 namespace engine::ops::reference {
 

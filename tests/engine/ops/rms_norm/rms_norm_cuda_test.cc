@@ -1,7 +1,7 @@
 // RMS normalization on a CUDA device against the float64 reference, for every storage, of rows and
 // of parts of them, aligned and others.
 #include "tests/engine/ops/device/cuda_test_support.h"
-#include "tests/engine/ops/norm/rms_norm_cases.h"
+#include "tests/engine/ops/rms_norm/rms_norm_cases.h"
 
 namespace engine::ops {
 namespace {

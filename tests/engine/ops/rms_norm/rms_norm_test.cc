@@ -2,7 +2,7 @@
 // against the float64 loops at odd sizes.
 #include <gtest/gtest.h>
 
-#include "tests/engine/ops/norm/rms_norm_cases.h"
+#include "tests/engine/ops/rms_norm/rms_norm_cases.h"
 
 namespace engine::ops {
 namespace {

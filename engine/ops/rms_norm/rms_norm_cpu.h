@@ -4,7 +4,7 @@
 
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/cpu_dispatch.h"
-#include "engine/ops/norm/rms_norm.h"
+#include "engine/ops/rms_norm/rms_norm_operands.h"
 
 namespace engine::ops {
 

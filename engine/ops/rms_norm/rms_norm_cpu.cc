@@ -2,7 +2,7 @@
 // write. The gradient of gamma: each thread has a range of columns and processes all rows, so that
 // the order of a sum is the same for any number of threads; sums are float32 within a block of
 // parts, then the blocks are added. Bound by bytes.
-#include "engine/ops/norm/rms_norm_cpu.h"
+#include "engine/ops/rms_norm/rms_norm_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
