@@ -5,6 +5,7 @@
 //                               text: [context]
 //   classes = 10                the same
 //   logits = "fc"               the layer with the predictions; default: the last one
+//   config_json = "{...}"       the settings of the published model that the list was made of
 //
 //   [[layer]]
 //   kind = "conv2d"             required
@@ -146,6 +147,7 @@ engine::Graph build_layer_list(const std::string& path, const ModelOptions& opti
   top.integer("classes", 0);
   top.allow("logits");
   top.allow("layer");
+  top.text("config_json");
   top.refuse_other_keys("the file");
   const toml::array* list = file["layer"].as_array();
   if (list == nullptr || list->empty())
@@ -181,6 +183,11 @@ std::vector<std::string> definition_lines(const std::string& name, const std::st
   for (const toml::node& layer : layers)
     lines.push_back(layer.is_table() ? line(*layer.as_table()) : "not a table");
   return lines;
+}
+
+std::string layer_list_config(const std::string& name, const std::string& text) {
+  const toml::table file = parse(name, text);
+  return Options(name, file).text("config_json").value_or("");
 }
 
 ModelOptions layer_list_options(const std::string& path) {

@@ -16,6 +16,9 @@ namespace {
 
 constexpr double kDeviation = 0.02;  // standard deviation of initial weights
 
+constexpr GptSize kNano{.layers = 4, .heads = 4, .width = 128},
+    kMini{.layers = 6, .heads = 6, .width = 192}, kGpt2{.layers = 12, .heads = 12, .width = 768};
+
 struct Block {
   const GptOptions& options;
   std::string name;  // "transformer.h.0"
@@ -83,14 +86,15 @@ engine::Graph build_gpt(const GptOptions& options) {
   return graph;
 }
 
-engine::Graph build_gpt_nano(const ModelOptions& options) {
-  return build_preset({.layers = 4, .heads = 4, .width = 128}, options);
+std::optional<GptSize> gpt_size(const std::string& name) {
+  if (name == "mingpt" || name == "gpt-nano") return kNano;
+  if (name == "gpt-mini") return kMini;
+  if (name == "gpt2") return kGpt2;
+  return std::nullopt;
 }
-engine::Graph build_gpt_mini(const ModelOptions& options) {
-  return build_preset({.layers = 6, .heads = 6, .width = 192}, options);
-}
-engine::Graph build_gpt2(const ModelOptions& options) {
-  return build_preset({.layers = 12, .heads = 12, .width = 768}, options);
-}
+
+engine::Graph build_gpt_nano(const ModelOptions& options) { return build_preset(kNano, options); }
+engine::Graph build_gpt_mini(const ModelOptions& options) { return build_preset(kMini, options); }
+engine::Graph build_gpt2(const ModelOptions& options) { return build_preset(kGpt2, options); }
 
 }  // namespace models

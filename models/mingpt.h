@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "engine/graph/graph.h"
 
@@ -12,6 +14,9 @@ namespace models {
 struct GptSize {
   std::int64_t layers = 4, heads = 4, width = 128;
 };
+
+// Returns the size of mingpt, gpt-nano, gpt-mini or gpt2; nothing for another name.
+std::optional<GptSize> gpt_size(const std::string& name);
 
 struct GptOptions {
   GptSize size;

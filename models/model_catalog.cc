@@ -1,13 +1,17 @@
 // The catalog of models by name.
 #include "models/model_catalog.h"
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <span>
 
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_families.h"
 #include "models/onnx/onnx_import.h"
+#include "models/published/published_layers.h"
+#include "models/published/published_model.h"
 
 namespace models {
 namespace {
@@ -49,6 +53,20 @@ void check_no_rows(const std::string& name, const engine::Shape& sample) {
                            "layers (FILE.toml)");
 }
 
+bool is_built_in(const std::string& name) {
+  return std::ranges::any_of(kCatalog,
+                             [&](const CatalogEntry& entry) { return name == entry.name; });
+}
+
+bool is_onnx(const std::string& name) { return name.ends_with(".onnx"); }
+
+// A folder of Hugging Face. A built-in model has precedence: "./gpt2" is a folder of that name.
+bool is_published(const std::string& name) {
+  std::error_code unknown;
+  return !is_built_in(name) && !name.ends_with(".toml") && !is_onnx(name) &&
+         std::filesystem::is_directory(name, unknown);
+}
+
 bool is_file(const std::string& name) { return name.ends_with(".toml") || has_weights(name); }
 
 OnnxImport read_onnx(const std::string& path, OnnxArrays arrays) {
@@ -62,10 +80,10 @@ OnnxImport read_onnx(const std::string& path, OnnxArrays arrays) {
 const CatalogEntry& find(const std::string& name) {
   for (const CatalogEntry& entry : kCatalog)
     if (name == entry.name) return entry;
-  throw engine::ModelError("unknown model '" + name + "'" +
-                           base::did_you_mean(name, model_names()) +
-                           " (known: " + base::join_text(model_names()) +
-                           ", FILE.toml for a list of layers, or FILE.onnx)");
+  throw engine::ModelError(
+      "unknown model '" + name + "'" + base::did_you_mean(name, model_names()) +
+      " (known: " + base::join_text(model_names()) +
+      ", FILE.toml for a list of layers, FILE.onnx, or a folder with config.json)");
 }
 
 }  // namespace
@@ -74,7 +92,8 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
   if (options.classes < 1)
     throw engine::ModelError("a model needs at least 1 class, not " +
                              std::to_string(options.classes));
-  if (options.dropout != 0 && (is_file(name) || !find(name).text))
+  const bool is_list = !options.definition.empty() || is_file(name);
+  if (options.dropout != 0 && (is_list || !find(name).text))
     throw engine::ModelError(
         "dropout " + std::to_string(options.dropout) + " for the model '" + name +
         "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
@@ -86,7 +105,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "a model that predicts numbers reads images or rows of numbers, [h, "
         "w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
-  if (is_file(name)) return build_layer_list(name, options);
+  if (is_list) return build_layer_list(name, options);
   const CatalogEntry& entry = find(name);
   if (!entry.text) check_no_rows(name, options.sample_shape);
   return entry.build(options);
@@ -95,14 +114,31 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
 std::string model_definition(const std::string& name, std::vector<std::string>* notes) {
   if (!is_file(name)) return "";
   if (!has_weights(name)) return read_layer_list(name);
+  if (is_published(name)) {
+    PublishedConfig config = read_published_config(name);
+    std::string definition = published_layers(config).definition;
+    if (notes != nullptr) *notes = std::move(config.notes);
+    return definition;
+  }
   OnnxImport import = read_onnx(name, OnnxArrays::kSkip);
   if (notes != nullptr) *notes = std::move(import.notes);
   return std::move(import.definition);
 }
 
-bool has_weights(const std::string& name) { return name.ends_with(".onnx"); }
+bool has_weights(const std::string& name) { return is_onnx(name) || is_published(name); }
+
+bool is_published_model(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::is_regular_file(path + "/config.json", unknown);
+}
+
+std::optional<std::int64_t> model_vocabulary(const std::string& name) {
+  if (!is_published(name)) return std::nullopt;
+  return read_published_config(name).vocabulary;
+}
 
 ModelWeights model_weights(const std::string& name) {
+  if (is_published(name)) return {.arrays = read_published_weights(name), .head = ""};
   OnnxImport import = read_onnx(name, OnnxArrays::kLoad);
   return {.arrays = std::move(import.arrays), .head = std::move(import.head)};
 }

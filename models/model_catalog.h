@@ -24,20 +24,27 @@ struct ModelOptions {
   std::string definition = {};  // text of the layer list of the file `name`; "": the file is read
 };
 
-// `name` is one of model_names(), or the path of a TOML layer list (ends in .toml) or of an ONNX
-// file (ends in .onnx), which is translated to such a list.
+// `name` is one of model_names(), or the path of a TOML layer list (ends in .toml), of an ONNX
+// file (ends in .onnx) or of a folder of Hugging Face (config.json), which are translated to such a
+// list. With a definition, any other name is one too: the file or folder may be gone.
 // Throws engine::ModelError (unknown name, with the nearest known one; dropout for a model without
 // it; a regression loss for token ids or with label smoothing) and engine::ShapeError (a layer that
 // does not match its input).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
-// Returns the text of a layer list's file, or of the list that an ONNX file is translated to; ""
-// for one of model_names(). `notes` receives what the user should know of the translation. Throws
-// engine::ModelError.
+// Returns the text of a layer list's file, or of the list that an ONNX file or a folder of Hugging
+// Face is translated to; "" for one of model_names(). `notes` receives what the user should know of
+// the translation. Throws engine::ModelError.
 std::string model_definition(const std::string& name, std::vector<std::string>* notes = nullptr);
 
-// Returns true for a file that also has initial values of the parameters: an ONNX file.
+// Returns true for a file that also has initial values of the parameters: an ONNX file or a folder
+// of Hugging Face.
 bool has_weights(const std::string& name);
+// Returns true for a folder with config.json.
+bool is_published_model(const std::string& path);
+// Returns the number of tokens of a folder of Hugging Face, which its data must have; nothing for
+// another model. Throws engine::ModelError.
+std::optional<std::int64_t> model_vocabulary(const std::string& name);
 struct ModelWeights {
   std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have
   std::string head;  // the layer whose outputs are the classes, which may be others; "": none

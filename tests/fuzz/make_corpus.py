@@ -315,6 +315,12 @@ def main():
     write("layer_list", "small", LAYERS)
     write_definitions()
     write("onnx", "small", onnx_model())
+    write("published_config", "gpt2", json.dumps(
+        {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 4, "n_positions": 6, "vocab_size": 5}))
+    write("published_config", "qwen3", json.dumps(
+        {"model_type": "qwen3", "num_hidden_layers": 1, "hidden_size": 4, "intermediate_size": 3,
+         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6, "max_position_embeddings": 9,
+         "vocab_size": 5, "rope_scaling": None, "use_sliding_window": False, "eos_token_id": 3, "tie_word_embeddings": True}))
     call = {"communicator": 0, "sequence": 1, "operation": "all_reduce", "count": 4, "type": "f32", "op": "sum",
             "begin_us": 5, "end_us": None, "state": "running"}
     write("flight_record", "one", json.dumps(

@@ -12,6 +12,7 @@
 #include "models/layer_kinds.h"
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_import.h"
+#include "models/published/published_layers.h"
 #include "tests/fuzz/targets.h"
 
 namespace fuzz {
@@ -231,6 +232,20 @@ void onnx(Input input) {
     models::build_model("file.onnx",
                         {.sample_shape = {8, 8, 3}, .classes = 3, .definition = found.definition});
   } catch (const io::Error&) {
+  } catch (const engine::ModelError&) {
+  } catch (const engine::ShapeError&) {
+  }
+}
+
+// From config.json to the graph of its layers.
+void published_config(Input input) {
+  try {
+    const models::PublishedConfig config = models::parse_published_config(
+        {reinterpret_cast<const char*>(input.data()), input.size()}, "config.json");
+    models::build_model("folder", {.sample_shape = {4},
+                                   .classes = config.vocabulary,
+                                   .definition = models::published_layers(config).definition});
+    static_cast<void>(models::published_config_text(config, "float32"));
   } catch (const engine::ModelError&) {
   } catch (const engine::ShapeError&) {
   }

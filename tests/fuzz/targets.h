@@ -36,6 +36,7 @@ void option_values(Input input);
 void layer_list(Input input);
 void model_definition(Input input);
 void onnx(Input input);
+void published_config(Input input);
 void flight_record(Input input);
 void run_record(Input input);
 void run_status(Input input);
@@ -71,6 +72,7 @@ inline constexpr Target kTargets[] = {
     {"layer_list", layer_list},
     {"model_definition", model_definition},
     {"onnx", onnx},
+    {"published_config", published_config},
     {"flight_record", flight_record},
     {"run_record", run_record},
     {"run_status", run_status},

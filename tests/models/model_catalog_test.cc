@@ -112,7 +112,7 @@ TEST(ModelCatalog, SaysWhichNameIsNearest) {
   EXPECT_EQ(error_of("convnett", {.sample_shape = {28, 28, 1}}),
             "unknown model 'convnett': did you mean 'convnet'? (known: " +
                 base::join_text(models::model_names()) +
-                ", FILE.toml for a list of layers, or FILE.onnx)");
+                ", FILE.toml for a list of layers, FILE.onnx, or a folder with config.json)");
   EXPECT_THROW(models::default_options("resnet"), engine::ModelError);
   EXPECT_EQ(error_of("mlp", {.sample_shape = engine::Shape{64}, .classes = 65}),
             "this model reads images or rows of numbers, [h, w, c], not samples of shape [64] "
@@ -136,7 +136,8 @@ TEST(ModelCatalog, TheOptionsHelpNamesEveryModel) {
   const std::string help = tools::find_option("model")->help;
   std::string expected;
   for (const std::string& name : models::model_names()) expected += name + ", ";
-  EXPECT_EQ(help, expected + "a layer list FILE.toml, or a network FILE.onnx");
+  EXPECT_EQ(help,
+            expected + "a layer list FILE.toml, a network FILE.onnx, or a folder of Hugging Face");
 }
 
 TEST(ModelCatalog, TakesTheDataSetsShapeAndClasses) {

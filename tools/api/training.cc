@@ -27,6 +27,7 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/agreement.h"
 #include "tools/run/choices/compute_choice.h"
+#include "tools/run/choices/train_arguments.h"
 #include "tools/run/data/session_data.h"
 #include "tools/run/folder/output_paths.h"
 #include "tools/run/folder/run_reference.h"
@@ -183,6 +184,7 @@ tools::RunConfig Training::Impl::resolve() const {
     std::erase_if(all, [](const auto& entry) {
       return entry.first != "dataset" && is_of_data_set(entry.first);
     });
+  tools::take_vocabulary(all);
   tools::apply_defaults(all);
   tools::RunConfig config = tools::resolve_run_config(all);
   if (!definition.empty()) model_definition = definition;

@@ -1,8 +1,9 @@
 // Implements `engine export`: writes the model of a checkpoint for other programs, its arrays as
-// .safetensors, .npz or .pth, or the whole model as ONNX.
+// .safetensors, .npz or .pth, or the whole model as ONNX or as a folder of Hugging Face.
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "engine/train/checks/finite_guard.h"
@@ -11,11 +12,13 @@
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
 #include "io/checkpoint/array_source.h"
+#include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/onnx_file.h"
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_export.h"
+#include "models/publish.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/saved_run.h"
 #include "tools/options/input/command_line.h"
@@ -30,13 +33,13 @@
 namespace tools {
 namespace {
 
-constexpr const char* kFormats[] = {"safetensors", "npz", "pth", "onnx"};
+constexpr const char* kFormats[] = {"safetensors", "npz", "pth", "onnx", "hf"};
 
 struct ExportOptions {
   std::string path, out, format, input = "prepared";
   engine::AverageKind weights = engine::AverageKind::kNone;
   bool half = false, brain = false;
-  ConfigValues values;  // --model, --dataset and related options: only for ONNX
+  ConfigValues values;  // --model, --dataset and related options: only for ONNX; --model: for hf
 };
 
 // Returns true for options that do not change the samples.
@@ -48,7 +51,7 @@ bool leaves_data_alone(const std::string& name) {
 std::string format_of(const ExportOptions& o) {
   if (!o.format.empty()) return o.format;
   for (std::string format : kFormats)
-    if (o.out.ends_with("." + format)) return format;
+    if (o.out.ends_with("." + format) && format != "hf") return format;
   if (o.out.ends_with(".pt")) return "pth";
   throw UsageError("-o '" + o.out +
                    "': expected a name that ends in .safetensors, .npz, .pth, .pt or .onnx, "
@@ -63,10 +66,13 @@ void check_format(const ExportOptions& o) {
                        " is for files of arrays: the numbers of an ONNX file are f32");
     return;
   }
-  const std::string given =
-      o.values.empty() ? o.input == "prepared" ? "" : "input" : o.values.begin()->first;
+  std::string given = o.input == "prepared" ? "" : "input";
+  for (const auto& [name, value] : o.values)
+    if (o.format != "hf" || name != "model") given = name;
   if (!given.empty())
-    throw UsageError("--" + given + " is for ONNX: a ." + o.format + " holds the arrays alone");
+    throw UsageError("--" + given + " is for ONNX: " +
+                     (o.format == "hf" ? "a model of Hugging Face reads token ids"
+                                       : "a ." + o.format + " holds the arrays alone"));
 }
 
 std::vector<io::NamedArray> model_arrays(const ExportOptions& o,
@@ -78,18 +84,24 @@ std::vector<io::NamedArray> model_arrays(const ExportOptions& o,
   return arrays;
 }
 
-void export_arrays(const ExportOptions& o) {
+// In the types that were asked for. `bytes` becomes their size.
+std::vector<io::NamedArray> exported_arrays(const ExportOptions& o, std::int64_t& bytes) {
   std::vector<io::UnreadArray> unread;
   std::vector<io::NamedArray> arrays = model_arrays(o, unread);
   if (!unread.empty())
     throw io::DataError(o.path + ": '" + unread.front().name + "' has dtype " +
                         unread.front().type + ", which is not read and would be missing");
-  std::int64_t bytes = 0;
   for (io::NamedArray& array : arrays) {
     if (o.half || o.brain)
       array = io::to_half(array, o.half ? base::DType::kF16 : base::DType::kBF16, o.path);
     bytes += static_cast<std::int64_t>(array.data.size());
   }
+  return arrays;
+}
+
+void export_arrays(const ExportOptions& o) {
+  std::int64_t bytes = 0;
+  const std::vector<io::NamedArray> arrays = exported_arrays(o, bytes);
   io::save_arrays(arrays, o.out, *io::array_format(o.format));
   std::printf("Exported %zu tensors of %s, %s bytes: %s\n", arrays.size(),
               base::escape_text(o.path).c_str(), with_commas(bytes).c_str(),
@@ -103,11 +115,9 @@ struct SavedModel {
   SavedInput input;
 };
 
-SavedModel find_model(const ExportOptions& o) {
+// Finds everything but the input. `values` are completed by the checkpoint's.
+SavedModel find_definition(const ExportOptions& o, ConfigValues& values) {
   SavedModel model;
-  ConfigValues values = o.values;
-  const bool other_data = std::ranges::any_of(
-      values, [](const auto& given) { return !leaves_data_alone(given.first); });
   if (io::is_checkpoint(*io::open_bytes(o.path))) {
     model.snapshot = io::load_description(o.path);
     if (!values.contains("model")) model.definition = model.snapshot->definition;
@@ -116,6 +126,14 @@ SavedModel find_model(const ExportOptions& o) {
   if (!values.contains("model"))
     throw UsageError("--model is required: " + o.path + " does not say which model it is of");
   model.name = values.at("model").value;
+  return model;
+}
+
+SavedModel find_model(const ExportOptions& o) {
+  ConfigValues values = o.values;
+  const bool other_data = std::ranges::any_of(
+      values, [](const auto& given) { return !leaves_data_alone(given.first); });
+  SavedModel model = find_definition(o, values);
   model.input = saved_input(model.snapshot ? &*model.snapshot : nullptr, o.path, values, other_data,
                             o.input == "pixels");
   return model;
@@ -188,6 +206,28 @@ std::string text_of_value(const io::OnnxValue& value) {
          "]";
 }
 
+std::array<std::string, 2> published_paths(const ExportOptions& o) {
+  return {o.out + "/config.json", o.out + "/model.safetensors"};
+}
+
+void export_published(const ExportOptions& o) {
+  ConfigValues values = o.values;
+  const SavedModel model = find_definition(o, values);
+  std::int64_t bytes = 0;
+  const models::PublishedFiles files =
+      models::publish(model.name, model.definition, exported_arrays(o, bytes));
+  std::error_code failed;
+  std::filesystem::create_directories(o.out, failed);
+  if (failed)
+    throw io::CannotCreateError("cannot create folder " + o.out + ": " + failed.message());
+  const auto [config, weights] = published_paths(o);
+  io::save_arrays(files.tensors, weights, io::ArrayFormat::kSafetensors);
+  io::write_file_atomically(config, files.config);
+  std::printf("Exported %s as %s, %zu tensors, %s bytes: %s\n", base::escape_text(o.path).c_str(),
+              files.type.c_str(), files.tensors.size(), with_commas(bytes).c_str(),
+              base::escape_text(o.out).c_str());
+}
+
 void export_onnx(const ExportOptions& o) {
   const SavedModel model = find_model(o);
   const engine::Graph graph =
@@ -220,25 +260,38 @@ void export_onnx(const ExportOptions& o) {
               text_of_value(onnx.outputs.front()).c_str());
 }
 
+void export_model(const ExportOptions& o) {
+  if (o.format == "hf")
+    for (const std::string& path : published_paths(o)) check_new_file(path, {o.path});
+  else
+    check_new_file(o.out, {o.path});
+  if (o.format == "onnx")
+    export_onnx(o);
+  else if (o.format == "hf")
+    export_published(o);
+  else
+    export_arrays(o);
+}
+
 }  // namespace
 
 int export_command(const Arguments& arguments) {
   CLI::App app(
       "Writes a checkpoint's model for other programs: parameters and buffers, with PyTorch's "
       "names "
-      "and layouts, or an ONNX graph that computes its logits.",
+      "and layouts, an ONNX graph that computes its logits, or a text model's folder for "
+      "Hugging Face's transformers.",
       "engine export");
   ExportOptions o;
   app.add_option("RUN|CKPT", o.path,
                  "run's folder (its best checkpoint, else the newest), .ckpt, .safetensors, .npz "
                  "or .pth")
       ->required();
-  app.add_option(
-         "-o,--output", o.out,
-         "output file; its extension selects the format: .safetensors, .npz, .pth, .pt or .onnx")
+  app.add_option("-o,--output", o.out,
+                 "output file, whose extension is the format, or a folder for hf")
       ->required()
-      ->type_name("FILE");
-  app.add_option("--format", o.format, "format, whatever the extension")
+      ->type_name("FILE|DIR");
+  app.add_option("--format", o.format, "format, whatever the extension; hf: a folder")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kFormats), std::end(kFormats))));
   add_weights_option(app, o.weights);
   app.add_flag("--half", o.half, "convert to f16; a number beyond its range is an error");
@@ -255,7 +308,9 @@ int export_command(const Arguments& arguments) {
       "atomically.\n"
       "ONNX (operator set 17, f32): images are [batch, channels, height, width], tokens int64 "
       "[batch, positions]; the result is `logits`. --model, --dataset and the options below "
-      "are for ONNX, where a file does not say them.");
+      "are for ONNX, where a file does not say them.\n"
+      "hf: config.json and model.safetensors of a model that was trained from such a folder, or of "
+      "mingpt, gpt-nano, gpt-mini and gpt2.");
   if (!parse(app, arguments)) return kExitOk;
   o.format = format_of(o);
   check_format(o);
@@ -263,8 +318,7 @@ int export_command(const Arguments& arguments) {
   const Snapshot wanted = snapshot_with(o.weights);
   read_snapshot(given, wanted, [&](const std::string& file) {
     o.path = file;
-    check_new_file(o.out, {file});
-    o.format == "onnx" ? export_onnx(o) : export_arrays(o);
+    export_model(o);
   });
   if (const std::string taken = taken_snapshot(given, wanted, o.path); !taken.empty())
     std::fprintf(stderr, "export: %s\n", base::escape_text(taken).c_str());

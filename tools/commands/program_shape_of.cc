@@ -15,7 +15,7 @@ void add_names(CommandShape& shape) {
   for (OptionShape& option : shape.options) {
     if (option.names.front() == "--model") {
       option.choices = models::model_names();
-      option.value = "NAME|FILE.toml|FILE.onnx";
+      option.value = "NAME|FILE.toml|FILE.onnx|DIR";
     }
     if (option.names.front() == "--backend" && option.choices.empty()) {
       option.choices = {"auto"};

@@ -33,9 +33,10 @@ struct Tensor {
 class ENGINE_API Model {
  public:
   // Builds a model. `name`: one of model_names(), or the path of a list of layers that ends in
-  // .toml or of a network that ends in .onnx (docs/models.md). Initial weights are those of the
-  // network's file, else they depend only on name, shape and seed. `threads`: number of compute
-  // threads; 0: all cores that the process may use. Throws ConfigurationError.
+  // .toml, of a network that ends in .onnx, or of a folder of Hugging Face (docs/models.md).
+  // Initial weights are those of the network's file, else they depend only on name, shape and seed.
+  // `threads`: number of compute threads; 0: all cores that the process may use. Throws
+  // ConfigurationError.
   static Model build(const std::string& name, const ModelShape& shape, std::uint64_t seed = 0,
                      int threads = 0);
   // Builds a model from the text of a list of layers. `name` is used in messages and ends in .toml.

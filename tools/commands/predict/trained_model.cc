@@ -17,6 +17,7 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/run/choices/train_arguments.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/run_reference.h"
@@ -26,6 +27,7 @@ namespace {
 
 // Throws as opening does if the file contains no weights.
 bool is_snapshot(const std::string& path) {
+  if (models::is_published_model(path)) return false;
   std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
   if (path.ends_with(".ckpt") || io::is_checkpoint(*bytes)) return true;
   static_cast<void>(io::open_arrays(std::move(bytes)));
@@ -159,6 +161,8 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
   const std::optional<io::Checkpoint> found =
       read_snapshot(reference.given, snapshot_with(reference.weights), describe);
   std::string definition;
+  if (models::is_published_model(reference.path))
+    values.try_emplace("model", ConfigValue{reference.path, reference.path});
   if (found) {
     const io::Checkpoint& snapshot = *found;
     reference.of_run = !is_import(snapshot);
@@ -179,6 +183,7 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
     if (const auto limit = saved.find("limit"); limit != saved.end())
       values.try_emplace("limit", limit->second);
   }
+  take_vocabulary(values);
   complete_values(values, "");
   RunConfig config = resolve_run_config(values);
   config.model.definition =

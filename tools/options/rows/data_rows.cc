@@ -42,7 +42,8 @@ const std::vector<OptionSpec> kDataRows{
      .metavar = "NAME",
      .help = "mlp, convnet, resnet18, resnet34, resnet50, resnet101, resnet152, resnet18-cifar, "
              "resnet50-cifar, resnet20-cifar, resnet56-cifar, pyramidnet110, mingpt, gpt-nano, "
-             "gpt-mini, gpt2, a layer list FILE.toml, or a network FILE.onnx",
+             "gpt-mini, gpt2, a layer list FILE.toml, a network FILE.onnx, or a folder of "
+             "Hugging Face",
      .example = "--model resnet18-cifar",
      .on_resume = kReject,
      .arrays = kMayDiffer,

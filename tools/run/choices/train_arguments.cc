@@ -3,7 +3,9 @@
 
 #include <utility>
 
+#include "engine/core/error.h"
 #include "io/base/files/io_error.h"
+#include "io/tokenizer/tokenizer.h"
 #include "models/model_catalog.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/joining_options.h"
@@ -25,6 +27,21 @@ constexpr const char* kFooter =
     "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
     "--init-method tcp://n1:29500";
 
+// Throws if the folder's tokenizer makes ids that the model does not have. A tokenizer of a kind
+// that is not read is no error, and neither is a folder without one: others have made the ids.
+void check_tokenizer(const std::string& folder, std::int64_t vocabulary) {
+  const std::string path = folder + "/tokenizer.json";
+  std::int64_t tokens = 0;
+  try {
+    tokens = io::Tokenizer::read(path).size();
+  } catch (const io::Error&) {
+    return;
+  }
+  if (tokens > vocabulary)
+    throw engine::ModelError(path + ": has " + std::to_string(tokens) + " tokens; " + folder +
+                             "/config.json has a vocab_size of " + std::to_string(vocabulary));
+}
+
 }  // namespace
 
 std::optional<TrainArguments> parse_train_arguments(
@@ -40,11 +57,23 @@ std::optional<TrainArguments> parse_train_arguments(
   return parsed;
 }
 
+void take_vocabulary(ConfigValues& values) {
+  const auto model = values.find("model"), dataset = values.find("dataset");
+  if (model == values.end() || dataset == values.end() || dataset->second.value != "tokens") return;
+  const std::string& folder = model->second.value;
+  const std::optional<std::int64_t> tokens = models::model_vocabulary(folder);
+  if (tokens && !is_one_of_many()) check_tokenizer(folder, *tokens);
+  if (tokens)
+    values.try_emplace("vocabulary-size",
+                       ConfigValue{std::to_string(*tokens), folder + "/config.json"});
+}
+
 RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::string>& notices) {
   ConfigValues values = arguments.values;
   apply_environment(values);
   if (!arguments.config_file.empty()) apply_config_file(arguments.config_file, values);
   const std::string definition = take_resumed_run(values);
+  take_vocabulary(values);
   apply_defaults(values);
   if (std::string ranks = settle_spawn(values); !ranks.empty()) notices.push_back(std::move(ranks));
   RunConfig config = resolve_run_config(values);

@@ -21,6 +21,11 @@ struct TrainArguments {
 std::optional<TrainArguments> parse_train_arguments(const Arguments& arguments,
                                                     const std::function<void(CLI::App&)>& add_more);
 
+// If the model is a folder of Hugging Face and the data set consists of tokens, gives it the
+// model's number of tokens, unless --vocabulary-size is given. Throws engine::ModelError, also for
+// a tokenizer with more tokens.
+void take_vocabulary(ConfigValues& values);
+
 // Completes the values from the environment, the configuration file, the run that is resumed and
 // the defaults. `notices` gets lines about the number of ranks, variables without effect, and a
 // network from a file. Throws io::ConfigError.

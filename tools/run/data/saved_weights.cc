@@ -8,6 +8,7 @@
 #include "engine/train/weight_average.h"
 #include "io/base/files/io_error.h"
 #include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
 
 namespace tools {
 namespace {
@@ -80,6 +81,8 @@ void choose_weights(AverageKind weights, const std::string& path, io::Checkpoint
 
 std::vector<io::NamedArray> load_weights(AverageKind weights, const std::string& path,
                                          std::vector<io::UnreadArray>* unread) {
+  if (weights == AverageKind::kNone && models::is_published_model(path))
+    return models::model_weights(path).arrays;
   if (weights == AverageKind::kNone) return io::load_arrays(path, unread);
   io::Checkpoint checkpoint = io::load_checkpoint(path);
   choose_weights(weights, path, checkpoint);

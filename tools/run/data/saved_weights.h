@@ -30,7 +30,8 @@ inline Snapshot snapshot_with(engine::AverageKind weights) {
 void choose_weights(engine::AverageKind weights, const std::string& path,
                     io::Checkpoint& checkpoint);
 
-// io::load_arrays(), or of a snapshot what choose_weights() makes of it.
+// io::load_arrays(), or of a snapshot what choose_weights() makes of it, or the parameters of a
+// folder of Hugging Face.
 std::vector<io::NamedArray> load_weights(engine::AverageKind weights, const std::string& path,
                                          std::vector<io::UnreadArray>* unread = nullptr);
 

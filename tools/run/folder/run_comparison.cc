@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "io/base/files/io_error.h"
+#include "models/model_catalog.h"
 #include "tools/options/table/value_text.h"
 
 namespace tools {
@@ -81,8 +82,8 @@ namespace {
 // Returns an alternative for a user who requested this change. Two built-in models never have the
 // same arrays.
 std::string advice(const OptionChange& change) {
-  const auto is_file = [](const std::string& model) {
-    return model.ends_with(".toml") || model.ends_with(".onnx");
+  const auto is_file = [built_in = models::model_names()](const std::string& model) {
+    return std::ranges::find(built_in, model) == built_in.end();
   };
   const bool other_arrays =
       change.name == "model" && !is_file(change.before) && !is_file(change.now);

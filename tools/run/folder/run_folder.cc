@@ -19,9 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Converts "models/my net.toml" to "my-net", also of an .onnx file.
+// Converts "models/my net.toml" to "my-net", also of an .onnx file, and "models/gpt/" to "gpt".
 std::string short_name(const std::string& model) {
-  std::string name = fs::path(model).filename().string();
+  const fs::path path(model);
+  std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   if (name.ends_with(".toml") || name.ends_with(".onnx")) name.resize(name.size() - 5);
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.') c = '-';

@@ -7,6 +7,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
 #include "io/checkpoint/checkpoint.h"
+#include "models/model_catalog.h"
 #include "tools/options/table/option_rules.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/run/folder/run_comparison.h"
@@ -137,6 +138,7 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   if (path.empty()) throw io::MissingFileError("the name of the run or checkpoint is empty");
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) return path;
+  if (models::is_published_model(path)) return path;
   if (wanted == Snapshot::kBest)
     if (std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
   std::vector<std::string> skipped;

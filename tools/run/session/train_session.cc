@@ -69,7 +69,7 @@ std::vector<std::string> load_model_weights(SessionParts& s) {
   models::ModelWeights weights;
   const auto read = [&](const std::string& name) {
     weights = models::model_weights(name);
-    return weights.arrays;
+    return std::move(weights.arrays);
   };
   return engine::init_from(*s.control, s.options.model.name, read, exit_code_of, s.model->state,
                            [&](const std::string& name) { return weights.may_differ(name); });

@@ -1,0 +1,260 @@
+// Each family has a function that reads its keys with the defaults of its class in `transformers`.
+#include "models/published/published_config.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/core/error.h"
+#include "io/base/formats/nesting.h"
+#include "io/base/text/escape_text.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+
+namespace models {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;
+constexpr double kTiny = std::numeric_limits<double>::min();  // the least number above 0
+constexpr std::int64_t kMaxLayers = 500;                      // a list of layers has at most 10,000
+
+struct ModelType {
+  const char *name, *architecture;
+  PublishedFamily family;
+  bool tied;  // the default of tie_word_embeddings
+};
+
+constexpr ModelType kTypes[] = {
+    {"gpt2", "GPT2LMHeadModel", PublishedFamily::kGpt2, true},
+    {"llama", "LlamaForCausalLM", PublishedFamily::kLlama, false},
+    {"mistral", "MistralForCausalLM", PublishedFamily::kLlama, false},
+    {"qwen2", "Qwen2ForCausalLM", PublishedFamily::kLlama, false},
+    {"qwen3", "Qwen3ForCausalLM", PublishedFamily::kLlama, false},
+};
+
+// Typed access to the members of an object. A null is a member that is missing.
+class Settings {
+ public:
+  Settings(const Json& json, std::string source) : json_(json), source_(std::move(source)) {}
+
+  bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
+
+  std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise = std::nullopt,
+                       std::int64_t max = kMaxExtent) const {
+    const std::string expected = "an integer from 1 to " + std::to_string(max);
+    if (!has(key)) return otherwise ? *otherwise : missing(key, expected);
+    const Json& value = json_[key];
+    if (!value.is_number_integer() || value < 1 || value > max) refuse(key, expected);
+    return value.get<std::int64_t>();
+  }
+  double number(const char* key, double otherwise, double low, const std::string& bound) const {
+    if (!has(key)) return otherwise;
+    const Json& value = json_[key];
+    if (!value.is_number() || !(value.get<double>() >= low)) refuse(key, "a number " + bound);
+    return value.get<double>();
+  }
+  bool flag(const char* key, bool otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!json_[key].is_boolean()) refuse(key, "true or false");
+    return json_[key].get<bool>();
+  }
+  std::string text(const char* key, const std::string& otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!json_[key].is_string()) refuse(key, "text");
+    return json_[key].get<std::string>();
+  }
+  // Throws unless the setting is missing or has this value.
+  void only(const char* key, const Json& value, const std::string& expected) const {
+    if (has(key) && json_[key] != value) refuse(key, expected);
+  }
+  std::optional<Settings> object(const char* key) const {
+    if (!has(key)) return std::nullopt;
+    if (!json_[key].is_object()) refuse(key, "an object or null");
+    return Settings(json_[key], source_ + ": " + key);
+  }
+  const Json& json() const { return json_; }
+  const std::string& source() const { return source_; }
+
+  [[noreturn]] void refuse(const char* key, const std::string& expected) const {
+    constexpr std::size_t kShown = 80;
+    const bool is_there = json_.contains(key);
+    std::string found =
+        is_there ? json_[key].dump(-1, ' ', true, Json::error_handler_t::replace) : "missing";
+    if (found.size() > kShown) found = found.substr(0, kShown) + "...";
+    throw engine::ModelError(source_ + ": '" + key + "' is " + found + "; supported: " + expected);
+  }
+
+ private:
+  [[noreturn]] std::int64_t missing(const char* key, const std::string& expected) const {
+    throw engine::ModelError(source_ + ": '" + key + "' is missing; expected " + expected);
+  }
+
+  const Json& json_;
+  std::string source_;
+};
+
+void note_dropout(const Settings& settings, std::initializer_list<const char*> keys,
+                  double otherwise, PublishedConfig& config) {
+  std::string found;
+  for (const char* key : keys)
+    if (const double rate = settings.number(key, otherwise, 0, "from 0"); rate > 0)
+      found += (found.empty() ? "" : ", ") + std::string(key) + " " + io::shortest_text(rate);
+  if (!found.empty()) config.notes.push_back("dropout of config.json is left out (" + found + ")");
+}
+
+void read_gpt2(const Settings& settings, PublishedConfig& config) {
+  config.layers = settings.integer("n_layer", {}, kMaxLayers);
+  config.width = settings.integer("n_embd");
+  config.heads = settings.integer("n_head");
+  config.context = settings.has("n_ctx") && !settings.has("n_positions")
+                       ? settings.integer("n_ctx")
+                       : settings.integer("n_positions");
+  config.inner = settings.integer("n_inner", 4 * config.width);
+  config.eps = settings.number("layer_norm_epsilon", 1e-5, kTiny, "above 0");
+  const std::string activation = settings.text("activation_function", "gelu_new");
+  if (activation == "gelu_new" || activation == "gelu_pytorch_tanh")
+    config.activation = "tanh";
+  else if (activation == "gelu")
+    config.activation = "none";
+  else
+    settings.refuse("activation_function", "gelu_new, gelu_pytorch_tanh and gelu");
+  settings.only("scale_attn_weights", true, "true");
+  settings.only("scale_attn_by_inverse_layer_idx", false, "false");
+  settings.only("add_cross_attention", false, "false");
+  if (config.width % config.heads != 0)
+    settings.refuse("n_head", "a divisor of n_embd, " + std::to_string(config.width));
+  config.kv_heads = config.heads;
+  config.head_size = config.width / config.heads;
+  note_dropout(settings, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}, 0.1, config);
+}
+
+void read_scaling(const Settings& scaling, PublishedRotation& rotation) {
+  const char* const above = "above 0";
+  const char* const kinds[] = {"rope_type", "type"};  // newer files, older ones
+  const char* const key = scaling.has(kinds[0]) ? kinds[0] : kinds[1];
+  const std::string type = scaling.text(key, "default");
+  if (type == "default") return;
+  if (type != "llama3") scaling.refuse(key, "default and llama3");
+  rotation.factor = scaling.number("factor", 0, kTiny, above);
+  rotation.low_factor = scaling.number("low_freq_factor", 0, kTiny, above);
+  rotation.high_factor = scaling.number("high_freq_factor", 0, kTiny, above);
+  rotation.original_context = scaling.number("original_max_position_embeddings", 0, kTiny, above);
+  for (const char* needed :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
+    if (!scaling.has(needed)) scaling.refuse(needed, "a number above 0");
+}
+
+// Up to version 4 of `transformers` at the top and in rope_scaling, then in rope_parameters.
+PublishedRotation read_rotation(const Settings& settings) {
+  PublishedRotation rotation;
+  rotation.theta = settings.number("rope_theta", rotation.theta, kTiny, "above 0");
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const std::optional<Settings> scaling = settings.object(key);
+    if (!scaling) continue;
+    rotation.theta = scaling->number("rope_theta", rotation.theta, kTiny, "above 0");
+    scaling->only("partial_rotary_factor", 1.0, "1");
+    read_scaling(*scaling, rotation);
+  }
+  settings.only("partial_rotary_factor", 1.0, "1");
+  return rotation;
+}
+
+// Attention over a window that is as long as the model's context is attention over everything.
+void refuse_windows(const Settings& settings, const PublishedConfig& config) {
+  if (config.type == "mistral") {
+    const std::int64_t window = settings.json().contains("sliding_window")
+                                    ? settings.integer("sliding_window", kMaxExtent)
+                                    : 4096;
+    if (window < config.context)
+      settings.refuse("sliding_window", "null, or at least max_position_embeddings, " +
+                                            std::to_string(config.context));
+  }
+  settings.only("use_sliding_window", false, "false");
+  if (!settings.has("layer_types")) return;
+  const Json& types = settings.json()["layer_types"];
+  for (const Json& type : types)
+    if (type != "full_attention") settings.refuse("layer_types", "full_attention for every layer");
+}
+
+void read_llama(const Settings& settings, PublishedConfig& config) {
+  config.layers = settings.integer("num_hidden_layers", {}, kMaxLayers);
+  config.width = settings.integer("hidden_size");
+  config.inner = settings.integer("intermediate_size");
+  config.heads = settings.integer("num_attention_heads");
+  config.context = settings.integer("max_position_embeddings");
+  const bool of_llama = config.type == "llama";
+  config.kv_heads = settings.integer("num_key_value_heads",
+                                     of_llama ? std::optional(config.heads) : std::nullopt);
+  if (config.heads % config.kv_heads != 0)
+    settings.refuse("num_key_value_heads",
+                    "a divisor of num_attention_heads, " + std::to_string(config.heads));
+  if (!settings.has("head_dim") && config.width % config.heads != 0)
+    settings.refuse("num_attention_heads",
+                    "a divisor of hidden_size, " + std::to_string(config.width));
+  config.head_size = settings.integer("head_dim", config.width / config.heads);
+  if (config.head_size % 2 != 0) settings.refuse("head_dim", "an even number");
+  config.eps = settings.number("rms_norm_eps", 1e-6, kTiny, "above 0");
+  if (const std::string activation = settings.text("hidden_act", "silu");
+      activation != "silu" && activation != "swish")
+    settings.refuse("hidden_act", "silu");
+  config.rotation = read_rotation(settings);
+  refuse_windows(settings, config);
+  config.head_norms = config.type == "qwen3";
+  const bool has_option = of_llama || config.type == "qwen3";
+  config.output_bias = has_option && settings.flag("attention_bias", false);
+  config.qkv_bias = config.type == "qwen2" || config.output_bias;
+  config.mlp_bias = of_llama && settings.flag("mlp_bias", false);
+  note_dropout(settings, {"attention_dropout"}, 0, config);
+}
+
+const ModelType& find_type(const Settings& settings) {
+  const std::string name = settings.text("model_type", "");
+  std::vector<std::string> known;
+  for (const ModelType& type : kTypes) {
+    if (name == type.name) return type;
+    known.emplace_back(type.name);
+  }
+  settings.refuse("model_type", base::join_text(known));
+}
+
+}  // namespace
+
+PublishedConfig parse_published_config(const std::string& text, const std::string& source) {
+  if (text.size() > kMaxConfigBytes)
+    throw engine::ModelError(source + ": has " + std::to_string(text.size()) +
+                             " bytes; expected at most " + std::to_string(kMaxConfigBytes));
+  Json json;
+  if (io::json_nests_within_limit(text)) json = Json::parse(text, nullptr, false);
+  if (!json.is_object())
+    throw engine::ModelError(source + ": not a JSON object; expected config.json of a model");
+  const Settings settings(json, source);
+  const ModelType& type = find_type(settings);
+  PublishedConfig config{.family = type.family, .type = type.name};
+  if (settings.has("quantization_config"))
+    throw engine::ModelError(source +
+                             ": 'quantization_config' is set; supported: weights that are not "
+                             "quantized (f16, bf16, f32 or f64)");
+  settings.only("is_encoder_decoder", false, "false");
+  config.vocabulary = settings.integer("vocab_size");
+  config.tied = settings.flag("tie_word_embeddings", type.tied);
+  if (type.family == PublishedFamily::kGpt2)
+    read_gpt2(settings, config);
+  else
+    read_llama(settings, config);
+  config.text = json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return config;
+}
+
+std::string published_config_text(const PublishedConfig& config, const std::string& type) {
+  Json json = Json::parse(config.text);
+  for (const ModelType& known : kTypes)
+    if (config.type == known.name) json["architectures"] = {known.architecture};
+  json.erase("_name_or_path");
+  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = type;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace models

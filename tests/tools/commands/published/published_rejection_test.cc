@@ -1,0 +1,226 @@
+// Folders that cannot be trained: one line that names the file, the setting and what is supported.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/core/error.h"
+#include "io/interchange/array_files.h"
+#include "models/publish.h"
+#include "models/published/published_config.h"
+#include "tests/support/expect_contains.h"
+#include "tests/tools/commands/published/published_fixture.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string config_of(const std::string& name) {
+  return test_support::read_text(published::golden_file("golden_" + name + ".json"));
+}
+
+// `text` with the value of `key` replaced, or with the key added.
+std::string with(std::string text, const std::string& key, const std::string& value) {
+  const std::string begin = "\"" + key + "\": ";
+  const std::size_t at = text.find(begin);
+  if (at == std::string::npos) return "{" + begin + value + "," + text.substr(text.find('{') + 1);
+  const std::size_t from = at + begin.size();
+  const std::size_t end =
+      text[from] == '[' ? text.find(']', from) + 1 : text.find_first_of(",\n", from);
+  return text.replace(from, end - from, value);
+}
+
+std::string fault_of(const std::string& config) {
+  try {
+    models::parse_published_config(config, "m/config.json");
+  } catch (const engine::ModelError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+struct Refusal {
+  std::string type, key, value, text;
+};
+void PrintTo(const Refusal& refusal, std::ostream* out) {
+  *out << refusal.type << " " << refusal.key << " " << refusal.value;
+}
+
+class PublishedConfigTest : public testing::TestWithParam<Refusal> {};
+
+TEST_P(PublishedConfigTest, NamesTheSettingAndWhatIsSupported) {
+  const auto& [type, key, value, text] = GetParam();
+  EXPECT_EQ(fault_of(with(config_of(type), key, value)), "m/config.json" + text);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Settings, PublishedConfigTest,
+    testing::Values(
+        Refusal{"gpt2", "model_type", "\"gpt5\"",
+                ": 'model_type' is \"gpt5\"; supported: gpt2, llama, mistral, qwen2, qwen3"},
+        Refusal{"gpt2", "model_type", "7", ": 'model_type' is 7; supported: text"},
+        Refusal{"gpt2", "n_head", "3", ": 'n_head' is 3; supported: a divisor of n_embd, 8"},
+        Refusal{"gpt2", "n_layer", "100000",
+                ": 'n_layer' is 100000; supported: an integer from 1 to 500"},
+        Refusal{"gpt2", "n_layer", "null",
+                ": 'n_layer' is missing; expected an integer from 1 to 500"},
+        Refusal{"gpt2", "vocab_size", "-1",
+                ": 'vocab_size' is -1; supported: an integer from 1 to 16777216"},
+        Refusal{"gpt2", "n_embd", "8.5",
+                ": 'n_embd' is 8.5; supported: an integer from 1 to 16777216"},
+        Refusal{"gpt2", "activation_function", "\"relu\"",
+                ": 'activation_function' is \"relu\"; supported: gelu_new, gelu_pytorch_tanh and "
+                "gelu"},
+        Refusal{"gpt2", "scale_attn_by_inverse_layer_idx", "true",
+                ": 'scale_attn_by_inverse_layer_idx' is true; supported: false"},
+        Refusal{"gpt2", "layer_norm_epsilon", "0",
+                ": 'layer_norm_epsilon' is 0; supported: a number above 0"},
+        Refusal{"gpt2", "quantization_config", "{\"bits\": 4}",
+                ": 'quantization_config' is set; supported: weights that are not quantized (f16, "
+                "bf16, f32 or f64)"},
+        Refusal{"llama", "hidden_act", "\"gelu\"", ": 'hidden_act' is \"gelu\"; supported: silu"},
+        Refusal{"llama", "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0}",
+                ": rope_scaling: 'rope_type' is \"yarn\"; supported: default and llama3"},
+        Refusal{"llama", "num_key_value_heads", "3",
+                ": 'num_key_value_heads' is 3; supported: a divisor of num_attention_heads, 4"},
+        Refusal{"llama", "head_dim", "3", ": 'head_dim' is 3; supported: an even number"},
+        Refusal{"mistral", "sliding_window", "8",
+                ": 'sliding_window' is 8; supported: null, or at least max_position_embeddings, "
+                "16"},
+        Refusal{"qwen2", "use_sliding_window", "true",
+                ": 'use_sliding_window' is true; supported: false"}));
+
+TEST(PublishedConfigText, IsBounded) {
+  EXPECT_EQ(fault_of("[]"), "m/config.json: not a JSON object; expected config.json of a model");
+  EXPECT_CONTAINS(fault_of(std::string(1000, '[')), "not a JSON object");
+  EXPECT_CONTAINS(fault_of("{\"a\": " + std::string(100, '[') + std::string(100, ']') + "}"),
+                  "not a JSON object");
+  EXPECT_EQ(fault_of(std::string(70'000, ' ')),
+            "m/config.json: has 70000 bytes; expected at most 65536");
+  EXPECT_CONTAINS(fault_of(with(config_of("qwen2"), "layer_types", "[\"sliding_attention\"]")),
+                  "'layer_types' is [\"sliding_attention\"]");
+}
+
+class PublishedFolder : public testing::Test {
+ protected:
+  std::string fault() const {
+    try {
+      static_cast<void>(models::model_weights(copy_));
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  // Writes the arrays after `change`.
+  template <class Change>
+  void rewrite(const Change& change) {
+    std::vector<io::NamedArray> arrays = io::load_arrays(weights_);
+    change(arrays);
+    io::save_arrays(arrays, weights_);
+  }
+  static io::NamedArray& array_of(std::vector<io::NamedArray>& arrays, const std::string& name) {
+    return *std::ranges::find(arrays, name, &io::NamedArray::name);
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  const std::string copy_ = published::copy_of("golden_gpt2", folder_),
+                    weights_ = copy_ + "/model.safetensors",
+                    index_ = copy_ + "/model.safetensors.index.json";
+};
+
+TEST_F(PublishedFolder, MissingFilesAreNamed) {
+  fs::rename(weights_, copy_ + "/pytorch_model.bin");
+  EXPECT_EQ(fault(), copy_ +
+                         ": has no weights; expected model.safetensors, or "
+                         "model.safetensors.index.json with its shards");
+  fs::remove(copy_ + "/config.json");
+  EXPECT_EQ(fault(), copy_ +
+                         ": has no config.json; expected the folder of a text model of "
+                         "Hugging Face");
+}
+
+TEST_F(PublishedFolder, DamagedWeightsAreNamed) {
+  fs::resize_file(weights_, 5000);
+  EXPECT_CONTAINS(fault(), weights_ + ": '");
+  fs::resize_file(weights_, 4);
+  EXPECT_EQ(fault(), weights_ + ": not a safetensors file: 4 bytes long");
+}
+
+TEST_F(PublishedFolder, ShapesFollowTheConfig) {
+  rewrite([](auto& arrays) { array_of(arrays, "transformer.wpe.weight").shape = {4, 18}; });
+  EXPECT_EQ(fault(), weights_ +
+                         ": 'transformer.wpe.weight' has shape [4, 18]; config.json "
+                         "implies [9, 8]");
+}
+
+TEST_F(PublishedFolder, TensorsAreThoseOfTheConfig) {
+  rewrite([](auto& arrays) { array_of(arrays, "transformer.ln_f.bias").name = "surprise"; });
+  EXPECT_EQ(fault(), copy_ + ": lacks 'transformer.ln_f.bias', which config.json implies");
+  rewrite([](auto& arrays) {
+    arrays.push_back(array_of(arrays, "surprise"));
+    arrays.back().name = "transformer.ln_f.bias";
+  });
+  EXPECT_EQ(fault(), copy_ +
+                         ": has 1 tensors that no layer of a gpt2 with this config.json has, "
+                         "such as 'surprise'");
+}
+
+TEST_F(PublishedFolder, WholeNumbersAreNoWeights) {
+  rewrite([](auto& arrays) {
+    io::NamedArray& array = array_of(arrays, "transformer.ln_f.bias");
+    array.type = io::DType::kU8;
+    array.data.resize(8);
+  });
+  EXPECT_EQ(fault(), weights_ +
+                         ": 'transformer.ln_f.bias' has type u8; supported: f16, bf16, f32 "
+                         "and f64, without quantization");
+}
+
+TEST_F(PublishedFolder, ShardsAreReadAndMissingOnesNamed) {
+  std::vector<io::NamedArray> arrays = io::load_arrays(weights_);
+  const std::vector<io::NamedArray> all = arrays;
+  const std::vector<io::NamedArray> first(arrays.begin(), arrays.begin() + 5);
+  arrays.erase(arrays.begin(), arrays.begin() + 5);
+  io::save_arrays(first, copy_ + "/a.safetensors");
+  io::save_arrays(arrays, copy_ + "/b.safetensors");
+  fs::remove(weights_);
+  const auto write_index = [&](const std::string& file_of_first) {
+    std::string map;
+    for (const io::NamedArray& array : all) {
+      const bool in_first =
+          std::ranges::find(first, array.name, &io::NamedArray::name) != first.end();
+      map += (map.empty() ? "\"" : ", \"") + array.name + "\": \"" +
+             (in_first ? file_of_first : "b.safetensors") + "\"";
+    }
+    test_support::write_text(index_, "{\"weight_map\": {" + map + "}}");
+  };
+  write_index("a.safetensors");
+  EXPECT_EQ(fault(), "no error");
+  write_index("b.safetensors");
+  EXPECT_EQ(fault(), copy_ + "/b.safetensors: lacks '" + first.front().name + "', which " + index_ +
+                         " expects there");
+  write_index("c.safetensors");
+  EXPECT_EQ(fault(), copy_ + "/c.safetensors: missing; " + index_ + " lists it as one of 2 shards");
+  write_index("../a.safetensors");
+  EXPECT_CONTAINS(fault(),
+                  "is '../a.safetensors'; expected a name of the same folder that ends in "
+                  ".safetensors");
+  test_support::write_text(index_, "{\"weight_map\": []}");
+  EXPECT_EQ(fault(),
+            index_ + ": expected a JSON object with 'weight_map', the files of the tensors");
+}
+
+TEST(Publish, OnlyWhatTransformersHas) {
+  const auto fault = [](const std::string& name, const std::string& definition) {
+    try {
+      models::publish(name, definition, {});
+    } catch (const engine::ModelError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_CONTAINS(fault("resnet18", ""), "the model 'resnet18' has no class in transformers");
+  EXPECT_CONTAINS(fault("x.toml", "[[layer]]\nkind = \"flatten\"\n"),
+                  "x.toml: its list of layers was not made of a published model");
+  EXPECT_EQ(fault("gpt2", ""), "gpt2: lacks the table 'transformer.wpe.weight' of a gpt2");
+}
+
+}  // namespace

@@ -1,0 +1,163 @@
+// Runs of the program that start from a folder of transformers, as a user meets them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "io/tokenizer/tokenizer.h"
+#include "tests/io/tokenizer/tokenizer_text.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
+#include "tests/tools/commands/program.h"
+#include "tests/tools/commands/published/published_fixture.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using test_support::argv;
+using test_support::call;
+using test_support::CommandResult;
+using test_support::expect_success;
+
+// Ids below 11, fewer than the model's 13, as a file of NumPy.
+std::string token_file(std::size_t count) {
+  std::string header =
+      "{'descr': '<u2', 'fortran_order': False, 'shape': (" + std::to_string(count) + ",), }";
+  header.resize(117, ' ');
+  std::string text = std::string("\x93NUMPY\x01\0", 8) + '\x76' + '\0' + header + '\n';
+  for (std::size_t i = 0; i < count; ++i) {
+    text += static_cast<char>(i * i % 11);
+    text += '\0';
+  }
+  return text;
+}
+
+class PublishedRun : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    test_support::write_text(folder_ / "train.npy", token_file(400));
+    test_support::write_text(folder_ / "val.npy", token_file(80));
+  }
+  std::vector<std::string> training(const std::string& run,
+                                    const std::vector<std::string>& more) const {
+    return test_support::overridden(
+        argv("train --dataset tokens --context 6 --batch-size 4 --threads 1 --optimizer adamw --lr "
+             "0.001 --model",
+             model_, "--data-dir", folder_.path().string(), "--save-dir", folder_ / run),
+        more);
+  }
+  CommandResult train(const std::string& run, const std::vector<std::string>& more) const {
+    return test_support::engine(training(run, more));
+  }
+  void expect_same_arrays(const std::string& a, const std::string& b) const {
+    expect_success(call("verify --only all", folder_ / a, folder_ / b));
+  }
+  // The weights of the two runs, of which the second has made one step that changes nothing.
+  void expect_same_weights(const std::string& a, const std::string& b) const {
+    expect_success(call("verify --only params --rtol 0 --atol 1e-20", folder_ / a, folder_ / b));
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  const std::string model_ = published::copy_of("golden_" + GetParam(), folder_);
+};
+
+TEST_P(PublishedRun, GoesOnWithoutTheFolderAndIsExported) {
+  const CommandResult begun = expect_success(train("whole", argv("--steps 6")));
+  EXPECT_CONTAINS(begun.out + begun.err, "weights from " + model_);
+  expect_success(train("part", argv("--steps 3")));
+  EXPECT_CONTAINS(expect_success(call("eval", model_, "--dataset tokens --context 6 --data-dir",
+                                      folder_.path().string()))
+                      .out,
+                  "loss");
+  fs::remove_all(model_);
+  expect_success(call("train --resume", folder_ / "part", "--steps 6"));
+  expect_same_arrays("whole/step-00000006.ckpt", "part/step-00000006.ckpt");
+  EXPECT_CONTAINS(expect_success(call("eval", folder_ / "part")).out, "loss");
+  const CommandResult written =
+      expect_success(call("export", folder_ / "part", "--format hf -o", folder_ / "hub/new"));
+  EXPECT_CONTAINS(written.out, " as " + GetParam() + ", ");
+  const std::vector<std::string> again = argv("--steps 1 --lr 1e-30 --weight-decay 0 --model");
+  std::vector<std::string> from = again;
+  from.push_back(folder_ / "hub/new");
+  expect_success(train("again", from));
+  expect_same_weights("part/step-00000006.ckpt", "again/step-00000001.ckpt");
+}
+
+TEST_P(PublishedRun, TwoRanksHaveTheBitsOfOne) {
+  const auto exact = argv("--steps 4 --reduction-order canonical");
+  expect_success(train("one", exact));
+  expect_success(train("two", test_support::overridden(exact, argv("--spawn 2"))));
+  expect_same_arrays("one/step-00000004.ckpt", "two/step-00000004.ckpt");
+}
+INSTANTIATE_TEST_SUITE_P(Families, PublishedRun, testing::Values("gpt2", "qwen2", "qwen3"),
+                         [](const auto& test) { return test.param; });
+
+class PublishedFolderErrors : public PublishedRun {
+ protected:
+  // Without the notice of dropout.
+  void SetUp() override {
+    PublishedRun::SetUp();
+    std::string config = test_support::read_text(model_ + "/config.json");
+    for (std::size_t at; (at = config.find("pdrop\": 0.1")) != std::string::npos;)
+      config.replace(at, 11, "pdrop\": 0.0");
+    test_support::write_text(model_ + "/config.json", config);
+  }
+};
+
+TEST_P(PublishedFolderErrors, AreOneLine) {
+  const std::string config = model_ + "/config.json";
+  const std::string text = test_support::read_text(config);
+  std::string other = text;
+  other.replace(other.find("\"gpt2\""), 6, "\"gpt5\"");
+  test_support::write_text(config, other);
+  program::expect_error(train("a", argv("--steps 1")), 78,
+                        config + ": 'model_type' is \"gpt5\"; supported: gpt2, ");
+  test_support::write_text(config, text);
+  program::expect_error(test_support::engine(test_support::overridden(
+                            training("b", argv("--steps 1")), argv("--vocabulary-size 12"))),
+                        78, "expected shape [6, 12] (the classes), got [6, 13]");
+  fs::resize_file(model_ + "/model.safetensors", 3000);
+  program::expect_error(train("c", argv("--steps 1")), 78, model_ + "/model.safetensors: '");
+  fs::remove(model_ + "/model.safetensors");
+  program::expect_error(train("d", argv("--steps 1 --spawn 2")), 78,
+                        model_ + ": has no weights; expected model.safetensors");
+}
+
+TEST_P(PublishedFolderErrors, ATokenizerOfMoreTokensIsNamed) {
+  // Without a regular expression, so that it runs without PCRE2, too.
+  const std::string tokenizer = tokenizer_text::tokenizer_json(
+      {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"});
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer);
+  program::expect_error(train("a", argv("--steps 1")), 78,
+                        model_ + "/tokenizer.json: has " +
+                            std::to_string(io::Tokenizer::parse(tokenizer, "").size()) +
+                            " tokens; " + model_ + "/config.json has a vocab_size of 13");
+}
+INSTANTIATE_TEST_SUITE_P(OfGpt2, PublishedFolderErrors, testing::Values("gpt2"),
+                         [](const auto& test) { return test.param; });
+
+// A built-in model has the names of transformers, so that its weights come back under them.
+TEST(BuiltInGpt, IsExportedAsGpt2) {
+  const test_support::TemporaryDirectory folder;
+  const auto train = [&](const std::string& run, const std::vector<std::string>& more) {
+    return test_support::engine(program::quick_train(test_support::overridden(
+        argv("--synthetic-shape 12 --synthetic-classes 17 --steps 2 --save-dir", folder / run),
+        more)));
+  };
+  expect_success(train("own", argv("--model gpt-nano")));
+  expect_success(call("export", folder / "own", "--format hf -o", folder / "gpt"));
+  const std::string config = test_support::read_text(folder / "gpt/config.json");
+  for (const char* setting : {"\"model_type\": \"gpt2\"", "\"n_positions\": 12",
+                              "\"vocab_size\": 17", "\"n_layer\": 4", "\"GPT2LMHeadModel\""})
+    EXPECT_CONTAINS(config, setting);
+  expect_success(train("again", argv("--steps 1 --lr 1e-30 --model", folder / "gpt")));
+  expect_success(call("verify --only params --rtol 0 --atol 1e-20",
+                      folder / "own/step-00000002.ckpt", folder / "again/step-00000001.ckpt"));
+  program::expect_error(
+      call("export", folder / "own", "--format hf --dataset mnist -o", folder / "gpt"), 2,
+      "--dataset is for ONNX: a model of Hugging Face reads token ids");
+  expect_success(train("mlp", argv("--synthetic-shape 4x4x1 --model mlp")));
+  program::expect_error(call("export", folder / "mlp", "--format hf -o", folder / "mlp-hub"), 78,
+                        "the model 'mlp' has no class in transformers");
+}
+
+}  // namespace
