@@ -1,11 +1,16 @@
-// Runs one padded sample through an inference.
+// Extends kept texts, or runs a padded sample through an inference.
 #include "models/next_token.h"
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace models {
 namespace {
+
+// Positions of a prompt that are computed at once.
+constexpr std::int64_t kChunk = 64;
+static_assert(NextToken::kMaxTexts <= kChunk, "a plan has memory for kChunk rows");
 
 const engine::Graph& checked(const engine::Graph& graph) {
   const engine::Graph::Node& input = graph.nodes().at(0);
@@ -19,6 +24,11 @@ const engine::Graph& checked(const engine::Graph& graph) {
   return graph;
 }
 
+bool can_extend(const engine::Graph& graph, const engine::InferenceOptions& options) {
+  return options.device.kind == engine::Device::Kind::kCpu &&
+         options.products == engine::Products::kF32 && engine::extends_texts(graph);
+}
+
 engine::InferenceOptions of_one_sample(engine::InferenceOptions options,
                                        const engine::ModelState& state) {
   options.batch = 1;
@@ -27,27 +37,104 @@ engine::InferenceOptions of_one_sample(engine::InferenceOptions options,
   return options;
 }
 
+template <class T>
+void widen(const engine::TensorView& logits, std::size_t row, std::vector<double>& values) {
+  const T* from = logits.as<T>() + row * values.size();
+  std::copy_n(from, values.size(), values.begin());
+}
+
 }  // namespace
 
 NextToken::NextToken(const engine::Graph& graph, engine::ModelState& state,
-                     engine::ThreadPool& threads, const engine::InferenceOptions& options)
-    : inference_(checked(graph), state, threads, of_one_sample(options, state)),
-      tokens_(static_cast<std::size_t>(graph.nodes()[0].shape[0])) {
-  inference_.load();
+                     engine::ThreadPool& threads, const engine::InferenceOptions& options,
+                     std::int64_t texts)
+    : context_(checked(graph).nodes()[0].shape[0]),
+      vocabulary_(graph.nodes()[static_cast<std::size_t>(graph.logits())].shape[1]),
+      texts_(texts) {
+  engine::require(texts >= 1 && texts <= kMaxTexts, "the number of texts is out of range");
+  const auto count = static_cast<std::size_t>(texts);
+  logits_.assign(count, std::vector<double>(static_cast<std::size_t>(vocabulary_)));
+  if (!can_extend(graph, options)) {
+    inference_ =
+        std::make_unique<engine::Inference>(graph, state, threads, of_one_sample(options, state));
+    inference_->load();
+    padded_.resize(static_cast<std::size_t>(context_));
+    return;
+  }
+  kept_.resize(count);
+  plan_ = engine::Plan::compile(graph, {.dtype = state.parameters.values.dtype(),
+                                        .threads = threads.threads(),
+                                        .training = false,
+                                        .positions = std::max(texts, std::min(kChunk, context_))});
+  executor_ = std::make_unique<engine::Executor>(plan_, state, threads, 0);
+  executor_->keep_texts(texts);
 }
 
-std::span<const double> NextToken::logits_after(std::span<const std::int32_t> tokens) {
-  if (tokens.empty()) throw engine::InputError("there is no token for another to follow");
-  tokens = tokens.last(std::min(tokens.size(), tokens_.size()));
-  for (const std::int32_t token : tokens)
-    if (token < 0 || token >= vocabulary())
-      throw engine::InputError("token " + std::to_string(token) + " is not in the vocabulary of " +
-                               std::to_string(vocabulary()) + " tokens");
-  std::fill(std::copy(tokens.begin(), tokens.end(), tokens_.begin()), tokens_.end(), 0);
+NextToken::~NextToken() = default;
+
+std::span<const double> NextToken::logits_after(Tokens tokens) {
+  compute({&tokens, 1});
+  return logits_[0];
+}
+
+void NextToken::compute(std::span<const Tokens> texts) {
+  engine::require(std::ssize(texts) <= texts_, "there are more texts than there is memory for");
+  std::vector<Tokens> windows;
+  for (Tokens tokens : texts) {
+    if (tokens.empty()) throw engine::InputError("there is no token for another to follow");
+    tokens = tokens.last(std::min(tokens.size(), static_cast<std::size_t>(context_)));
+    for (const std::int32_t token : tokens)
+      if (token < 0 || token >= vocabulary_)
+        throw engine::InputError("token " + std::to_string(token) +
+                                 " is not in the vocabulary of " + std::to_string(vocabulary_) +
+                                 " tokens");
+    windows.push_back(tokens);
+  }
+  for (std::size_t i = 0; i < windows.size(); ++i)
+    inference_ ? compute_whole(i, windows[i]) : compute_first(i, windows[i]);
+  if (executor_) compute_last(windows);
+}
+
+void NextToken::compute_whole(std::size_t text, Tokens tokens) {
+  std::fill(std::copy(tokens.begin(), tokens.end(), padded_.begin()), padded_.end(), 0);
   static constexpr std::int64_t kId = 0;
-  inference_.predict(
-      {.count = 1, .samples = {}, .tokens = tokens_, .labels = {}, .sample_ids = {&kId, 1}});
-  return inference_.logits_of(static_cast<std::int64_t>(tokens.size()) - 1);
+  inference_->predict(
+      {.count = 1, .samples = {}, .tokens = padded_, .labels = {}, .sample_ids = {&kId, 1}});
+  logits_[text] = inference_->logits_of(std::ssize(tokens) - 1);
+}
+
+// Computes all positions but the last that are not kept.
+void NextToken::compute_first(std::size_t text, Tokens tokens) {
+  std::vector<std::int32_t>& kept = kept_[text];
+  const Tokens first = tokens.first(tokens.size() - 1);
+  kept.erase(std::ranges::mismatch(kept, first).in1, kept.end());
+  while (kept.size() < first.size()) {
+    const std::int64_t earlier = std::ssize(kept);
+    const Tokens next =
+        first.subspan(kept.size(), std::min<std::size_t>(kChunk, first.size() - kept.size()));
+    executor_->extend({.tokens = next,
+                       .positions = std::ssize(next),
+                       .first_text = static_cast<std::int64_t>(text),
+                       .earlier = {&earlier, 1}});
+    kept.insert(kept.end(), next.begin(), next.end());
+  }
+}
+
+// Computes the last position of all texts at once.
+void NextToken::compute_last(std::span<const Tokens> texts) {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int64_t> earlier;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    tokens.push_back(texts[i].back());
+    earlier.push_back(std::ssize(kept_[i]));
+  }
+  executor_->extend({.tokens = tokens, .positions = 1, .first_text = 0, .earlier = earlier});
+  const engine::TensorView logits = executor_->logits();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    kept_[i].push_back(tokens[i]);
+    logits.dtype == engine::DType::kF64 ? widen<double>(logits, i, logits_[i])
+                                        : widen<float>(logits, i, logits_[i]);
+  }
 }
 
 }  // namespace models

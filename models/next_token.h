@@ -1,7 +1,8 @@
-// Computes the logits of the next token with a text model, for sampling.
+// Computes the logits of the next token of texts with a text model, for sampling.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -9,28 +10,53 @@
 
 namespace models {
 
-// An inference plan for one sample, padded on the right: later tokens have no influence in a causal
-// model.
+// On the CPU, keys and values of earlier positions are kept, so that a text that grows by a token
+// costs one position (engine::Executor::extend). Models with layers that cannot do this, products
+// in bf16 and CUDA devices compute the whole context each time: an inference plan for one sample,
+// padded on the right; later tokens have no influence in a causal model.
 class NextToken {
  public:
+  static constexpr std::int64_t kMaxTexts = 64;
+
   // `graph` must read token ids [context] and produce logits [context, vocabulary]; otherwise
   // throws engine::ModelError. Graph, state (of that graph, f32 or f64) and threads must outlive
   // this. Of `options`, device, products and, on a device, the dtype of activations are used.
-  // Memory is allocated here and in the first call; on a device, the state is copied here.
+  // `texts`: computed at once, 1 to kMaxTexts. Memory is allocated here and in the first call; on a
+  // device, the state is copied here.
   NextToken(const engine::Graph& graph, engine::ModelState& state, engine::ThreadPool& threads,
-            const engine::InferenceOptions& options = {});
+            const engine::InferenceOptions& options = {}, std::int64_t texts = 1);
+  ~NextToken();
 
-  std::int64_t context() const { return static_cast<std::int64_t>(tokens_.size()); }
-  std::int64_t vocabulary() const { return inference_.classes(); }
+  std::int64_t context() const { return context_; }
+  std::int64_t vocabulary() const { return vocabulary_; }
+  bool keeps_positions() const { return executor_ != nullptr; }
 
-  // Returns the logits [vocabulary] after `tokens`, of which only the last context() are used.
-  // Valid until the next call. Throws engine::InputError if there is no token, or if an id is not
-  // in the vocabulary.
-  std::span<const double> logits_after(std::span<const std::int32_t> tokens);
+  // Computes the logits after each text, of which only the last context() tokens are used; what was
+  // computed for the same first tokens of that text in the last call is used again. At most as many
+  // texts as in the constructor. In float32, the logits of a text have the same bits in any
+  // company; in float64 they are equal up to rounding. Throws engine::InputError if a text has no
+  // token, or if an id is not in the vocabulary.
+  using Tokens = std::span<const std::int32_t>;
+  void compute(std::span<const Tokens> texts);
+  // Returns the logits [vocabulary] after a text of the last call of compute().
+  std::span<const double> logits_of(std::size_t text) const { return logits_.at(text); }
+  // The same for one text, valid until the next call.
+  std::span<const double> logits_after(Tokens tokens);
 
  private:
-  engine::Inference inference_;
-  std::vector<std::int32_t> tokens_;
+  void compute_whole(std::size_t text, Tokens tokens);
+  void compute_first(std::size_t text, Tokens tokens);
+  void compute_last(std::span<const Tokens> texts);
+
+  const std::int64_t context_, vocabulary_, texts_;
+  // Either the whole context of one text ...
+  std::unique_ptr<engine::Inference> inference_;
+  std::vector<std::int32_t> padded_;
+  // ... or the next positions of texts.
+  engine::Plan plan_;
+  std::unique_ptr<engine::Executor> executor_;
+  std::vector<std::vector<std::int32_t>> kept_;  // the tokens of each text that are computed
+  std::vector<std::vector<double>> logits_;
 };
 
 }  // namespace models

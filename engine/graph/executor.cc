@@ -63,6 +63,8 @@ struct Executor::Impl {
   Outputs out;
   DeviceStep device_step;
   std::int64_t bound_count = -1;
+  Arena kept;  // LayerRun::earlier of all steps, for `kept_texts` texts of `context_length`
+  std::int64_t kept_texts = 0, context_length = 0;
   bool backward_allowed = false;
 
   Impl(const Plan& the_plan, ModelState& the_state, const KernelContext& the_context,
@@ -106,6 +108,7 @@ struct Executor::Impl {
     require(batch.count >= 0 && batch.count <= plan.options.max_batch,
             "a batch is larger than the plan's");
     require(!training || plan.options.training, "training needs a training plan");
+    require(plan.options.positions == 0, "a plan that extends texts has no whole samples");
     using Samples = BatchShape::Samples;
     check_batch(batch,
                 {.samples = reads_tokens()   ? Samples::kTokens
@@ -142,6 +145,38 @@ struct Executor::Impl {
             .correct = totals.correct,
             .rows = totals.rows,
             .top5 = totals.top5};
+  }
+
+  void keep_texts(std::int64_t texts) {
+    context_length = plan.graph->nodes()[0].shape[0];
+    std::size_t bytes = 0;
+    for (const PlanStep& step : plan.steps) bytes += align_up(kept_bytes(step, texts));
+    kept = Arena(bytes, context.device, "keys and values");
+    kept_texts = texts;
+  }
+
+  void extend(const TextExtension& next) {
+    const std::int64_t texts = std::ssize(next.earlier);
+    require(texts * next.positions <= plan.options.max_batch * plan.options.positions &&
+                std::ssize(next.tokens) == texts * next.positions &&
+                next.first_text + texts <= kept_texts,
+            "an extension is larger than its plan");
+    set_count(texts);
+    set_positions(next.positions);
+    for (const Binding& binding : bindings)
+      if (!binding.labels) binding.view->data = const_cast<std::int32_t*>(next.tokens.data());
+    std::byte* memory = kept.data();
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      LayerRun& run = steps[i].run;
+      const std::size_t each = kept_bytes(plan.steps[i], 1);
+      run.earlier = {next.earlier,
+                     context_length,
+                     {memory + static_cast<std::size_t>(next.first_text) * each,
+                      static_cast<std::size_t>(texts) * each}};
+      memory += align_up(kept_bytes(plan.steps[i], kept_texts));
+      const base::TraceSpan span(steps[i].name);
+      plan.steps[i].layer->forward(run);
+    }
   }
 
   void backward(double scale, Write parameter_write,
@@ -337,6 +372,19 @@ struct Executor::Impl {
       set_batch(*each, count);
   }
 
+  void set_positions(std::int64_t positions) {
+    for (Step& step : steps) {
+      for (TensorView& view_of_input : step.inputs) view_of_input.shape[1] = positions;
+      step.run.output.shape[1] = positions;
+      if (step.run.residual) step.run.residual.shape[1] = positions;
+    }
+    out.logits.shape[1] = positions;
+  }
+
+  std::size_t kept_bytes(const PlanStep& step, std::int64_t texts) const {
+    return step.kept_per_position * static_cast<std::size_t>(texts * context_length);
+  }
+
   void bind(const BatchView& batch) {
     set_count(batch.count);
     // An empty batch has no memory, but its views must not count as absent.
@@ -423,6 +471,10 @@ void Executor::check(const BatchView& batch, bool training) const { impl_->check
 BatchResult Executor::forward(const BatchView& batch, bool training) {
   return impl_->forward(batch, training);
 }
+
+void Executor::keep_texts(std::int64_t texts) { impl_->keep_texts(texts); }
+
+void Executor::extend(const TextExtension& extension) { impl_->extend(extension); }
 
 void Executor::backward(double scale, Write parameter_write,
                         const std::function<void(std::int64_t)>& ready) {

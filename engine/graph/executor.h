@@ -25,6 +25,14 @@ struct DeviceStep {
   ops::BatchTotals* total = nullptr;     // the sums are added to it; null: not needed
 };
 
+// The next positions of texts, in host memory, for a plan with PlanOptions::positions.
+struct TextExtension {
+  std::span<const std::int32_t> tokens;   // [texts, positions]
+  std::int64_t positions = 1;             // of each text
+  std::int64_t first_text = 0;            // the texts have the numbers from here on
+  std::span<const std::int64_t> earlier;  // [texts]: the positions of each text before these
+};
+
 class Executor {
  public:
   // REQUIRES: the state has the plan's graph and dtype; `threads` has the plan's number of threads.
@@ -63,6 +71,15 @@ class Executor {
   // Throws InputError, before any change, for a label out of range and for a batch of the wrong
   // size.
   BatchResult forward(const BatchView& batch, bool training);
+
+  // For a plan with PlanOptions::positions: allocates what its layers keep of `texts` texts of up
+  // to the model's context.
+  void keep_texts(std::int64_t texts);
+  // Computes the logits [texts, positions, classes] of these positions from what is kept of the
+  // earlier ones, which calls before must have computed, in order and from the first. Throws
+  // InputError for a token out of range. REQUIRES: texts * positions is at most max_batch *
+  // positions of the plan; the texts are kept, and not longer than the context.
+  void extend(const TextExtension& extension);
 
   // Writes the gradients of (scale * sum of per-sample losses) to the state's gradient buffer.
   // After each step of backward that completes parameters, calls ready(elements) with the length of

@@ -106,13 +106,24 @@ class Compiler {
     return of_loss(i) ? state_dtype(plan_.options.dtype) : plan_.storage;
   }
 
+  // A plan that extends texts computes fewer positions, the first extent of all shapes.
+  Shape planned(Shape shape) const {
+    if (plan_.options.positions > 0) shape[0] = plan_.options.positions;
+    return shape;
+  }
+  std::vector<Shape> input_shapes(NodeId id) const {
+    std::vector<Shape> shapes = graph_.input_shapes(id);
+    for (Shape& shape : shapes) shape = planned(shape);
+    return shapes;
+  }
+
   void make_tensors() {
     for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
       const Graph::Node& from = node(i);
       checked_elements(
           checked_multiply(from.shape.count(), plan_.options.max_batch),
           graph_.describe(i) + ": " + from.shape.with_batch(plan_.options.max_batch).to_string());
-      plan_.tensors.push_back({.item_shape = from.shape,
+      plan_.tensors.push_back({.item_shape = planned(from.shape),
                                .dtype = tensor_dtype(i),
                                .root = fused_.root[static_cast<std::size_t>(i)]});
       if (!from.layer) plan_.inputs.push_back(i);
@@ -123,6 +134,7 @@ class Compiler {
 
   void make_steps() {
     for (const FusedStep& from : fused_.steps) {
+      if (plan_.options.positions > 0 && from.output == graph_.loss()) continue;
       PlanStep made;
       made.node = from.node;
       made.layer = node(from.node).layer.get();
@@ -193,7 +205,7 @@ class Compiler {
   void size_scratch_and_saved() {
     const PlanOptions& options = plan_.options;
     for (PlanStep& s : plan_.steps) {
-      const std::vector<Shape> shapes = graph_.input_shapes(s.node);
+      const std::vector<Shape> shapes = input_shapes(s.node);
       const LayerMemory memory = s.layer->memory({.inputs = shapes,
                                                   .batch = options.max_batch,
                                                   .dtype = plan_.storage,
@@ -201,6 +213,7 @@ class Compiler {
                                                   .device = options.device,
                                                   .products = options.products});
       if (training()) s.saved_bytes = memory.saved;
+      if (options.positions > 0) s.kept_per_position = memory.kept_per_position;
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, memory.scratch);
     }
   }
@@ -356,6 +369,8 @@ void check_options(const Graph& graph, const PlanOptions& options) {
           "a plan computes in f32 or f64, on a CUDA device in f32, bf16 or f16");
   if (!cuda && ops::in_bf16(options.products))
     require(options.dtype == DType::kF32, "what is rounded to bf16 is f32");
+  require(options.positions == 0 || (!options.training && !cuda && extends_texts(graph)),
+          "only inference in host memory with a model of text computes positions one by one");
 }
 
 }  // namespace
@@ -368,6 +383,19 @@ DType stored_dtype(const Graph& graph, const PlanOptions& options) {
     return node.layer == nullptr || node.layer->traits().stores_bf16_on_cpu;
   });
   return all ? DType::kBF16 : DType::kF32;
+}
+
+bool extends_texts(const Graph& graph) {
+  const Graph::Node& input = graph.nodes().at(0);
+  if (input.layer || input.dtype != DType::kI32 || input.shape.rank() != 1) return false;
+  const std::int64_t context = input.shape[0];
+  for (NodeId id = 1; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
+    if (node.layer == nullptr || id == graph.loss()) continue;
+    if (!node.layer->traits().extends_texts || node.shape.rank() != 2 || node.shape[0] != context)
+      return false;
+  }
+  return true;
 }
 
 Plan Plan::compile(const Graph& graph, const PlanOptions& options) {

@@ -20,7 +20,14 @@ struct PlanOptions {
   Products products = Products::kF32;  // on the CPU: kF32 or kBF16; a device's come from its
                                        // context
   NodeId watched = -1;                 // its output is neither fused away nor overwritten; -1: none
+  // An inference plan that extends texts (extends_texts()): positions of a text per call. It has
+  // memory for so many rows, and no loss. 0: samples are whole.
+  std::int64_t positions = 0;
 };
+
+// Whether a model can compute the next positions of a text alone: it reads token ids [context] and
+// gives logits [context, classes], and each layer before these extends texts.
+bool extends_texts(const Graph& graph);
 
 // The tensor of the node with the same index. Offsets are bytes in the arena.
 struct PlanTensor {
@@ -43,7 +50,8 @@ struct PlanStep {
   // The layer has running statistics, and all its parameters are frozen: ReplicaStatistics::still.
   bool still = false;
   std::size_t saved_offset = 0, saved_bytes = 0;
-  std::vector<Write> input_writes;  // how backward writes each input's gradient
+  std::size_t kept_per_position = 0;  // LayerMemory::kept_per_position, in plans that extend texts
+  std::vector<Write> input_writes;    // how backward writes each input's gradient
   Write residual_write = Write::kOverwrite;
   bool adds_to_parameters =
       false;  // a later step, tied to the same parameters, writes their gradients first

@@ -17,7 +17,8 @@ class ActivationLayer final : public Layer {
                .backward_needs = {.inputs = !ops::uses_output(function.kind),
                                   .output = ops::uses_output(function.kind)},
                .stores_bf16_on_cpu = true,
-               .may_run_in_place = true}),
+               .may_run_in_place = true,
+               .extends_texts = true}),
         function_(function) {
     if (!(function.slope >= 0 && std::isfinite(function.slope)))
       throw ModelError("activation: slope must be at least 0, not " +

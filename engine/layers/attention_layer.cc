@@ -6,6 +6,7 @@
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/attention/attention_extend.h"
 #include "engine/ops/common/operand_checks.h"
 
 namespace engine::layers {
@@ -19,7 +20,8 @@ class CausalSelfAttention final : public Layer {
       : Layer({.kind = kKind,
                .options = {{"heads", static_cast<double>(options.heads)},
                            {"kv_heads", static_cast<double>(options.kv_heads)}},
-               .backward_needs = {.inputs = true, .output = true}}),
+               .backward_needs = {.inputs = true, .output = true},
+               .extends_texts = true}),
         counts_(expect_heads(kKind, options.heads, options.kv_heads)),
         head_size_(options.head_size),
         dropout_(options.dropout) {
@@ -42,10 +44,14 @@ class CausalSelfAttention final : public Layer {
     return {.saved = static_cast<std::size_t>(r.batch * counts_.heads * qkv[0]) *
                      size_of(ops::wide_dtype(r.dtype)),
             .scratch = ops::attention_scratch_bytes(
-                {r.batch, qkv[0], y[1], counts_.heads, r.dtype, r.threads, r.device, r.products})};
+                {r.batch, qkv[0], y[1], counts_.heads, r.dtype, r.threads, r.device, r.products}),
+            .kept_per_position =
+                static_cast<std::size_t>(2 * counts_.kv_heads * (qkv[1] / counts_.all())) *
+                size_of(r.dtype)};
   }
 
   void forward(const LayerRun& run) const override {
+    if (!run.earlier.counts.empty()) return extend(run);
     ops::causal_attention_forward(run.kernels,
                                   {.qkv = run.inputs[0],
                                    .heads = counts_.heads,
@@ -68,6 +74,18 @@ class CausalSelfAttention final : public Layer {
   }
 
  private:
+  void extend(const LayerRun& run) const {
+    TensorView kept = run.output;
+    kept.data = run.earlier.kept.data();
+    kept.shape = {run.output.shape[0], 2 * counts_.kv_heads, run.earlier.capacity,
+                  run.output.shape[2] / counts_.heads};
+    ops::causal_attention_extend(run.kernels, {.qkv = run.inputs[0],
+                                               .heads = counts_.heads,
+                                               .kv_heads = counts_.kv_heads,
+                                               .earlier = run.earlier.counts,
+                                               .kept = kept,
+                                               .y = run.output});
+  }
   ops::AttentionDropout dropout(const LayerRun& run) const {
     return {dropout_, run.random.key, run.random.epoch, run.random.sample_ids};
   }

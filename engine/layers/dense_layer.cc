@@ -17,7 +17,8 @@ class Dense final : public Layer {
       : Layer({.kind = "dense",
                .backward_needs = {.inputs = true},
                .fusions = {.relu = true},
-               .stores_bf16_on_cpu = true}),
+               .stores_bf16_on_cpu = true,
+               .extends_texts = true}),
         out_(options.out),
         bias_(options.bias),
         deviation_(options.deviation) {

@@ -14,7 +14,8 @@ class Relu final : public Layer {
       : Layer({.kind = "relu",
                .backward_needs = {.output = true},
                .stores_bf16_on_cpu = true,
-               .may_run_in_place = true}) {}
+               .may_run_in_place = true,
+               .extends_texts = true}) {}
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     return inputs[0];
@@ -32,7 +33,11 @@ class Relu final : public Layer {
 
 class Add final : public Layer {
  public:
-  Add() : Layer({.kind = "add", .stores_bf16_on_cpu = true, .may_run_in_place = true}) {}
+  Add()
+      : Layer({.kind = "add",
+               .stores_bf16_on_cpu = true,
+               .may_run_in_place = true,
+               .extends_texts = true}) {}
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
     if (!(inputs[0] == inputs[1]))
@@ -57,7 +62,7 @@ class Add final : public Layer {
 class Dropout final : public Layer {
  public:
   explicit Dropout(double rate)
-      : Layer({.kind = "dropout", .stores_bf16_on_cpu = true}), rate_(rate) {
+      : Layer({.kind = "dropout", .stores_bf16_on_cpu = true, .extends_texts = true}), rate_(rate) {
     if (!(rate >= 0 && rate < 1))
       throw ModelError("dropout: rate must lie in [0, 1), not " + std::to_string(rate));
   }

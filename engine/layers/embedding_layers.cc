@@ -12,7 +12,10 @@ namespace {
 class Embedding final : public Layer {
  public:
   Embedding(std::int64_t vocabulary, std::int64_t width, double deviation)
-      : Layer({.kind = "embedding", .integer_input = 0, .backward_needs = {.inputs = true}}),
+      : Layer({.kind = "embedding",
+               .integer_input = 0,
+               .backward_needs = {.inputs = true},
+               .extends_texts = true}),
         vocabulary_(vocabulary),
         width_(width),
         deviation_(deviation) {
@@ -54,7 +57,7 @@ class Embedding final : public Layer {
 class PositionEmbedding final : public Layer {
  public:
   PositionEmbedding(std::int64_t context, double deviation)
-      : Layer({.kind = "position_embedding", .may_run_in_place = true}),
+      : Layer({.kind = "position_embedding", .may_run_in_place = true, .extends_texts = true}),
         context_(context),
         deviation_(deviation) {
     expect_at_least("position_embedding", "context", context, 1);
@@ -75,7 +78,12 @@ class PositionEmbedding final : public Layer {
   }
 
   void forward(const LayerRun& run) const override {
-    ops::add_positions_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
+    if (run.earlier.counts.empty())
+      return ops::add_positions_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
+    for (std::size_t i = 0; i < run.earlier.counts.size(); ++i)
+      ops::add_positions_forward(run.kernels, sample(run.inputs[0], i),
+                                 rows_from(run.parameters[0], run.earlier.counts[i]),
+                                 sample(run.output, i));
   }
   void backward(const LayerRun& run) const override {
     const TensorView dy = run.gradients.output, dx = run.gradients.inputs[0];
@@ -86,6 +94,18 @@ class PositionEmbedding final : public Layer {
   }
 
  private:
+  static TensorView rows_from(TensorView view, std::int64_t first) {
+    const std::int64_t rows = view.shape[0], bytes = static_cast<std::int64_t>(view.bytes()) / rows;
+    view.data = static_cast<std::byte*>(view.data) + first * bytes;
+    view.shape[0] = rows - first;
+    return view;
+  }
+  static TensorView sample(const TensorView& view, std::size_t index) {
+    TensorView one = rows_from(view, static_cast<std::int64_t>(index));
+    one.shape[0] = 1;
+    return one;
+  }
+
   std::int64_t context_;
   double deviation_;
 };

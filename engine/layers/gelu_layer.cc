@@ -13,7 +13,8 @@ class Gelu final : public Layer {
       : Layer({.kind = "gelu",
                .options = {{"tanh", kind == ops::GeluKind::kTanh ? 1.0 : 0.0}},
                .backward_needs = {.inputs = true},
-               .may_run_in_place = true}),
+               .may_run_in_place = true,
+               .extends_texts = true}),
         kind_(kind) {}
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);

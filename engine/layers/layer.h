@@ -84,6 +84,9 @@ struct LayerTraits {
   // gradient of input 0 may overwrite the saved values. For layers that save as much as input 0
   // has.
   bool may_save_in_place = false;
+  // In inference the layer can compute the next positions of a text alone: each row of its output
+  // depends on the same row of its inputs only, or the layer uses LayerRun::earlier.
+  bool extends_texts = false;
 };
 
 // Everything that determines the memory of a layer.
@@ -100,6 +103,8 @@ struct MemoryRequest {
 struct LayerMemory {
   std::size_t saved = 0;    // kept from forward to backward
   std::size_t scratch = 0;  // KernelContext::scratch, within one call
+  // Kept of each position of a text for the positions after it: keys and values.
+  std::size_t kept_per_position = 0;
 };
 
 // The random numbers of a step depend on these: the key of (seed, layer name), the epoch, and the
@@ -107,6 +112,16 @@ struct LayerMemory {
 struct LayerRandomness {
   std::uint64_t key = 0, epoch = 0;
   std::span<const std::int64_t> sample_ids{};
+};
+
+// The positions of texts that earlier calls have computed; the inputs of this call are the ones
+// that follow.
+struct EarlierPositions {
+  std::span<const std::int64_t> counts{};  // for each sample; empty: the inputs are whole samples
+  std::int64_t capacity = 0;               // the largest number of positions of a text
+  // [samples, capacity * LayerMemory::kept_per_position], in an order within a sample that the
+  // layer chooses. It writes what it keeps of the positions of this call.
+  std::span<std::byte> kept{};
 };
 
 // The context of layers with batch statistics.
@@ -147,6 +162,7 @@ struct LayerRun {
   // i32, the number of classes that rank before the label's class. The totals of a batch use it.
   TensorView ranks{};
   LayerRandomness random{};
+  EarlierPositions earlier{};  // inference only
   ReplicaStatistics statistics{};
   LayerGradients gradients{};  // backward only
 };

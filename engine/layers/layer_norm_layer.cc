@@ -13,8 +13,10 @@ namespace {
 class LayerNorm final : public Layer {
  public:
   explicit LayerNorm(double eps)
-      : Layer(
-            {.kind = "layer_norm", .options = {{"eps", eps}}, .backward_needs = {.inputs = true}}),
+      : Layer({.kind = "layer_norm",
+               .options = {{"eps", eps}},
+               .backward_needs = {.inputs = true},
+               .extends_texts = true}),
         eps_(eps) {
     if (!(eps > 0)) throw ModelError("layer_norm: eps must be above 0, not " + std::to_string(eps));
   }

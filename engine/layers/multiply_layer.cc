@@ -17,8 +17,10 @@ bool scales_channels(const Shape& wide, const Shape& narrow) {
 class Multiply final : public Layer {
  public:
   Multiply()
-      : Layer(
-            {.kind = "multiply", .backward_needs = {.inputs = true}, .stores_bf16_on_cpu = true}) {}
+      : Layer({.kind = "multiply",
+               .backward_needs = {.inputs = true},
+               .stores_bf16_on_cpu = true,
+               .extends_texts = true}) {}
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
