@@ -60,6 +60,8 @@ struct Checkpoint {
   std::string data_digest;  // digest of the training samples and labels; "": unknown
   // Describes a sample and its preparation as JSON; "": unknown. Not checked here.
   std::string samples;
+  // The tokenizer.json of the training text's tokens; "": none. Not checked here.
+  std::string tokenizer;
   // Policy-specific scalars ("averaging.steps_since_sync" ...), in order.
   std::vector<std::pair<std::string, std::int64_t>> counters;
   std::vector<SaveRecord> history;

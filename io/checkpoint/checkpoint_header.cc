@@ -217,7 +217,8 @@ struct Fact {
 constexpr Fact kFacts[] = {{"run", &Checkpoint::run_id},
                            {"definition", &Checkpoint::definition},
                            {"data", &Checkpoint::data_digest},
-                           {"samples", &Checkpoint::samples}};
+                           {"samples", &Checkpoint::samples},
+                           {"tokenizer", &Checkpoint::tokenizer}};
 
 // Returns the facts that are set. A reader skips unknown names, so that a later version may add
 // some.

@@ -14,11 +14,12 @@ constexpr std::size_t kKnownIds = std::size_t{1} << 20;    // the most ids that 
 constexpr std::size_t kKnownBytes = 64;                    // longer pieces are not remembered
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// Returns the text with U+FFFD for each maximal part that is not a character.
-std::string as_utf8(std::string_view text) {
-  std::string valid;
-  valid.reserve(text.size() + 16);
-  for (std::size_t i = 0; i < text.size();) {
+// Appends the text with U+FFFD for each maximal part that is not a character. Returns the bytes
+// that were used: all, or with `waits` those before a character that may be completed by later
+// bytes.
+std::size_t append_utf8(std::string_view text, bool waits, std::string& valid) {
+  std::size_t i = 0;
+  while (i < text.size()) {
     Utf8Start start = utf8_start(static_cast<unsigned char>(text[i]));
     std::size_t have = 1;
     for (; have < start.bytes && i + have < text.size(); ++have) {
@@ -26,10 +27,11 @@ std::string as_utf8(std::string_view text) {
       if (byte < start.least || byte > start.largest) break;
       start.least = 0x80, start.largest = 0xBF;
     }
+    if (waits && have < start.bytes && i + have == text.size()) break;
     valid += start.bytes == have ? text.substr(i, have) : kReplacement;
     i += have;
   }
-  return valid;
+  return i;
 }
 
 // Characters below U+0300 do not change in form C, nor combine with each other.
@@ -64,6 +66,12 @@ std::optional<std::int32_t> Tokenizer::id_of(std::string_view token) const {
   return static_cast<std::int32_t>(found - texts_.begin());
 }
 
+std::optional<std::int32_t> Tokenizer::end_of_text() const {
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"})
+    if (const auto id = id_of(name)) return id;
+  return std::nullopt;
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (const std::int32_t id : ids) {
@@ -75,9 +83,25 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   return text;
 }
 
+std::string TokenDecoder::add(std::int32_t id) {
+  bytes_ += tokenizer_.decode({&id, 1});
+  std::string text;
+  bytes_.erase(0, append_utf8(bytes_, /*waits=*/true, text));
+  return text;
+}
+
+std::string TokenDecoder::finish() {
+  std::string text;
+  append_utf8(bytes_, /*waits=*/false, text);
+  bytes_.clear();
+  return text;
+}
+
 void TokenEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
   if (!is_utf8(text)) {
-    const std::string valid = as_utf8(text);
+    std::string valid;
+    valid.reserve(text.size() + 16);
+    append_utf8(text, /*waits=*/false, valid);
     return encode(valid, ids);
   }
   split_at(

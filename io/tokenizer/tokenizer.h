@@ -25,6 +25,8 @@ class Tokenizer {
   // `path`: tokenizer.json, or a folder with it. Throws MissingFileError; DataError for a file that
   // is damaged or describes another kind of tokenizer, with the part that is not supported.
   static Tokenizer read(const std::string& path);
+  // Returns the file that read() reads.
+  static std::string file_of(const std::string& path);
   // `source`: for messages.
   static Tokenizer parse(const std::string& text, const std::string& source);
 
@@ -35,6 +37,9 @@ class Tokenizer {
   bool cuts_at_lines() const { return splits_at_lines_ && !joins_lines_; }
   // Returns the id of a token by its text, e.g. "<|endoftext|>".
   std::optional<std::int32_t> id_of(std::string_view token) const;
+  // Returns the id of the token between documents: <|endoftext|>, <|end_of_text|> or </s>,
+  // whichever it has first.
+  std::optional<std::int32_t> end_of_text() const;
   // Returns the text of the ids. Bytes that are not a whole character stay as they are. Throws
   // DataError for an id outside the vocabulary.
   std::string decode(std::span<const std::int32_t> ids) const;
@@ -86,6 +91,23 @@ class TokenEncoder {
   std::vector<std::int32_t> known_ids_;
   Pieces pieces_, parts_;
   std::string composed_, prefixed_;
+};
+
+// Decodes the ids of one text one by one, as UTF-8: a character whose bytes end within a token
+// waits for the tokens that complete it. Bytes that are not a whole character become U+FFFD, as in
+// TokenEncoder.
+class TokenDecoder {
+ public:
+  explicit TokenDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // Returns the text that is complete with this id. Throws DataError as Tokenizer::decode().
+  std::string add(std::int32_t id);
+  // Returns what still waits.
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string bytes_;
 };
 
 }  // namespace io

@@ -265,11 +265,14 @@ Tokenizer Tokenizer::parse(const std::string& text, const std::string& source) {
   return TokenizerFile(text, source).read();
 }
 
-Tokenizer Tokenizer::read(const std::string& path) {
+std::string Tokenizer::file_of(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code unknown;
-  const std::string file =
-      fs::is_directory(path, unknown) ? (fs::path(path) / "tokenizer.json").string() : path;
+  return fs::is_directory(path, unknown) ? (fs::path(path) / "tokenizer.json").string() : path;
+}
+
+Tokenizer Tokenizer::read(const std::string& path) {
+  const std::string file = file_of(path);
   return parse(read_small_file(file, kMaxTokenizerBytes), file);
 }
 

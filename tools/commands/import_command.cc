@@ -6,6 +6,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
+#include "io/data/readers/tokens/text_files.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
@@ -44,15 +45,18 @@ void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& 
 
 struct Target {  // the model that the arrays must fit
   engine::Graph graph;
-  std::string config, vocabulary, described;
+  std::string config, vocabulary, tokenizer, described;
   engine::DType dtype;
 };
 
 Target target_of(const std::string& model, tools::ConfigValues& values) {
   if (!values.contains("dataset"))  // use the sizes that the model was made for
     return {models::build_model(model, models::default_options(model)),
-            "[run]\nmodel = \"" + model + "\"\n", "",
-            "with its default input size (--dataset selects another)", engine::DType::kF32};
+            "[run]\nmodel = \"" + model + "\"\n",
+            "",
+            "",
+            "with its default input size (--dataset selects another)",
+            engine::DType::kF32};
   complete_values(values, "");
   const tools::RunConfig config = tools::resolve_run_config(values);
   const io::DatasetSplits data = io::load_dataset(config.data.set);
@@ -62,7 +66,10 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
       kept[name] = found->second;
   return {models::build_model(
               model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes()}),
-          tools::to_toml(kept), data.train.vocabulary(), "for data set '" + data.train.name + "'",
+          tools::to_toml(kept),
+          data.train.vocabulary(),
+          io::read_stored_tokenizer(config.data.set),
+          "for data set '" + data.train.name + "'",
           config.compute.dtype};
 }
 
@@ -117,6 +124,7 @@ int import_command(const Arguments& arguments) {
     checkpoint.dataset = dataset->second.value;
   checkpoint.config = target.config;
   checkpoint.vocabulary = target.vocabulary;
+  checkpoint.tokenizer = target.tokenizer;
   checkpoint.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
   checkpoint.history = {{0, static_cast<std::int64_t>(std::time(nullptr)), 1, checkpoint.build}};
   checkpoint.arrays = engine::export_state(state, {});

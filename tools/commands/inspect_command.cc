@@ -64,6 +64,9 @@ void print_summary(const io::Checkpoint& c, bool with_model) {
       std::printf("%-10s %lld arrays, %s elements\n", io::to_string(section).c_str(),
                   static_cast<long long>(arrays), with_commas(count).c_str());
   }
+  if (!c.tokenizer.empty())
+    std::printf("tokenizer  tokenizer.json of %s bytes\n",
+                with_commas(static_cast<std::int64_t>(c.tokenizer.size())).c_str());
   for (const auto& [name, value] : c.counters)
     std::printf("counter  %s = %s\n", escape_text(name).c_str(), counter_text(name, value).c_str());
   for (const io::SaveRecord& r : c.history) {

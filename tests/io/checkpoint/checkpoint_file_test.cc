@@ -155,6 +155,7 @@ TEST(CheckpointFile, FactsAboutTheRunAreKept) {
   saved.definition = "[[layers]]\ntype = \"dense\"\n";
   saved.data_digest = "0123456789abcdef";
   saved.samples = "{\"schema\":1}";
+  saved.tokenizer = "{\"model\":{}}";
   io::save_checkpoint(saved, folder / "a.ckpt");
   expect_equal(io::load_checkpoint(folder / "a.ckpt"), saved);
   EXPECT_EQ(io::load_description(folder / "a.ckpt").run_id, saved.run_id);

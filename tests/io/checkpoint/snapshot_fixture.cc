@@ -93,6 +93,7 @@ void expect_equal(const io::Checkpoint& a, const io::Checkpoint& b) {
   EXPECT_EQ(a.run_id, b.run_id);
   EXPECT_EQ(a.definition, b.definition);
   EXPECT_EQ(a.data_digest, b.data_digest);
+  EXPECT_EQ(a.tokenizer, b.tokenizer);
   EXPECT_EQ(a.samples, b.samples);
   EXPECT_EQ(a.counters, b.counters);
   ASSERT_EQ(a.history.size(), b.history.size());

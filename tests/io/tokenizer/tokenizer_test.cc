@@ -82,6 +82,32 @@ TEST(Tokenizer, DecodesWhatItHasEncoded) {
 }
 
 // Pieces above and below the length from which a heap finds the merges.
+TEST(Tokenizer, DecodesIdByIdWhatIsWhole) {
+  const Tokenizer tokenizer = made(plain());
+  TokenDecoder decoder(tokenizer);
+  const auto add = [&](unsigned byte) { return decoder.add(static_cast<std::int32_t>(byte)); };
+  EXPECT_EQ(decoder.add(259), "hello");
+  // A character of three bytes, then one of four that breaks off.
+  EXPECT_EQ(add(0xE2), "");
+  EXPECT_EQ(add(0x82), "");
+  EXPECT_EQ(add(0xAC), "\xE2\x82\xAC");
+  EXPECT_EQ(add(0xF0), "");
+  EXPECT_EQ(add(0x9F), "");
+  EXPECT_EQ(add('x'), "\xEF\xBF\xBDx");
+  EXPECT_EQ(add(0xFF), "\xEF\xBF\xBD") << "never part of a character";
+  EXPECT_EQ(add(0xC3), "");
+  EXPECT_EQ(decoder.finish(), "\xEF\xBF\xBD");
+  EXPECT_EQ(decoder.finish(), "");
+  EXPECT_THROW(decoder.add(502), DataError);
+}
+
+TEST(Tokenizer, KnowsTheEndOfAText) {
+  EXPECT_EQ(made(plain()).end_of_text(), std::nullopt);
+  Parts parts = plain();
+  parts.added = R"({"id":500,"content":"</s>"},{"id":501,"content":"<|end_of_text|>"})";
+  EXPECT_EQ(made(parts).end_of_text(), 501);
+}
+
 TEST(Tokenizer, LongPiecesGetTheMergesOfShortOnes) {
   Parts parts = plain();
   parts.merges = {{"a", "b"}, {"b", "a"}, {"ab", "ab"}, {"a", "a"}, {"ba", "ba"}, {"aa", "b"}};

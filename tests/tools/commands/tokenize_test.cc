@@ -68,6 +68,24 @@ TEST_F(Tokenize, FilesAreTrainedOn) {
   EXPECT_CONTAINS(trained.out, "tokens (");
 }
 
+TEST_F(Tokenize, TheTokenizerIsCopiedBesideTheTokens) {
+  const std::string text = write("a.txt", "hello"), val = write("b.txt", "he");
+  const auto run = [&](const std::string& more) {
+    return call("tokenize --tokenizer", tokenizer_, "-o", data_, "--val", val, more, text);
+  };
+  expect_success(run("--threads=1"));
+  EXPECT_EQ(read_text(data_ + "/tokenizer.json"), read_text(tokenizer_));
+  std::filesystem::remove(data_ + "/train.npy");
+  std::filesystem::remove(data_ + "/val.npy");
+  expect_success(run("--threads=1"));  // the same one
+  std::filesystem::remove(data_ + "/train.npy");
+  std::filesystem::remove(data_ + "/val.npy");
+  write_text(data_ + "/tokenizer.json", "{}");
+  expect_error(run("--threads=1"), 73, "tokenizer.json exists and differs from ");
+  expect_success(run("--overwrite"));
+  EXPECT_EQ(read_text(data_ + "/tokenizer.json"), read_text(tokenizer_));
+}
+
 TEST_F(Tokenize, DocumentsEndWithTheSeparator) {
   const std::string a = write("a.txt", "hello"), b = write("b.txt", "\xEF\xBB\xBFhe"),
                     c = write("c.txt", "ll");

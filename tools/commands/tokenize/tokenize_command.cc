@@ -13,6 +13,7 @@
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/threads/parallel_for.h"
+#include "io/checkpoint/atomic_file.h"
 #include "io/tokenizer/tokenizer.h"
 #include "tools/commands/command.h"
 #include "tools/commands/tokenize/text_chunks.h"
@@ -28,8 +29,6 @@ namespace tools {
 namespace {
 
 constexpr std::size_t kMaxChunkBytes = std::size_t{1} << 22, kMinChunkBytes = 256;
-// The names of the token between documents, in the order of preference.
-constexpr const char* kSeparators[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
 
 struct TokenizeOptions {
   std::vector<std::string> train, validation;
@@ -43,7 +42,7 @@ void declare(CLI::App& app, TokenizeOptions& o) {
   app.add_option("FILE", o.train, "texts in UTF-8, plain or .gz, each a document")
       ->required()
       ->expected(1, 1'000'000);
-  app.add_option("-o,--output", o.directory, "folder for train.npy and val.npy")
+  app.add_option("-o,--output", o.directory, "folder for train.npy, val.npy and tokenizer.json")
       ->required()
       ->type_name("DIR");
   app.add_option("--tokenizer", o.tokenizer,
@@ -76,6 +75,10 @@ void declare(CLI::App& app, TokenizeOptions& o) {
       "have 16 bits per id if all ids of the tokenizer fit, otherwise 32.");
 }
 
+std::string own_tokenizer(const TokenizeOptions& options) {
+  return (std::filesystem::path(options.directory) / "tokenizer.json").string();
+}
+
 std::optional<std::int32_t> separator_of(const TokenizeOptions& options,
                                          const io::Tokenizer& tokenizer) {
   if (options.separator == "none") return std::nullopt;
@@ -84,9 +87,7 @@ std::optional<std::int32_t> separator_of(const TokenizeOptions& options,
     throw io::ConfigError("--separator '" + options.separator + "' is no token of " +
                           options.tokenizer + "; expected one, or none");
   }
-  for (const char* name : kSeparators)
-    if (const auto id = tokenizer.id_of(name)) return id;
-  return std::nullopt;
+  return tokenizer.end_of_text();
 }
 
 std::uint64_t bytes_of(const std::vector<std::string>& paths) {
@@ -172,6 +173,23 @@ class Tokenization {
   std::vector<std::vector<std::int32_t>> results_;
 };
 
+// Models of the tokens are sampled with the copy.
+void copy_tokenizer(const TokenizeOptions& options, const std::string& text) {
+  const std::string path = own_tokenizer(options);
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown) || options.overwrite) io::replace_file(path, text);
+}
+
+void check_tokenizer(const TokenizeOptions& options, const std::string& text) {
+  const std::string path = own_tokenizer(options);
+  std::error_code unknown;
+  if (options.overwrite || !std::filesystem::exists(path, unknown)) return;
+  if (io::read_small_file(path, io::kMaxTokenizerBytes) != text)
+    throw io::CannotCreateError(path + " exists and differs from " +
+                                io::Tokenizer::file_of(options.tokenizer) +
+                                "; --overwrite replaces it");
+}
+
 void check_files(const TokenizeOptions& options) {
   std::vector<std::string> texts = options.train;
   texts.insert(texts.end(), options.validation.begin(), options.validation.end());
@@ -206,9 +224,13 @@ int tokenize_command(const Arguments& arguments) {
     throw io::CannotCreateError(options.directory + ": cannot be created: " + failure.message());
   check_files(options);
   const auto begin = std::chrono::steady_clock::now();
-  const io::Tokenizer tokenizer = io::Tokenizer::read(options.tokenizer);
+  const std::string file = io::Tokenizer::file_of(options.tokenizer),
+                    text = io::read_small_file(file, io::kMaxTokenizerBytes);
+  const io::Tokenizer tokenizer = io::Tokenizer::parse(text, file);
+  check_tokenizer(options, text);
   Tokenization tokenization(options, tokenizer);
   tokenization.run();
+  copy_tokenizer(options, text);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   const auto counted = [](std::uint64_t count) {
     return with_commas(static_cast<std::int64_t>(count));

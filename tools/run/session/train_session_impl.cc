@@ -5,6 +5,7 @@
 #include "engine/optim/loss_scale.h"
 #include "engine/train/statistics_pass.h"
 #include "engine/train/step/loaded_batch.h"
+#include "io/data/readers/tokens/text_files.h"
 #include "io/gpu/device_memory.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/report/observers/console_observer.h"
@@ -46,6 +47,7 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   c.definition = options.model.definition;
   c.data_digest = digest;
   c.samples = sample_statement(data.splits(), data.normalization());
+  c.tokenizer = io::read_stored_tokenizer(options.data.set);
   return c;
 }
 

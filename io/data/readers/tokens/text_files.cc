@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
@@ -220,6 +221,15 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
         make_part(options, std::move(train.tokens), train_stride(options), train.path);
   splits.test.samples = make_part(options, std::move(test.tokens), options.text.context, test.path);
   return splits;
+}
+
+std::string read_stored_tokenizer(const DatasetOptions& options) {
+  if (options.name != "tokens") return "";
+  const std::filesystem::path path = std::filesystem::path(options.directory) / "tokenizer.json";
+  std::error_code unknown;
+  return std::filesystem::exists(path, unknown)
+             ? read_small_file(path.string(), kMaxStoredTokenizer)
+             : "";
 }
 
 }  // namespace io

@@ -1,6 +1,9 @@
 // Reads text as a stream of byte tokens, and token streams from other programs.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "io/data/dataset/dataset_options.h"
 #include "io/data/dataset/splits.h"
 
@@ -24,5 +27,11 @@ bool is_text_name(const std::string& name);  // *.txt, *.txt.gz
 // + 1. Throws as above, as read_token_file() and DataError: an id outside the vocabulary (with its
 // position).
 DatasetSplits read_token_splits(const DatasetOptions& options);
+// The largest tokenizer.json for a checkpoint, whose header has at most 100,000,000 bytes.
+inline constexpr std::uint64_t kMaxStoredTokenizer = std::uint64_t{64} << 20;
+// Returns the text of tokenizer.json in the folder of a data set of tokens; "" if there is none, or
+// if the data are of another kind. It is not parsed: training needs no tokenizer. Throws as
+// read_small_file(), also for a file of more than kMaxStoredTokenizer bytes.
+std::string read_stored_tokenizer(const DatasetOptions& options);
 
 }  // namespace io
