@@ -4,14 +4,20 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
 
 #include "engine/train/saving/weights.h"
+#include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
 #include "models/model_catalog.h"
 #include "models/next_token.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/saved_run.h"
-#include "tools/commands/predict/token_sampling.h"
+#include "tools/commands/predict/text_coding.h"
+#include "tools/commands/predict/text_generation.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
@@ -19,75 +25,171 @@
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/run/data/sample_statement.h"
 #include "tools/run/data/saved_weights.h"
+#include "tools/run/data/session_data.h"
 #include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {
 
 struct SampleOptions {
-  std::string path, prompt;
+  std::string path, prompt_file, prompt_ids, tokenizer;
+  std::vector<std::string> prompts;
   engine::AverageKind weights = engine::AverageKind::kNone;
   std::int64_t count = 200, threads = 0;
+  bool ignore_end = false;
   std::string device = "auto";
   SamplingOptions sampling;
 };
 
+// Texts that are computed at once. Each weight is read once for all of them.
+constexpr std::size_t kTextsAtOnce = 8;
+constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{64} << 20;
+
 // A prompt is free text: it may begin with a dash and contain typographic marks, which are rejected
 // elsewhere as mistakes. So the parser does not see it.
-std::string take_prompt(Arguments& arguments) {
-  std::string prompt;
+std::vector<std::string> take_prompts(Arguments& arguments) {
+  std::vector<std::string> prompts;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].starts_with("--prompt=")) {
-      prompt = arguments[i].substr(9);
+      prompts.push_back(arguments[i].substr(9));
       arguments[i] = "--prompt=x";
     } else if (arguments[i] == "--prompt" && i + 1 < arguments.size()) {
-      prompt = arguments[++i];
+      prompts.push_back(arguments[++i]);
       arguments[i] = "x";
     }
   }
-  return prompt;
+  return prompts;
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::vector<std::string> lines;
+  std::istringstream text(io::read_small_file(path, kMaxPromptBytes));
+  for (std::string line; std::getline(text, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back(std::move(line));
+  }
+  if (lines.empty())
+    throw io::DataError(path + ": found no prompt, expected a line for each of them");
+  return lines;
+}
+
+std::int64_t saved_number(const ConfigValues& values, const std::string& name,
+                          const std::string& path) {
+  const auto found = values.find(name);
+  if (found == values.end())
+    throw io::DataError(path + ": its configuration lacks the model's " + name);
+  std::int64_t number = 0;
+  const std::string& text = found->second.value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 1 || number > (1 << 24))
+    throw io::DataError(path + ": its configuration has " + name + " '" + text + "'");
+  return number;
+}
+
+// Returns the shape of the model's samples and the size of its vocabulary, which older checkpoints
+// do not state.
+models::ModelOptions text_shape(const io::Checkpoint& checkpoint, const ConfigValues& values,
+                                const std::string& path) {
+  if (!checkpoint.samples.empty()) {
+    const io::Dataset set = read_sample_statement(checkpoint.samples, path).splits.train;
+    if (set.find<io::TokenSamples>() != nullptr)
+      return {.sample_shape = sample_shape(set), .classes = set.classes()};
+  } else if (!checkpoint.vocabulary.empty()) {
+    return {.sample_shape = engine::Shape{saved_number(values, "context", path)},
+            .classes = std::ssize(checkpoint.vocabulary)};
+  } else if (checkpoint.dataset == "tokens") {
+    return {.sample_shape = engine::Shape{saved_number(values, "context", path)},
+            .classes = saved_number(values, "vocabulary-size", path)};
+  }
+  throw io::DataError(
+      path + ": model '" + checkpoint.model + "' of data set '" + checkpoint.dataset +
+      "' does not read text; engine sample needs a model trained on text or tokens");
 }
 
 engine::Graph text_graph(const io::Checkpoint& checkpoint, const std::string& path,
                          engine::DType& dtype) {
-  if (checkpoint.vocabulary.empty())
-    throw io::DataError(
-        path + ": model '" + checkpoint.model + "' of data set '" + checkpoint.dataset +
-        "' has no vocabulary of characters; engine sample needs a model trained on text");
-  tools::ConfigValues values;
+  ConfigValues values;
   take_saved_options(checkpoint, path, values);
-  const auto context = values.find("context");
-  if (context == values.end())
-    throw io::DataError(path + ": its configuration lacks the model's context");
   const auto saved_dtype = values.find("dtype");
   dtype = saved_dtype != values.end() && saved_dtype->second.value == "f64" ? engine::DType::kF64
                                                                             : engine::DType::kF32;
-  std::int64_t positions = 0;
-  const std::string& text = context->second.value;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), positions);
-  if (error != std::errc{} || end != text.data() + text.size() || positions < 1 ||
-      positions > (1 << 24))
-    throw io::DataError(path + ": its configuration has context '" + text + "'");
-  return models::build_model(checkpoint.model,
-                             {.sample_shape = engine::Shape{positions},
-                              .classes = static_cast<std::int64_t>(checkpoint.vocabulary.size()),
-                              .definition = checkpoint.definition});
+  models::ModelOptions options = text_shape(checkpoint, values, path);
+  options.definition = checkpoint.definition;
+  return models::build_model(checkpoint.model, options);
 }
 
-void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::NextToken& next,
-           std::vector<std::int32_t> tokens) {
-  std::fwrite(o.prompt.data(), 1, o.prompt.size(), stdout);
-  const auto context = static_cast<std::size_t>(next.context());
-  for (std::int64_t i = 0; i < o.count; ++i) {
-    const std::size_t window = std::min(tokens.size(), context);
-    tokens.push_back(sample_token(next.logits_after(std::span(tokens).last(window)), o.sampling,
-                                  static_cast<std::uint64_t>(i)));
-    std::fputc(checkpoint.vocabulary[static_cast<std::size_t>(tokens.back())], stdout);
-    std::fflush(stdout);
-  }
-  std::fputc('\n', stdout);
+void write(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) != 0) throw io::Error("cannot write to the standard output");
+}
+
+// Prints token ids, as they come.
+void print_ids(models::NextToken& next, const GenerationOptions& options,
+               const std::string& prompt) {
+  std::vector<std::int32_t> ids = parse_ids(prompt, next.vocabulary());
+  write(prompt);
+  generate(next, options, {std::move(ids)},
+           [](std::size_t, std::int32_t token) { write("," + std::to_string(token)); });
+  write("\n");
+}
+
+// Prints a text as it comes.
+void print_text(models::NextToken& next, const GenerationOptions& options, const TextCoding& coding,
+                const std::string& prompt) {
+  const TextCoding::Writer writer = coding.writer();
+  write(prompt);
+  generate(next, options, {coding.ids(prompt)},
+           [&](std::size_t, std::int32_t token) { write(writer.add(token)); });
+  write(writer.finish() + "\n");
+}
+
+// Prints several texts, in their order, when they are complete.
+void print_texts(models::NextToken& next, GenerationOptions options, const TextCoding& coding,
+                 const std::vector<std::string>& prompts) {
+  for (std::size_t first = 0; first < prompts.size(); first += kTextsAtOnce) {
+    const std::size_t count = std::min(kTextsAtOnce, prompts.size() - first);
+    std::vector<std::string> texts;
+    std::vector<std::vector<std::int32_t>> ids;
+    std::vector<TextCoding::Writer> writers;
+    for (std::size_t i = 0; i < count; ++i) {
+      texts.push_back(prompts[first + i]);
+      ids.push_back(coding.ids(texts[i]));
+      writers.push_back(coding.writer());
+    }
+    generate(next, options, std::move(ids), [&](std::size_t text, std::int32_t token) {
+      texts[text] += writers[text].add(token);
+    });
+    for (std::size_t i = 0; i < count; ++i)
+      write((first + i > 0 ? "---\n" : "") + texts[i] + writers[i].finish() + "\n");
+    options.sampling.seed += count;
+  }
+}
+
+void add_sampling_options(CLI::App& app, SampleOptions& o) {
+  app.add_option("-n,--count", o.count, "number of tokens (characters) to add, at most")
+      ->type_name("N")
+      ->transform(whole_number(0, std::int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--temperature", o.sampling.temperature,
+                 "below 1: more predictable; above 1: more random; 0: most likely token")
+      ->type_name("F")
+      ->transform(number_from(0))
+      ->capture_default_str();
+  app.add_option("--top-k", o.sampling.top_k, "sample from the K most likely tokens; 0: all")
+      ->type_name("K")
+      ->transform(whole_number(0, kMaxCount))
+      ->capture_default_str();
+  app.add_option("--top-p", o.sampling.top_p,
+                 "sample from the most likely tokens of total probability P")
+      ->type_name("P")
+      ->transform(number_from(0, 1))
+      ->capture_default_str();
+  app.add_option("--seed", o.sampling.seed, "random seed; text i of several: S + i, from 0")
+      ->type_name("S")
+      ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
 }
 
 void add_options(CLI::App& app, SampleOptions& o) {
@@ -95,27 +197,24 @@ void add_options(CLI::App& app, SampleOptions& o) {
                  "run's folder (its best checkpoint, else the newest), or a text model's "
                  "checkpoint")
       ->required();
-  app.add_option("--prompt", o.prompt,
-                 "text to continue, of characters that occur in the training text")
-      ->required()
-      ->type_name("PROMPT");
-  app.add_option("-n,--count", o.count, "number of characters to add")
-      ->type_name("N")
-      ->transform(whole_number(0, std::int64_t{1} << 40))
-      ->capture_default_str();
-  app.add_option("--temperature", o.sampling.temperature,
-                 "below 1: more predictable; above 1: more random; 0: most likely character")
-      ->type_name("F")
-      ->transform(number_from(0))
-      ->capture_default_str();
-  app.add_option("--top-k", o.sampling.top_k, "sample from the K most likely characters; 0: all")
-      ->type_name("K")
-      ->transform(whole_number(0, kMaxCount))
-      ->capture_default_str();
-  app.add_option("--seed", o.sampling.seed, "random seed")
-      ->type_name("S")
-      ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()))
-      ->capture_default_str();
+  CLI::Option* prompt = app.add_option("--prompt", o.prompts, "text to continue; may be repeated")
+                            ->type_name("PROMPT")
+                            ->expected(1)
+                            ->take_all()
+                            ->allow_extra_args(false);
+  CLI::Option* file =
+      app.add_option("--prompts", o.prompt_file, "file of texts to continue, one per line")
+          ->type_name("FILE")
+          ->excludes(prompt);
+  app.add_option("--prompt-ids", o.prompt_ids, "token ids to continue, as 1,2,3; prints ids")
+      ->type_name("IDS")
+      ->excludes(prompt)
+      ->excludes(file);
+  app.add_option("--tokenizer", o.tokenizer,
+                 "tokenizer.json, or a folder with it, in place of the checkpoint's")
+      ->type_name("PATH");
+  app.add_flag("--ignore-end", o.ignore_end, "continue after the token that ends a text");
+  add_sampling_options(app, o);
   add_weights_option(app, o.weights);
   app.add_option("--threads", o.threads, "number of threads (0: one per core)")
       ->type_name("N")
@@ -125,8 +224,8 @@ void add_options(CLI::App& app, SampleOptions& o) {
       ->type_name("auto|cpu|cuda|cuda:N")
       ->capture_default_str();
   app.footer(
-      "Prints the prompt and its continuation. The model sees only the last characters that fit "
-      "into its context.");
+      "Prints the prompt and its continuation. The model sees only the last tokens that fit into "
+      "its context. Several texts are separated by a line ---.");
 }
 
 DeviceRequest device_request(const SampleOptions& o) {
@@ -137,22 +236,51 @@ DeviceRequest device_request(const SampleOptions& o) {
   return {.device = *name};
 }
 
-void check_options(const SampleOptions& o) {
-  if (o.prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
+void check_options(SampleOptions& o) {
+  if (!o.prompt_file.empty()) o.prompts = lines_of(o.prompt_file);
+  if (o.prompts.empty() && o.prompt_ids.empty())
+    throw UsageError("there is nothing to continue: give --prompt, --prompts or --prompt-ids");
+  for (const std::string& prompt : o.prompts)
+    if (prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
   if (!std::isfinite(o.sampling.temperature))
     throw UsageError("--temperature must be a finite number, 0 or more");
+}
+
+void check_coding(const SampleOptions& o, const TextCoding& coding,
+                  const io::Checkpoint& checkpoint) {
+  if (!o.prompt_ids.empty() || coding.has_text()) return;
+  throw io::ConfigError(o.path + ": model '" + checkpoint.model + "' of data set '" +
+                        checkpoint.dataset +
+                        "' has no tokenizer: name one with --tokenizer FILE, or give token ids, "
+                        "--prompt-ids 1,2,3");
+}
+
+GenerationOptions generation_options(const SampleOptions& o, const TextCoding& coding,
+                                     std::int64_t vocabulary) {
+  const std::int64_t known = coding.has_text() ? coding.size() : vocabulary;
+  return {.count = o.count,
+          .sampling = o.sampling,
+          .end = o.ignore_end ? std::nullopt : coding.end_of_text(),
+          .size = std::min(known, vocabulary)};
+}
+
+void print(const SampleOptions& o, const TextCoding& coding, models::NextToken& next) {
+  const GenerationOptions options = generation_options(o, coding, next.vocabulary());
+  if (!o.prompt_ids.empty()) return print_ids(next, options, o.prompt_ids);
+  if (o.prompts.size() == 1) return print_text(next, options, coding, o.prompts[0]);
+  print_texts(next, options, coding, o.prompts);
 }
 
 }  // namespace
 
 int sample_command(const Arguments& arguments) {
-  CLI::App app("Continues a prompt with a model trained on text.", "engine sample");
+  CLI::App app("Continues texts with a model trained on text or tokens.", "engine sample");
   SampleOptions o;
   add_options(app, o);
   Arguments plain = arguments;
-  std::string prompt = take_prompt(plain);
+  std::vector<std::string> prompts = take_prompts(plain);
   if (!parse(app, plain)) return kExitOk;
-  o.prompt = std::move(prompt);
+  o.prompts = std::move(prompts);
   check_options(o);
   DeviceRequest request = device_request(o);
 
@@ -164,8 +292,10 @@ int sample_command(const Arguments& arguments) {
       });
   engine::DType dtype = engine::DType::kF32;
   const engine::Graph graph = text_graph(checkpoint, o.path, dtype);
-  std::vector<std::int32_t> tokens = token_ids(o.prompt, checkpoint.vocabulary);
-  engine::ModelState state = engine::ModelState::allocate(graph, dtype);
+  const TextCoding coding(checkpoint, o.path, o.tokenizer);
+  check_coding(o, coding, checkpoint);
+  for (const std::string& prompt : o.prompts) coding.ids(prompt);
+  engine::ModelState state = engine::ModelState::allocate(graph, dtype, {}, /*gradients=*/false);
   state.initialize(graph, 0);
   choose_weights(o.weights, o.path, checkpoint);
   engine::import_state(checkpoint.arrays, o.path, /*exact=*/false, state);
@@ -173,8 +303,11 @@ int sample_command(const Arguments& arguments) {
   engine::ThreadPool pool(o.threads > 0 ? static_cast<int>(o.threads) : default_threads(1));
   if (dtype == engine::DType::kF64) request.cpu_only = "a model in float64";
   const DeviceChoice choice = choose_device(request);
-  models::NextToken next(graph, state, pool, {.device = choice.device});
-  print(o, checkpoint, next, std::move(tokens));
+  models::NextToken next(graph, state, pool, {.device = choice.device},
+                         std::ssize(o.prompts) > 1
+                             ? static_cast<std::int64_t>(std::min(o.prompts.size(), kTextsAtOnce))
+                             : 1);
+  print(o, coding, next);
   return kExitOk;
 }
 

@@ -9,6 +9,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tests/io/tokenizer/tokenizer_text.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -62,6 +63,25 @@ TEST(SamplingOptions, TopKKeepsEqualsAndTopOneIsTheLargest) {
     ++count[static_cast<std::size_t>(sample_token(logits, {.temperature = 9, .top_k = 2}, place))];
   }
   for (const int c : count) EXPECT_GT(c, 0);
+}
+
+TEST(SamplingOptions, TopPKeepsTheFewestTokensOfThisProbability) {
+  const double logits[] = {std::log(0.1), std::log(0.5), std::log(0.25), std::log(0.15)};
+  const auto kept = [&](double top_p, std::int64_t top_k, double temperature) {
+    std::set<std::int32_t> tokens;
+    for (std::uint64_t place = 0; place < 2000; ++place)
+      tokens.insert(sample_token(
+          logits, {.temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = 3}, place));
+    return tokens;
+  };
+  EXPECT_EQ(kept(1, 0, 1), (std::set<std::int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(kept(0.8, 0, 1), (std::set<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(kept(0.7, 0, 1), (std::set<std::int32_t>{1, 2}));
+  EXPECT_EQ(kept(0.4, 0, 1), (std::set<std::int32_t>{1}));
+  EXPECT_EQ(kept(0, 0, 1), (std::set<std::int32_t>{1}));
+  // Of two tokens, the first has 2/3; of a flat distribution, all are needed.
+  EXPECT_EQ(kept(0.6, 2, 1), (std::set<std::int32_t>{1}));
+  EXPECT_EQ(kept(0.8, 0, 1000), (std::set<std::int32_t>{0, 1, 2, 3}));
 }
 
 TEST(SamplingOptions, SeedAndPlaceDecide) {
@@ -208,7 +228,121 @@ TEST_F(Sample, Refusals) {
            "--steps 1 --threads 1 --save-dir",
            *folder_ / "images"));
   expect_error(sample({*folder_ / "images/step-00000001.ckpt", "--prompt", "a"}), 65,
-               "has no vocabulary of characters");
+               "does not read text");
+  expect_error(sample({checkpoint_, "--prompt", "a", "--top-p", "1.5"}), 2, "--top-p");
+  expect_error(sample({checkpoint_, "--prompt", "a", "--prompt-ids", "1"}), 2, "--prompt");
+  expect_error(sample({checkpoint_, "--prompt-ids", "1,9"}), 2, "expected token ids from 0 to 8");
+  expect_error(sample({checkpoint_, "--prompt-ids", "1,"}), 2, "--prompt-ids '1,'");
+  expect_error(sample({checkpoint_, "--prompt", "a", "--tokenizer", "t.json"}), 2,
+               "are the characters of its training text");
+  test_support::write_text(*folder_ / "empty.txt", "\n\n");
+  expect_error(sample({checkpoint_, "--prompts", *folder_ / "empty.txt"}), 65,
+               "found no prompt, expected a line for each");
+}
+
+TEST_F(Sample, SeveralTextsAreWhatEachIsAloneWithItsSeed) {
+  const std::vector<std::string> prompts{"a",  "bcd",      "h a", "cab",   "fgh a", "e",
+                                         "dd", "abcdefgh", "h",   "b b b", "g"};
+  std::string lines, expected;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    lines += prompts[i] + "\n";
+    expected += (i > 0 ? "---\n" : "") +
+                sample({checkpoint_, "--prompt", prompts[i], "-n", "30", "--temperature", "2",
+                        "--top-p", "0.95", "--seed", std::to_string(7 + i), "--threads", "1"})
+                    .out;
+  }
+  test_support::write_text(*folder_ / "prompts.txt", lines);
+  const CommandResult together = expect_success(
+      sample({checkpoint_, "--prompts", *folder_ / "prompts.txt", "-n", "30", "--temperature", "2",
+              "--top-p", "0.95", "--seed", "7", "--threads", "2"}));
+  EXPECT_EQ(together.out, expected);
+  const CommandResult two = sample({checkpoint_, "--prompt", "a", "--prompt", "bcd", "-n", "30",
+                                    "--temperature", "2", "--top-p", "0.95", "--seed", "7"});
+  EXPECT_EQ(two.out, expected.substr(0, two.out.size()));
+  EXPECT_GT(two.out.size(), 60u);
+}
+
+TEST_F(Sample, IdsOfCharactersAreTheirPlacesInTheVocabulary) {
+  const CommandResult result = expect_success(
+      sample({checkpoint_, "--prompt-ids", "1,2,3", "-n", "4", "--temperature", "0"}));
+  EXPECT_EQ(result.out, "1,2,3,4,5,6,7\n");
+}
+
+// A model of tokens: "hell", the bytes of an accented e, " w", "or" and the end of the text.
+class SampleTokens : public Sample {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new test_support::TemporaryDirectory;
+    test_support::write_text(
+        *folder_ / "tokenizer.json",
+        tokenizer_text::tokenizer_json(
+            {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})",
+             .added =
+                 R"({"id":262,"content":"<|endoftext|>","special":true,"normalized":false})"}));
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "hell\xC3\xA9 wor<|endoftext|>";
+    test_support::write_text(*folder_ / "a.txt", text);
+    expect_success(call("tokenize --tokenizer", *folder_ / "tokenizer.json", "-o",
+                        *folder_ / "data", "--val", *folder_ / "a.txt", *folder_ / "a.txt"));
+    expect_success(
+        call("train --model gpt-nano --dataset tokens --vocabulary-size 270 --context 16 "
+             "--batch-size 8 --steps 40 --optimizer adamw --lr 0.003 --threads 2 --data-dir",
+             *folder_ / "data", "--save-dir", *folder_ / "run"));
+    checkpoint_ = *folder_ / "run/step-00000040.ckpt";
+  }
+};
+
+TEST_F(SampleTokens, TheCheckpointHasTheTokenizerOfTheData) {
+  EXPECT_EQ(io::load_checkpoint(checkpoint_).tokenizer,
+            test_support::read_text(*folder_ / "tokenizer.json"));
+  EXPECT_CONTAINS(expect_success(engine({"inspect", checkpoint_})).out, "tokenizer.json of ");
+}
+
+TEST_F(SampleTokens, TextsEndAtTheEndOfTextUnlessItIsIgnored) {
+  const auto text = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {checkpoint_, "--temperature", "0"});
+    return expect_success(sample(more)).out;
+  };
+  EXPECT_EQ(text({"--prompt", "hell"}), "hell\xC3\xA9 wor\n");
+  EXPECT_EQ(text({"--prompt", "hell", "--ignore-end", "-n", "11"}),
+            "hell\xC3\xA9 wor<|endoftext|>hell\xC3\xA9 wor<|endoftext|>\n");
+  EXPECT_EQ(text({"--prompt", "hell", "-n", "2"}), "hell\xC3\xA9\n");
+  EXPECT_EQ(text({"--prompt", "hell", "-n", "1"}), "hell\xEF\xBF\xBD\n") << "half a character";
+  EXPECT_EQ(text({"--prompt-ids", "258"}), "258,195,169,260,261\n");
+  EXPECT_EQ(text({"--prompt-ids", "258", "--ignore-end", "-n", "6"}),
+            "258,195,169,260,261,262,258\n");
+}
+
+TEST_F(SampleTokens, OnlyTokensOfTheTokenizerAreDrawn) {
+  const CommandResult result =
+      expect_success(sample({checkpoint_, "--prompt", "hell", "-n", "300", "--temperature", "1000",
+                             "--ignore-end", "--seed", "4"}));
+  EXPECT_GT(result.out.size(), 300u);
+}
+
+TEST_F(SampleTokens, WithoutATokenizerOneIsNamedOrIdsAreGiven) {
+  io::Checkpoint checkpoint = io::load_checkpoint(checkpoint_);
+  checkpoint.tokenizer.clear();
+  const std::string bare = *folder_ / "bare.ckpt";
+  io::save_checkpoint(checkpoint, bare);
+  const CommandResult refused = sample({bare, "--prompt", "hell"});
+  EXPECT_EQ(refused.exit_code, 78) << refused.err;
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  EXPECT_CONTAINS(refused.err,
+                  "has no tokenizer: name one with --tokenizer FILE, or give token ids, "
+                  "--prompt-ids 1,2,3");
+  EXPECT_EQ(expect_success(sample({bare, "--prompt", "hell", "--temperature", "0", "--tokenizer",
+                                   *folder_ / "tokenizer.json"}))
+                .out,
+            "hell\xC3\xA9 wor\n");
+  EXPECT_EQ(
+      expect_success(sample({bare, "--prompt-ids", "258", "--temperature", "0", "-n", "4"})).out,
+      "258,195,169,260,261\n");
+  checkpoint.tokenizer = "{}";
+  io::save_checkpoint(checkpoint, bare);
+  const CommandResult damaged = sample({bare, "--prompt", "hell"});
+  EXPECT_EQ(damaged.exit_code, 65);
+  EXPECT_CONTAINS(damaged.err, "bare.ckpt: its tokenizer");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "engine/core/random.h"
@@ -19,6 +20,17 @@ namespace {
 double uniform(std::uint64_t seed, std::uint64_t place) {
   const auto words = engine::philox(engine::stream_key(seed, "sample"), 0, place);
   return static_cast<double>(std::uint64_t{words[0]} << 21 | words[1] >> 11) * 0x1p-53;
+}
+
+// Sets the weights after the largest ones that have this part of the sum to 0.
+void keep_top_p(double part, std::vector<double>& weights) {
+  std::vector<double> sorted = weights;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  double missing = part * std::accumulate(sorted.begin(), sorted.end(), 0.0);
+  std::size_t last = 0;
+  for (; last + 1 < sorted.size() && sorted[last] < missing; ++last) missing -= sorted[last];
+  for (double& weight : weights)
+    if (weight < sorted[last]) weight = 0;
 }
 
 // Returns the UTF-8 character that begins here, or one byte if there is none.
@@ -54,10 +66,13 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
     std::nth_element(sorted.begin(), kth, sorted.end(), std::greater<>());
     least = *kth;
   }
+  std::vector<double> weights(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    weights[i] = logits[i] < least ? 0 : std::exp((logits[i] - *largest) / options.temperature);
+  if (options.top_p < 1) keep_top_p(options.top_p, weights);
   std::vector<double> sums(logits.size());
   double sum = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    sums[i] = sum += logits[i] < least ? 0 : std::exp((logits[i] - *largest) / options.temperature);
+  for (std::size_t i = 0; i < logits.size(); ++i) sums[i] = sum += weights[i];
   const double drawn = uniform(options.seed, place) * sum;
   const auto found = std::upper_bound(sums.begin(), sums.end(),
                                       drawn);  // the first sum above it: never of probability 0

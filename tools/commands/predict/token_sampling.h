@@ -12,6 +12,9 @@ namespace tools {
 struct SamplingOptions {
   double temperature = 1;  // logits are divided by it; 0: always the first of the largest logits
   std::int64_t top_k = 0;  // sample from the k largest logits and ties with the k-th; 0: from all
+  // Sample from the most likely tokens of those whose probabilities sum to top_p, and ties with the
+  // last of them; applied after temperature and top_k. 1: from all.
+  double top_p = 1;
   std::uint64_t seed = 0;
 };
 

@@ -1,0 +1,64 @@
+// Encodes prompts and decodes tokens.
+#include "tools/commands/predict/text_coding.h"
+
+#include <charconv>
+#include <memory>
+
+#include "io/base/text/escape_text.h"
+#include "tools/commands/predict/token_sampling.h"
+#include "tools/report/output/exit_codes.h"
+
+namespace tools {
+
+TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path,
+                       const std::string& file)
+    : vocabulary_(checkpoint.vocabulary) {
+  if (!file.empty() && !vocabulary_.empty())
+    throw UsageError("--tokenizer: the tokens of " + path +
+                     " are the characters of its training text; leave it out");
+  if (!file.empty())
+    tokenizer_.emplace(io::Tokenizer::read(file));
+  else if (!checkpoint.tokenizer.empty())
+    tokenizer_.emplace(io::Tokenizer::parse(checkpoint.tokenizer, path + ": its tokenizer"));
+}
+
+std::vector<std::int32_t> TextCoding::ids(const std::string& prompt) const {
+  if (!tokenizer_) return token_ids(prompt, vocabulary_);
+  std::vector<std::int32_t> ids;
+  io::TokenEncoder(*tokenizer_).encode(prompt, ids);
+  return ids;
+}
+
+std::optional<std::int32_t> TextCoding::end_of_text() const {
+  return tokenizer_ ? tokenizer_->end_of_text() : std::nullopt;
+}
+
+TextCoding::Writer TextCoding::writer() const {
+  if (!tokenizer_)
+    return {.add =
+                [this](std::int32_t id) {
+                  return std::string(1, vocabulary_[static_cast<std::size_t>(id)]);
+                },
+            .finish = [] { return std::string(); }};
+  const auto decoder = std::make_shared<io::TokenDecoder>(*tokenizer_);
+  return {.add = [decoder](std::int32_t id) { return decoder->add(id); },
+          .finish = [decoder] { return decoder->finish(); }};
+}
+
+std::vector<std::int32_t> parse_ids(const std::string& text, std::int64_t vocabulary) {
+  std::vector<std::int32_t> ids;
+  const char *at = text.data(), *const end = at + text.size();
+  for (;;) {
+    std::int32_t id = -1;
+    const auto [rest, failure] = std::from_chars(at, end, id);
+    if (failure != std::errc{} || id < 0 || id >= vocabulary || (rest != end && *rest != ','))
+      throw UsageError("--prompt-ids '" + base::escape_text(text) +
+                       "': expected token ids from 0 to " + std::to_string(vocabulary - 1) +
+                       ", as 1,2,3");
+    ids.push_back(id);
+    if (rest == end) return ids;
+    at = rest + 1;
+  }
+}
+
+}  // namespace tools

@@ -1,0 +1,46 @@
+// How a text model's tokens are text: bytes of a vocabulary, tokens of a tokenizer, or ids alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/checkpoint/checkpoint.h"
+#include "io/tokenizer/tokenizer.h"
+
+namespace tools {
+
+class TextCoding {
+ public:
+  // Of the checkpoint at `path`, or of the tokenizer.json `file` if it is not "". Throws as
+  // io::Tokenizer does, and UsageError for a tokenizer of a model of characters.
+  TextCoding(const io::Checkpoint& checkpoint, const std::string& path, const std::string& file);
+
+  bool has_text() const { return tokenizer_ || !vocabulary_.empty(); }
+  // Returns the ids of a prompt. Throws UsageError for characters that the vocabulary lacks.
+  // REQUIRES: has_text().
+  std::vector<std::int32_t> ids(const std::string& prompt) const;
+  // The ids below this have a text; 0: unknown.
+  std::int64_t size() const { return tokenizer_ ? tokenizer_->size() : std::ssize(vocabulary_); }
+  std::optional<std::int32_t> end_of_text() const;
+
+  // The texts of the tokens that follow a prompt, one by one, and what remains at the end.
+  struct Writer {
+    std::function<std::string(std::int32_t)> add;
+    std::function<std::string()> finish;
+  };
+  // REQUIRES: has_text(). This outlives the writer.
+  Writer writer() const;
+
+ private:
+  const std::string vocabulary_;
+  std::optional<io::Tokenizer> tokenizer_;
+};
+
+// Returns "1,2,3" as ids. Throws UsageError for other texts, or if an id is not below `vocabulary`.
+std::vector<std::int32_t> parse_ids(const std::string& text, std::int64_t vocabulary);
+
+}  // namespace tools

@@ -1,0 +1,31 @@
+// One call of the model for each place of all texts. Texts that have ended stay in the batch.
+#include "tools/commands/predict/text_generation.h"
+
+#include <algorithm>
+#include <span>
+
+namespace tools {
+
+void generate(models::NextToken& next, const GenerationOptions& options,
+              std::vector<std::vector<std::int32_t>> texts,
+              const std::function<void(std::size_t text, std::int32_t token)>& added) {
+  std::vector<bool> ended(texts.size(), false);
+  for (std::int64_t place = 0; place < options.count && std::ranges::count(ended, false) > 0;
+       ++place) {
+    const std::vector<models::NextToken::Tokens> windows(texts.begin(), texts.end());
+    next.compute(windows);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (ended[i]) continue;
+      SamplingOptions sampling = options.sampling;
+      sampling.seed += i;
+      const auto logits = next.logits_of(i).first(static_cast<std::size_t>(options.size));
+      const std::int32_t token = sample_token(logits, sampling, static_cast<std::uint64_t>(place));
+      ended[i] = token == options.end;
+      if (ended[i]) continue;
+      texts[i].push_back(token);
+      added(i, token);
+    }
+  }
+}
+
+}  // namespace tools

@@ -1,0 +1,29 @@
+// Continues texts token by token with a text model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "models/next_token.h"
+#include "tools/commands/predict/token_sampling.h"
+
+namespace tools {
+
+struct GenerationOptions {
+  std::int64_t count = 0;  // tokens to add, at most
+  SamplingOptions sampling;
+  std::optional<std::int32_t> end = {};  // this token ends a text, and is not part of it
+  std::int64_t size = 0;                 // only ids below this are sampled
+};
+
+// Adds tokens to all texts at once and calls added(text, token) for each. Text i has the seed
+// sampling.seed + i, and becomes what it would become alone (NextToken::compute()). Throws as
+// NextToken::compute() and sample_token() do. REQUIRES: there are at most as many texts as `next`
+// has.
+void generate(models::NextToken& next, const GenerationOptions& options,
+              std::vector<std::vector<std::int32_t>> texts,
+              const std::function<void(std::size_t text, std::int32_t token)>& added);
+
+}  // namespace tools
