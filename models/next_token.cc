@@ -115,7 +115,8 @@ void NextToken::compute_first(std::size_t text, Tokens tokens) {
     executor_->extend({.tokens = next,
                        .positions = std::ssize(next),
                        .first_text = static_cast<std::int64_t>(text),
-                       .earlier = {&earlier, 1}});
+                       .earlier = {&earlier, 1},
+                       .logits = false});
     kept.insert(kept.end(), next.begin(), next.end());
   }
 }

@@ -165,8 +165,11 @@ struct Executor::Impl {
     set_positions(next.positions);
     for (const Binding& binding : bindings)
       if (!binding.labels) binding.view->data = const_cast<std::int32_t*>(next.tokens.data());
+    const PlanStep& last = plan.steps.back();
+    const bool skips_last =
+        !next.logits && last.output == plan.logits && last.kept_per_position == 0;
     std::byte* memory = kept.data();
-    for (std::size_t i = 0; i < steps.size(); ++i) {
+    for (std::size_t i = 0; i + (skips_last ? 1 : 0) < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
       const std::size_t each = kept_bytes(plan.steps[i], 1);
       run.earlier = {next.earlier,

@@ -31,6 +31,8 @@ struct TextExtension {
   std::int64_t positions = 1;             // of each text
   std::int64_t first_text = 0;            // the texts have the numbers from here on
   std::span<const std::int64_t> earlier;  // [texts]: the positions of each text before these
+  // False: the logits are not needed, and what they had is not kept. Saves the output layer.
+  bool logits = true;
 };
 
 class Executor {
