@@ -81,9 +81,9 @@ class PositionEmbedding final : public Layer {
     if (run.earlier.counts.empty())
       return ops::add_positions_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
     for (std::size_t i = 0; i < run.earlier.counts.size(); ++i)
-      ops::add_positions_forward(run.kernels, sample(run.inputs[0], i),
+      ops::add_positions_forward(run.kernels, sample_of(run.inputs[0], i),
                                  rows_from(run.parameters[0], run.earlier.counts[i]),
-                                 sample(run.output, i));
+                                 sample_of(run.output, i));
   }
   void backward(const LayerRun& run) const override {
     const TensorView dy = run.gradients.output, dx = run.gradients.inputs[0];
@@ -94,18 +94,6 @@ class PositionEmbedding final : public Layer {
   }
 
  private:
-  static TensorView rows_from(TensorView view, std::int64_t first) {
-    const std::int64_t rows = view.shape[0], bytes = static_cast<std::int64_t>(view.bytes()) / rows;
-    view.data = static_cast<std::byte*>(view.data) + first * bytes;
-    view.shape[0] = rows - first;
-    return view;
-  }
-  static TensorView sample(const TensorView& view, std::size_t index) {
-    TensorView one = rows_from(view, static_cast<std::int64_t>(index));
-    one.shape[0] = 1;
-    return one;
-  }
-
   std::int64_t context_;
   double deviation_;
 };

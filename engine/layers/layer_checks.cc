@@ -63,6 +63,19 @@ std::int64_t expect_head_size(const Shape& input, const HeadCounts& counts) {
   return input[1] / counts.all();
 }
 
+TensorView rows_from(TensorView view, std::int64_t first) {
+  const std::int64_t rows = view.shape[0], bytes = static_cast<std::int64_t>(view.bytes()) / rows;
+  view.data = static_cast<std::byte*>(view.data) + first * bytes;
+  view.shape[0] = rows - first;
+  return view;
+}
+
+TensorView sample_of(const TensorView& view, std::size_t index) {
+  TensorView one = rows_from(view, static_cast<std::int64_t>(index));
+  one.shape[0] = 1;
+  return one;
+}
+
 TensorView take_scratch(KernelContext& context, DType dtype, const Shape& shape) {
   const TensorView view{context.scratch.data(), dtype, shape, context.device};
   const std::size_t bytes = align_up(view.bytes());

@@ -1,4 +1,4 @@
-// Shape checks and scratch allocation that the layers share.
+// Shape checks, views and scratch allocation that the layers share.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,10 @@ struct HeadCounts {
 HeadCounts expect_heads(const char* kind, std::int64_t heads, std::int64_t kv_heads);
 // Returns the head size of such an input. Throws ShapeError if it has none.
 std::int64_t expect_head_size(const Shape& input, const HeadCounts& counts);
+
+// Views of the rows (the first dimension) from `first` on, and of one sample, [1, ...].
+TensorView rows_from(TensorView view, std::int64_t first);
+TensorView sample_of(const TensorView& view, std::size_t index);
 
 // Takes a tensor of `shape` from the front of the context's scratch; kernels use the rest. A layer
 // that takes tensors this way adds align_up() of their bytes to its scratch_bytes(). REQUIRES: the

@@ -22,7 +22,10 @@ void expect_eps(const char* kind, double eps) {
 class RmsNorm final : public Layer {
  public:
   explicit RmsNorm(double eps)
-      : Layer({.kind = "rms_norm", .options = {{"eps", eps}}, .backward_needs = {.inputs = true}}),
+      : Layer({.kind = "rms_norm",
+               .options = {{"eps", eps}},
+               .backward_needs = {.inputs = true},
+               .extends_texts = true}),
         eps_(eps) {
     expect_eps("rms_norm", eps);
   }
@@ -82,7 +85,8 @@ class HeadRmsNorm final : public Layer {
                .options = {{"heads", static_cast<double>(options.heads)},
                            {"kv_heads", static_cast<double>(options.kv_heads)},
                            {"eps", options.eps}},
-               .backward_needs = {.inputs = true}}),
+               .backward_needs = {.inputs = true},
+               .extends_texts = true}),
         counts_(expect_heads(kHeadKind, options.heads, options.kv_heads)),
         eps_(options.eps) {
     expect_eps(kHeadKind, eps_);

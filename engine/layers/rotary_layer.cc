@@ -35,7 +35,8 @@ class RotaryLayer final : public Layer {
                            {"low_factor", options.frequencies.low_factor},
                            {"high_factor", options.frequencies.high_factor},
                            {"original_context", options.frequencies.original_context}},
-               .may_run_in_place = true}),
+               .may_run_in_place = true,
+               .extends_texts = true}),
         counts_(expect_heads(kKind, options.heads, options.kv_heads)),
         frequencies_(options.frequencies) {
     expect_frequencies(frequencies_);
@@ -55,23 +56,27 @@ class RotaryLayer final : public Layer {
   }
 
   void forward(const LayerRun& run) const override {
-    turn(run, run.inputs[0], run.output, /*back=*/false, Write::kOverwrite);
+    if (run.earlier.counts.empty()) return turn(run, {.x = run.inputs[0], .y = run.output});
+    for (std::size_t i = 0; i < run.earlier.counts.size(); ++i)
+      turn(run, {.x = sample_of(run.inputs[0], i),
+                 .y = sample_of(run.output, i),
+                 .first_position = run.earlier.counts[i]});
   }
   void backward(const LayerRun& run) const override {
     if (run.gradients.inputs[0])
-      turn(run, run.gradients.output, run.gradients.inputs[0], /*back=*/true,
-           run.gradients.input_writes[0]);
+      turn(run, {.x = run.gradients.output,
+                 .y = run.gradients.inputs[0],
+                 .back = true,
+                 .write = run.gradients.input_writes[0]});
   }
 
  private:
-  void turn(const LayerRun& run, TensorView from, TensorView to, bool back, Write write) const {
-    ops::rotary(run.kernels, {.x = from,
-                              .heads = counts_.heads + counts_.kv_heads,
-                              .size = from.shape[2] / counts_.all(),
-                              .frequencies = frequencies_,
-                              .y = to,
-                              .back = back,
-                              .write = write});
+  // Adds what the layer knows: heads, their size and the frequencies.
+  void turn(const LayerRun& run, ops::Rotary o) const {
+    o.heads = counts_.heads + counts_.kv_heads;
+    o.size = o.x.shape[2] / counts_.all();
+    o.frequencies = frequencies_;
+    ops::rotary(run.kernels, o);
   }
 
   HeadCounts counts_;

@@ -76,6 +76,51 @@ name = "head"
 out = "classes"
 )";
 
+// The layers of the Llama family: grouped queries, rotated positions, no table of them.
+constexpr const char* kLlamaLayers = R"(
+[[layer]]
+kind = "embedding"
+name = "wte"
+vocabulary = "classes"
+width = 24
+[[layer]]
+kind = "rms_norm"
+name = "norm"
+[[layer]]
+kind = "dense"
+name = "qkv"
+out = 48
+bias = false
+[[layer]]
+kind = "head_rms_norm"
+name = "heads"
+heads = 4
+kv_heads = 2
+[[layer]]
+kind = "rotary"
+name = "rotary"
+heads = 4
+kv_heads = 2
+[[layer]]
+kind = "causal_self_attention"
+name = "attention"
+heads = 4
+kv_heads = 2
+[[layer]]
+kind = "dense"
+name = "out"
+out = 24
+[[layer]]
+kind = "add"
+inputs = ["wte", "out"]
+[[layer]]
+kind = "dense"
+name = "head"
+out = "classes"
+bias = false
+tied = "wte"
+)";
+
 struct Model {
   Graph graph;
   ModelState state;
@@ -119,14 +164,21 @@ std::vector<double> copied(std::span<const double> values) {
   return {values.begin(), values.end()};
 }
 
-class KeptPositions : public testing::TestWithParam<std::tuple<bool, DType>> {
+// A model's name for the test, and its layers; null: gpt-nano.
+struct TextModel {
+  const char *name, *layers;
+};
+constexpr TextModel kTextModels[] = {
+    {"GptNano", nullptr}, {"File", kLayers}, {"Llama", kLlamaLayers}};
+
+class KeptPositions : public testing::TestWithParam<std::tuple<TextModel, DType>> {
  protected:
   static Model make() {
     const models::ModelOptions options{.sample_shape = {kPositions}, .classes = kTokens};
-    const auto [file, dtype] = GetParam();
-    if (!file) return {models::build_model("gpt-nano", options), dtype};
+    const auto [model, dtype] = GetParam();
+    if (model.layers == nullptr) return {models::build_model("gpt-nano", options), dtype};
     const test_support::TemporaryDirectory folder;
-    test_support::write_text(folder / "m.toml", kLayers);
+    test_support::write_text(folder / "m.toml", model.layers);
     return {models::build_model(folder / "m.toml", options), dtype};
   }
   static double tolerance() { return std::get<1>(GetParam()) == DType::kF64 ? 1e-12 : 1e-5; }
@@ -198,10 +250,10 @@ TEST_P(KeptPositions, RejectNoTextAndUnknownTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, KeptPositions,
-                         testing::Combine(testing::Bool(),
+                         testing::Combine(testing::ValuesIn(kTextModels),
                                           testing::Values(DType::kF32, DType::kF64)),
                          [](const auto& param) {
-                           return std::string(std::get<0>(param.param) ? "File" : "GptNano") +
+                           return std::string(std::get<0>(param.param).name) +
                                   (std::get<1>(param.param) == DType::kF64 ? "F64" : "F32");
                          });
 

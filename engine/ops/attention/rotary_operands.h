@@ -25,7 +25,7 @@ struct RotaryTurns {
 
 struct Rotary {
   TensorView x;
-  std::int64_t heads, size;  // size is even and at most kMaxRotarySize
+  std::int64_t heads = 0, size = 0;  // size is even and at most kMaxRotarySize
   RotaryFrequencies frequencies{};
   TensorView y;       // may be x (with kOverwrite)
   bool back = false;  // turns back: x is the gradient of y, and y that of x

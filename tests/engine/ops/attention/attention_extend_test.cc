@@ -15,11 +15,13 @@ namespace {
 using namespace kernel_test;
 
 struct TextSizes {
-  std::int64_t t, heads, size;
+  std::int64_t t, heads, size, kv_heads = heads;
   std::int64_t width() const { return heads * size; }
+  std::int64_t row() const { return (heads + 2 * kv_heads) * size; }
 };
-constexpr TextSizes kTextSizes[] = {{1, 1, 1},   {7, 3, 5},    {33, 2, 17}, {64, 4, 32},
-                                    {65, 1, 40}, {130, 2, 64}, {300, 1, 24}};
+constexpr TextSizes kTextSizes[] = {{1, 1, 1},    {7, 3, 5},    {33, 2, 17},
+                                    {64, 4, 32},  {65, 1, 40},  {130, 2, 64},
+                                    {300, 1, 24}, {9, 6, 5, 2}, {70, 4, 16, 1}};
 
 // The texts of a call, with what is kept of them.
 template <class T>
@@ -32,9 +34,9 @@ struct Texts {
       : s(sizes),
         count(texts),
         capacity(positions),
-        kept({texts, 2 * s.heads, positions, s.size}, T{-7}) {}
+        kept({texts, 2 * s.kv_heads, positions, s.size}, T{-7}) {}
 
-  // Extends text `first` and the ones after it by the rows of `qkv` [n, t, 3 * width]; returns y.
+  // Extends text `first` and the ones after it by the rows of `qkv` [n, t, row]; returns y.
   std::vector<T> extend(Context& c, std::int64_t first, const std::vector<std::int64_t>& earlier,
                         Operand<T> qkv) {
     const std::int64_t n = qkv.shape[0], t = qkv.shape[1];
@@ -42,9 +44,12 @@ struct Texts {
     TensorView part = kept.view();
     part.data = kept.values.data() + first * (kept.values.size() / count);
     part.shape[0] = n;
-    causal_attention_extend(
-        c.context,
-        {.qkv = qkv.view(), .heads = s.heads, .earlier = earlier, .kept = part, .y = y.view()});
+    causal_attention_extend(c.context, {.qkv = qkv.view(),
+                                        .heads = s.heads,
+                                        .kv_heads = s.kv_heads,
+                                        .earlier = earlier,
+                                        .kept = part,
+                                        .y = y.view()});
     return y.values;
   }
 };
@@ -75,10 +80,11 @@ TEST(AttentionExtend, IsTheAttentionOfTheWholeText) {
     for (const TextSizes& s : kTextSizes) {
       SCOPED_TRACE(s.t);
       Context c(threads, 0);
-      const Operand<float> qkv = random_operand({1, s.t, 3 * s.width()}, 5);
+      const Operand<float> qkv = random_operand({1, s.t, s.row()}, 5);
       Operand<double> wide = widen(qkv), expected({1, s.t, s.width()}, 0);
-      causal_attention_forward(c.context,
-                               {.qkv = wide.view(), .heads = s.heads, .y = expected.view()});
+      causal_attention_forward(
+          c.context,
+          {.qkv = wide.view(), .heads = s.heads, .kv_heads = s.kv_heads, .y = expected.view()});
       for (const std::int64_t piece : {std::int64_t{1}, std::int64_t{5}, s.t}) {
         EXPECT_EQ(far_apart(in_pieces(c, s, qkv, piece), expected.values, 2e-6, 2e-6), "");
         EXPECT_EQ(far_apart(in_pieces(c, s, widen(qkv), piece), expected.values, 1e-14, 1e-14), "");
@@ -90,7 +96,7 @@ TEST(AttentionExtend, IsTheAttentionOfTheWholeText) {
 TEST(AttentionExtend, HasTheSameBitsInPiecesAndForAnyNumberOfThreads) {
   for (const TextSizes& s : kTextSizes) {
     Context one(1, 0), three(3, 0);
-    const Operand<float> qkv = random_operand({1, s.t, 3 * s.width()}, 6);
+    const Operand<float> qkv = random_operand({1, s.t, s.row()}, 6);
     const std::vector<float> whole = in_pieces(one, s, qkv, s.t);
     for (const std::int64_t piece : {1, 3}) {
       EXPECT_EQ(in_pieces(one, s, qkv, piece), whole) << s.t;
@@ -102,12 +108,12 @@ TEST(AttentionExtend, HasTheSameBitsInPiecesAndForAnyNumberOfThreads) {
 TEST(AttentionExtend, TextsOfOneCallAreIndependent) {
   constexpr TextSizes s{1, 2, 8};
   Context c(2, 0);
-  const Operand<float> first = random_operand({1, 9, 3 * s.width()}, 7),
-                       second = random_operand({1, 4, 3 * s.width()}, 8);
+  const Operand<float> first = random_operand({1, 9, s.row()}, 7),
+                       second = random_operand({1, 4, s.row()}, 8);
   Texts<float> texts(s, 3, 9);  // the first one stays unused
   texts.extend(c, 1, {0}, rows(first, 0, 8));
   texts.extend(c, 2, {0}, rows(second, 0, 3));
-  Operand<float> last({2, 1, 3 * s.width()}, 0);
+  Operand<float> last({2, 1, s.row()}, 0);
   const Operand<float> ends[] = {rows(first, 8, 9), rows(second, 3, 4)};
   for (std::size_t i = 0; i < 2; ++i)
     std::ranges::copy(ends[i].values, last.values.begin() + static_cast<std::ptrdiff_t>(i) * 48);
