@@ -39,7 +39,7 @@ cmake -S "$work/examples" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_
 grep -q "^engine_DIR:PATH=$prefix/" "$work/build/CMakeCache.txt" || fail "another engine was found: $(grep '^engine_DIR' "$work/build/CMakeCache.txt")"
 cmake --build "$work/build" >"$work/log" || { cat "$work/log"; fail "the examples do not compile"; }
 # A version that the package does not have is refused.
-sed -i 's/find_package(engine 0.1/find_package(engine 0.99/' "$work/examples/CMakeLists.txt"
+sed -i 's/find_package(engine 0.2/find_package(engine 0.99/' "$work/examples/CMakeLists.txt"
 cmake -S "$work/examples" -B "$work/other" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 &&
   fail "version 0.99 was found"
 grep -q '0\.99' "$work/log" || { cat "$work/log"; fail "nothing is said of version 0.99"; }

@@ -19,7 +19,7 @@
 namespace engine::api {
 
 // Return the version of the library that the program runs with: as ENGINE_API_VERSION, and as text
-// with the commit that it was built from: "0.1.0 (1a2b3c4)".
+// with the commit that it was built from: "0.2.0 (1a2b3c4)".
 ENGINE_API int version();
 ENGINE_API const char* version_text();
 

@@ -16,6 +16,6 @@ struct MachineInfo {
 };
 MachineInfo machine_info();
 
-std::string build_text();  // e.g. "engine 0.1.0 (commit 1a2b3c, GNU 12.2.0, Release)"
+std::string build_text();  // e.g. "engine 0.2.0 (commit 1a2b3c, GNU 12.2.0, Release)"
 
 }  // namespace tools

@@ -8,7 +8,7 @@
 
 namespace tools {
 
-// Returns the line with every resolved choice; "engine 0.1.0: mlp (... parameters, f32) on ...".
+// Returns the line with every resolved choice; "engine 0.2.0: mlp (... parameters, f32) on ...".
 std::string start_line(const SessionFacts& facts, const std::string& version);
 // Returns e.g. "resumed run/step-00000400.ckpt at step 400". REQUIRES: the state is loaded.
 std::string state_text(const SessionFacts& facts);
