@@ -10,7 +10,7 @@
 #     tutorial    docs/tutorial.md, from the build of its package to its last command
 #     quickstart  tools/quickstart.sh, twice
 #     test        tools/test.sh, twice
-#   --row KIND   of the table only this row: file, deb, source, wheel, container or bundle
+#   --row KIND   of the table only this row: file, old-deb, deb, source, wheel, container or bundle
 #   --keep       leave everything in DIRECTORY (default: a new folder under /tmp), for the next run
 # Needs root, debootstrap, and apt sources of Debian 12 on the running system: they are used inside the
 # trees too, which are in memory (2 GB). What runs is a clone of the last commit. The trees share this
@@ -31,8 +31,8 @@ while [ $# -gt 0 ]; do
       esac ;;
     --row)
       case ${2:-} in
-        file | deb | source | wheel | container | bundle) row=$2; shift ;;
-        *) fail "--row takes file, deb, source, wheel, container or bundle, not '${2:-}'" ;;
+        file | old-deb | deb | source | wheel | container | bundle) row=$2; shift ;;
+        *) fail "--row takes file, old-deb, deb, source, wheel, container or bundle, not '${2:-}'" ;;
       esac ;;
     -h | --help) usage; exit 0 ;;
     -*) fail "unknown option $1 (see --help)" ;;
@@ -165,7 +165,7 @@ image_trains() {
 works() {  # KIND
   case $1 in
     file) trains '~/.local/bin/engine' ;;
-    deb) trains engine; explains /usr/share ;;
+    deb | old-deb) trains engine; explains /usr/share ;;
     source) trains '~/.local/bin/engine'; explains '~/.local/share' ;;
     wheel) trains '~/engine-venv/bin/engine'; explains '~/engine-venv/share' ;;
     bundle) trains 'engine-*/bin/engine'; explains 'engine-*/share' ;;
@@ -202,23 +202,24 @@ install_row() {
 walk_install_table() {
   local rows=0 name needs commands kind files
   code() { sed -n 's/^[^`]*`\([^`]*\)`.*/\1/p' <<<"$1"; }
-  rm -rf "$clone"/build/*.{deb,whl,tar,tar.gz} "$clone"/build/release-*/dist
+  rm -rf "$clone"/build/*.deb "$clone"/build/release-*/dist
   while IFS='|' read -r _ name needs commands _; do
     commands=$(code "$commands") needs=$(code "$needs")
     case $commands in
-      *release.sh*) kind=file files='release-x86_64/dist/engine-*-linux-x86_64' ;;
+      *'--only file'*) kind=file files='release-x86_64/dist/engine-*-linux-x86_64' ;;
+      *'--only deb'*) kind=old-deb files='release-x86_64/dist/engine_*.deb' ;;
+      *'--only wheel'*) kind=wheel files='release-x86_64/dist/engine_train-*.whl' ;;
+      *'--only container'*) kind=container files='release-x86_64/dist/engine-*-oci.tar' ;;
+      *'--only bundle'*) kind=bundle files='release-x86_64/dist/engine-*.tar.gz' ;;
       *deb.sh*) kind=deb files='engine_*.deb' ;;
       *--install*) kind=source files="" ;;
-      *wheel.sh*) kind=wheel files='engine_train-*.whl' ;;
-      *container.sh*) kind=container files='engine-*-oci.tar' ;;
-      *bundle.sh*) kind=bundle files='engine-*.tar.gz' ;;
       *) continue ;;
     esac
     rows=$((rows + 1))
     [ "${row:-$kind}" = "$kind" ] || continue
     part "README, Install, ${name//[[:space:]]/ }" install_row "$kind" "$files" "$needs" "$commands"
   done < <(sed -n '/^## Install/,/^## First run/p' "$clone/README.md" | grep '^| ')
-  [ "$rows" -eq 6 ] || fail "README's table has $rows rows that this script knows, expected 6"
+  [ "$rows" -eq 7 ] || fail "README's table has $rows rows that this script knows, expected 7"
 }
 
 # The commands in a block of docs/tutorial.md.

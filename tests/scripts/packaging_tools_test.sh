@@ -48,10 +48,10 @@ check_kind() {  # KIND "TOOLS" "PACKAGES"
   done
 }
 check_kind deb "cpack dpkg-deb dpkg-shlibdeps file" "dpkg-dev file"
-check_kind bundle "strip" "binutils zstd"
+check_kind bundle "strip readelf" "binutils zstd"
 # These also run bundle.sh.
 cp "$work/tool" "$work/programs/strip"
-check_kind wheel "zip patchelf objdump openssl" "binutils openssl patchelf zip"
+check_kind wheel "zip readelf openssl" "binutils openssl zip"
 cp "$work/tool" "$work/programs/strip"
 check_kind container "buildah readelf" "binutils buildah"
 echo "the packaging scripts install what they need before they look for it"

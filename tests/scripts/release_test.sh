@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Checks the one file that tools/scripts/release.sh has made: what it needs of the system, its list of contents, and that it runs.
+# Checks what tools/scripts/release.sh has made: that archive, wheel, Debian package and container image contain the very program of
+# the one file, what that needs of the system, its list of contents, and that it runs.
 #
 # Usage: tests/scripts/release_test.sh BUILD_FOLDER
-# Exits with 77 (skipped) where build/release-x86_64/dist has no file of this version: making it takes as long as a build.
+# Exits with 77 (skipped) where build/release-x86_64/dist has no file of this version, as making it takes as long as a build; and at
+# the end where it lacks one of the others.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
@@ -18,6 +20,8 @@ rejects() {  # FILE MESSAGE
 # What the check rejects: a program of a usual build, a symbol that is too new, a program that names no library, and one that
 # copies a variable of the C library.
 rejects "$build/tools/engine" 'needs libraries beside the C library: .*libstdc++'
+! "$root/tools/scripts/wheel.sh" --no-install --from "$build" --output "$work" >"$work/log" 2>&1 || fail "wheel.sh packs any build"
+grep -q 'needs other libraries beside it; tools/scripts/release.sh builds one' "$work/log" || fail "wheel.sh rejects $build with: $(cat "$work/log")"
 compile() { "${CC:-cc}" -x c - -o "$work/$1" "${@:2}" 2>"$work/log"; }
 if command -v "${CC:-cc}" >/dev/null; then
   compile new <<<'#include <stdlib.h>
@@ -35,13 +39,51 @@ if [ ! -x "$dist/$name" ]; then
 fi
 (cd "$dist" && sha256sum --check --quiet SHA256SUMS) || fail "SHA256SUMS is wrong"
 check "$dist/$name" || fail "$(cat "$work/log")"
-for part in engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libpcre2-dev libutf8proc-dev libc++; do
+cp "$dist/$name" "$work/engine"
+for part in engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libpcre2-dev libutf8proc-dev libc++ libc6; do
   grep -q "^$part  *[0-9]" "$dist/$name.contents" || fail "the list of contents lacks $part"
   sed -n "/^==== $part ====/,/^==== .* ====/p" "$dist/$name.contents" | grep -i 'licen[sc]e\|copyright' >/dev/null || fail "the licence of $part is missing"
 done
 
+# unpack_KIND FILE: into the current folder.
+unpack_bundle() { tar -xzf "$1"; }
+unpack_wheel() { python3 -m zipfile -e "$1" .; }
+unpack_deb() { dpkg-deb --extract "$1" .; }
+unpack_container() {
+  local layer
+  mkdir image
+  tar -C image -xf "$1"
+  layer=$(python3 -c 'import json; blob = lambda d: json.load(open("image/blobs/" + d["digest"].replace(":", "/")))
+print(blob(json.load(open("image/index.json"))["manifests"][0])["layers"][0]["digest"].replace(":", "/"))')
+  tar -xzf "image/blobs/$layer"
+}
+# check_artefact KIND FILE: its programs and libraries are the one program, and in the image the C library.
+check_artefact() {
+  local file found=0
+  mkdir "$work/$1"
+  (cd "$work/$1" && "unpack_$1" "$2") || fail "$2 cannot be unpacked"
+  while read -r file; do
+    cmp -s <(head -c 4 "$file") <(printf '\177ELF') || continue
+    case $1:/${file#"$work/$1/"} in container:/lib*/ld-linux* | container:/lib*/x86_64-linux-gnu/lib*.so.?) continue ;; esac
+    cmp "$work/engine" "$file" || fail "${file#"$work/"} of $2 is not the program of the one file"
+    found=$((found + 1))
+  done < <(find "$work/$1" -type f -size +3c ! -path '*/image/blobs/*')
+  [ "$found" -eq 1 ] || fail "$2 has the program $found times"
+}
+missing=()
+for kind_file in "bundle $name.tar.gz" "wheel engine_train-$version-py3-none-manylinux_2_28_x86_64.whl" \
+  "deb engine_$version-1+glibc2.28_amd64.deb" "container $name-oci.tar"; do
+  read -r kind file <<<"$kind_file"
+  grep -q "  $file\$" "$dist/SHA256SUMS" || { missing+=("$file"); continue; }
+  check_artefact "$kind" "$dist/$file"
+  [ "$kind" != bundle ] || grep -qx 'C library  *2[.]2[0-8] or newer' "$work/bundle/$name/BUILD" || fail "$file: $(cat "$work/bundle/$name/BUILD")"
+  [ "$kind" = deb ] || continue
+  needed=$(dpkg-deb --field "$dist/$file" Depends)
+  grep -qxE 'libc6 \(>= 2\.(2[0-8]|1?[0-9])\)' <<<"$needed" || fail "$file depends on $needed"
+  ! command -v lintian >/dev/null || lintian --allow-root --fail-on error,warning "$dist/$file" || fail "lintian rejects $file"
+done
+
 # It runs without any variable, as the commands of the tables in the documentation.
-cp "$dist/$name" "$work/engine"
 run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/engine" "$@" >"$work/log" 2>&1 || { cat "$work/log"; fail "engine $* fails"; }; }
 for backend in shm socket gloo zmq; do
   run train --model mlp --dataset glyphs --limit 2000 --steps 20 --spawn 2 --threads 1 --backend "$backend" --save-dir "$work/$backend" \
@@ -67,4 +109,8 @@ ids=$(tail -c +129 "$work/tokens/train.npy" | od -An -v -tu2 | xargs)
 kernels() { "$1" env | sed -n 's/^CPU kernels  *//p'; }
 [ "$(kernels "$work/engine")" = "$(kernels "$build/tools/engine")" ] ||
   fail "it finds $(kernels "$work/engine"), the usual build $(kernels "$build/tools/engine")"
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "release_test: skipped: the program is right, but $dist has no ${missing[*]}"
+  exit 77
+fi
 echo "the file needs the C library alone, and trains over shm, socket, gloo and zmq, and makes tokens"

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Packs a build as a Python wheel with tools/scripts/wheel.sh, installs it in an environment of its own, trains with it and removes it.
+# Packs the build of tools/scripts/release.sh as a Python wheel with tools/scripts/wheel.sh, installs it in an environment of its
+# own, trains with it and removes it.
 #
 # Usage: tests/scripts/wheel_test.sh BUILD_FOLDER
-# Exits with 77 (skipped) where there is no python3-venv or a tool that packs, and at the end where PEER_PYTHON (python3) has no
-# auditwheel, which judges the wheel.
+# Exits with 77 (skipped) where there is no such build, python3-venv or tool that packs, and at the end where PEER_PYTHON (python3)
+# has no auditwheel, which judges the wheel.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$(cd "$1" && pwd)
+build=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "wheel_test: $*"; exit 1; }
 skip() { echo "wheel_test: skipped: $*"; exit 77; }
-for tool in zip patchelf objdump openssl; do
+version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+[ "$("$build/tools/engine" version 2>/dev/null)" = "engine $version" ] ||
+  skip "$build has no program of version $version: tools/scripts/release.sh builds it"
+for tool in zip readelf openssl; do
   command -v "$tool" >/dev/null || skip "$tool is not installed"
 done
 python3 -m venv "$work/env" 2>"$work/log" || skip "python3 makes no environment: $(tail -n 1 "$work/log")"
@@ -22,14 +26,13 @@ wheel=$(echo "$work"/engine_train-*.whl)
 cmp "$wheel" "$work/again/$(basename "$wheel")" || fail "the same build gives two wheels"
 
 "$work/env/bin/pip" install --quiet --no-index --disable-pip-version-check "$wheel" || fail "pip does not install $wheel"
-version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/env/bin/engine" "$@"; }
 [ "$(run version)" = "engine $version" ] || fail "engine version says $(run version)"
 for file in bash-completion/completions/engine zsh/site-functions/_engine fish/vendor_completions.d/engine.fish man/man1/engine-train.1; do
   [ -s "$work/env/share/$file" ] || fail "the wheel lacks share/$file"
 done
-foreign=$(env -i ldd "$work/env/bin/engine" | awk '$2 == "=>" { print $3 }' | grep -vE "^$work/env/|/(libc|libm|libdl|librt|libpthread|libresolv)\.so" || true)
-[ -z "$foreign" ] || fail "the program takes the system's $foreign"
+case $wheel in *-py3-none-manylinux_2_28_x86_64.whl | *-py3-none-manylinux_2_28_aarch64.whl) ;; *) fail "the wheel is for other systems: $wheel" ;; esac
+"$root/tools/scripts/release.sh" --check "$work/env/bin/engine" >"$work/log" 2>&1 || { cat "$work/log"; fail "the program needs too much"; }
 run train --model mlp --dataset glyphs --spawn 2 --threads 1 --steps 20 --limit 2000 --save-dir "$work/run" --save-rank-models \
   >"$work/log" 2>&1 || { cat "$work/log"; fail "the installed program does not train"; }
 run verify "$work/run/final_model_rank_0.ckpt" "$work/run/final_model_rank_1.ckpt" || fail "the two ranks' models differ"

@@ -23,7 +23,11 @@ install(DIRECTORY docs DESTINATION "${doc_folder}" COMPONENT program)
 install(FILES README.md DESTINATION "${doc_folder}" COMPONENT program)
 install(FILES LICENSE CHANGELOG.md DESTINATION "${doc_folder}" COMPONENT licence)  # Debian has names of its own for them
 
-# Licences of what is compiled in, as Debian keeps them.
+# Licences of what is compiled in, as Debian keeps them; of libraries inside the program as tools/scripts/release.sh has collected them.
+set(ENGINE_GLIBC "" CACHE STRING "Oldest glibc on which a program with all other libraries inside runs (tools/scripts/release.sh)")
+if(ENGINE_GLIBC)
+  install(DIRECTORY "${PROJECT_BINARY_DIR}/licences/" DESTINATION "${doc_folder}/compiled-in" COMPONENT program)
+endif()
 foreach(package libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev cppzmq-dev)
   if(EXISTS "/usr/share/doc/${package}/copyright")
     install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${doc_folder}/compiled-in" RENAME ${package} COMPONENT program)
@@ -57,9 +61,15 @@ endif()
 if(NOT debian_date)
   string(TIMESTAMP debian_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 endif()
-set(debian_cuda "")
+set(debian_inside "")
+set(program_overrides "")
+if(ENGINE_GLIBC)
+  set(debian_inside " All other libraries but the C library are inside the program; their licences are there, too.
+")
+  set(program_overrides "# For other systems than the one that builds it.\nengine: embedded-library *")
+endif()
 if(ENGINE_HAS_CUDA STREQUAL "ON")
-  set(debian_cuda " NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA
+  string(APPEND debian_inside " NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA
  Toolkit's licence: https://docs.nvidia.com/cuda/eula/
 ")
 endif()
@@ -81,7 +91,7 @@ function(engine_debian_files component package)
     COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 set(comment "# CPack writes these scripts, whatever triggers there are.")
-engine_debian_files(debian engine)
+engine_debian_files(debian engine "${program_overrides}")
 engine_debian_files(debian_library ${debian_library} "${comment}\n${debian_library}: maintscript-calls-ldconfig")
 engine_debian_files(debian_development engine-dev)
 
@@ -106,6 +116,11 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_ENGINE_PACKAGE_NAME engine)
 set(CPACK_DEBIAN_ENGINE_PACKAGE_SUGGESTS "openssh-client")
+if(ENGINE_GLIBC)
+  # dpkg-shlibdeps would ask for this system's C library, into which the libraries dl, pthread and rt have been merged.
+  set(CPACK_DEBIAN_ENGINE_PACKAGE_SHLIBDEPS OFF)
+  set(CPACK_DEBIAN_ENGINE_PACKAGE_DEPENDS "libc6 (>= ${ENGINE_GLIBC})")
+endif()
 set(CPACK_DEBIAN_ENGINE_DESCRIPTION
   "data-parallel training of neural networks
 Every process runs the same model on its share of the data; the replicas are

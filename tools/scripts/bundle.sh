@@ -14,7 +14,8 @@
 #   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda13].tar.gz). A name that ends with .tar.zst
 #                    packs with zstd: each test carries all kernels, and zstd writes them once: a third of the size
 #   --no-install     take the packages as they are
-# The machine that runs it needs a C library as new as the building machine's, no CUDA, and for GPUs a driver. The same build
+# The machine that runs it needs no CUDA, and for GPUs a driver. Its C library must be as new as the file BUILD says: as the building
+# machine's, or 2.28 for the build of tools/scripts/release.sh, which has all other libraries inside the program. The same build
 # gives the same bytes: SOURCE_DATE_EPOCH is the date of all files, by default that of the last commit.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -41,7 +42,7 @@ if [ "$install" = yes ]; then
   [ "$tests" = no ] || [ -n "$build" ] || packages+=(--tests)
   "$root/tools/scripts/install_dependencies.sh" "${packages[@]}"
 fi
-for tool in strip $([[ $output != *.zst ]] || echo zstd); do
+for tool in strip readelf $([[ $output != *.zst ]] || echo zstd); do
   command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for bundle installs it"
 done
 if [ -z "$build" ]; then
@@ -70,7 +71,7 @@ if [ -z "$build" ]; then
   build="$folder"
 fi
 program="$build/tools/engine"
-[ -x "$program" ] || fail "no program in $build: build it first (cmake --build $build)"
+[ -x "$program" ] || fail "no program in $build: build it first (tools/scripts/release.sh, or cmake --build $build)"
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 
 version=$("$program" version | awk '{ print $2 }')
@@ -88,12 +89,13 @@ name="engine-$version-linux-$(uname -m)$flavour"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle="$work/$name"
-mkdir -p "$bundle"/{bin,lib,licences,tests/gpu}
+mkdir -p "$bundle"/{bin,licences}
 
 step "Program and tests"
 install -m 755 -s "$program" "$bundle/bin/engine"
 programs=("$program")
 if [ "$tests" = yes ]; then
+  mkdir -p "$bundle/tests/gpu"
   while read -r limit file; do
     [ -x "$file" ] || fail "$file is not built: cmake --build $build --target gpu_tests"
     install -m 755 -s "$file" "$bundle/tests/$(basename "$file")"
@@ -122,29 +124,35 @@ cp -r "$root/models/examples" "$bundle/models/"
 cp "$root/tools/scripts/report_picture.sh" "$bundle/tools/scripts/"
 
 step "Libraries"
-# All that the loader finds, but for the C library's own: a program must not mix two of these.
-libc='/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnss_[a-z]+)\.so[.0-9]*$'
-licence_of() {  # PACKAGE: its licence, as Debian keeps it
-  local text="/usr/share/doc/$1/copyright"
-  [ -f "$text" ] && cp -L "$text" "$bundle/licences/$1"
-}
-while read -r file; do
-  install -m 644 -s "$(readlink -f "$file")" "$bundle/lib/$(basename "$file")"
-  case $(readlink -f "$file") in "$(readlink -f "$build")"/*) continue ;; esac
-  real=$(readlink -f "$file")  # packages may say /lib for /usr/lib
-  package=$(dpkg-query --search "$real" "${real#/usr}" 2>/dev/null | head -n 1 | cut -d: -f1 || true)
-  { [ -n "$package" ] && licence_of "$package"; } || echo "no licence found for $file" | tee -a "$bundle/licences/MISSING"
-done < <(ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | grep -vE "$libc")
-for package in libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev cppzmq-dev libgtest-dev; do
-  licence_of "$package" || true  # compiled in
-done
+if [ -d "$build/licences" ]; then
+  cp "$build/licences"/* "$bundle/licences/"  # all libraries are inside the program: tools/scripts/release.sh has built it
+else
+  # All that the loader finds, but for the C library's own: a program must not mix two of these.
+  mkdir "$bundle/lib"
+  libc='/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnss_[a-z]+)\.so[.0-9]*$'
+  licence_of() {  # PACKAGE: its licence, as Debian keeps it
+    local text="/usr/share/doc/$1/copyright"
+    [ -f "$text" ] && cp -L "$text" "$bundle/licences/$1"
+  }
+  while read -r file; do
+    install -m 644 -s "$(readlink -f "$file")" "$bundle/lib/$(basename "$file")"
+    programs+=("$file")
+    case $(readlink -f "$file") in "$(readlink -f "$build")"/*) continue ;; esac
+    real=$(readlink -f "$file")  # packages may say /lib for /usr/lib
+    package=$(dpkg-query --search "$real" "${real#/usr}" 2>/dev/null | head -n 1 | cut -d: -f1 || true)
+    { [ -n "$package" ] && licence_of "$package"; } || echo "no licence found for $file" | tee -a "$bundle/licences/MISSING"
+  done < <(ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | grep -vE "$libc")
+  for package in libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev cppzmq-dev libgtest-dev; do
+    licence_of "$package" || true  # compiled in
+  done
+  ls "$bundle/lib"
+fi
 [[ "$flavour" != -cuda* ]] || echo "NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA Toolkit's licence:
 https://docs.nvidia.com/cuda/eula/" >"$bundle/licences/cuda-runtime"
-ls "$bundle/lib"
 
 {
   "$program" version --build
-  echo "C library    $(ldd --version | awk 'NR == 1 { print $NF }') or newer"
+  echo "C library    $(newest_glibc "${programs[@]}") or newer"
 } | grep -v '^backend' >"$bundle/BUILD"
 
 step "Archive"

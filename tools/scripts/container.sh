@@ -3,19 +3,19 @@
 # shell). It runs as user 10001; its entry point is `engine`.
 #
 # Usage: tools/scripts/container.sh [OPTIONS]
-#   --from DIR       pack this build as it is, instead of building one
-#   --output FILE    where to write the image, as an OCI archive (default: build/engine-VERSION-oci.tar)
+#   --from DIR       the build (default: build/release-ARCHITECTURE, which tools/scripts/release.sh makes)
+#   --output FILE    where to write the image, as an OCI archive (default: build/engine-VERSION-linux-ARCHITECTURE-oci.tar)
 #   --no-install     take the packages as they are
 # Needs buildah, no network and no registry. `podman load -i FILE` or `skopeo copy oci-archive:FILE docker://...` take the image on.
 # The same build gives the same layer (SOURCE_DATE_EPOCH, by default the date of the last commit).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-output="" options=() install=yes
+output="" build="$root/build/release-$(uname -m)" install=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
-    --from) options+=(--from "$2"); shift ;;
+    --from) build=$2; shift ;;
     --output) output=$2; shift ;;
     --no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
@@ -33,7 +33,7 @@ done
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 export SOURCE_DATE_EPOCH
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
-[ -n "$output" ] || output="$root/build/engine-$version-oci.tar"
+[ -n "$output" ] || output="$root/build/engine-$version-linux-$(uname -m)-oci.tar"
 
 work=$(mktemp -d)
 storage=(--root "$work/storage" --runroot "$work/run" --storage-driver vfs)
@@ -41,7 +41,7 @@ clean_up() {
   rm -rf --one-file-system "$work"
 }
 trap clean_up EXIT
-"$root/tools/scripts/bundle.sh" --no-install --program-only "${options[@]}" --output "$work/bundle.tar.gz"
+"$root/tools/scripts/bundle.sh" --no-install --program-only --from "$build" --output "$work/bundle.tar.gz"
 tar -C "$work" -xzf "$work/bundle.tar.gz"
 
 step "Image"

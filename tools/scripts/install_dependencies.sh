@@ -30,14 +30,14 @@ while [ $# -gt 0 ]; do
     --clang) packages+=(clang clang-format clang-tidy lld) ;;
     --sanitizers) packages+=(clang libclang-rt-14-dev lld llvm) ;;
     --coverage) packages+=(gcovr) ;;
-    --packaging) packages+=(dpkg-dev file lintian debootstrap zsh fish zip patchelf openssl binutils python3-venv buildah chromium) ;;
+    --packaging) packages+=(dpkg-dev file lintian debootstrap zsh fish zip openssl binutils python3-venv buildah podman crun chromium) ;;
     --for)
       case ${2:-} in
         deb) packages+=(dpkg-dev file) ;;
-        wheel) packages+=(zip patchelf binutils openssl) ;;
+        wheel) packages+=(zip binutils openssl) ;;
         container) packages+=(buildah binutils) ;;
         bundle) packages+=(binutils zstd) ;;
-        release) packages+=(binutils bzip2 python3 python3-pip) ;;
+        release) packages+=(binutils bzip2 python3 python3-pip zip openssl dpkg-dev file buildah) ;;
         *) fail "--for takes deb, wheel, container, bundle or release, not '${2:-}'" ;;
       esac
       shift ;;

@@ -8,6 +8,11 @@ fail() {
   exit 1
 }
 
+# newest_glibc FILE...: the newest version of the C library whose symbols these programs and libraries ask for, e.g. 2.28.
+newest_glibc() {
+  readelf --version-info --wide "$@" | grep -oE 'Name: GLIBC_[0-9.]+' | cut -d_ -f2 | sort -uV | tail -n 1
+}
+
 # Compile jobs: one a core, but never more than the memory bears (templates need up to 1.5 GiB a job).
 build_jobs() {
   local cores gib

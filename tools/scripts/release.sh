@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Makes the program as one file that runs on every x86-64 Linux with glibc 2.28 or newer: all libraries but the C library are inside.
+# Builds the program for every x86-64 Linux with glibc 2.28 or newer, with all libraries but the C library inside, and packs it as one
+# file, archive, Python wheel, Debian package and container image. No variant has the C++ library or CUDA (ADR 57).
 #
 # Usage: tools/scripts/release.sh [OPTIONS]
+#   --only KIND      beside the file only this one: file (nothing else), bundle, wheel, deb or container
 #   --output DIR     where to write (default: build/release-x86_64/dist)
 #   --check FILE     build nothing: check that this program needs no more than such a system has
 #   --no-install     take the packages as they are
-# Writes engine-VERSION-linux-x86_64, the same name with .contents (what is inside: versions, origins, licences) and SHA256SUMS.
+# Writes engine-VERSION-linux-x86_64 and the same name with .tar.gz (bundle.sh), -oci.tar (container.sh) and .contents (what is
+# inside: versions, origins, licences), engine_train-VERSION-py3-none-PLATFORM.whl (wheel.sh), engine_VERSION_amd64.deb (deb.sh)
+# and SHA256SUMS over all.
 # Compiles with zig's clang and libc++, which PyPI's package ziglang contains (docs/adr/0057-one-file-for-old-systems.md). C
 # libraries are Debian 12's static ones; Gloo, ZeroMQ and hwloc are compiled from their sources. All are kept in build/release-x86_64.
 set -euo pipefail
@@ -25,10 +29,17 @@ declare -A licences=([libsodium-dev]=ISC [libxxhash-dev]=BSD-2-Clause [zlib1g-de
   [libtomlplusplus-dev]=MIT [nlohmann-json3-dev]=MIT [cppzmq-dev]=MIT
   [libpcre2-dev]="BSD-3-Clause with an exception for binaries" [libutf8proc-dev]="MIT and Unicode")
 
-arch=x86_64 triplet=x86_64-linux-gnu output="" install=yes checked=""
+arch=x86_64 triplet=x86_64-linux-gnu output="" install=yes checked="" kinds=(bundle wheel deb container)
 while [ $# -gt 0 ]; do
   case $1 in
-    --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --only | --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --only)
+      case $2 in
+        file) kinds=() ;;
+        bundle | wheel | deb | container) kinds=("$2") ;;
+        *) fail "--only takes file, bundle, wheel, deb or container, not '$2'" ;;
+      esac
+      shift ;;
     --output) output=$2; shift ;;
     --check) checked=$2; shift ;;
     --no-install) install=no ;;
@@ -58,12 +69,22 @@ if [ -n "$checked" ]; then
   exit 0
 fi
 
+needed_tools() {  # of the kinds
+  local kind
+  for kind in "${kinds[@]}"; do
+    case $kind in
+      wheel) echo zip openssl ;;
+      deb) echo cpack dpkg-deb dpkg-shlibdeps file ;;
+      container) echo buildah ;;
+    esac
+  done
+}
 [ "$(uname -m)" = "$arch" ] || fail "runs on $arch only, and this is $(uname -m)"
 if [ "$install" = yes ]; then
   step "Packages"
   "$root/tools/scripts/install_dependencies.sh" --for release
 fi
-for tool in cmake ninja readelf strip objcopy make bzip2 apt-get; do
+for tool in cmake ninja readelf strip objcopy make bzip2 apt-get $(needed_tools); do
   command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for release installs it"
 done
 folder="$root/build/release-$arch"
@@ -211,25 +232,26 @@ for library in gloo zeromq3 hwloc; do
 done
 
 options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_WITH_CUDA=OFF -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
-  -DCMAKE_SKIP_BUILD_RPATH=ON)
+  -DCMAKE_SKIP_RPATH=ON -DCMAKE_EXE_LINKER_FLAGS=-pie "-DCMAKE_STRIP=$(command -v strip)" "-DENGINE_GLIBC=$glibc" "-DENGINE_DEBIAN_REVISION=1+glibc$glibc")
 for option in GLOO ZMQ PNG DEFLATE JPEG HWLOC PCRE2 UTF8PROC; do options+=("-DENGINE_WITH_$option=ON"); done
-build_folder="$folder" configure_and_build release engine "${options[@]}"
+build_folder="$folder" configure_and_build release "engine manual" "${options[@]}"
 program="$folder/tools/engine"
 check_program "$program"
 
 step "Files"
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 name="engine-$version-linux-$arch"
-texts="$folder/licences"
-rm -rf "$texts"
-mkdir -p "$texts" "$output"
+texts="$folder/licences" made="$folder/made"
+rm -rf "$texts" "$made"
+mkdir -p "$texts" "$made" "$output"
 # inside NAME VERSION LICENCE ORIGIN TEXT: a line of the list of contents, and the licence's text.
 inside() {
   printf '%-24s %-30s %-45s %s\n' "${@:1:4}" >>"$folder/contents"
   cp -L "$5" "$texts/$1"
 }
 commit=$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)
-printf '%s: one file for Linux on %s with glibc %s or newer, of commit %s\n\n' "$name" "$arch" "$glibc" "$commit" >"$folder/contents"
+printf '%s: one file for Linux on %s with glibc %s or newer, of commit %s.\n%s\n\n' "$name" "$arch" "$glibc" "$commit" \
+  "Archive, wheel, Debian package and container image contain the same program." >"$folder/contents"
 inside engine "$version" MIT "this project" "$root/LICENSE"
 inside gloo 0.5.0 BSD-3-Clause "${gloo_carrier%% *} of PyPI" /usr/share/doc/libgloo-dev/copyright
 inside zeromq3 "$(version_of zeromq3)" "LGPL-3.0 with an exception for static linking" "source of Debian 12" "$work/zeromq3/COPYING.LESSER"
@@ -242,13 +264,28 @@ inside libunwind "18 (zig $zig_version)" "Apache-2.0 with LLVM exceptions" "${zi
 inside compiler_rt "zig $zig_version" MIT "${zig_wheel%% *} of PyPI" "$tools/ziglang/LICENSE"
 inside glibc-start-files "2.28 (zig $zig_version)" "LGPL-2.1 with an exception for linking" "${zig_wheel%% *} of PyPI" \
   "$tools/ziglang/lib/libc/glibc/LICENSES"
+inside libc6 "$(package_version libc6)" "LGPL-2.1 and others" "package of Debian 12, in the container image alone" \
+  /usr/share/doc/libc6/copyright
 {
   cat "$folder/contents"
   for text in "$texts"/*; do
     printf '\n==== %s ====\n' "$(basename "$text")"
     cat "$text"
   done
-} >"$output/$name.contents"
-strip -o "$output/$name" "$program"
-(cd "$output" && sha256sum "$name" "$name.contents" >SHA256SUMS)
-echo "$output/$name: $(du -h --apparent-size "$output/$name" | cut -f1)"
+} >"$made/$name.contents"
+strip -o "$made/$name" "$program"
+for kind in "${kinds[@]}"; do
+  from=(--no-install --from "$folder" --output)
+  case $kind in
+    bundle) "$root/tools/scripts/bundle.sh" "${from[@]}" "$made/$name.tar.gz" --program-only ;;
+    wheel) "$root/tools/scripts/wheel.sh" "${from[@]}" "$made" ;;
+    deb) "$root/tools/scripts/deb.sh" "${from[@]}" "$made" --program-only ;;
+    container) "$root/tools/scripts/container.sh" "${from[@]}" "$made/$name-oci.tar" ;;
+  esac
+done
+(cd "$made" && sha256sum ./* | sed 's, \./, ,' >"$folder/sums")
+mv "$folder/sums" "$made/SHA256SUMS"
+rm -f "$output"/engine{-,_,_train-}"$version"*  # what an earlier build has made
+cp "$made"/* "$output/"
+step "Made"
+(cd "$made" && du -h --apparent-size ./* | sed "s,\./,$output/,")

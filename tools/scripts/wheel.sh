@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Packs the bundle of tools/scripts/bundle.sh as a Python wheel that carries the program alone: after `pip install FILE` there is
-# `engine` beside python. It needs no Python to run.
+# Packs the program that tools/scripts/release.sh has built as a Python wheel: after `pip install FILE` there is `engine` beside
+# python. It needs no Python to run.
 #
 # Usage: tools/scripts/wheel.sh [OPTIONS]
-#   --from DIR       pack this build as it is, instead of building one
+#   --from DIR       the build (default: build/release-ARCHITECTURE); its program must need the C library alone
 #   --output DIR     where to write engine_train-VERSION-py3-none-PLATFORM.whl (default: build)
 #   --no-install     take the packages as they are
 # The platform is manylinux with the C library whose symbols the program asks for. The same build gives the same bytes
@@ -11,11 +11,11 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-output="$root/build" options=() install=yes
+output="$root/build" build="$root/build/release-$(uname -m)" install=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
-    --from) options+=(--from "$2"); shift ;;
+    --from) build=$2; shift ;;
     --output) output=$2; shift ;;
     --no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
@@ -27,7 +27,7 @@ if [ "$install" = yes ]; then
   step "Packages"
   "$root/tools/scripts/install_dependencies.sh" --for wheel
 fi
-for tool in zip patchelf objdump openssl; do
+for tool in zip readelf openssl; do
   command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for wheel installs it"
 done
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
@@ -35,21 +35,17 @@ export SOURCE_DATE_EPOCH
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$root/tools/scripts/bundle.sh" --no-install --program-only "${options[@]}" --output "$work/bundle.tar.gz"
+"$root/tools/scripts/bundle.sh" --no-install --program-only --from "$build" --output "$work/bundle.tar.gz"
 tar -C "$work" -xzf "$work/bundle.tar.gz"
 bundle=$(echo "$work"/engine-*)
+[ ! -d "$bundle/lib" ] || fail "the program in $build needs other libraries beside it; tools/scripts/release.sh builds one that has them inside"
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 
 step "Wheel"
-# Beside python: bin/engine, its libraries in lib/engine, manual pages and completion in share.
+# Beside python: bin/engine, manual pages and completion in share.
 tree="$work/wheel" data="engine_train-$version.data" info="engine_train-$version.dist-info"
-mkdir -p "$tree/$data/scripts" "$tree/$data/data/lib/engine" "$tree/$data/data/share/man" "$tree/$info/licenses"
+mkdir -p "$tree/$data/scripts" "$tree/$data/data/share/man" "$tree/$info/licenses"
 cp "$bundle/bin/engine" "$tree/$data/scripts/engine"
-patchelf --set-rpath '$ORIGIN/../lib/engine' "$tree/$data/scripts/engine"
-for library in "$bundle"/lib/*; do
-  cp "$library" "$tree/$data/data/lib/engine/"
-  patchelf --set-rpath '$ORIGIN' "$tree/$data/data/lib/engine/$(basename "$library")"
-done
 cp -r "$bundle/share/man/man1" "$tree/$data/data/share/man/"
 mkdir -p "$tree/$data/data/share"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
 cp "$bundle/share/completion/engine.bash" "$tree/$data/data/share/bash-completion/completions/engine"
@@ -58,8 +54,7 @@ cp "$bundle/share/completion/engine.fish" "$tree/$data/data/share/fish/vendor_co
 cp "$bundle/LICENSE" "$tree/$info/licenses/"
 cp -r "$bundle/licences" "$tree/$info/licenses/compiled-in"
 
-glibc=$(objdump -T "$tree/$data/scripts/engine" "$tree/$data/data/lib/engine"/* | grep -oE 'GLIBC_[0-9]+\.[0-9]+' | sort -uV | tail -n 1)
-platform="manylinux_$(tr . _ <<<"${glibc#GLIBC_}")_$(uname -m)"
+platform="manylinux_$(newest_glibc "$bundle/bin/engine" | tr . _)_$(uname -m)"
 cat >"$tree/$info/METADATA" <<EOF
 Metadata-Version: 2.1
 Name: engine-train
