@@ -35,6 +35,7 @@ AttentionOperands<T> operands_of(const KernelContext& context, const Operands& f
   o.heads = static_cast<int>(from.heads);
   o.group = static_cast<int>(from.heads / from.kv_heads);
   o.size = static_cast<int>(from.y.shape[2] / from.heads);
+  o.stride = from.qkv.shape[2];
   o.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(o.size)));
   o.qkv = from.qkv.template as<T>();
   o.y = from.y.template as<T>();

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   const std::int64_t problem = blockIdx.x / blocks;
   const std::int64_t query =
       std::int64_t{blocks - 1 - static_cast<int>(blockIdx.x % blocks)} * kOwn;  // the longest first
-  const std::int64_t mine = query + warp_index() * 16, stride = o.stride();
+  const std::int64_t mine = query + warp_index() * 16, stride = o.stride;
   const T *q = o.qkv + o.q_offset(problem), *k = o.qkv + o.k_offset(problem), *v = k + o.kv_width();
   const int lane = lane_index(), own = warp_index() * 16 * Tile::kStride;
   const ProblemDropout dropout(o, problem);
@@ -111,7 +111,8 @@ __device__ __forceinline__ void pull_back_keys(const AttentionOperands<T>& o, st
   }
 }
 
-template <class T, class M, int kSize>
+// kGroups: several heads read the keys; false spares their loop its registers.
+template <class T, class M, int kSize, bool kGroups>
 __global__ void __launch_bounds__(kMmaThreads)
     mma_backward_keys(AttentionOperands<T> o, int blocks) {
   using Tile = MmaTile<M, kSize>;
@@ -119,9 +120,10 @@ __global__ void __launch_bounds__(kMmaThreads)
       kSize == 128 || Tile::kOther < 32 ? 16 : 32;  // queries at a time: limited by the registers
                                                     // that dK and dV leave
   auto& shared = block_shared<Shared<M, kSize>>();
-  const std::int64_t shared_by = blockIdx.x / blocks * o.group,  // the first problem of the group
+  const int group = kGroups ? o.group : 1;
+  const std::int64_t shared_by = blockIdx.x / blocks * group,  // the first problem of the group
       key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * kOwn;
-  const std::int64_t mine = key + warp_index() * 16, stride = o.stride();
+  const std::int64_t mine = key + warp_index() * 16, stride = o.stride;
   const T *k = o.qkv + o.k_offset(shared_by), *v = k + o.kv_width();
   const int own = warp_index() * 16 * Tile::kStride;
   fetch_rows<M, kSize>(k + key * stride, stride, kOwn, o.t - key, shared.own[0]);
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(kMmaThreads)
 
   float dk[kSize / 8][4] = {}, dv[kSize / 8][4] = {};
 #pragma unroll 1
-  for (std::int64_t problem = shared_by; problem < shared_by + o.group; ++problem) {
+  for (std::int64_t problem = shared_by; problem < shared_by + group; ++problem) {
     const T *q = o.qkv + o.q_offset(problem), *dy = o.dy + o.y_offset(problem);
     const ProblemDropout dropout(o, problem);
     const auto fetch = [&](std::int64_t first, int stage) {
@@ -174,17 +176,20 @@ __global__ void __launch_bounds__(kMmaThreads)
 
 template <class T>
 void start_mma_backward(const AttentionOperands<T>& operands, Products products, void* stream) {
-  with_mma_tile<T>(
-      products, operands.size, [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
-        const std::int64_t blocks = divide_up(operands.t, kOwn);
-        const auto start = [&](const char* name, auto kernel, std::int64_t problems) {
-          launch(name, kernel, {static_cast<unsigned>(problems * blocks)}, kMmaThreads,
-                 sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
-        };
-        start("attention_mma_backward_queries", mma_backward_queries<T, M, kSize>,
-              operands.n * operands.heads);
-        start("attention_mma_backward_keys", mma_backward_keys<T, M, kSize>, operands.groups());
-      });
+  with_mma_tile<T>(products, operands.size,
+                   [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
+                     const std::int64_t blocks = divide_up(operands.t, kOwn);
+                     const auto start = [&](const char* name, auto kernel, std::int64_t problems) {
+                       launch(name, kernel, {static_cast<unsigned>(problems * blocks)}, kMmaThreads,
+                              sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
+                     };
+                     start("attention_mma_backward_queries", mma_backward_queries<T, M, kSize>,
+                           operands.n * operands.heads);
+                     start("attention_mma_backward_keys",
+                           operands.group > 1 ? mma_backward_keys<T, M, kSize, true>
+                                              : mma_backward_keys<T, M, kSize, false>,
+                           operands.n * (operands.heads / operands.group));
+                   });
 }
 
 template void start_mma_backward(const AttentionOperands<float>&, Products, void*);

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
   const std::int64_t problem = blockIdx.x / blocks;
   const std::int64_t query =
       std::int64_t{blocks - 1 - static_cast<int>(blockIdx.x % blocks)} * kOwn;  // the longest first
-  const std::int64_t mine = query + warp_index() * 16, stride = o.stride();
+  const std::int64_t mine = query + warp_index() * 16, stride = o.stride;
   const T *q = o.qkv + o.q_offset(problem), *k = o.qkv + o.k_offset(problem), *v = k + o.kv_width();
   const ProblemDropout dropout(o, problem);
   const auto fetch = [&](std::int64_t first, int stage) {

@@ -13,7 +13,8 @@ template <class T>
 struct AttentionOperands {
   std::int64_t n, t;
   int heads, group, size;
-  float scale;  // 1 / sqrt(size)
+  std::int64_t stride;  // distance between rows of q, k or v
+  float scale;          // 1 / sqrt(size)
   const T* qkv;
   T* y;            // forward
   float* lse;      // [problems, t]; forward: may be nullptr
@@ -30,19 +31,17 @@ struct AttentionOperands {
   std::uint32_t threshold;
   float factor;
 
-  __host__ __device__ std::int64_t groups() const { return n * (heads / group); }
   __host__ __device__ std::int64_t width() const { return std::int64_t{heads} * size; }
-  __host__ __device__ std::int64_t kv_width() const { return std::int64_t{heads / group} * size; }
-  __host__ __device__ std::int64_t stride() const {
-    return width() + 2 * kv_width();
-  }  // distance between rows of q, k or v
+  // The distance from a head of k to that of v.
+  __device__ std::int64_t kv_width() const { return (stride - width()) / 2; }
   // Returns the offset of the problem's q in qkv and dqkv.
   __device__ std::int64_t q_offset(std::int64_t problem) const {
-    return problem / heads * t * stride() + problem % heads * size;
+    return problem / heads * t * stride + problem % heads * size;
   }
-  // Returns the offset of the problem's k; its v follows at `kv_width()`.
+  // Returns the offset of the problem's k; its v follows at kv_width().
   __device__ std::int64_t k_offset(std::int64_t problem) const {
-    return problem / heads * t * stride() + width() + problem % heads / group * size;
+    return problem / heads * t * stride + width() +
+           static_cast<int>(problem % heads) / group * size;
   }
   __device__ std::int64_t y_offset(std::int64_t problem) const {
     return problem / heads * t * width() + problem % heads * size;

@@ -117,14 +117,14 @@ __global__ void __launch_bounds__(kForwardWarps* kWarp)
 #pragma unroll
     for (int j = 0; j < Tile<kSize>::kColumns; ++j) y[r][j] = 0;
   }
-  load_tile<kSize, kVector>(q + query * o.stride(), o.stride(), kQueries, o.t - query, o.size,
+  load_tile<kSize, kVector>(q + query * o.stride, o.stride, kQueries, o.t - query, o.size,
                             shared.q);
   const std::int64_t end = query + kQueries < o.t ? query + kQueries : o.t;
   for (std::int64_t first = 0; first < end; first += kOther) {
     __syncthreads();
-    const T* k = keys + first * o.stride();
-    load_tile<kSize, kVector>(k, o.stride(), kOther, o.t - first, o.size, shared.k);
-    load_tile<kSize, kVector>(k + o.kv_width(), o.stride(), kOther, o.t - first, o.size, shared.v);
+    const T* k = keys + first * o.stride;
+    load_tile<kSize, kVector>(k, o.stride, kOther, o.t - first, o.size, shared.k);
+    load_tile<kSize, kVector>(k + o.kv_width(), o.stride, kOther, o.t - first, o.size, shared.v);
     __syncthreads();
     float score[kRows];
     multiply_rows<kSize>(shared.q + w * kRows * Tile<kSize>::kStride, shared.k, score);
@@ -199,16 +199,16 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
     lse[r] = i < o.t ? o.lse[problem * o.t + i] : 0;
     weight[r] = i < o.t ? o.weights[problem * o.t + i] : 0;
   }
-  load_tile<kSize, kVector>(q + query * o.stride(), o.stride(), Shared::kOwn, o.t - query, o.size,
+  load_tile<kSize, kVector>(q + query * o.stride, o.stride, Shared::kOwn, o.t - query, o.size,
                             shared.own[0]);
   load_tile<kSize, kVector>(o.dy + o.y_offset(problem) + query * o.width(), o.width(), Shared::kOwn,
                             o.t - query, o.size, shared.own[1]);
   const std::int64_t end = query + Shared::kOwn < o.t ? query + Shared::kOwn : o.t;
   for (std::int64_t first = 0; first < end; first += kOther) {
     __syncthreads();
-    const T* k = keys + first * o.stride();
-    load_tile<kSize, kVector>(k, o.stride(), kOther, o.t - first, o.size, shared.other[0]);
-    load_tile<kSize, kVector>(k + o.kv_width(), o.stride(), kOther, o.t - first, o.size,
+    const T* k = keys + first * o.stride;
+    load_tile<kSize, kVector>(k, o.stride, kOther, o.t - first, o.size, shared.other[0]);
+    load_tile<kSize, kVector>(k + o.kv_width(), o.stride, kOther, o.t - first, o.size,
                               shared.other[1]);
     __syncthreads();
     float product[kRows], slope[kRows];
@@ -230,33 +230,35 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t i = query + w * kRows + r;
     if (i < o.t)
-      store_row<kSize>(dq[r], 1, o.size, o.add, o.dqkv + o.q_offset(problem) + i * o.stride());
+      store_row<kSize>(dq[r], 1, o.size, o.add, o.dqkv + o.q_offset(problem) + i * o.stride);
   }
 }
 
-template <class T, int kSize, bool kVector>
+// kGroups: several heads read the keys; false spares their loop its registers.
+template <class T, int kSize, bool kVector, bool kGroups>
 __global__ void __launch_bounds__(kBackwardWarps* kWarp)
     backward_keys(AttentionOperands<T> o, int blocks) {
   using Shared = BackwardShared<kSize>;
   auto& shared = block_shared<Shared>();
-  const std::int64_t shared_by = blockIdx.x / blocks * o.group,  // the first problem of the group
+  const int group = kGroups ? o.group : 1;
+  const std::int64_t shared_by = blockIdx.x / blocks * group,  // the first problem of the group
       key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * Shared::kOwn;
-  const T* k = o.qkv + o.k_offset(shared_by) + key * o.stride();
+  const T* k = o.qkv + o.k_offset(shared_by) + key * o.stride;
   const int w = warp_index(), lane = lane_index(), own = w * kRows * Tile<kSize>::kStride;
   float dk[kRows][Tile<kSize>::kColumns] = {}, dv[kRows][Tile<kSize>::kColumns] = {};
-  load_tile<kSize, kVector>(k, o.stride(), Shared::kOwn, o.t - key, o.size, shared.own[0]);
-  load_tile<kSize, kVector>(k + o.kv_width(), o.stride(), Shared::kOwn, o.t - key, o.size,
+  load_tile<kSize, kVector>(k, o.stride, Shared::kOwn, o.t - key, o.size, shared.own[0]);
+  load_tile<kSize, kVector>(k + o.kv_width(), o.stride, Shared::kOwn, o.t - key, o.size,
                             shared.own[1]);
   static_assert(
       Shared::kOwn == kOther,
       "the first queries that see a key are in the chunk that begins where its block does");
 #pragma unroll 1
-  for (std::int64_t problem = shared_by; problem < shared_by + o.group; ++problem) {
+  for (std::int64_t problem = shared_by; problem < shared_by + group; ++problem) {
     const T *q = o.qkv + o.q_offset(problem), *dy = o.dy + o.y_offset(problem);
     const ProblemDropout dropout(o, problem);
     for (std::int64_t first = key; first < o.t; first += kOther) {
       __syncthreads();
-      load_tile<kSize, kVector>(q + first * o.stride(), o.stride(), kOther, o.t - first, o.size,
+      load_tile<kSize, kVector>(q + first * o.stride, o.stride, kOther, o.t - first, o.size,
                                 shared.other[0]);
       load_tile<kSize, kVector>(dy + first * o.width(), o.width(), kOther, o.t - first, o.size,
                                 shared.other[1]);
@@ -285,7 +287,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t j = key + w * kRows + r;
     if (j >= o.t) continue;
-    T* to = o.dqkv + o.k_offset(shared_by) + j * o.stride();
+    T* to = o.dqkv + o.k_offset(shared_by) + j * o.stride;
     store_row<kSize>(dk[r], 1, o.size, o.add, to);
     store_row<kSize>(dv[r], 1, o.size, o.add, to + o.kv_width());
   }
@@ -340,8 +342,11 @@ void start_simt_backward(const AttentionOperands<T>& operands, void* stream) {
               launch_blocks("attention_backward_queries", backward_queries<T, kSize, kVector>,
                             operands, operands.n * operands.heads, kBackwardWarps, sizeof(Shared),
                             stream);
-              launch_blocks("attention_backward_keys", backward_keys<T, kSize, kVector>, operands,
-                            operands.groups(), kBackwardWarps, sizeof(Shared), stream);
+              launch_blocks("attention_backward_keys",
+                            operands.group > 1 ? backward_keys<T, kSize, kVector, true>
+                                               : backward_keys<T, kSize, kVector, false>,
+                            operands, operands.n * (operands.heads / operands.group),
+                            kBackwardWarps, sizeof(Shared), stream);
             });
 }
 
