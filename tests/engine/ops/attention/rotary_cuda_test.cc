@@ -12,7 +12,7 @@ class RotaryCuda : public CudaTest {};
 TYPED_TEST_SUITE(RotaryCuda, Storages);
 
 template <class T>
-void compare(const RotarySetting& s, bool back, Write write) {
+void compare_rotary(const RotarySetting& s, bool back, Write write) {
   SCOPED_TRACE(s.text() + (write == Write::kAdd ? ", added" : ""));
   const Operand<float> x = random_operand(s.shape, 1), start = output(s.shape, write);
   Operand<double> wide_x = kept<T>(x), wide_y = kept<T>(start);
@@ -32,7 +32,8 @@ void compare(const RotarySetting& s, bool back, Write write) {
 TYPED_TEST(RotaryCuda, AgreesWithTheReference) {
   for (const RotarySetting& s : kRotaries)
     for (const bool back : {false, true})
-      for (const Write write : {Write::kOverwrite, Write::kAdd}) compare<TypeParam>(s, back, write);
+      for (const Write write : {Write::kOverwrite, Write::kAdd})
+        compare_rotary<TypeParam>(s, back, write);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ class RmsNormCuda : public CudaTest {};
 TYPED_TEST_SUITE(RmsNormCuda, Storages);
 
 template <class T>
-void compare(const RmsNormSetting& setting, Write write) {
+void compare_rms_norm(const RmsNormSetting& setting, Write write) {
   SCOPED_TRACE(setting.text() + (write == Write::kAdd ? ", added" : ""));
   const RmsNormCase<Operand<float>> start = rms_norm_case(setting, write);
   RmsNormCase<Operand<double>> wide = start.as(kept<T>, widen);
@@ -50,13 +50,13 @@ void compare(const RmsNormSetting& setting, Write write) {
 
 TYPED_TEST(RmsNormCuda, AgreesWithTheReference) {
   for (const Write write : {Write::kOverwrite, Write::kAdd})
-    for (const RmsNormSetting& setting : kRmsNorms) compare<TypeParam>(setting, write);
+    for (const RmsNormSetting& setting : kRmsNorms) compare_rms_norm<TypeParam>(setting, write);
 }
 
 // More rows than slices of the least length.
 TYPED_TEST(RmsNormCuda, SumsOverManyRows) {
-  compare<TypeParam>({{8300, 8}}, Write::kAdd);
-  compare<TypeParam>({{1100, 40}, 16, {0, 2}}, Write::kOverwrite);
+  compare_rms_norm<TypeParam>({{8300, 8}}, Write::kAdd);
+  compare_rms_norm<TypeParam>({{1100, 40}, 16, {0, 2}}, Write::kOverwrite);
 }
 
 }  // namespace

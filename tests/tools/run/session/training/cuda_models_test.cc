@@ -66,6 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(CudaModelsFromFiles, LlamaTrainsAsOnTheCpu) {
   if (const std::string missing = engine::cuda::missing(); !missing.empty())
     GTEST_SKIP() << missing;
+  setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);  // two ranks on whatever is there
   const test_support::TemporaryDirectory folder;
   write_some_text(folder / "input.txt");
   const Options options =
