@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -317,14 +316,12 @@ void AgentSockets::drop_late() {
   for (const Endpoint& to : silent) events_.no_agent(to, true);
 }
 
-void AgentSockets::turn(int wake, Deadline until) {
-  Polled polled = sockets_to_poll(wake);
+void AgentSockets::turn(const base::WakeEvent& wake, Deadline until) {
+  Polled polled = sockets_to_poll(wake.fd());
   for (const auto& [to, out] : outgoing_)
     if (out.retry_at) until = std::min(until, *out.retry_at);
   if (poll(polled.fds.data(), polled.fds.size(), milliseconds_left(until)) < 0) return;
-  std::uint64_t drained;
-  if (polled.fds[0].revents != 0) [[maybe_unused]]
-    const ssize_t n = read(wake, &drained, sizeof drained);
+  if (polled.fds[0].revents != 0) wake.clear();
   serve_ready(polled);
   retry();
   drop_late();

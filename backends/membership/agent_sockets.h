@@ -20,6 +20,7 @@
 #include "backends/membership/membership_message.h"
 #include "backends/store/protocol/session_machine.h"
 #include "backends/store/store_connection.h"
+#include "io/base/threads/wake_event.h"
 
 namespace backends {
 
@@ -43,7 +44,7 @@ class AgentSockets {
   void send(const Endpoint& to, const MembershipMessage& message);
   void drop(const Endpoint& to);  // closes the connection; the next send() opens another one
   // Runs the loop once: waits until something arrives on a socket or on `wake`, or `until`.
-  void turn(int wake, Deadline until);
+  void turn(const base::WakeEvent& wake, Deadline until);
   void flush(Deadline until);  // tries to send the remaining data
 
  private:

@@ -3,7 +3,6 @@
 #include "backends/membership/membership.h"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/text/escape_text.h"
+#include "io/base/threads/wake_event.h"
 
 namespace backends {
 namespace {
@@ -89,14 +89,13 @@ class Membership::Agent {
   void carry_out();
   void tell_problems();
   void publish();
-  void wake();
   View view_of(const Roster& roster);
 
   const MembershipOptions options_;
   JoinEndpoint door_;
   AcceptorFile register_;
   Socket store_listener_;
-  base::Descriptor wake_;
+  const base::WakeEvent wake_;
   Member self_;
   Endpoint agent_;
   Socket listener_;
@@ -138,7 +137,6 @@ Membership::Agent::Agent(MembershipOptions options)
       door_(options_.group),
       register_(register_job(options_.group)),
       store_listener_(door_.listen_beside()),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       listener_(door_.listen_beside()) {
   if (!register_.notice().empty()) notice(register_.notice());
   if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
@@ -172,7 +170,7 @@ Membership::Agent::Agent(MembershipOptions options)
 
 Membership::Agent::~Agent() {
   stopping_ = true;
-  wake();
+  wake_.wake();
   thread_.join();
 }
 
@@ -265,11 +263,6 @@ bool Membership::Agent::fail_unless_member(std::exception_ptr why) {
 
 // ---- The agent's thread.
 
-void Membership::Agent::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
-}
-
 void Membership::Agent::run() {
   std::exception_ptr failure;
   try {
@@ -281,7 +274,7 @@ void Membership::Agent::run() {
       publish();
       // Look at what sending has shown before waiting for anything.
       const Deadline until = std::min(machine_->next_tick(), next_.door);
-      sockets_->turn(wake_.fd(), std::exchange(state_.has_news, false) ? now() : until);
+      sockets_->turn(wake_, std::exchange(state_.has_news, false) ? now() : until);
     }
     if (state_.is_leaving) sockets_->flush(base::deadline_in(kLastWords));
   } catch (const Error&) {
@@ -387,7 +380,7 @@ void Membership::Agent::publish() {
 View Membership::Agent::wait_for_view() {
   std::unique_lock lock(mutex_);
   shared_.wants_view = true;
-  wake();
+  wake_.wake();
   while (!shared_.view && !shared_.failure) {
     shared_.changed.wait_for(lock, kCancelInterval);
     if (!options_.group.cancelled) continue;
@@ -401,7 +394,7 @@ View Membership::Agent::wait_for_view() {
 }
 
 void Membership::Agent::took_step(const View& view) {
-  if (stepped_in_.exchange(view.generation) != view.generation) wake();
+  if (stepped_in_.exchange(view.generation) != view.generation) wake_.wake();
 }
 
 View Membership::Agent::view_of(const Roster& roster) {
@@ -459,7 +452,7 @@ GroupOptions Membership::Agent::group_options(const View& view) const {
 void Membership::Agent::leave() {
   std::unique_lock lock(mutex_);
   shared_.wants_to_leave = true;
-  wake();
+  wake_.wake();
   shared_.changed.wait(lock, [this] { return shared_.has_left; });
   door_.remove();
   register_.remove_if_last();
@@ -470,7 +463,7 @@ void Membership::Agent::leave() {
 void Membership::Agent::part() {
   std::unique_lock lock(mutex_);
   shared_.wants_to_part = true;
-  wake();
+  wake_.wake();
   shared_.changed.wait(lock, [this] { return shared_.has_left; });
 }
 

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -49,7 +48,6 @@ std::string pair_text(const RelayHello& hello) {
 RelayServer::RelayServer(RelayServerOptions options)
     : options_(std::move(options)),
       endpoint_(local_endpoint(options_.listener.fd())),
-      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       scratch_(kRelayBufferBytes) {
   bound_buffers(options_.listener.fd());  // inherited by its connections
@@ -64,8 +62,7 @@ RelayServer::RelayServer(RelayServerOptions options)
 }
 
 RelayServer::~RelayServer() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(stop_.fd(), &one, sizeof one);
+  stop_.wake();
   thread_.join();
 }
 

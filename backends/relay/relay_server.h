@@ -17,6 +17,7 @@
 
 #include "backends/relay/relay_message.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/threads/wake_event.h"
 
 namespace backends {
 
@@ -90,7 +91,8 @@ class RelayServer {
 
   RelayServerOptions options_;
   const Endpoint endpoint_;
-  base::Descriptor stop_, epoll_;
+  const base::WakeEvent stop_;
+  base::Descriptor epoll_;
   std::map<LinkId, Link> links_;
   std::set<LinkId> unproven_;                       // the oldest first
   std::map<std::string, LinkId> waiting_, joined_;  // by pair and end

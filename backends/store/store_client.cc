@@ -3,9 +3,7 @@
 #include "backends/store/store_client.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -47,7 +45,6 @@ Socket listen_for_probes(const StoreClientOptions& options, const Socket& connec
 
 TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
     : options_(std::move(options)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connection_{.socket = std::move(session.socket)},
       listener_(listen_for_probes(options_, connection_.socket)),
       questions_([this](LinkId rank, ServerMachine::Probe result) {
@@ -68,16 +65,11 @@ TcpStore::~TcpStore() {
     machine_.end();
     stopping_ = true;
   }
-  wake();
+  wake_.wake();
   thread_.join();
 }
 
 std::string TcpStore::local_address() const { return local_endpoint(connection_.socket.fd()).host; }
-
-void TcpStore::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
-}
 
 void TcpStore::run() {
   {
@@ -109,9 +101,7 @@ bool TcpStore::turn() {
   }
   questions_.add_to(polled);
   poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
-  std::uint64_t drained;
-  if (polled[1].revents != 0) [[maybe_unused]]
-    const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
+  if (polled[1].revents != 0) wake_.clear();
   if (polled[2].revents != 0) answer_probes(listener_.fd());
   questions_.serve(polled, kOwn);
   if ((polled[0].revents & ~POLLOUT) != 0) receive();
@@ -181,7 +171,7 @@ void TcpStore::flush(const Lock&) {
   if (const std::string end = connection_.flush(); !end.empty()) {
     machine_.closed(end);
     connection_.out.clear();
-    if (machine_.is_broken()) wake();
+    if (machine_.is_broken()) wake_.wake();
   }
   if (connection_.out.empty()) machine_.sent();
 }
@@ -229,7 +219,7 @@ std::string TcpStore::request(FrameType type, std::string_view key,
   const std::optional<std::uint32_t> id = machine_.request(type, key, rest);
   if (!id) throw PeerError(what + "too large to be sent to rank 0 at " + options_.server);
   flush(lock);
-  if (!connection_.out.empty() || machine_.state().lost) wake();
+  if (!connection_.out.empty() || machine_.state().lost) wake_.wake();
   std::optional<std::string>& reply = machine_.replies().at(*id);
   changed_.wait_until(lock, deadline, [&] {
     return reply || machine_.state().failure || machine_.state().lost || machine_.state().left;
@@ -333,7 +323,7 @@ void TcpStore::abandon(const GroupFailure& why) {
   Lock lock(mutex_);
   machine_.abandon(why);
   flush(lock);
-  if (!connection_.out.empty() || machine_.state().lost) wake();
+  if (!connection_.out.empty() || machine_.state().lost) wake_.wake();
 }
 
 void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled) {
@@ -342,7 +332,7 @@ void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool
   if (machine_.state().leaving || machine_.state().failure) return;
   machine_.leave();
   flush(lock);
-  if (!connection_.out.empty() || machine_.state().lost) wake();
+  if (!connection_.out.empty() || machine_.state().lost) wake_.wake();
   const auto over = [&] {
     return machine_.state().left || machine_.state().lost || machine_.state().failure;
   };

@@ -19,6 +19,7 @@
 #include "backends/store/store_connection.h"
 #include "backends/store/store_reconnect.h"
 #include "backends/store/store_session.h"
+#include "io/base/threads/wake_event.h"
 
 namespace backends {
 
@@ -91,13 +92,12 @@ class TcpStore : public Store {
   void receive();
   void flush(const Lock& lock);
   void finish();  // sends the remaining data at the end of the thread
-  void wake();
   // Called after each input of the machine: sends, and wakes waiting threads. Calls notices and the
   // callback without the lock.
   void react(Lock lock);
 
   const StoreClientOptions options_;
-  base::Descriptor wake_;
+  const base::WakeEvent wake_;
 
   std::mutex progress_mutex_;
   std::function<RankProgress()> progress_source_;  // guarded by it

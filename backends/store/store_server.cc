@@ -3,9 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -37,7 +35,6 @@ StoreServer::StoreServer(StoreServerOptions options)
     : listener_(std::move(options.listener)),
       notice_(std::move(options.notice)),
       endpoint_(local_endpoint(listener_.fd())),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       machine_(machine_options(options, endpoint_.port), Clock::now()),
       probes_([this](LinkId link, ServerMachine::Probe result) {
         machine_.probed(link, result, Clock::now());
@@ -54,7 +51,7 @@ StoreServer::~StoreServer() {
     stopping_ = true;
     stop_deadline_ = base::deadline_in(kLinger);
   }
-  wake();
+  wake_.wake();
   thread_.join();
 }
 
@@ -63,7 +60,7 @@ void StoreServer::give_up(RefusalKind kind, const std::string& text) {
     const std::lock_guard lock(mutex_);
     give_up_.emplace(kind, text);
   }
-  wake();
+  wake_.wake();
 }
 
 void StoreServer::set_status(const std::string& text) {
@@ -71,7 +68,7 @@ void StoreServer::set_status(const std::string& text) {
     const std::lock_guard lock(mutex_);
     new_status_ = text;
   }
-  wake();
+  wake_.wake();
 }
 
 std::string StoreServer::last_refusal() const {
@@ -82,16 +79,10 @@ std::string StoreServer::last_refusal() const {
 std::vector<RankStatus> StoreServer::statuses() {
   std::unique_lock lock(mutex_);
   statuses_wanted_ = true;
-  wake();
+  wake_.wake();
   if (!answered_.wait_for(lock, std::chrono::seconds(1), [this] { return !statuses_wanted_; }))
     return {};
   return statuses_;
-}
-
-void StoreServer::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n =
-      write(wake_.fd(), &one, sizeof one);  // a full counter wakes it as well
 }
 
 void StoreServer::run() {
@@ -142,9 +133,7 @@ void StoreServer::wait_and_read() {
   probes_.add_to(polled);
   if (poll(polled.data(), polled.size(), milliseconds_left(machine_.next_tick())) < 0) return;
   probes_.serve(polled, first_probe);
-  std::uint64_t drained;
-  if (polled[0].revents != 0) [[maybe_unused]]
-    const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
+  if (polled[0].revents != 0) wake_.clear();
   for (std::size_t i = 0; i < links.size(); ++i) {
     StoreConnection& c = connections_.at(links[i]);
     std::string bytes, end;

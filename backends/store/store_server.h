@@ -14,6 +14,7 @@
 #include "backends/store/member_probes.h"
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/store_connection.h"
+#include "io/base/threads/wake_event.h"
 
 namespace backends {
 
@@ -53,7 +54,6 @@ class StoreServer {
 
  private:
   void run();
-  void wake();
   bool take_commands();  // returns false to stop
   void wait_and_read();
   void accept_all();
@@ -63,7 +63,7 @@ class StoreServer {
   Socket listener_;
   std::function<void(const std::string&)> notice_;
   Endpoint endpoint_;
-  base::Descriptor wake_;
+  const base::WakeEvent wake_;
   // The server's thread.
   ServerMachine machine_;
   std::map<LinkId, StoreConnection> connections_;

@@ -5,11 +5,9 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -27,6 +25,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/threads/wake_event.h"
 #include "io/metrics/http_request.h"
 
 namespace io {
@@ -181,8 +180,7 @@ class Exchange {
 }  // namespace
 
 struct HttpResponder::Impl {
-  Impl(HttpResponderOptions o, Page p)
-      : options(std::move(o)), page(std::move(p)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  Impl(HttpResponderOptions o, Page p) : options(std::move(o)), page(std::move(p)) {
     if (!wake)
       throw CannotCreateError(options.name + ": cannot create: " + base::system_error_text(errno));
     try {
@@ -195,8 +193,7 @@ struct HttpResponder::Impl {
   }
   ~Impl() {
     stopped = true;
-    const std::uint64_t one = 1;
-    static_cast<void>(::write(wake.fd(), &one, sizeof one) > 0);
+    wake.wake();
     thread.join();
   }
 
@@ -348,7 +345,7 @@ struct HttpResponder::Impl {
 
   const HttpResponderOptions options;
   const Page page;
-  const Descriptor wake;
+  const base::WakeEvent wake;
   std::atomic<bool> stopped{false};
   std::atomic<int> port{0};
   // These belong to the thread.

@@ -1,33 +1,20 @@
 // Implements construction and abort of the mesh.
 #include "backends/transport/socket/socket_mesh.h"
 
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "backends/backend_error.h"
 #include "backends/transport/socket/mesh_setup.h"
 #include "io/base/files/system_error_text.h"
 
 namespace backends {
-namespace {
-
-void notify(const Socket& event) noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(event.fd(), &one, sizeof one);
-}
-
-}  // namespace
 
 SocketMesh::SocketMesh(const BackendContext& context, bool settles)
     : streams_(context.streams),
       on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
-      links_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      repair_wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      links_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)) {
   if (!wake_ || !repair_wake_) throw Error("eventfd: " + base::system_error_text(errno));
   if (context.link_patience.count() > 0)
     resuming_ = {replay_bytes(context.relay != nullptr), settles, [this] { wake_repairs(); }};
@@ -45,13 +32,10 @@ SocketMesh::~SocketMesh() {
   setup_.reset();
 }
 
-void SocketMesh::wake_repairs() noexcept { notify(repair_wake_); }
-void SocketMesh::wake_caller() noexcept { notify(wake_); }
+void SocketMesh::wake_repairs() noexcept { repair_wake_.wake(); }
+void SocketMesh::wake_caller() noexcept { wake_.wake(); }
 
-void SocketMesh::take_wake() noexcept {
-  std::uint64_t signals;
-  [[maybe_unused]] const ssize_t n = read(wake_.fd(), &signals, sizeof signals);
-}
+void SocketMesh::take_wake() noexcept { wake_.clear(); }
 
 void SocketMesh::end_resuming() noexcept {
   for (const auto& link : links_) {

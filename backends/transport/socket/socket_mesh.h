@@ -13,6 +13,7 @@
 #include "backends/backend.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/socket/mesh_link.h"
+#include "io/base/threads/wake_event.h"
 
 namespace backends {
 
@@ -78,7 +79,7 @@ class SocketMesh {
   const bool on_loopback_;
   bool crowded_ = false;
   std::vector<std::unique_ptr<MeshLink>> links_;  // [peer][stream]; null for this rank
-  Socket wake_, repair_wake_;
+  const base::WakeEvent wake_, repair_wake_;
   std::atomic<bool> aborted_{false}, ended_{false};
   MeshLink::Resuming resuming_;
   mutable std::mutex mutex_;

@@ -6,7 +6,6 @@
 #include "backends/transport/socket/socket_messages.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,6 +23,7 @@
 #include "backends/group.h"
 #include "backends/transport/socket/socket_mesh.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/threads/wake_event.h"
 
 namespace backends {
 namespace {
@@ -74,7 +74,6 @@ class SocketMessages final : public Messages {
         watch_(context.watch),
         detection_time_(detection_time),
         mesh_(std::make_shared<SocketMesh>(context)),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         peers_(static_cast<std::size_t>(context.world_size)),
         scratch_(RecordStream::kRecordBytes) {
     if (!wake_) throw Error("eventfd: " + base::system_error_text(errno));
@@ -85,7 +84,7 @@ class SocketMessages final : public Messages {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    wake();
+    wake_.wake();
     thread_.join();
     watch_.retain_until_group_ends(mesh_);  // the last data may not have reached its rank yet
   }
@@ -111,11 +110,7 @@ class SocketMessages final : public Messages {
       const std::lock_guard lock(mutex_);
       posted_.push_back(std::move(posted));
     }
-    wake();
-  }
-  void wake() noexcept {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
+    wake_.wake();
   }
 
   std::string rank_text(int peer) const {
@@ -397,10 +392,7 @@ class SocketMessages final : public Messages {
     }
     poll(polled_.data(), polled_.size(), time);
     if (polled_[1].revents != 0) mesh_->take_wake();
-    std::uint64_t count = 0;
-    if ((polled_.front().revents & POLLIN) != 0)
-      while (read(wake_.fd(), &count, sizeof count) > 0) {
-      }
+    if (polled_.front().revents != 0) wake_.clear();
   }
 
   const int rank_;
@@ -408,7 +400,7 @@ class SocketMessages final : public Messages {
   FailureDetector& watch_;
   const std::chrono::milliseconds detection_time_;
   const std::shared_ptr<SocketMesh> mesh_;
-  const Socket wake_;
+  const base::WakeEvent wake_;
   // Used by the thread alone:
   std::vector<Peer> peers_;
   std::list<Message> receives_;  // requested, in that order, without the ones in Peer::into
