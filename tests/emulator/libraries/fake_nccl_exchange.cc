@@ -7,6 +7,7 @@
 
 #include "io/base/numbers/half.h"
 #include "tests/emulator/libraries/nccl_on_cpu.h"
+#include "tests/emulator/simt/simt.h"
 
 namespace nccl_on_cpu {
 namespace {
@@ -134,6 +135,7 @@ bool Running::exchange() {
 }
 
 void Running::give(std::byte* to) const {
+  simt::open_device_memory();
   const std::size_t element = size_of(call_.type), bytes = part() * element;
   const int parts = call_.kind == Kind::kAllToAll ? s_->ranks : 1;
   for (int r = 0; r < parts; ++r)
@@ -142,6 +144,7 @@ void Running::give(std::byte* to) const {
 }
 
 void Running::take() {
+  simt::open_device_memory();
   const std::size_t element = size_of(call_.type), bytes = part() * element, at = done_ * element;
   switch (call_.kind) {
     case Kind::kAllReduce:

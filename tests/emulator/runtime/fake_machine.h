@@ -95,13 +95,16 @@ cudaError_t fail(cudaError_t code);
 // `code`: how such a call fails.
 cudaError_t failing(const char* function, cudaError_t code);
 
-// While it lives, device memory can be read and written.
-struct DeviceAccess {
-  DeviceAccess();
-  ~DeviceAccess();
-  DeviceAccess(const DeviceAccess&) = delete;
-  DeviceAccess& operator=(const DeviceAccess&) = delete;
+// A thread runs work of streams while one of these lives. Device memory can be read and written from
+// its first open_memory() until the outermost one ends: polls that only wait leave it closed, since
+// opening and closing take a system call for each block.
+struct WorkScope {
+  WorkScope();
+  ~WorkScope();
+  WorkScope(const WorkScope&) = delete;
+  WorkScope& operator=(const WorkScope&) = delete;
 };
+void open_memory();
 
 // Whether a context loads all kernels (CUDA_MODULE_LOADING=EAGER), as the first call of the process
 // finds it; else each is loaded at its first launch.

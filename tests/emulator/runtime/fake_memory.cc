@@ -17,6 +17,9 @@
 namespace fake {
 namespace {
 
+thread_local int scopes = 0;       // that the thread is in
+thread_local bool opened = false;  // by this thread
+
 void set_access(int protection) {
   for (auto& [start, block] : machine().device_blocks)
     mprotect(block.mapping + getpagesize(),
@@ -74,13 +77,19 @@ void copy_on(EmulatedStream& stream, void* to, const void* from, std::size_t byt
 
 }  // namespace
 
-DeviceAccess::DeviceAccess() {
-  const std::lock_guard lock(machine().mutex);
-  if (machine().open++ == 0) set_access(PROT_READ | PROT_WRITE);
-}
-DeviceAccess::~DeviceAccess() {
+WorkScope::WorkScope() { ++scopes; }
+WorkScope::~WorkScope() {
+  if (--scopes > 0 || !opened) return;
+  opened = false;
   const std::lock_guard lock(machine().mutex);
   if (--machine().open == 0) set_access(PROT_NONE);
+}
+
+void open_memory() {
+  if (opened) return;
+  opened = true;
+  const std::lock_guard lock(machine().mutex);
+  if (machine().open++ == 0) set_access(PROT_READ | PROT_WRITE);
 }
 
 cudaPointerAttributes attributes_of(const void* pointer) {
@@ -104,6 +113,8 @@ cudaPointerAttributes attributes_of(const void* pointer) {
 using namespace fake;
 
 namespace simt {
+void open_device_memory() { open_memory(); }
+
 DeviceRange device_range(std::uintptr_t address) {
   const std::lock_guard lock(machine().mutex);
   const auto& blocks = machine().device_blocks;

@@ -65,7 +65,7 @@ void run_until(EmulatedStream& stream, std::uint64_t position) {
 void advance(EmulatedStream& stream) {
   bool moved = false;
   {
-    const DeviceAccess access;
+    const WorkScope scope;
     moved = try_until(stream, stream.done + 1);
   }
   if (!moved) std::this_thread::sleep_for(kPause);  // others need the core for what is waited for
@@ -92,7 +92,7 @@ double now() {
 }  // namespace
 
 void drain(EmulatedStream& stream, std::uint64_t position) {
-  const DeviceAccess access;
+  const WorkScope scope;
   run_until(stream, position);
 }
 
@@ -126,7 +126,10 @@ void issue_work(EmulatedStream& stream, Work work) {
 }
 
 void issue(EmulatedStream& stream, std::function<void()> work) {
-  issue_work(stream, [work = std::move(work)] { return work(), true; });
+  issue_work(stream, [work = std::move(work)] {
+    open_memory();
+    return work(), true;
+  });
 }
 
 namespace {

@@ -71,7 +71,9 @@ void enqueue(void* stream, std::function<void()> work);
 // The same for the launch of a kernel, which is loaded at its first one (fake_loading.cc). Returns
 // a cudaError_t.
 int launch(void* stream, const void* kernel, const char* name, std::function<void()> work);
-// The same for work that waits for other ranks: called again and again until it returns true.
+// The same for work that waits for other ranks: called again and again until it returns true. It
+// calls open_device_memory() before it touches device memory.
 void enqueue_until_done(void* stream, std::function<bool()> work);
+void open_device_memory();
 
 }  // namespace simt
