@@ -65,6 +65,8 @@ return_node() {
 }
 last_node() { scontrol show hostnames "$(squeue --noheader --jobs "$job" --format=%N)" | tail -n 1; }
 ended() { has '^end' "$notes"; }
+# ended_in_order WHAT
+ended_in_order() { has '^end 0' "$notes" || fail "$1 ended in order" "$notes" "$log"; }
 
 # A mistake is found before the queue.
 code=0
@@ -99,7 +101,7 @@ start_again
 return_node "$lost"
 for turn in 3 4 5; do limit "$turn"; done
 wait_for 120 "end of job $job" ended
-check "the job ended in order" has '^end 0' "$notes"
+ended_in_order "the job"
 check "in seven starts" test "$(grep -c '^start ' "$notes")" = 7
 check "and ended like the undisturbed one" "$engine" verify whole "$run"
 
@@ -116,7 +118,7 @@ wait_for 40 "two ranks to go on" has 'membership: 2 ranks' "$log"
 for turn in 3 4 5; do limit "$turn"; done
 return_node "$lost"
 wait_for 120 "end of job $job" ended
-check "the elastic job ended in order" has '^end 0' "$notes"
+ended_in_order "the elastic job"
 check "in six starts" test "$(grep -c '^start ' "$notes")" = 6
 srun -N 2 -n 2 "$engine" "${train[@]}" --reduction-order canonical --steps "$steps" --save-dir canonical >canonical.log 2>&1 || fail "a whole canonical run" canonical.log
 check "and ended like the undisturbed one" "$engine" verify canonical "$run"
