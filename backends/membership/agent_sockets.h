@@ -20,7 +20,7 @@
 #include "backends/membership/membership_message.h"
 #include "backends/store/protocol/session_machine.h"
 #include "backends/store/store_connection.h"
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 
 namespace backends {
 

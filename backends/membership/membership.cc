@@ -22,8 +22,8 @@
 #include "backends/store/store_session.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/files/wake_event.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/threads/wake_event.h"
 
 namespace backends {
 namespace {

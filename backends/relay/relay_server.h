@@ -17,7 +17,7 @@
 
 #include "backends/relay/relay_message.h"
 #include "backends/store/tcp_socket.h"
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 
 namespace backends {
 

@@ -19,7 +19,7 @@
 #include "backends/store/store_connection.h"
 #include "backends/store/store_reconnect.h"
 #include "backends/store/store_session.h"
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 
 namespace backends {
 

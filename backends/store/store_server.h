@@ -14,7 +14,7 @@
 #include "backends/store/member_probes.h"
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/store_connection.h"
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 
 namespace backends {
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "engine/layers/layer.h"
-#include "engine/ops/attention/rotary.h"
 #include "engine/ops/elementwise/activation.h"
 #include "engine/ops/elementwise/gelu.h"
 #include "engine/ops/loss/regression_loss.h"
+#include "engine/ops/rotary/rotary.h"
 
 namespace engine::layers {
 

@@ -25,7 +25,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 #include "io/metrics/http_request.h"
 
 namespace io {

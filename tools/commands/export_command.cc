@@ -223,6 +223,8 @@ void export_published(const ExportOptions& o) {
   const auto [config, weights] = published_paths(o);
   io::save_arrays(files.tensors, weights, io::ArrayFormat::kSafetensors);
   io::write_file_atomically(config, files.config);
+  if (model.snapshot && !model.snapshot->tokenizer.empty())
+    io::write_file_atomically(o.out + "/tokenizer.json", model.snapshot->tokenizer);
   std::printf("Exported %s as %s, %zu tensors, %s bytes: %s\n", base::escape_text(o.path).c_str(),
               files.type.c_str(), files.tensors.size(), with_commas(bytes).c_str(),
               base::escape_text(o.out).c_str());

@@ -13,7 +13,7 @@
 #include "backends/backend.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/socket/mesh_link.h"
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 
 namespace backends {
 

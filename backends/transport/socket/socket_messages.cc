@@ -23,7 +23,7 @@
 #include "backends/group.h"
 #include "backends/transport/socket/socket_mesh.h"
 #include "io/base/files/system_error_text.h"
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 
 namespace backends {
 namespace {

@@ -95,9 +95,9 @@ cudaError_t fail(cudaError_t code);
 // `code`: how such a call fails.
 cudaError_t failing(const char* function, cudaError_t code);
 
-// A thread runs work of streams while one of these lives. Device memory can be read and written from
-// its first open_memory() until the outermost one ends: polls that only wait leave it closed, since
-// opening and closing take a system call for each block.
+// A thread runs work of streams while one of these lives. Device memory can be read and written
+// from its first open_memory() until the outermost one ends: polls that only wait leave it closed,
+// since opening and closing take a system call for each block.
 struct WorkScope {
   WorkScope();
   ~WorkScope();

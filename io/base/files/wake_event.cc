@@ -1,5 +1,5 @@
 // Implements wake_event.h.
-#include "io/base/threads/wake_event.h"
+#include "io/base/files/wake_event.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>

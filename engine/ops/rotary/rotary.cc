@@ -1,16 +1,16 @@
 // Checks and dispatches the rotary position embedding, and computes its angles.
-#include "engine/ops/attention/rotary.h"
+#include "engine/ops/rotary/rotary.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string>
 
-#include "engine/ops/attention/rotary_cpu.h"
-#include "engine/ops/attention/rotary_cuda.h"
-#include "engine/ops/attention/rotary_reference.h"
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
+#include "engine/ops/rotary/rotary_cpu.h"
+#include "engine/ops/rotary/rotary_cuda.h"
+#include "engine/ops/rotary/rotary_reference.h"
 
 namespace engine::ops {
 namespace {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "engine/core/thread_pool.h"
-#include "engine/ops/attention/rotary_operands.h"
 #include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/rotary/rotary_operands.h"
 
 namespace engine::ops {
 

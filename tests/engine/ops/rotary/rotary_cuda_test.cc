@@ -1,6 +1,6 @@
 // The rotary position embedding on a CUDA device against the float64 reference, for every storage.
-#include "tests/engine/ops/attention/rotary_cases.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/ops/rotary/rotary_cases.h"
 
 namespace engine::ops {
 namespace {

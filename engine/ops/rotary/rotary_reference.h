@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <numbers>
 
-#include "engine/ops/attention/rotary_operands.h"
+#include "engine/ops/rotary/rotary_operands.h"
 
 namespace engine::ops::reference {
 

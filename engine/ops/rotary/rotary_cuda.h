@@ -1,7 +1,7 @@
 // Rotary position embedding on a CUDA device. rotary.h describes and rotary.cc checks the operands.
 #pragma once
 
-#include "engine/ops/attention/rotary_operands.h"
+#include "engine/ops/rotary/rotary_operands.h"
 
 namespace engine::ops::cuda {
 

@@ -7,7 +7,7 @@
 // Angles are computed in float64, so that they are exact to f32 at any position.
 #pragma once
 
-#include "engine/ops/attention/rotary_operands.h"
+#include "engine/ops/rotary/rotary_operands.h"
 
 namespace engine::ops {
 

@@ -2,7 +2,7 @@
 // against the float64 loops at odd sizes.
 #include <gtest/gtest.h>
 
-#include "tests/engine/ops/attention/rotary_cases.h"
+#include "tests/engine/ops/rotary/rotary_cases.h"
 
 namespace engine::ops {
 namespace {

@@ -1,6 +1,6 @@
 // A thread turns a pack of pairs of a few heads, for which it computes the cosines and sines once:
 // the angle without its whole turns in float64, the rest in float32. Bound by bytes.
-#include "engine/ops/attention/rotary_cuda.h"
+#include "engine/ops/rotary/rotary_cuda.h"
 
 #include <numbers>
 #include <numeric>

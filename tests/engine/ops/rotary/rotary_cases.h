@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "engine/ops/attention/rotary.h"
+#include "engine/ops/rotary/rotary.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace kernel_test {

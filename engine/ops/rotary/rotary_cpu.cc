@@ -1,6 +1,6 @@
 // Rotary position embedding in float32: the cosines and sines of a position serve all heads and
 // samples. Bound by bytes.
-#include "engine/ops/attention/rotary_cpu.h"
+#include "engine/ops/rotary/rotary_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
