@@ -5,7 +5,7 @@
 // The version of these headers, MAJOR.MINOR.PATCH in the sense of semantic versioning. docs/api.md
 // describes what each number guarantees.
 #define ENGINE_API_VERSION_MAJOR 0
-#define ENGINE_API_VERSION_MINOR 1
+#define ENGINE_API_VERSION_MINOR 2
 #define ENGINE_API_VERSION_PATCH 0
 // For #if: 1'002'003 is 1.2.3.
 #define ENGINE_API_VERSION \
