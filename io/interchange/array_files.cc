@@ -144,4 +144,17 @@ NamedArray to_half(const NamedArray& array, DType half, const std::string& what)
   return out;
 }
 
+NamedArray transposed(NamedArray array) {
+  const auto rows = static_cast<std::size_t>(array.shape[0]),
+             columns = static_cast<std::size_t>(array.shape[1]), each = size_of(array.type);
+  std::vector<std::byte> turned(array.data.size());
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c)
+      std::memcpy(turned.data() + (c * rows + r) * each,
+                  array.data.data() + (r * columns + c) * each, each);
+  array.data = std::move(turned);
+  std::swap(array.shape[0], array.shape[1]);
+  return array;
+}
+
 }  // namespace io

@@ -46,4 +46,7 @@ void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path)
 // number beyond the type's range.
 NamedArray to_half(const NamedArray& array, DType half, const std::string& what);
 
+// Returns the matrix with its two dimensions exchanged.
+NamedArray transposed(NamedArray array);
+
 }  // namespace io

@@ -81,17 +81,6 @@ std::string definition_of(const OnnxTranslation& all, const OnnxActivation& outp
   return text;
 }
 
-void transpose(io::NamedArray& array) {
-  const auto rows = static_cast<std::size_t>(array.shape[0]),
-             columns = static_cast<std::size_t>(array.shape[1]), each = size_of(array.type);
-  std::vector<std::byte> turned(array.data.size());
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < columns; ++c)
-      std::memcpy(turned.data() + (c * rows + r) * each,
-                  array.data.data() + (r * columns + c) * each, each);
-  array.data = std::move(turned);
-}
-
 io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer,
                         const OnnxLayerArray& wanted) {
   io::NamedArray array;
@@ -101,7 +90,7 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
       throw engine::ModelError(file.name() + ": '" + array.name + "', the " + wanted.name +
                                " of layer '" + layer.name + "', has type " +
                                std::string(to_string(array.type)) + ", expected floats");
-    if (wanted.from.transposed) transpose(array);
+    if (wanted.from.transposed) array = io::transposed(std::move(array));
   } else {
     array.data.resize(static_cast<std::size_t>(wanted.shape[0]) * sizeof(float));
   }

@@ -11,6 +11,7 @@
 #include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
+#include "io/interchange/array_files.h"
 #include "io/interchange/safetensors/tensor_folder.h"
 #include "models/published/published_layers.h"
 
@@ -36,19 +37,6 @@ bool is_computed(const std::string& name, const PublishedConfig& config) {
          name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight");
 }
 
-io::NamedArray transposed(io::NamedArray array) {
-  const auto rows = static_cast<std::size_t>(array.shape[0]),
-             columns = static_cast<std::size_t>(array.shape[1]), each = size_of(array.type);
-  std::vector<std::byte> turned(array.data.size());
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < columns; ++c)
-      std::memcpy(turned.data() + (c * rows + r) * each,
-                  array.data.data() + (r * columns + c) * each, each);
-  array.data = std::move(turned);
-  std::swap(array.shape[0], array.shape[1]);
-  return array;
-}
-
 class WeightReader {
  public:
   WeightReader(const std::string& folder, const PublishedConfig& config)
@@ -58,7 +46,7 @@ class WeightReader {
     std::vector<io::NamedArray> arrays;
     for (const PublishedArray& wanted : published_layers(config_).arrays) {
       arrays.push_back(joined(wanted));
-      if (wanted.transposed) arrays.back() = transposed(std::move(arrays.back()));
+      if (wanted.transposed) arrays.back() = io::transposed(std::move(arrays.back()));
     }
     refuse_others();
     return arrays;
@@ -175,7 +163,7 @@ std::vector<io::NamedArray> published_tensors(const PublishedConfig& config,
       throw engine::ModelError(source + ": '" + array.name + "' has shape " +
                                shape_text(array.shape) + "; a " + config.type +
                                " of this config has " + shape_text(expected));
-    if (wanted.transposed) array = transposed(std::move(array));
+    if (wanted.transposed) array = io::transposed(std::move(array));
     if (wanted.stored.size() == 1) {
       array.name = wanted.stored.front().name;
       tensors.push_back(std::move(array));

@@ -6,24 +6,12 @@
 
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
+#include "engine/ops/norm/row_sum_cpu.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kBlockRows = 64;
-
-// Returns the sum over the row, two vectors at a time. body must return 0 for lanes beyond the end.
-template <class Body>
-ENGINE_INLINE float sum_row(std::int64_t width, Body body) {
-  Floats even = zero(), odd = zero();
-  std::int64_t c = 0;
-  for (; c + 2 * kWidth <= width; c += 2 * kWidth) {
-    even += body(AllLanes{}, c);
-    odd += body(AllLanes{}, c + kWidth);
-  }
-  for_each_vector(c, width, [&](auto lanes, std::int64_t i) { even += body(lanes, i); });
-  return horizontal_sum(even + odd);
-}
 
 void forward(const LayerNormForward& o, ThreadPool& threads) {
   const std::int64_t width = count(o.gamma), rows = width > 0 ? count(o.x) / width : 0;

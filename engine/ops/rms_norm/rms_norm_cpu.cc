@@ -6,6 +6,7 @@
 
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
+#include "engine/ops/norm/row_sum_cpu.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
@@ -21,26 +22,13 @@ ENGINE_INLINE void for_each_part(const RmsNormSizes& s, std::int64_t first, std:
       body(row * s.count + i, row * s.stride + s.first + i * s.width);
 }
 
-// Returns the sum over the row, two vectors at a time. body must return 0 for lanes beyond the end.
-template <class Body>
-ENGINE_INLINE float sum_part(std::int64_t width, Body body) {
-  Floats even = zero(), odd = zero();
-  std::int64_t c = 0;
-  for (; c + 2 * kWidth <= width; c += 2 * kWidth) {
-    even += body(AllLanes{}, c);
-    odd += body(AllLanes{}, c + kWidth);
-  }
-  for_each_vector(c, width, [&](auto lanes, std::int64_t i) { even += body(lanes, i); });
-  return horizontal_sum(even + odd);
-}
-
 void forward(const RmsNormForward& o, const RmsNormSizes& s, ThreadPool& threads) {
   const float *x = floats(o.x), *gamma = floats(o.gamma);
   const double eps = o.eps;
   float *y = floats(o.y), *inverse_rms = floats(o.inverse_rms);
   threads.run(s.rows, [=](std::int64_t first, std::int64_t last, int) {
     for_each_part(s, first, last, [=](std::int64_t part, std::int64_t at) {
-      const float *from = x + at, squares = sum_part(s.width, [=](auto lanes, std::int64_t c) {
+      const float *from = x + at, squares = sum_row(s.width, [=](auto lanes, std::int64_t c) {
                                     const Floats v = lanes.load_from(from + c);
                                     return v * v;
                                   });
@@ -58,7 +46,7 @@ void forward(const RmsNormForward& o, const RmsNormSizes& s, ThreadPool& threads
 template <bool kAdd>
 void backward_part(const float* x, std::int64_t width, const float* gamma, float inverse,
                    const float* dy, float* dx) {
-  const float products = sum_part(width, [=](auto lanes, std::int64_t c) {
+  const float products = sum_row(width, [=](auto lanes, std::int64_t c) {
     return lanes.load_from(dy + c) * lanes.load_from(gamma + c) * lanes.load_from(x + c);
   });
   const float share = products * inverse * inverse * inverse / static_cast<float>(width);
