@@ -20,8 +20,8 @@ struct PlanOptions {
   Products products = Products::kF32;  // on the CPU: kF32 or kBF16; a device's come from its
                                        // context
   NodeId watched = -1;                 // its output is neither fused away nor overwritten; -1: none
-  // An inference plan that extends texts (extends_texts()): positions of a text per call. It has
-  // memory for so many rows, and no loss. 0: samples are whole.
+  // An inference plan that extends texts (extends_texts()): positions of a text per call. Its
+  // memory is for that number of rows, and it has no loss. 0: samples are whole.
   std::int64_t positions = 0;
 };
 
