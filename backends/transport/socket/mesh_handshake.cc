@@ -97,6 +97,7 @@ void MeshSetup::on_relay_challenge(Attempt& attempt) {
                               secret.origin + ")");
   }
   relay_failures_ = 0;
+  relay_until_.reset();
   const bool sent = send_now(
       attempt.socket.fd(), relay_rank_proof(secret, attempt.relay_hello, attempt.relay_challenge));
   attempt.stage = sent ? Stage::kRelayWaiting : Stage::kFailed;

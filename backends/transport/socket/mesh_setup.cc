@@ -176,6 +176,7 @@ void MeshSetup::note_connect(Target& target, int error) {
 
 void MeshSetup::connect_to_relay(Target& target) {
   target.next_relayed = base::deadline_in(kRelayRetryTime);
+  if (!relay_until_) relay_until_ = context_.clock.deadline_in(kRelayWait);
   Attempt attempt;
   attempt.socket = begin_connect(context_.relay->relay());
   if (!attempt.socket) return;
@@ -206,6 +207,10 @@ void MeshSetup::wait() {
   if (const auto failure = context_.watch.known_failure(std::chrono::milliseconds(0)))
     failure->raise();
   if (context_.clock.has_passed(deadline_)) throw_timeout();
+  if (relay_until_ && context_.clock.has_passed(*relay_until_))
+    throw PeerError("no connection with rank " + missing_ranks() + "; the relay at " +
+                    to_string(context_.relay->relay()) + " has not answered for " +
+                    std::to_string(kRelayWait.count()) + " s");
   if (ready > 0) serve_ready(polled);
 }
 
@@ -302,7 +307,7 @@ void MeshSetup::sweep() {
   std::erase_if(attempts_, is_over);
 }
 
-void MeshSetup::throw_timeout() {
+std::string MeshSetup::missing_ranks() const {
   std::string names;
   for (int peer = 0; peer < context_.world_size; ++peer) {
     if (peer == context_.rank) continue;
@@ -312,8 +317,12 @@ void MeshSetup::throw_timeout() {
       break;
     }
   }
+  return names;
+}
+
+void MeshSetup::throw_timeout() {
   throw PeerError("timeout after " + std::to_string(context_.timeout.count()) +
-                  " ms, no connection with rank " + names + timeout_hint());
+                  " ms, no connection with rank " + missing_ranks() + timeout_hint());
 }
 
 std::string MeshSetup::timeout_hint() const {

@@ -118,6 +118,7 @@ class MeshSetup {
   void sweep();
   void report_links();
   std::string timeout_hint() const;
+  std::string missing_ranks() const;
   [[noreturn]] void throw_timeout();
 
   // Parts of repair() (mesh_repair.cc).
@@ -156,6 +157,7 @@ class MeshSetup {
   std::vector<Target> targets_;  // [peer][stream]; those of this rank need no connection
   std::set<int> relayed_;        // peers with a connection through the relay
   int relay_failures_ = 0;       // answers of the relay that prove nothing, one after the other
+  std::optional<Deadline> relay_until_;  // for an answer of the relay, while none has come
   int missing_ = 0;
   bool repairing_ = false;
   Deadline next_look_{};

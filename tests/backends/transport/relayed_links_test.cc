@@ -5,6 +5,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "backends/backend_error.h"
@@ -237,17 +238,23 @@ TEST(RelayedLinks, DirectPairsDoNotNeedTheRelay) {
   EXPECT_EQ(sums(*mesh_backends().front(), {}, &nowhere).errors, kNoErrors);
 }
 
+// Of a rank whose peer never comes. `timeout`: of the test's clock, which passes in about a second.
 std::vector<std::string> errors_with(const backends::Endpoint& at, const backends::Secret& secret,
-                                     int present) {
+                                     std::optional<std::chrono::seconds> timeout = {}) {
   BlockedJob blocked(Block::kNone, 0);
   Job& job = blocked.job;
   job.timeout = test_support::deadline(std::chrono::seconds(1));
+  if (timeout) {
+    job.timeout = *timeout;
+    job.clock = &job.test_clock;
+  }
+  const test_support::PassingTime time(job.test_clock, job.timeout / 100, [] { return true; });
   for (const char* name : {"mesh/socket/0", "mesh/gloo/socket/0"})
     job.store.set(name, to_string(backends::Endpoint{kElsewhere, 9}));
   RelayRoute route(at, secret, "night");
   route.note_relayed(10);  // goes there at once
   return group_harness::outcomes(1, [&](int) {
-    BackendContext context = job.context(present, 2);
+    BackendContext context = job.context(1, 2);
     context.relay = &route;
     mesh_backends().front()->create(context);
   });
@@ -256,19 +263,29 @@ std::vector<std::string> errors_with(const backends::Endpoint& at, const backend
 TEST(RelayedLinks, AProcessWithoutTheSecretIsNoRelay) {
   const Relay relay;
   EXPECT_CONTAINS(
-      errors_with(relay.endpoint(), {std::string(32, 'x'), "elsewhere"}, 1)[0],
+      errors_with(relay.endpoint(), {std::string(32, 'x'), "elsewhere"})[0],
       "authentication: the process at " + to_string(relay.endpoint()) +
           ", expected to be the relay, does not know this job's secret (from elsewhere)");
 }
 
 TEST(RelayedLinks, ATimeoutNamesTheRelay) {
   const Relay relay;
-  EXPECT_CONTAINS(errors_with(relay.endpoint(), relay_client::kSecret, 1)[0],
+  EXPECT_CONTAINS(errors_with(relay.endpoint(), relay_client::kSecret)[0],
                   "no connection with rank 10; the relay at " + to_string(relay.endpoint()) +
                       " has waited for the other end: do all ranks reach it?");
   const backends::Endpoint nowhere{"127.0.0.1", test_support::free_port()};
-  EXPECT_CONTAINS(errors_with(nowhere, relay_client::kSecret, 1)[0],
-                  "no answer from the relay at " + to_string(nowhere));
+  EXPECT_CONTAINS(
+      errors_with(nowhere, relay_client::kSecret, std::chrono::seconds(5))[0],
+      "timeout after 5000 ms, no connection with rank 10; no answer from the relay at " +
+          to_string(nowhere));
+}
+
+// Also if the timeout is much longer.
+TEST(RelayedLinks, ARelayThatHasEndedIsGivenUp) {
+  const backends::Endpoint nowhere{"127.0.0.1", test_support::free_port()};
+  EXPECT_CONTAINS(errors_with(nowhere, relay_client::kSecret, std::chrono::seconds(300))[0],
+                  "no connection with rank 10; the relay at " + to_string(nowhere) +
+                      " has not answered for 20 s");
 }
 
 // ---- Groups.
