@@ -23,6 +23,7 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -271,7 +272,14 @@ def link_of(words, seed, default=Link()):
     return Link(link.rate, link.delay / 1000, link.jitter / 1000, link.loss, cuts)
 
 
+def end(*_):
+    """On SIGTERM, of which timeout(1) may send two: removes the network."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 def main():
+    signal.signal(signal.SIGTERM, end)
     words = sys.argv[1:]
     separator = words.index("--") if "--" in words else len(words)
     own, command = words[:separator], words[separator + 1:]
