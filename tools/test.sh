@@ -8,7 +8,7 @@
 #   --emulated                              CUDA kernels run on the CPU, against tests/emulator (build/emulated)
 #   --minimal                               with every optional dependency switched off (build/minimal; with
 #                                           --sanitize thread build/minimal-tsan)
-#   --label A|B, --exclude-label REGEX      only, or without, tests of these labels: unit comm cli gpu cluster slow;
+#   --label A|B, --exclude-label REGEX      only, or without, tests of these labels: unit io comm cli gpu cluster slow;
 #                                           with --label only their programs are built
 #   --match REGEX, --exclude REGEX          only, or without, tests of these names
 #   --all                                   the tests labelled slow too
