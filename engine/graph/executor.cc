@@ -63,7 +63,10 @@ struct Executor::Impl {
   Outputs out;
   DeviceStep device_step;
   std::int64_t bound_count = -1;
-  Arena kept;  // LayerRun::earlier of all steps, for `kept_texts` texts of `context_length`
+  // LayerRun::earlier of all steps, for `kept_texts` texts of `context_length`, and the steps whose
+  // parameters are packed.
+  Arena kept;
+  std::vector<bool> is_packed;
   std::int64_t kept_texts = 0, context_length = 0;
   bool backward_allowed = false;
 
@@ -150,9 +153,11 @@ struct Executor::Impl {
   void keep_texts(std::int64_t texts) {
     context_length = plan.graph->nodes()[0].shape[0];
     std::size_t bytes = 0;
-    for (const PlanStep& step : plan.steps) bytes += align_up(kept_bytes(step, texts));
-    kept = Arena(bytes, context.device, "keys and values");
+    for (const PlanStep& step : plan.steps)
+      bytes += align_up(kept_bytes(step, texts)) + align_up(step.packed);
+    kept = Arena(bytes, context.device, "keys, values and packed weights");
     kept_texts = texts;
+    is_packed.assign(plan.steps.size(), false);
   }
 
   void extend(const TextExtension& next) {
@@ -172,13 +177,17 @@ struct Executor::Impl {
     for (std::size_t i = 0; i + (skips_last ? 1 : 0) < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
       const std::size_t each = kept_bytes(plan.steps[i], 1);
+      std::byte* packed = memory + align_up(kept_bytes(plan.steps[i], kept_texts));
       run.earlier = {next.earlier,
                      context_length,
                      {memory + static_cast<std::size_t>(next.first_text) * each,
-                      static_cast<std::size_t>(texts) * each}};
-      memory += align_up(kept_bytes(plan.steps[i], kept_texts));
+                      static_cast<std::size_t>(texts) * each},
+                     {packed, plan.steps[i].packed},
+                     is_packed[i]};
+      memory = packed + align_up(plan.steps[i].packed);
       const base::TraceSpan span(steps[i].name);
       plan.steps[i].layer->forward(run);
+      is_packed[i] = true;
     }
   }
 

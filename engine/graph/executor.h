@@ -75,7 +75,8 @@ class Executor {
   BatchResult forward(const BatchView& batch, bool training);
 
   // For a plan with PlanOptions::positions: allocates what its layers keep of `texts` texts of up
-  // to the model's context.
+  // to the model's context, and a packed copy of the weights, which the first extension makes: the
+  // state's parameters must not change afterwards.
   void keep_texts(std::int64_t texts);
   // Computes the logits [texts, positions, classes] of these positions from what is kept of the
   // earlier ones, which calls before must have computed, in order and from the first. Throws

@@ -213,7 +213,10 @@ class Compiler {
                                                   .device = options.device,
                                                   .products = options.products});
       if (training()) s.saved_bytes = memory.saved;
-      if (options.positions > 0) s.kept_per_position = memory.kept_per_position;
+      if (options.positions > 0) {
+        s.kept_per_position = memory.kept_per_position;
+        s.packed = memory.packed;
+      }
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, memory.scratch);
     }
   }

@@ -50,8 +50,9 @@ struct PlanStep {
   // The layer has running statistics, and all its parameters are frozen: ReplicaStatistics::still.
   bool still = false;
   std::size_t saved_offset = 0, saved_bytes = 0;
-  std::size_t kept_per_position = 0;  // LayerMemory::kept_per_position, in plans that extend texts
-  std::vector<Write> input_writes;    // how backward writes each input's gradient
+  // In plans that extend texts, the same of LayerMemory.
+  std::size_t kept_per_position = 0, packed = 0;
+  std::vector<Write> input_writes;  // how backward writes each input's gradient
   Write residual_write = Write::kOverwrite;
   bool adds_to_parameters =
       false;  // a later step, tied to the same parameters, writes their gradients first

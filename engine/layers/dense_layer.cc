@@ -49,15 +49,23 @@ class Dense final : public Layer {
   LayerMemory memory(const MemoryRequest& r) const override {
     const std::int64_t in = r.inputs[0].dims().back();
     return {.scratch = ops::dense_scratch_bytes(r.batch * (r.inputs[0].count() / in), in, out_,
-                                                r.dtype, r.threads, r.device, r.products)};
+                                                r.dtype, r.threads, r.device, r.products),
+            .packed = ops::dense_packed_bytes(in, out_, r.dtype, r.device, r.products)};
   }
 
   void forward(const LayerRun& run) const override {
+    float* packed = nullptr;
+    if (!run.earlier.packed.empty()) {
+      packed = reinterpret_cast<float*>(run.earlier.packed.data());
+      if (!run.earlier.is_packed)
+        ops::pack_dense_weight(run.kernels, run.parameters[0], run.inputs[0].dtype, packed);
+    }
     ops::dense_forward(run.kernels, {.x = rows(run.inputs[0]),
                                      .weight = run.parameters[0],
                                      .bias = bias_ ? run.parameters[1] : TensorView{},
                                      .relu = run.relu,
-                                     .y = rows(run.output)});
+                                     .y = rows(run.output),
+                                     .packed_weight = packed});
   }
 
   void backward(const LayerRun& run) const override {

@@ -105,6 +105,8 @@ struct LayerMemory {
   std::size_t scratch = 0;  // KernelContext::scratch, within one call
   // Kept of each position of a text for the positions after it: keys and values.
   std::size_t kept_per_position = 0;
+  // For the parameters in another form, which extending texts reads instead.
+  std::size_t packed = 0;
 };
 
 // The random numbers of a step depend on these: the key of (seed, layer name), the epoch, and the
@@ -122,6 +124,8 @@ struct EarlierPositions {
   // [samples, capacity * LayerMemory::kept_per_position], in an order within a sample that the
   // layer chooses. It writes what it keeps of the positions of this call.
   std::span<std::byte> kept{};
+  std::span<std::byte> packed{};  // LayerMemory::packed, 64-byte aligned
+  bool is_packed = false;         // by an earlier call; else this one writes it
 };
 
 // The context of layers with batch statistics.

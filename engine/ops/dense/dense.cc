@@ -108,6 +108,34 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
       [&] { return cuda::dense_scratch_bytes(n, in, out, dtype); });
 }
 
+std::size_t dense_packed_bytes(std::int64_t in, std::int64_t out, DType dtype, Device::Kind device,
+                               Products products) {
+  if (device != Device::Kind::kCpu || dtype == DType::kF64) return 0;
+  const std::int64_t floats = gemm_table_for(dtype, products).packed_floats(out, in);
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+void pack_dense_weight(KernelContext& context, const TensorView& weight, DType dtype, float* to) {
+  require(!on_cuda(context) && weight.shape.rank() == 2 && weight.dtype == DType::kF32,
+          "a weight that is packed is a matrix of floats on the CPU");
+  const std::int64_t out = weight.shape[0], in = weight.shape[1];
+  gemm_table_for(dtype, context.products)
+      .pack({.m = 0,
+             .n = out,
+             .k = in,
+             .a = nullptr,
+             .a_stride = 0,
+             .b = weight.as<float>(),
+             .b_stride = in,
+             .b_transposed = true,
+             .c = nullptr,
+             .c_stride = 0,
+             .add = false,
+             .bias = nullptr,
+             .relu = false},
+            *context.threads, to);
+}
+
 void dense_forward(KernelContext& context, const DenseForward& o) {
   constexpr const char* kName = "dense_forward";
   const Sizes s = check_operands(kName, {"x", o.x}, {"y", o.y}, {"weight", o.weight},
@@ -132,7 +160,8 @@ void dense_forward(KernelContext& context, const DenseForward& o) {
                             .c_stride = s.out,
                             .add = false,
                             .bias = o.bias.as<float>(),
-                            .relu = o.relu};
+                            .relu = o.relu,
+                            .packed_b = o.packed_weight};
         gemm_table_for(o.x.dtype, context.products)
             .rows(gemm, *context.threads, scratch_floats(context));
       },

@@ -18,8 +18,17 @@ struct DenseForward {
   TensorView bias{};
   bool relu = false;
   TensorView y;
+  const float* packed_weight =
+      nullptr;  // on the CPU: what pack_dense_weight() has made of `weight`
 };
 void dense_forward(KernelContext& context, const DenseForward& o);
+
+// For many calls of few rows with the same weight, on the CPU: without it, each call takes the
+// weight apart again. The bits stay the same. The size is 0 where calls would not use it.
+std::size_t dense_packed_bytes(std::int64_t in, std::int64_t out, DType dtype, Device::Kind device,
+                               Products products);
+// `to`: 64-byte aligned, of dense_packed_bytes(). `dtype`: of x.
+void pack_dense_weight(KernelContext& context, const TensorView& weight, DType dtype, float* to);
 
 // dx = dy W
 struct DenseBackwardData {

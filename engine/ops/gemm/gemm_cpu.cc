@@ -101,13 +101,24 @@ std::int64_t packed_a_floats(std::int64_t m, std::int64_t steps) {
   return (m * steps + 15) / 16 * 16;
 }
 
+std::int64_t packed_floats(std::int64_t n, std::int64_t k) {
+  return panel_count(n) * kPanel * steps_of(k);
+}
+
 // Returns true if rows of A are steps without packing.
 bool in_place(std::int64_t k) { return !kPairs || (kHalves && k % kTerms == 0); }
 
 std::int64_t rows_scratch(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
   const std::int64_t buffers = threads * kChunkFloats, steps = steps_of(k);
   return (in_place(k) ? 0 : packed_a_floats(m, steps)) + threads * between_floats(m, n, k) +
-         (m <= kRowBlock ? buffers : larger(buffers, panel_count(n) * kPanel * steps));
+         (m <= kRowBlock ? buffers : larger(buffers, packed_floats(n, k)));
+}
+
+void pack(const GemmRows& g, ThreadPool& threads, float* to) {
+  threads.run(panel_count(g.n), [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t panel = first; panel < last; ++panel)
+      pack_b(g, panel, 0, steps_of(g.k), to + panel * kPanel * steps_of(g.k));
+  });
 }
 
 Steps steps_of_a(const GemmRows& g, ThreadPool& threads, float* room) {
@@ -132,19 +143,17 @@ void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
   };
   if (g.m <= kRowBlock && panels >= threads.threads()) {
     threads.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
-      run({0, g.m}, {first, last}, nullptr, thread);
+      run({0, g.m}, {first, last}, g.packed_b, thread);
     });
   } else if (g.m <= kRowBlock) {
     threads.run(g.m, [&](std::int64_t first, std::int64_t last, int thread) {
-      run({first, last}, {0, panels}, nullptr, thread);
+      run({first, last}, {0, panels}, g.packed_b, thread);
     });
   } else {
-    threads.run(panels, [&](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t panel = first; panel < last; ++panel)
-        pack_b(g, panel, 0, steps, buffers + panel * kPanel * steps);
-    });
+    if (g.packed_b == nullptr) pack(g, threads, buffers);
+    const float* packed = g.packed_b != nullptr ? g.packed_b : buffers;
     threads.run(g.m, [&](std::int64_t first, std::int64_t last, int thread) {
-      run({first, last}, {0, panels}, buffers, thread);
+      run({first, last}, {0, panels}, packed, thread);
     });
   }
 }
@@ -233,6 +242,6 @@ void outer(const GemmOuter& g, ThreadPool& threads, float* scratch) {
 
 }  // namespace
 
-const GemmTable gemm_table{rows_scratch, rows, outer_scratch, outer};
+const GemmTable gemm_table{rows_scratch, rows, outer_scratch, outer, packed_floats, pack};
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -76,6 +76,29 @@ TEST(Dense, BitsDoNotDependOnThreads) {
   }
 }
 
+TEST(Dense, APackedWeightGivesTheSameBits) {
+  for_each_setting([](int threads) {
+    for (const DenseProduct& s : kDenseSizes) {
+      SCOPED_TRACE(s.text());
+      HostProduct plain = operands_of(s, Write::kOverwrite), packed = plain;
+      Context c(threads, s.scratch(threads, DType::kF32));
+      dense_forward(c.context, s.forward(plain));
+      const Arena memory(
+          dense_packed_bytes(s.in, s.out, DType::kF32, Device::Kind::kCpu, Products::kF32),
+          {Device::Kind::kCpu}, "weights");
+      float* weight = reinterpret_cast<float*>(memory.data());
+      pack_dense_weight(c.context, packed.weight.view(), DType::kF32, weight);
+      DenseForward forward = s.forward(packed);
+      forward.packed_weight = weight;
+      std::ranges::fill(packed.weight.values, std::numeric_limits<float>::quiet_NaN());  // unread
+      dense_forward(c.context, forward);
+      EXPECT_EQ(packed.y.values, plain.y.values);
+    }
+  });
+  EXPECT_EQ(dense_packed_bytes(3, 4, DType::kF64, Device::Kind::kCpu, Products::kF32), 0);
+  EXPECT_EQ(dense_packed_bytes(3, 4, DType::kF32, Device::Kind::kCuda, Products::kF32), 0);
+}
+
 TEST(Dense, ScratchOfALargerBatchServesASmallerOne) {
   expect_growing_scratch(400, [](std::int64_t n) {
     return DenseProduct{n, 20, 30}.scratch(2, DType::kF32);
