@@ -37,7 +37,8 @@ class Optimizer {
   // The same on the CUDA device of the buffers, after ops::settle_step(): rate, scale and count
   // come from the structs in device memory, and a skipped step changes nothing. `half_copy`, in
   // device memory, receives the values rounded to `half` (bf16 or f16), in the values' order; null:
-  // there is no copy. Only enqueues work on the context's stream. REQUIRES: spec().on_cuda.
+  // there is no copy. Only enqueues work on the context's stream, unless ranks exchange the values
+  // through host memory. REQUIRES: spec().on_cuda.
   virtual void step_on_device(KernelContext& context, const StepNumbers* numbers,
                               StepControl* control, const FlatBuffer& gradients, FlatBuffer& values,
                               void* half_copy, DType half) = 0;

@@ -5,7 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/control_word.h"
+#include "engine/core/cuda.h"
 #include "engine/core/error.h"
+#include "engine/ops/optim_step/device_step.h"
 #include "io/base/time/trace.h"
 
 namespace engine {
@@ -80,6 +83,88 @@ void ParameterGather::gather(const FlatBuffer& values) {
                  values.data());
 }
 
+void ParameterGather::connect(backends::Communicator& communicator, const FlatBuffer& mirror,
+                              backends::DeviceCommunicator* devices) {
+  communicator_ = &communicator, mirror_ = &mirror, devices_ = devices;
+  if (devices == nullptr) return;
+  plan_device_calls();
+  std::vector<backends::ControlWord> words;
+  for (const DeviceCall& call : device_calls_) {
+    const auto number = static_cast<std::uint32_t>(words.size() + 1);
+    const std::size_t bytes = static_cast<std::size_t>(call.all.count) * pieces_.width();
+    words.push_back(call.root < 0 ? backends::transfer_word(backends::Operation::kAllGather, number,
+                                                            bytes / parts_.size())
+                                  : backends::transfer_word(backends::Operation::kBroadcast, number,
+                                                            bytes, call.root));
+  }
+  devices->agree(words);
+}
+
+// A bucket is cut into equal parts in rank order, unless it is the remainder of the last one.
+void ParameterGather::plan_device_calls() {
+  struct Owned {
+    Elements part;
+    int rank;
+  };
+  std::vector<Owned> all;
+  for (std::size_t rank = 0; rank < parts_.size(); ++rank)
+    for (const Elements& part : parts_[rank]) all.push_back({part, static_cast<int>(rank)});
+  std::ranges::sort(all, {}, [](const Owned& owned) { return owned.part.first; });
+  const std::size_t world = parts_.size();
+  const auto are_equal = [&](std::size_t at) {
+    if (at + world > all.size()) return false;
+    const Elements& first = all[at].part;
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      const Owned& owned = all[at + rank];
+      if (std::cmp_not_equal(owned.rank, rank) || owned.part.count != first.count ||
+          owned.part.first != first.first + static_cast<std::int64_t>(rank) * first.count)
+        return false;
+    }
+    return true;
+  };
+  device_calls_.clear();
+  for (std::size_t at = 0; at < all.size();) {
+    const Elements& part = all[at].part;
+    const bool equal = are_equal(at);
+    if (equal)
+      device_calls_.push_back({{part.first, part.count * static_cast<std::int64_t>(world)}, -1});
+    else
+      device_calls_.push_back({part, all[at].rank});
+    at += equal ? world : 1;
+  }
+}
+
+void ParameterGather::gather_on_device(void* stream, const FlatBuffer& values) {
+  if (devices_ == nullptr) return gather_in_mirror(stream, values);
+  for (const DeviceCall& call : device_calls_) {
+    const TensorView all = values.part(call.all.first, call.all.count);
+    auto* const data = static_cast<std::byte*>(all.data);
+    const std::size_t part = all.bytes() / parts_.size();
+    if (call.root < 0)
+      devices_->all_gather_on(stream, data + static_cast<std::size_t>(rank_) * part, part, data);
+    else
+      devices_->broadcast_on(stream, data, all.bytes(), call.root);
+  }
+}
+
+void ParameterGather::gather_in_mirror(void* stream, const FlatBuffer& values) {
+  require(mirror_ != nullptr, "values on a device are gathered by way of a mirror");
+  const auto copy = [&](const FlatBuffer& to, const FlatBuffer& from, std::size_t rank) {
+    for (const Elements& part : parts_[rank]) {
+      const TensorView source = from.part(part.first, part.count);
+      cuda::copy_async(to.part(part.first, part.count).data, source.data, source.bytes(), stream);
+    }
+  };
+  const auto own = static_cast<std::size_t>(rank_);
+  copy(*mirror_, values, own);
+  cuda::Event copied;
+  copied.record(stream);
+  copied.synchronize();
+  gather(*mirror_);
+  for (std::size_t rank = 0; rank < parts_.size(); ++rank)
+    if (rank != own) copy(values, *mirror_, rank);
+}
+
 namespace {
 
 class Gathered final : public Optimizer {
@@ -97,9 +182,14 @@ class Gathered final : public Optimizer {
     step_count_ = share_->step_count();
   }
 
-  void step_on_device(KernelContext&, const StepNumbers*, StepControl*, const FlatBuffer&,
-                      FlatBuffer&, void*, DType) override {
-    throw Error("an optimizer in shares has no step on CUDA devices");
+  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
+                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
+                      DType half) override {
+    share_->step_on_device(context, numbers, control, gradients, values, nullptr, half);
+    gather_.gather_on_device(context.stream, values);
+    if (half_copy != nullptr)
+      ops::copy_to_half(context, values.flat(),
+                        {half_copy, half, Shape{values.size()}, values.device()});
   }
 
   std::vector<State> state() override { return share_->state(); }

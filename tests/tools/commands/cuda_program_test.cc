@@ -73,6 +73,26 @@ TEST_F(CudaProgram, RanksOverNcclEndBitIdentical) {
   expect_success(verify(rank_model(folder / "a", 0), rank_model(folder / "a", 1)));
 }
 
+TEST_F(CudaProgram, AShardedOptimizerGivesTheSameModel) {
+  const TemporaryDirectory folder;
+  for (const char* backend : {"nccl", "shm"}) {
+    const std::vector<std::string> options{"--device", "cuda", "--backend", backend,
+                                           "--spawn",  "2",    "--amp",     "bf16"};
+    std::vector<std::string> sharded = options;
+    sharded.emplace_back("--shard-optimizer");
+    const std::string whole_folder = folder / (std::string(backend) + "-whole"),
+                      shared_folder = folder / (std::string(backend) + "-sharded");
+    expect_success(train(whole_folder, options));
+    const CommandResult result = expect_success(train(shared_folder, sharded));
+    EXPECT_CONTAINS(result.out, ", optimizer sharded");
+    if (std::string(backend) == "nccl")
+      EXPECT_CONTAINS(result.out, "Steps on the device: captured");
+    EXPECT_LACKS(result.err, "captured");  // no capture has failed
+    for (const int rank : {0, 1})
+      expect_success(verify(rank_model(whole_folder, 0), rank_model(shared_folder, rank)));
+  }
+}
+
 // In captured steps on two ranks, and evaluated.
 TEST_F(CudaProgram, AModelFileWithGroupsTrains) {
   const TemporaryDirectory folder;

@@ -55,7 +55,6 @@ std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& 
 
 // Names an option that only the CPU can do.
 std::optional<std::string> option_of_cpu(const RunConfig& config) {
-  if (config.averaging.shard_optimizer) return "--shard-optimizer";
   if (config.averaging.canonical) return "--reduction-order canonical";
   if (config.compute.dtype == DType::kF64) return "--dtype f64";
   return std::nullopt;

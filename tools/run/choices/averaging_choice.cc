@@ -104,8 +104,7 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
     case Compression::kNone:
       break;
   }
-  if (parts.shares != nullptr && parts.optimizer.spec().by_ranges)
-    return engine::make_scattered_sum(wire, gradients, *parts.shares);
+  if (parts.shares != nullptr) return engine::make_scattered_sum(wire, gradients, *parts.shares);
   return engine::make_plain_sum(wire, gradients);
 }
 

@@ -25,7 +25,7 @@ struct AveragingParts {
   engine::KernelContext& context;
   std::uint64_t seed;                    // of stochastic rounding
   engine::PairCommunicators pairs = {};  // with --sync gossip
-  // If each rank updates a share; null: all ranks update everything.
+  // If each rank needs the sums of its slices only; null: every rank needs all sums.
   const engine::OptimizerShards* shares = nullptr;
 };
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,

@@ -29,35 +29,31 @@ std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& data
   return engine::DeviceExecutorOptions{}.slots * sent + (prepared ? kNumber * values : 0);
 }
 
-// Returns what the steps need of a CUDA device's memory.
-MemoryPlanOptions device_memory_options(const SessionOptions& options, const Compute& compute,
-                                        const SessionData& data) {
-  const bool evaluates = options.evaluate.count > 0 && data.test().size() > 0;
-  return {.state = engine::state_dtype(compute.storage),
-          .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
-          .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
-          .short_weights = engine::is_half(compute.storage) ? engine::size_of(compute.storage) : 0,
-          .micro_batches = options.compute.micro_batches,
-          .evaluation = evaluates ? engine::evaluation_batch(data.test()) : 0,
-          .sample_bytes = device_sample_bytes(compute, data.train())};
-}
-
+// Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
 MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
                                  const backends::Group& group, const SessionData& data) {
-  if (compute.cuda()) return device_memory_options(options, compute, data);
   const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
-  return {.state = engine::state_dtype(compute.storage),
-          .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
-          .optimizer_ranks = shares ? group.world_size() : 1,
-          .optimizer_rank = shares ? group.rank() : 0,
-          .whole_tensors = shares && !options.update.optimizer->by_ranges,
-          .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
-          .shards = options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1,
-          .micro_batches = options.compute.micro_batches,
-          .batches = options.compute.micro_batches *
-                     (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
-          .sample_bytes = data.train().sample_count() * 4,
-          .data = data_bytes(data.splits())};
+  MemoryPlanOptions needs{
+      .state = engine::state_dtype(compute.storage),
+      .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
+      .optimizer_ranks = shares ? group.world_size() : 1,
+      .optimizer_rank = shares ? group.rank() : 0,
+      .whole_tensors = shares && !options.update.optimizer->by_ranges,
+      .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
+      .micro_batches = options.compute.micro_batches};
+  if (compute.cuda()) {
+    if (engine::is_half(compute.storage)) needs.short_weights = engine::size_of(compute.storage);
+    if (options.evaluate.count > 0 && data.test().size() > 0)
+      needs.evaluation = engine::evaluation_batch(data.test());
+    needs.sample_bytes = device_sample_bytes(compute, data.train());
+  } else {
+    if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
+    needs.batches =
+        options.compute.micro_batches * (options.data.workers == 0 ? 1 : options.data.prefetch + 1);
+    needs.sample_bytes = data.train().sample_count() * 4;
+    needs.data = data_bytes(data.splits());
+  }
+  return needs;
 }
 
 }  // namespace

@@ -93,9 +93,7 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOpti
   if (group.backend() == "inproc" && options.compute.device.devices.size() < 2)
     return nullptr;  // threads that share one device
   engine::cuda::use_device(compute.device.index);
-  backends::CommunicatorRequest request;
-  request.backend = options.asked_backend;
-  auto communicator = group.make_device_communicator(request);
+  auto communicator = group.make_device_communicator({.backend = options.asked_backend});
   if (communicator->name() != "nccl") communicator.reset();
   return communicator;
 }
@@ -158,19 +156,22 @@ std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
   return ranges;
 }
 
+// A device decides on the step by all gradients. NCCL's reduce-scatter would also add in another
+// order than its all-reduce.
 std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
+                                                 const Compute& compute,
                                                  const backends::Group& group,
                                                  const engine::ParameterBuffer& parameters) {
   const int world = group.world_size();
   if (!options.averaging.shard_optimizer || world == 1) return nullptr;
+  const bool by_ranges = options.update.optimizer->by_ranges;
   const engine::OptimizerShards shares =
-      options.update.optimizer->by_ranges
-          ? engine::shard_elements(parameters,
-                                   engine::dealt_buckets(options.averaging.buckets, world),
-                                   group.rank(), world)
-          : engine::deal_tensors(parameters.values, group.rank(), world);
+      by_ranges ? engine::shard_elements(parameters,
+                                         engine::dealt_buckets(options.averaging.buckets, world),
+                                         group.rank(), world)
+                : engine::deal_tensors(parameters.values, group.rank(), world);
   return std::unique_ptr<SharedUpdate>(new SharedUpdate{
-      shares,
+      shares, by_ranges && !compute.cuda(),
       engine::ParameterGather(shares, parameters.gradients.size(), parameters.values.dtype())});
 }
 
@@ -200,7 +201,7 @@ SessionModel::SessionModel(const SessionOptions& options, const Compute& compute
       pool(make_pool(options, compute)),
       graph(build_graph(options.model, data.train())),
       state(allocate_state(options, compute, group, data, graph, pool, memory)),
-      shared_update(make_shared_update(options, group, state.parameters)),
+      shared_update(make_shared_update(options, compute, group, state.parameters)),
       optimizer(
           make_optimizer(options.update, graph, state.parameters.values, shared_update.get())),
       control(engine::first_control(compute.loss_scale)),
@@ -276,9 +277,8 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .restores_skipped = options.on_nonfinite == engine::OnNonFinite::kSkip,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = wires.replicas.get(),
-      .make_optimizer = [&update = options.update,
-                         &graph = model.graph](const engine::FlatBuffer& values) {
-        return make_optimizer(update, graph, values, nullptr);
+      .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
+        return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};
   if (wires.device) {
     device.gradient_memory = engine::gradient_memory(*wires.device);
@@ -296,6 +296,9 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
                                             const backends::Group& group, const SessionData& data,
                                             SessionModel& model, const SessionCommunicators& wires,
                                             backends::Communicator& control) {
+  if (model.shared_update)
+    model.shared_update->gather.connect(*wires.averaging, model.state.parameters.values,
+                                        wires.device.get());
   if (compute.cuda()) {
     if (options.data.local_steps.automatic)
       throw io::ConfigError(
@@ -315,7 +318,6 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
     if (skips_apart(options, compute, group)) device.agreement = &control;
     return engine::make_device_work(model.plan, model.state, *model.optimizer, device);
   }
-  if (model.shared_update) model.shared_update->gather.connect(*wires.averaging);
   const engine::HostWorkParts parts{model.plan, model.state, *model.optimizer, model.pool};
   if (!options.averaging.canonical)
     return engine::make_accumulated_work(parts, {.micro_batches = options.compute.micro_batches,
@@ -340,10 +342,11 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
     return engine::make_step_gradient_averaging(
         gradients, shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
         ", in canonical order");
+  const bool scattered = model.shared_update && model.shared_update->of_buckets;
   return make_averaging(
       options.averaging, group,
       {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context,
-       options.seed, wires.pairs, model.shared_update ? &model.shared_update->shares : nullptr});
+       options.seed, wires.pairs, scattered ? &model.shared_update->shares : nullptr});
 }
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {

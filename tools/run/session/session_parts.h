@@ -24,6 +24,7 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 // The parameters that each rank updates, and their exchange.
 struct SharedUpdate {
   const engine::OptimizerShards shares;
+  const bool of_buckets;  // each rank needs the sums of its slices only
   engine::ParameterGather gather;
 };
 
