@@ -8,6 +8,7 @@
 #include "models/layer_kinds.h"
 #include "tools/commands/command.h"
 #include "tools/commands/program_shape_of.h"
+#include "tools/options/manual/device_table.h"
 #include "tools/options/manual/manual_page.h"
 #include "tools/report/output/exit_codes.h"
 
@@ -28,14 +29,20 @@ int manual_command(const Arguments& arguments) {
   CLI::App app("Writes the manual pages of this program, engine.1 and one for each command.",
                "engine manual");
   std::string folder, date;
-  bool layers = false;
+  bool layers = false, devices = false;
   CLI::Option* dir = app.add_option("DIR", folder, "existing folder for the pages");
   app.add_flag("--layers", layers, "print the table of layers of docs/toml.md instead")
+      ->excludes(dir);
+  app.add_flag("--devices", devices, "print the table of options of docs/gpu.md instead")
       ->excludes(dir);
   app.add_option("--date", date, "date in the pages (default: today)")->type_name("YYYY-MM-DD");
   if (!parse(app, arguments)) return kExitOk;
   if (layers) {
     std::fputs(models::layer_kinds_table().c_str(), stdout);
+    return kExitOk;
+  }
+  if (devices) {
+    std::fputs(device_table().c_str(), stdout);
     return kExitOk;
   }
   if (folder.empty()) throw UsageError("DIR is required (engine manual --help)");

@@ -30,9 +30,12 @@ std::vector<std::string> train_on_cpu(const std::vector<std::string>& more) {
 }
 
 TEST(CpuPrecisionProgram, WhatTheCpuCannotComputeIsRefusedInOneLine) {
-  expect_error(engine(train_on_cpu({"--amp", "O1"})), 78, "expected off or bf16 on the CPU");
-  expect_error(engine(train_on_cpu({"--amp", "O2"})), 78, "expected off or bf16 on the CPU");
-  expect_error(engine(train_on_cpu({"--amp", "tf32"})), 78, "expected off or bf16 on the CPU");
+  expect_error(engine(train_on_cpu({"--amp", "O1"})), 78,
+               "requires --device cuda: CPUs compute off and bf16");
+  expect_error(engine(train_on_cpu({"--amp", "O2"})), 78,
+               "requires --device cuda: CPUs compute off and bf16");
+  expect_error(engine(train_on_cpu({"--amp", "tf32"})), 78,
+               "requires --device cuda: CPUs compute off and bf16");
   expect_error(engine(train_on_cpu({"--amp", "bf16", "--loss-scale", "128"})), 78,
                "losses are scaled on CUDA devices");
   expect_error(engine(train_on_cpu({"--amp", "bf16", "--dtype", "f64"})), 78,

@@ -172,8 +172,10 @@ TEST_F(DevicePrograms, WhatCannotBeIsRefusedWithBothNumbers) {
                  "there is no cuda:2, 2 CUDA devices are visible");
   expect_refused(train("0", {"--device", "cuda"}), "--device cuda: no CUDA device");
   expect_refused(train("0", {"--amp", "O1"}), "--amp O1 is for CUDA devices: no CUDA device");
-  expect_refused(train("1", {"--device", "cuda", "--dtype", "f64"}), "f64 is computed on the CPU");
-  expect_refused(train("1", {"--amp", "O2", "--device", "cpu"}), "expected off or bf16 on the CPU");
+  expect_refused(train("1", {"--device", "cuda", "--dtype", "f64"}),
+                 "--dtype f64 requires --device cpu: kernels of CUDA devices compute in f32");
+  expect_refused(train("1", {"--amp", "O2", "--device", "cpu"}),
+                 "--amp O2 requires --device cuda: CPUs compute off and bf16");
 }
 
 TEST_F(DevicePrograms, PrecisionIsSaid) {

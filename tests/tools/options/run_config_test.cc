@@ -472,15 +472,18 @@ TEST(RunConfig, Precision) {
 
   for (const ConfigValues& cpu : {flags("amp=O1 device=cpu"), flags("amp=tf32 gpu-devices=none"),
                                   flags("amp=O2 devices=cpu:0,cpu:1")})
-    EXPECT_CONTAINS(fault(cpu), "expected off or bf16 on the CPU: the others are for CUDA devices");
+    EXPECT_CONTAINS(fault(cpu), "requires --device cuda: CPUs compute off and bf16");
   EXPECT_EQ(run_of("amp=bf16 device=cpu").compute.precision.half, engine::DType::kBF16);
   EXPECT_CONTAINS(fault_of("amp=bf16 device=cpu loss-scale=128"),
-                  "no value on the CPU: losses are scaled on CUDA devices");
+                  "--loss-scale 128 requires --device cuda: losses are scaled on CUDA devices");
   for (const ConfigValues& cuda :
        {flags("dtype=f64 device=cuda:0"), flags("dtype=f64 gpu-devices=0")})
-    EXPECT_CONTAINS(fault(cuda), "f64 is computed on the CPU");
+    EXPECT_CONTAINS(fault(cuda), "--dtype f64 requires --device cpu: kernels of CUDA devices");
   EXPECT_CONTAINS(fault_of("dtype=f64 amp=O1"), "expected f32 beside --amp O1");
   EXPECT_EQ(to_string(run_of("dtype=f64").compute.device.device), "auto");
+  EXPECT_EQ(run_of("dtype=f64").compute.device.cpu_only, "--dtype f64");
+  EXPECT_EQ(run_of("amp=O1 loss-scale=128").compute.device.cuda_only, "--amp O1");
+  EXPECT_EQ(run_of("amp=bf16").compute.device.cuda_only, std::nullopt);
 
   const tools::RunConfig plain = run_of({});
   EXPECT_TRUE(plain.compute.graph && plain.compute.pinned && plain.compute.non_blocking);

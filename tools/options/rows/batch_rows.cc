@@ -136,14 +136,20 @@ const std::vector<OptionSpec> kBatchRows{
      .metavar = "SHARES",
      .initial = "equal",
      .help = "ranks' shares of a batch: equal, a weight per rank, or auto (by speed)",
-     .example = "--spawn 2 --shares 3:1"},
+     .example = "--spawn 2 --shares 3:1",
+     .limits = {only_cpu(is("auto"),
+                         "on a CUDA device a step's own time is not separate from waiting for "
+                         "the other ranks; give weights, as --shares 3:1")}},
     {.name = "local-steps",
      .field = parsed(take_local_steps),
      .metavar = "STEPS",
      .initial = "equal",
      .help = "ranks' steps per averaging: equal, a weight per rank, or auto (by speed)",
      .example = "--spawn 2 --sync params --sync-every 16 --local-steps 3:1",
-     .needs = {is("sync", "params|post-local|slowmo|diloco")}},
+     .needs = {is("sync", "params|post-local|slowmo|diloco")},
+     .limits = {only_cpu(is("auto"),
+                         "on a CUDA device a step's own time is not measured; give weights, as "
+                         "--local-steps 3:1")}},
     {.name = "normalize",
      .field = choice([](RunConfig& c) { return &c.data.normalization; },
                      {{"auto", std::nullopt},
@@ -214,13 +220,15 @@ const std::vector<OptionSpec> kBatchRows{
      .field = flag([](RunConfig& c) { return &c.compute.pinned; }),
      .help = "prepare batches in pinned memory, for asynchronous copies to a device",
      .example = "--no-pin-memory",
-     .agreement = kFree},
+     .agreement = kFree,
+     .limits = {on_cpus(given(), "no effect")}},
     {.name = "non-blocking",
      .field = flag([](RunConfig& c) { return &c.compute.non_blocking; }),
      .help = "copy the next batch to a CUDA device while it computes",
      .example = "--no-non-blocking",
      .agreement = kFree,
-     .needs = {is("pin-memory", "true")}}};
+     .needs = {is("pin-memory", "true")},
+     .limits = {on_cpus(given(), "no effect")}}};
 
 }  // namespace
 

@@ -53,31 +53,13 @@ std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& 
   return std::nullopt;
 }
 
-// Names an option that only the CPU can do.
-std::optional<std::string> option_of_cpu(const RunConfig& config) {
-  if (config.averaging.canonical) return "--reduction-order canonical";
-  if (config.compute.dtype == DType::kF64) return "--dtype f64";
-  return std::nullopt;
-}
-
 void check_compute(const GivenValues& given, RunConfig& config) {
   ComputeOptions& compute = config.compute;
   const Precision& precision = compute.precision;
-  const bool amp = precision != Precision{}, f64 = compute.dtype == DType::kF64;
-  const bool cpu = compute.device.names_cpu(), cuda = compute.device.names_cuda();
-  if (amp && cpu && precision.half != DType::kBF16)
-    given.refuse("amp", "off or bf16 on the CPU: the others are for CUDA devices (--device cuda)");
-  if (f64 && cuda)
-    given.refuse("dtype", "f32 on CUDA devices: f64 is computed on the CPU (--device cpu)");
-  if (f64 && amp) given.refuse("dtype", "f32 beside --amp " + given.text("amp"));
-  if (given.has("loss-scale") && cpu)
-    given.refuse("loss-scale",
-                 "no value on the CPU: losses are scaled on CUDA devices (--device cuda)");
+  if (compute.dtype == DType::kF64 && precision != Precision{})
+    given.refuse("dtype", "f32 beside --amp " + given.text("amp"));
   const bool of_f16 = precision.half == DType::kF16 || precision.products == Products::kF16;
   if (!given.has("loss-scale") && of_f16) compute.loss_scale = engine::parse_loss_scale("dynamic");
-  if (amp && precision.half != DType::kBF16)
-    compute.device.cuda_only = "--amp " + given.text("amp");
-  compute.device.cpu_only = option_of_cpu(config);
 }
 
 const std::vector<OptionSpec> kComputeRows{
@@ -118,6 +100,7 @@ const std::vector<OptionSpec> kComputeRows{
      .example = "--dtype f64",
      .on_resume = kReject,
      .arrays = kDiffer,
+     .limits = {only_cpu(is("f64"), "kernels of CUDA devices compute in f32")},
      .of_model = true},
     {.name = "amp",
      .field =
@@ -129,27 +112,32 @@ const std::vector<OptionSpec> kComputeRows{
      .help = "mixed precision. tf32, O1: products in TF32, f16; bf16, O2: also activations and "
              "weights in bf16, f16 (master weights: f32). CPUs with AVX512_BF16: only bf16, with "
              "f32 weights",
-     .example = "--amp bf16"},
+     .example = "--amp bf16",
+     .limits = {only_cuda(is("tf32|O1|O2"), "CPUs compute off and bf16"),
+                on_cpus(is("bf16"), "with AVX512_BF16; weights stay f32")}},
     {.name = "conv",
      .field =
          choice([](RunConfig& c) { return &c.compute.convolutions; },
                 {{"auto", engine::Convolutions::kAuto}, {"direct", engine::Convolutions::kDirect}}),
      .help = "convolutions on the CPU. auto: Winograd's method if it is faster; direct: plain "
              "sums",
-     .example = "--conv direct"},
+     .example = "--conv direct",
+     .limits = {on_cuda(given(), "no effect")}},
     {.name = "loss-scale",
      .field = parsed(take_loss_scale),
      .metavar = "dynamic|S",
      .help = "factor of the loss; dynamic: adjusted to avoid overflow (default: dynamic for O1 "
              "and O2)",
      .example = "--amp O2 --loss-scale 1024",
-     .needs = {is("amp", "bf16|O1|O2")}},
+     .needs = {is("amp", "bf16|O1|O2")},
+     .limits = {only_cuda(given(), "losses are scaled on CUDA devices")}},
     {.name = "cuda-graph",
      .field =
          choice([](RunConfig& c) { return &c.compute.graph; }, {{"auto", true}, {"off", false}}),
      .help = "auto: launch a training step as one captured CUDA graph if possible",
      .example = "--cuda-graph off",
-     .agreement = kFree},
+     .agreement = kFree,
+     .limits = {on_cpus(given(), "no effect")}},
     {.name = "sync-bn",
      .field = flag([](RunConfig& c) { return &c.model.synchronized_statistics; }),
      .help = "compute BatchNorm statistics over the samples of all ranks, not per rank",
@@ -157,7 +145,8 @@ const std::vector<OptionSpec> kComputeRows{
     {.name = "deterministic",
      .field = flag([](RunConfig& c) { return &c.compute.deterministic; }),
      .help = "same bits for any number of --threads",
-     .example = "--deterministic"},
+     .example = "--deterministic",
+     .limits = {on_cuda(given(), "always so")}},
     {.name = "buffers",
      .field = choice([](RunConfig& c) { return &c.buffers; }, {{"local", BufferMode::kLocal},
                                                                {"rank0", BufferMode::kRank0},

@@ -21,6 +21,20 @@ inline Condition on(std::string option = "") { return {std::move(option), Condit
 inline Condition off(std::string option = "") { return {std::move(option), Condition::Kind::kOff}; }
 inline Condition given(std::string option = "") { return {std::move(option)}; }
 
+// Make limits of devices: values for one kind only, and values with which a kind differs.
+inline DeviceLimit only_cpu(Condition own, std::string why) {
+  return {DeviceLimit::Kind::kCuda, std::move(own), true, std::move(why)};
+}
+inline DeviceLimit only_cuda(Condition own, std::string why) {
+  return {DeviceLimit::Kind::kCpu, std::move(own), true, std::move(why)};
+}
+inline DeviceLimit on_cpus(Condition own, std::string how) {
+  return {DeviceLimit::Kind::kCpu, std::move(own), false, std::move(how)};
+}
+inline DeviceLimit on_cuda(Condition own, std::string how) {
+  return {DeviceLimit::Kind::kCuda, std::move(own), false, std::move(how)};
+}
+
 // Checks conditions that no single row can state, and fills in values that depend on several
 // options. Called after all values have been stored. Throws ConfigError.
 using GroupCheck = void (*)(const GivenValues& given, RunConfig& config);

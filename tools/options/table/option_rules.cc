@@ -173,6 +173,21 @@ void check_demands(const ConfigValues& values) {
     }
 }
 
+void apply_device_limits(const ConfigValues& values, DeviceRequest& request) {
+  for (const OptionSpec& option : train_options())
+    for (const DeviceLimit& limit : option.limits) {
+      const std::string& value = values.find(option.name)->second.value;
+      if (!limit.rejected || !is_met(limit.own, value)) continue;
+      const bool cpu = limit.kind == DeviceLimit::Kind::kCpu;
+      if (cpu ? request.names_cpu() : request.names_cuda())
+        GivenValues(values).demand(option.name,
+                                   (cpu ? "--device cuda: " : "--device cpu: ") + limit.text);
+      const bool flag = option.type() == OptionSpec::Type::kFlag;
+      std::optional<std::string>& only = cpu ? request.cuda_only : request.cpu_only;
+      if (!only) only = "--" + option.name + (flag ? "" : " " + value);
+    }
+}
+
 void GivenValues::refuse(const std::string& name, const std::string& expected,
                          const std::string& hint) const {
   throw io::ConfigError(

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/options/table/device_request.h"
 #include "tools/options/table/option_table.h"
 
 namespace tools {
@@ -21,6 +22,9 @@ std::vector<std::string> variables_without_effect(const ConfigValues& given,
                                                   const ConfigValues& resolved);
 // Throws ConfigError for a demand of an option that is not met.
 void check_demands(const ConfigValues& values);
+// Notes in `request` the values that only one kind of device accepts. Throws ConfigError if the
+// user named the other kind.
+void apply_device_limits(const ConfigValues& values, DeviceRequest& request);
 
 // Returns the options that need option `other`: for "save-dir" "save-every", "keep-last", ...
 std::vector<std::string> options_requiring(std::string_view other);

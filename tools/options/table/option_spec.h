@@ -59,6 +59,15 @@ struct Demand {
   std::string text;  // ends the message "--resume auto requires "
 };
 
+// Values of an option that devices of one kind reject, or with which they differ.
+struct DeviceLimit {
+  enum class Kind { kCpu, kCuda };
+  Kind kind;
+  Condition own;     // on the option's value
+  bool rejected;     // the run needs the other kind of device
+  std::string text;  // why, or how the device differs: a cell of docs/gpu.md
+};
+
 struct OptionSpec {
   using Type = OptionField::Type;
   enum class Agreement {
@@ -91,6 +100,7 @@ struct OptionSpec {
   std::vector<Condition> needs = {};
   std::vector<std::string> excludes = {};  // options; the source with the higher precedence wins
   std::vector<Demand> demands = {};
+  std::vector<DeviceLimit> limits = {};
   bool of_model = false;       // commands that use a trained model take it from the checkpoint
   bool shapes_coding = false;  // affects how samples are coded as numbers
   bool names_path = false;     // an empty text on the command line is an error

@@ -79,6 +79,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   require_model_and_data(given);
   for (const OptionSpec& option : train_options()) store(option, given, config);
   check_demands(config.origin);
+  apply_device_limits(config.origin, config.compute.device);
   check_groups(given, config);
   config.keeping.configuration = to_toml(options_of_run(config.origin));
   return config;

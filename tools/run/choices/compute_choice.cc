@@ -34,12 +34,9 @@ std::string precision_text(const Compute& compute, engine::DType stored) {
   return text;
 }
 
-// Checks --amp and --loss-scale for the CPU. Throws io::ConfigError for an unsupported request.
+// Throws io::ConfigError if this CPU lacks what --amp bf16 needs.
 void check_on_cpu(const ComputeOptions& options, const std::string& reason) {
   const std::string why = reason.starts_with("auto") ? " (" + reason + ")" : "";
-  if (options.loss_scale.on())
-    throw io::ConfigError("--loss-scale is for CUDA devices, but this rank computes on the CPU" +
-                          why);
   if (options.precision.half != engine::DType::kBF16) return;
   if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
     throw io::ConfigError("--amp bf16 on the CPU: " + missing + "; give --amp off" + why);

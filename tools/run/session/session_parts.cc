@@ -300,14 +300,6 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
     model.shared_update->gather.connect(*wires.averaging, model.state.parameters.values,
                                         wires.device.get());
   if (compute.cuda()) {
-    if (options.data.local_steps.automatic)
-      throw io::ConfigError(
-          "--local-steps auto needs --device cpu: on a CUDA device a step's own time is not "
-          "measured; give weights, as --local-steps 3:1");
-    if (options.data.shares.automatic && data.sampling().shares_change)
-      throw io::ConfigError(
-          "--shares auto needs --device cpu: on a CUDA device a step's own time is not separate "
-          "from waiting for the other ranks; give weights, as --shares 3:1");
     if (options.averaging.stale.max_behind > 0 && skips_apart(options, compute, group))
       throw io::ConfigError(
           "--stale needs --amp off, tf32 or bf16: with loss scaling all ranks agree in every step "
