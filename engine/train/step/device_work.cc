@@ -18,6 +18,7 @@
 #include "backends/backend_error.h"
 #include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
+#include "engine/train/step/device_copies.h"
 #include "io/base/time/trace.h"
 
 namespace engine {
@@ -29,51 +30,10 @@ constexpr std::int64_t kPiece =
 // is not allowed during capture, and the kernels of a step depend on the size of its batch.
 constexpr int kStepsBeforeCapture = 2;
 
-// Pins memory during the lifetime of this object.
-class Pin {
- public:
-  Pin(const FlatBuffer& buffer, bool wanted)
-      : memory_(wanted && buffer.bytes() > 0 ? buffer.data() : nullptr) {
-    if (memory_ != nullptr) cuda::pin(memory_, buffer.bytes());
-  }
-  ~Pin() {
-    if (memory_ != nullptr) cuda::unpin(memory_);
-  }
-  Pin(const Pin&) = delete;
-  Pin& operator=(const Pin&) = delete;
-
- private:
-  void* memory_;
-};
-
 // A part of the gradients that is copied to the host.
 struct Piece {
   cuda::Event final, arrived;
   std::int64_t end = 0;
-};
-
-// A copy on the device of the state that a step changes before its update.
-class Kept {
- public:
-  Kept(const FlatBuffer& buffer, bool wanted)
-      : buffer_(buffer), copy_(wanted ? buffer.bytes() : 0, buffer.device(), "parameters") {}
-  void keep(void* stream) { copy(copy_.data(), buffer_.data(), stream); }
-  void put_back(void* stream) { copy(buffer_.data(), copy_.data(), stream); }
-  void put_back_if_skipped(KernelContext& context, const StepControl* control) {
-    if (copy_.bytes() == 0) return;
-    const TensorView to = buffer_.flat();
-    TensorView from = to;
-    from.data = copy_.data();
-    ops::restore_if_skipped(context, control, from, to);
-  }
-
- private:
-  void copy(void* to, const void* from, void* stream) const {
-    if (copy_.bytes() > 0) cuda::copy_async(to, from, copy_.bytes(), stream);
-  }
-
-  const FlatBuffer& buffer_;
-  Arena copy_;
 };
 
 struct CapturedStep {
@@ -94,8 +54,8 @@ class Work final : public StepWork, private StateHome {
         model_(ModelState::allocate(
             *plan.graph, plan.options.dtype, options.device, true,
             options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
-        kept_{.running = Kept(model_.running, keeps_statistics()),
-              .counters = Kept(model_.counters, keeps_statistics())},
+        kept_{.running = StateBackup(model_.running, keeps_statistics()),
+              .counters = StateBackup(model_.counters, keeps_statistics())},
         optimizer_(make_optimizer()),
         control_memory_(sizeof(StepControl), options.device, "workspace"),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
@@ -152,6 +112,7 @@ class Work final : public StepWork, private StateHome {
     timer.lap(phases.communication);
     finish_step(executor_.numbers(now_.last_slot));
     executor_.release(now_.last_slot);
+    if (options_.measured) wait(stream_.handle());
     timer.lap(phases.update);
   }
 
@@ -234,6 +195,7 @@ class Work final : public StepWork, private StateHome {
     if (options_.micro_batches > 1) return "--grad-accum " + std::to_string(options_.micro_batches);
     if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
     if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
+    if (sum_ != nullptr && options_.measured) return "each rank's own work is measured";
     if (options_.replicas != nullptr)
       for (const PlanStep& step : plan.steps)
         if (step.layer->traits().synchronizes_host)
@@ -270,16 +232,23 @@ class Work final : public StepWork, private StateHome {
 
   // Returns true if the update is issued after the sums are complete, instead of together with
   // them.
-  bool waits_for_sums() const { return options_.supports_rollback && sum_ != nullptr; }
+  bool waits_for_sums() const {
+    return (options_.supports_rollback || options_.measured) && sum_ != nullptr;
+  }
 
   void wait_for_sums() {
     sum_->wait(stream_.handle());
-    sums_begun_ = false;
+    if (options_.supports_rollback) sums_begun_ = false;
   }
 
   // Waits with a deadline if other ranks take part in the work on the stream.
   void wait(void* stream) const {
     if (sums_begun_) return sum_->wait(stream);
+    wait_for_own(stream);
+  }
+
+  // REQUIRES: no other rank takes part.
+  static void wait_for_own(void* stream) {
     cuda::Event end;
     end.record(stream);
     end.synchronize();
@@ -299,6 +268,7 @@ class Work final : public StepWork, private StateHome {
       const std::function<void(const std::function<void(std::int64_t)>&)>& backward) {
     if (sum_ == nullptr) return backward({});
     backward([this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
+    if (options_.measured) wait_for_own(stream_.handle());
     sum_->finish(stream_.handle());
   }
 
@@ -325,6 +295,7 @@ class Work final : public StepWork, private StateHome {
       issue();  // later on: a smaller batch, at the end of an epoch
       if (alike) ++capture_.straight_steps[batch.count];
     }
+    if (options_.measured) wait(stream_.handle());
     timer.lap(phases.forward);
     if (waits_for_sums()) {
       wait_for_sums();
@@ -463,11 +434,11 @@ class Work final : public StepWork, private StateHome {
   const DeviceWorkOptions options_;
   ModelState& host_;
   Optimizer& host_optimizer_;
-  Pin pin_values_, pin_gradients_;
+  PinnedBuffer pin_values_, pin_gradients_;
   cuda::Stream stream_, copies_;  // all computing; gradients that are copied to the host
   ModelState model_;
   struct KeptStatistics {  // in model_
-    Kept running, counters;
+    StateBackup running, counters;
   };
   KeptStatistics kept_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -274,6 +274,8 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .pinned = compute.pinned,
       .non_blocking = compute.non_blocking,
       .supports_rollback = options.data.max_ranks > 0,
+      .measured = data.sampling().shares_change &&
+                  (options.data.shares.automatic || options.data.local_steps.automatic),
       .restores_skipped = options.on_nonfinite == engine::OnNonFinite::kSkip,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = wires.replicas.get(),

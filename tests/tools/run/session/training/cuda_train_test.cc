@@ -9,9 +9,6 @@
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/optim/moving_average.h"
-#include "io/base/files/io_error.h"
-#include "tests/support/error_of.h"
-#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
 
@@ -453,9 +450,6 @@ TEST_F(CudaTrain, ASlowRankTakesFewerLocalSteps) {
   EXPECT_TRUE(equal(cuda[0], cuda[1]));
   EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5);
   EXPECT_EQ(cuda[1].whole.counters, cpu[1].whole.counters);
-  EXPECT_CONTAINS(
-      test_support::error_of<io::ConfigError>([&] { train(2, with(options, "local-steps=auto")); }),
-      "give weights, as --local-steps 3:1");
 }
 
 // Its running statistics are those of another pass over the training data.
