@@ -132,7 +132,7 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
   return state;
 }
 
-void ModelState::initialize(const Graph& graph, std::uint64_t seed) {
+void ModelState::initialize(const Graph& graph, std::uint64_t seed, const Wants& wants) {
   std::size_t next = 0;  // entries are in the order of this traversal
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
@@ -141,7 +141,8 @@ void ModelState::initialize(const Graph& graph, std::uint64_t seed) {
     for (const ParameterSpec& spec : graph.own_parameters(id)) {
       const Entry& entry = entries.at(next++);
       require(entry.name == full_name(node, spec.name), "the state belongs to another graph");
-      fill(view(entry), spec.layout, spec.initializer, stream_key(seed, entry.name));
+      if (!wants || wants(entry.name))
+        fill(view(entry), spec.layout, spec.initializer, stream_key(seed, entry.name));
     }
     for (const BufferSpec& spec : node.layer->buffers(shapes)) {
       const Entry& entry = entries.at(next++);

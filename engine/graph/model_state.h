@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,11 @@ struct ModelState {
   static ModelState allocate(const Graph& graph, DType compute, Device device = {},
                              bool gradients = true, const MemorySource* source = nullptr);
   // Draws each parameter's initial values from its own stream, and sets buffers to their initial
-  // values. Depends only on (graph, seed): f64 has exactly the f32 values.
-  void initialize(const Graph& graph, std::uint64_t seed);
+  // values. Depends only on (graph, seed): f64 has exactly the f32 values. Parameters that `wants`
+  // does not name keep their values: drawing takes longer than reading a file.
+  using Wants = std::function<bool(const std::string& parameter)>;
+  void initialize(const Graph& graph, std::uint64_t seed, const Wants& wants = {});
+  static bool nothing(const std::string&) { return false; }  // for a state that is read as a whole
 
   TensorView view(const Entry& entry) const;  // in memory shape
   TensorView half_view(

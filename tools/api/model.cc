@@ -65,9 +65,12 @@ Model::Impl::Impl(std::string model_name, const std::string& definition,
       graph(models::build_model(name, options_of(shape, definition))),
       state(engine::ModelState::allocate(graph, engine::DType::kF32)),
       pool(threads_of(threads)) {
-  state.initialize(graph, seed);
-  if (!definition.empty() || !models::has_weights(name)) return;
-  const models::ModelWeights weights = models::model_weights(name);
+  const bool reads = definition.empty() && models::has_weights(name);
+  const models::ModelWeights weights = reads ? models::model_weights(name) : models::ModelWeights{};
+  state.initialize(graph, seed, [&](const std::string& parameter) {
+    return !reads || weights.may_differ(parameter);
+  });
+  if (!reads) return;
   engine::import_state(weights.arrays, name, /*exact=*/false, state,
                        [&](const std::string& array) { return weights.may_differ(array); });
 }

@@ -111,7 +111,7 @@ int import_command(const Arguments& arguments) {
   strip(arrays, prefixes);
   const Target target = target_of(model_name, values);
   engine::ModelState state = engine::ModelState::allocate(target.graph, target.dtype);
-  state.initialize(target.graph, 0);
+  state.initialize(target.graph, 0, engine::ModelState::nothing);
   const std::vector<std::string> left_out =
       engine::import_state(arrays, path, /*exact=*/false, state, {}, unread);
   if (!left_out.empty())

@@ -296,7 +296,7 @@ int sample_command(const Arguments& arguments) {
   check_coding(o, coding, checkpoint);
   for (const std::string& prompt : o.prompts) coding.ids(prompt);
   engine::ModelState state = engine::ModelState::allocate(graph, dtype, {}, /*gradients=*/false);
-  state.initialize(graph, 0);
+  state.initialize(graph, 0, engine::ModelState::nothing);
   choose_weights(o.weights, o.path, checkpoint);
   engine::import_state(checkpoint.arrays, o.path, /*exact=*/false, state);
   check_threads(static_cast<int>(std::min<std::int64_t>(o.threads, 1 << 20)));

@@ -59,6 +59,23 @@ TEST(Plan, RefusesALayerThatNothingReads) {
   EXPECT_THROW(engine::Plan::compile(Graph(), {}), engine::ModelError);
 }
 
+TEST(ModelState, DrawsWhatIsWantedAlone) {
+  const Graph graph = test_support::classifier(
+      {4}, [](Graph& g, NodeId x) { return g.add("fc", layers::dense(2), {x}); });
+  ModelState all = ModelState::allocate(graph, engine::DType::kF32),
+             some = ModelState::allocate(graph, engine::DType::kF32);
+  all.initialize(graph, 1);
+  some.initialize(graph, 1, [](const std::string& name) { return name == "fc.weight"; });
+  for (std::size_t i = 0; i < all.entries.size(); ++i) {
+    const float drawn = *all.view(all.entries[i]).as<float>(),
+                kept = *some.view(some.entries[i]).as<float>();
+    EXPECT_NE(drawn, 0) << all.entries[i].name;
+    EXPECT_EQ(kept, all.entries[i].name == "fc.weight" ? drawn : 0) << all.entries[i].name;
+  }
+  some.initialize(graph, 1, ModelState::nothing);
+  EXPECT_NE(*some.view(some.entries[0]).as<float>(), 0);
+}
+
 TEST(ModelState, ListsNamesInModelOrderAndParametersInCompletionOrder) {
   const Graph graph = test_support::classifier({4, 4, 1}, [](Graph& g, NodeId x) {
     const NodeId n = g.add("a.1", layers::batch_norm2d(),

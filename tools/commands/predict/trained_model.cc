@@ -202,7 +202,7 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
       graph_(graph_of(config, loaded_->splits.train)),
       state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),
       pool_(compute_.make_pool()) {
-  state_.initialize(graph_, 0);
+  state_.initialize(graph_, 0, engine::ModelState::nothing);
   std::vector<io::UnreadArray> unread;
   const auto load = [&](const std::string& file) {
     path_ = file;

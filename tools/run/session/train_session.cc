@@ -80,8 +80,9 @@ StartFacts load_or_share_state(SessionParts& s) {
   const KeepingOptions& keeping = s.options.keeping;
   take_over(s);
   if (s.start.done) return {.source = Source::kMemory};
-  s.state.model.initialize(s.model->graph, s.options.seed);
+  engine::ModelState& model = s.state.model;
   std::string& resumed_from = s.start.resumed_from;
+  model.initialize(s.model->graph, s.options.seed, engine::ModelState::nothing);
   if (keeping.resume.is_wanted()) resumed_from = s.keeper.resume(keeping.resume.text(), s.state);
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
   // later, and it would be pruned.
@@ -90,6 +91,10 @@ StartFacts load_or_share_state(SessionParts& s) {
       s.judges.best->is_best(step))
     s.keeper.name_best(step);
   if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
+  const bool reads = !keeping.init_from.empty() || models::is_published_model(s.options.model.name);
+  model.initialize(s.model->graph, s.options.seed, [&](const std::string& parameter) {
+    return !reads || matches_any(keeping.allowed_mismatches, parameter);
+  });
   if (!keeping.init_from.empty())
     return {.source = Source::kWeights, .path = keeping.init_from, .left_out = load_weights(s)};
   if (models::has_weights(s.options.model.name))
