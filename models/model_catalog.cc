@@ -77,9 +77,19 @@ OnnxImport read_onnx(const std::string& path, OnnxArrays arrays) {
   }
 }
 
+// A longer text would need attention over a window.
+void check_window(const std::string& folder, const engine::Shape& tokens) {
+  const std::int64_t window = read_published_config(folder).window;
+  if (window > 0 && tokens.rank() == 1 && tokens[0] > window)
+    throw engine::ModelError(folder + "/config.json: 'sliding_window' is " +
+                             std::to_string(window) + "; supported: texts of as many tokens, not " +
+                             std::to_string(tokens[0]) + " (--context)");
+}
+
 const CatalogEntry& find(const std::string& name) {
   for (const CatalogEntry& entry : kCatalog)
     if (name == entry.name) return entry;
+  if (name.find('/') != name.npos) throw engine::ModelError("there is no model " + name);
   throw engine::ModelError(
       "unknown model '" + name + "'" + base::did_you_mean(name, model_names()) +
       " (known: " + base::join_text(model_names()) +
@@ -105,6 +115,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "a model that predicts numbers reads images or rows of numbers, [h, "
         "w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
+  if (is_published(name)) check_window(name, options.sample_shape);
   if (is_list) return build_layer_list(name, options);
   const CatalogEntry& entry = find(name);
   if (!entry.text) check_no_rows(name, options.sample_shape);

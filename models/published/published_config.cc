@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;
+constexpr std::int64_t kMistralWindow = 4096;                 // where sliding_window is missing
 constexpr double kTiny = std::numeric_limits<double>::min();  // the least number above 0
 constexpr std::int64_t kMaxLayers = 500;                      // a list of layers has at most 10,000
 
@@ -136,6 +137,13 @@ void read_scaling(const Settings& scaling, PublishedRotation& rotation) {
   const char* const kinds[] = {"rope_type", "type"};  // newer files, older ones
   const char* const key = scaling.has(kinds[0]) ? kinds[0] : kinds[1];
   const std::string type = scaling.text(key, "default");
+  if (scaling.text(kinds[1], type) != type)
+    scaling.refuse(kinds[1], "the same as rope_type, " + type);
+  for (const auto& [name, value] : scaling.json().items()) {
+    if (value.is_object()) scaling.refuse(name.c_str(), "one rotation for all layers");
+    if (!scaling.has(key) && name != "rope_theta" && name != "partial_rotary_factor")
+      scaling.refuse(kinds[0], "default and llama3");
+  }
   if (type == "default") return;
   if (type != "llama3") scaling.refuse(key, "default and llama3");
   rotation.factor = scaling.number("factor", 0, kTiny, above);
@@ -163,14 +171,16 @@ PublishedRotation read_rotation(const Settings& settings) {
 }
 
 // Attention over a window that is as long as the model's context is attention over everything.
-void refuse_windows(const Settings& settings, const PublishedConfig& config) {
+void read_windows(const Settings& settings, PublishedConfig& config) {
   if (config.type == "mistral") {
-    const std::int64_t window = settings.json().contains("sliding_window")
-                                    ? settings.integer("sliding_window", kMaxExtent)
-                                    : 4096;
+    // null: no window, and kMaxExtent positions.
+    const bool is_given = settings.json().contains("sliding_window");
+    const std::int64_t window =
+        is_given ? settings.integer("sliding_window", kMaxExtent) : kMistralWindow;
     if (window < config.context)
       settings.refuse("sliding_window", "null, or at least max_position_embeddings, " +
                                             std::to_string(config.context));
+    if (window < kMaxExtent) config.window = window;
   }
   settings.only("use_sliding_window", false, "false");
   if (!settings.has("layer_types")) return;
@@ -201,12 +211,12 @@ void read_llama(const Settings& settings, PublishedConfig& config) {
       activation != "silu" && activation != "swish")
     settings.refuse("hidden_act", "silu");
   config.rotation = read_rotation(settings);
-  refuse_windows(settings, config);
+  read_windows(settings, config);
   config.head_norms = config.type == "qwen3";
   const bool has_option = of_llama || config.type == "qwen3";
-  config.output_bias = has_option && settings.flag("attention_bias", false);
-  config.qkv_bias = config.type == "qwen2" || config.output_bias;
-  config.mlp_bias = of_llama && settings.flag("mlp_bias", false);
+  config.biases.output = has_option && settings.flag("attention_bias", false);
+  config.biases.qkv = config.type == "qwen2" || config.biases.output;
+  config.biases.mlp = of_llama && settings.flag("mlp_bias", false);
   note_dropout(settings, {"attention_dropout"}, 0, config);
 }
 
@@ -227,7 +237,13 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
     throw engine::ModelError(source + ": has " + std::to_string(text.size()) +
                              " bytes; expected at most " + std::to_string(kMaxConfigBytes));
   Json json;
-  if (io::json_nests_within_limit(text)) json = Json::parse(text, nullptr, false);
+  try {
+    if (io::json_nests_within_limit(text)) json = Json::parse(text);
+  } catch (const Json::exception& error) {       // a parse_error, or a number out of range
+    const std::string_view what = error.what();  // "[json.exception...] parse error at line ..."
+    throw engine::ModelError(
+        source + ": not JSON: " + base::escape_text(std::string(what.substr(what.find(']') + 1))));
+  }
   if (!json.is_object())
     throw engine::ModelError(source + ": not a JSON object; expected config.json of a model");
   const Settings settings(json, source);

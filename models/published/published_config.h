@@ -18,6 +18,13 @@ struct PublishedRotation {
   double original_context = 8192;
 };
 
+// The layers that have biases, in the families that choose.
+struct PublishedBiases {
+  bool qkv = false;     // of queries, keys and values
+  bool output = false;  // of the attention's last layer
+  bool mlp = false;
+};
+
 enum class PublishedFamily : std::uint8_t { kGpt2, kLlama };
 
 struct PublishedConfig {
@@ -25,14 +32,13 @@ struct PublishedConfig {
   std::string type;  // the model_type: "gpt2", "qwen2"
   std::int64_t layers = 0, width = 0, inner = 0, vocabulary = 0;
   std::int64_t context = 0;  // the number of positions that the model was made for
+  std::int64_t window = 0;   // positions that attention sees; 0: all. At least `context`
   std::int64_t heads = 0, kv_heads = 0, head_size = 0;
   double eps = 0;
   bool tied = false;       // the output layer has the weights of the token embedding
   std::string activation;  // gpt2: "tanh" or "none", as the layer gelu has it
   PublishedRotation rotation;
-  bool qkv_bias = false;     // of queries, keys and values
-  bool output_bias = false;  // of the attention's last layer
-  bool mlp_bias = false;
+  PublishedBiases biases;
   bool head_norms = false;         // norms of queries and keys, head by head
   std::vector<std::string> notes;  // settings that training leaves out, a line each
   std::string text;                // the whole config.json on one line

@@ -165,7 +165,7 @@ void llama_attention(LayerWriter& x, const PublishedConfig& config, const std::s
   const std::int64_t queries = config.heads * config.head_size,
                      keys = config.kv_heads * config.head_size;
   const std::string heads = option("heads", config.heads) + option("kv_heads", config.kv_heads);
-  x.fused(name + ".qkv_proj", config.width, config.qkv_bias,
+  x.fused(name + ".qkv_proj", config.width, config.biases.qkv,
           {{name + ".q_proj", queries}, {name + ".k_proj", keys}, {name + ".v_proj", keys}});
   if (config.head_norms) {
     x.add("head_rms_norm", name, heads + option("eps", config.eps));
@@ -175,7 +175,7 @@ void llama_attention(LayerWriter& x, const PublishedConfig& config, const std::s
   x.add("rotary", name + ".rotary", heads + rotation_options(config.rotation));
   x.add("causal_self_attention", name + ".attention",
         heads + option("head_size", config.head_size));
-  x.dense(name + ".o_proj", queries, config.width, config.output_bias);
+  x.dense(name + ".o_proj", queries, config.width, config.biases.output);
 }
 
 PublishedLayers llama_layers(const PublishedConfig& config) {
@@ -189,11 +189,11 @@ PublishedLayers llama_layers(const PublishedConfig& config) {
     x.add_residual(block + ".attention_sum", input);
     const std::string middle = x.last(), norm = block + ".post_attention_layernorm";
     x.rms_norm(norm);
-    x.dense(block + ".mlp.gate_proj", config.width, config.inner, config.mlp_bias);
+    x.dense(block + ".mlp.gate_proj", config.width, config.inner, config.biases.mlp);
     x.add("activation", block + ".mlp.act_fn", option("function", quoted("silu")));
-    x.dense(block + ".mlp.up_proj", config.width, config.inner, config.mlp_bias, {norm});
+    x.dense(block + ".mlp.up_proj", config.width, config.inner, config.biases.mlp, {norm});
     x.add("multiply", block + ".mlp.product", "", {block + ".mlp.act_fn", block + ".mlp.up_proj"});
-    x.dense(block + ".mlp.down_proj", config.inner, config.width, config.mlp_bias);
+    x.dense(block + ".mlp.down_proj", config.inner, config.width, config.biases.mlp);
     x.add_residual(block + ".mlp_sum", middle);
   }
   x.rms_norm("model.norm");

@@ -138,11 +138,7 @@ PublishedConfig read_published_config(const std::string& folder) {
 
 std::vector<io::NamedArray> read_published_weights(const std::string& folder) {
   const PublishedConfig config = read_published_config(folder);
-  try {
-    return WeightReader(folder, config).read();
-  } catch (const io::Error& error) {
-    throw engine::ModelError(error.what());
-  }
+  return WeightReader(folder, config).read();
 }
 
 std::vector<io::NamedArray> published_tensors(const PublishedConfig& config,

@@ -15,8 +15,8 @@ namespace models {
 PublishedConfig read_published_config(const std::string& folder);
 
 // Returns the parameters of published_layers() from the folder's weights, in the types in which
-// they are stored. Throws engine::ModelError for missing, damaged and unexpected tensors, and for
-// shapes that contradict config.json.
+// they are stored. Throws engine::ModelError for missing and unexpected tensors and for shapes that
+// contradict config.json, io::Error for missing and damaged files.
 std::vector<io::NamedArray> read_published_weights(const std::string& folder);
 
 // Returns the tensors of model.safetensors for the parameters among `arrays` of a model with these

@@ -28,6 +28,7 @@
 #include "tools/run/data/saved_input.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/output_paths.h"
+#include "tools/run/folder/run_record.h"
 #include "tools/run/folder/run_reference.h"
 
 namespace tools {
@@ -237,7 +238,7 @@ void export_onnx(const ExportOptions& o) {
                                        .classes = model.input.classes,
                                        .definition = model.definition});
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
-  state.initialize(graph, 0);
+  state.initialize(graph, 0, engine::ModelState::nothing);
   std::vector<io::UnreadArray> unread;
   const std::vector<io::NamedArray> arrays = model_arrays(o, unread);
   engine::import_state(arrays, o.path, /*exact=*/false, state, {}, unread);
@@ -263,10 +264,11 @@ void export_onnx(const ExportOptions& o) {
 }
 
 void export_model(const ExportOptions& o) {
+  if (o.format != "hf") check_new_file(o.out, {o.path});
+  if (o.format == "hf" && has_run_record(o.out))
+    throw io::CannotCreateError(o.out + ": is the folder of a run; expected another one");
   if (o.format == "hf")
     for (const std::string& path : published_paths(o)) check_new_file(path, {o.path});
-  else
-    check_new_file(o.out, {o.path});
   if (o.format == "onnx")
     export_onnx(o);
   else if (o.format == "hf")

@@ -46,9 +46,13 @@ TensorFolder::TensorFolder(const std::string& folder) {
   else if (is_regular_file(index))
     open_shards(folder, index);
   else
-    throw MissingFileError(folder +
-                           ": has no weights; expected model.safetensors, or "
-                           "model.safetensors.index.json with its shards");
+    throw MissingFileError(
+        folder +
+        ": has no weights; expected model.safetensors, or model.safetensors.index.json with its "
+        "shards" +
+        (is_regular_file(folder + "/pytorch_model.bin")
+             ? "; from pytorch_model.bin save_pretrained() of transformers writes it"
+             : ""));
 }
 
 void TensorFolder::open(const std::string& path) {
@@ -75,6 +79,10 @@ void TensorFolder::open_shards(const std::string& folder, const std::string& ind
                              std::to_string(names.size()) + " shards");
     open(path);
   }
+  for (const auto& [tensor, place] : tensors_)
+    if (!promised.contains(tensor))
+      throw DataError(file_name(place) + ": has '" + base::escape_text(tensor) + "', which " +
+                      index + " does not list");
   for (const auto& [tensor, file] : promised) {
     const auto found = tensors_.find(tensor);
     const bool is_there = found != tensors_.end() ? file_name(found->second) == folder + "/" + file

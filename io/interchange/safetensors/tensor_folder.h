@@ -16,7 +16,8 @@ class TensorFolder {
  public:
   // Opens the files and reads their headers. Throws MissingFileError for a missing folder, file or
   // shard; DataError for a damaged file, a name of a file that is not in the folder itself, a
-  // tensor that two shards have, and one that the index promises and its shard lacks.
+  // tensor that two shards have, one that the index promises and its shard lacks, and one that the
+  // index does not list.
   explicit TensorFolder(const std::string& folder);
 
   struct Place {

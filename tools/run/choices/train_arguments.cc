@@ -27,9 +27,9 @@ constexpr const char* kFooter =
     "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
     "--init-method tcp://n1:29500";
 
-// Throws if the folder's tokenizer makes ids that the model does not have. A tokenizer of a kind
+// Throws if the tokenizer in `folder` makes ids that the model does not have. A tokenizer of a kind
 // that is not read is no error, and neither is a folder without one: others have made the ids.
-void check_tokenizer(const std::string& folder, std::int64_t vocabulary) {
+void check_tokenizer(const std::string& folder, const std::string& model, std::int64_t vocabulary) {
   const std::string path = folder + "/tokenizer.json";
   std::int64_t tokens = 0;
   try {
@@ -38,7 +38,7 @@ void check_tokenizer(const std::string& folder, std::int64_t vocabulary) {
     return;
   }
   if (tokens > vocabulary)
-    throw engine::ModelError(path + ": has " + std::to_string(tokens) + " tokens; " + folder +
+    throw engine::ModelError(path + ": has " + std::to_string(tokens) + " tokens; " + model +
                              "/config.json has a vocab_size of " + std::to_string(vocabulary));
 }
 
@@ -62,7 +62,10 @@ void take_vocabulary(ConfigValues& values) {
   if (model == values.end() || dataset == values.end() || dataset->second.value != "tokens") return;
   const std::string& folder = model->second.value;
   const std::optional<std::int64_t> tokens = models::model_vocabulary(folder);
-  if (tokens && !is_one_of_many()) check_tokenizer(folder, *tokens);
+  if (tokens && !is_one_of_many())
+    for (const char* place : {"model", "data-dir"})
+      if (const auto given = values.find(place); given != values.end())
+        check_tokenizer(given->second.value, folder, *tokens);
   if (tokens)
     values.try_emplace("vocabulary-size",
                        ConfigValue{std::to_string(*tokens), folder + "/config.json"});

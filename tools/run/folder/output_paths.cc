@@ -11,6 +11,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/files/own_file.h"
+#include "models/model_catalog.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/folder/run_record.h"
 
@@ -77,6 +78,8 @@ void check_own_names(const std::string& folder) {
 }
 
 void check_folder_is_free(const std::string& folder) {
+  if (models::is_published_model(folder))
+    throw io::CannotCreateError(folder + ": is a published model; give another --save-dir");
   for (const OwnFile& own : kOwnFiles) {
     const fs::path path = fs::path(folder) / own.name;
     if (is_foreign(path, own))

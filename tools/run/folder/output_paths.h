@@ -22,8 +22,8 @@ void check_new_file(const std::string& path, const std::vector<std::string>& rea
 // for TensorBoard, is a link or has a second name (io/base/files/own_file.h).
 void check_own_names(const std::string& folder);
 
-// For a folder that contains no run: throws io::CannotCreateError for an existing file that a run
-// would write or append to, unless a run has written it.
+// For a folder that contains no run: throws io::CannotCreateError for a published model, and for an
+// existing file that a run would write or append to, unless a run has written it.
 void check_folder_is_free(const std::string& folder);
 
 }  // namespace tools

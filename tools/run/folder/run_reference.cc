@@ -138,7 +138,7 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   if (path.empty()) throw io::MissingFileError("the name of the run or checkpoint is empty");
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) return path;
-  if (models::is_published_model(path)) return path;
+  if (models::is_published_model(path) && !has_run_record(path)) return path;
   if (wanted == Snapshot::kBest)
     if (std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
   std::vector<std::string> skipped;

@@ -79,6 +79,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "hidden_act", "\"gelu\"", ": 'hidden_act' is \"gelu\"; supported: silu"},
         Refusal{"llama", "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0}",
                 ": rope_scaling: 'rope_type' is \"yarn\"; supported: default and llama3"},
+        Refusal{"llama", "rope_scaling", "{\"factor\": 8.0}",
+                ": rope_scaling: 'rope_type' is missing; supported: default and llama3"},
+        Refusal{"llama", "rope_scaling", "{\"rope_type\": \"llama3\", \"type\": \"linear\"}",
+                ": rope_scaling: 'type' is \"linear\"; supported: the same as rope_type, llama3"},
+        Refusal{"llama", "rope_parameters", "{\"full_attention\": {\"rope_theta\": 500.0}}",
+                ": rope_parameters: 'full_attention' is {\"rope_theta\":500.0}; supported: one "
+                "rotation for all layers"},
+        Refusal{"llama", "rms_norm_eps", "NaN",
+                ": not JSON:  parse error at line 1, column 18: syntax error while parsing value - "
+                "invalid literal; last read: ' N'"},
         Refusal{"llama", "num_key_value_heads", "3",
                 ": 'num_key_value_heads' is 3; supported: a divisor of num_attention_heads, 4"},
         Refusal{"llama", "head_dim", "3", ": 'head_dim' is 3; supported: an even number"},
@@ -87,6 +97,27 @@ INSTANTIATE_TEST_SUITE_P(
                 "16"},
         Refusal{"qwen2", "use_sliding_window", "true",
                 ": 'use_sliding_window' is true; supported: false"}));
+
+TEST(PublishedWindow, IsTheLongestText) {
+  const test_support::TemporaryDirectory folder;
+  const std::string model = published::copy_of("golden_qwen2", folder);
+  const auto fault = [&](const std::string& window, std::int64_t tokens) -> std::string {
+    test_support::write_text(model + "/config.json",
+                             with(config_of("mistral"), "sliding_window", window));
+    try {
+      models::build_model(model, {.sample_shape = engine::Shape{tokens},
+                                  .classes = models::model_vocabulary(model).value_or(0)});
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(fault("16", 16), "no error");
+  EXPECT_EQ(fault("16", 17), model +
+                                 "/config.json: 'sliding_window' is 16; supported: texts of as "
+                                 "many tokens, not 17 (--context)");
+  EXPECT_EQ(fault("null", 17), "no error");
+}
 
 TEST(PublishedConfigText, IsBounded) {
   EXPECT_EQ(fault_of("[]"), "m/config.json: not a JSON object; expected config.json of a model");
@@ -104,7 +135,7 @@ class PublishedFolder : public testing::Test {
   std::string fault() const {
     try {
       static_cast<void>(models::model_weights(copy_));
-    } catch (const engine::ModelError& error) {
+    } catch (const std::exception& error) {
       return error.what();
     }
     return "no error";
@@ -130,7 +161,8 @@ TEST_F(PublishedFolder, MissingFilesAreNamed) {
   fs::rename(weights_, copy_ + "/pytorch_model.bin");
   EXPECT_EQ(fault(), copy_ +
                          ": has no weights; expected model.safetensors, or "
-                         "model.safetensors.index.json with its shards");
+                         "model.safetensors.index.json with its shards; from pytorch_model.bin "
+                         "save_pretrained() of transformers writes it");
   fs::remove(copy_ + "/config.json");
   EXPECT_EQ(fault(), copy_ +
                          ": has no config.json; expected the folder of a text model of "
@@ -194,6 +226,11 @@ TEST_F(PublishedFolder, ShardsAreReadAndMissingOnesNamed) {
   };
   write_index("a.safetensors");
   EXPECT_EQ(fault(), "no error");
+  const std::string listed = test_support::read_text(index_), entry = "\"" + first.back().name;
+  const std::size_t at = listed.find(entry), end = listed.find(", ", at);
+  test_support::write_text(index_, listed.substr(0, at) + listed.substr(end + 2));
+  EXPECT_EQ(fault(), copy_ + "/a.safetensors: has '" + first.back().name + "', which " + index_ +
+                         " does not list");
   write_index("b.safetensors");
   EXPECT_EQ(fault(), copy_ + "/b.safetensors: lacks '" + first.front().name + "', which " + index_ +
                          " expects there");

@@ -116,10 +116,22 @@ TEST_P(PublishedFolderErrors, AreOneLine) {
                             training("b", argv("--steps 1")), argv("--vocabulary-size 12"))),
                         78, "expected shape [6, 12] (the classes), got [6, 13]");
   fs::resize_file(model_ + "/model.safetensors", 3000);
-  program::expect_error(train("c", argv("--steps 1")), 78, model_ + "/model.safetensors: '");
+  program::expect_error(train("c", argv("--steps 1")), 65, model_ + "/model.safetensors: '");
   fs::remove(model_ + "/model.safetensors");
-  program::expect_error(train("d", argv("--steps 1 --spawn 2")), 78,
+  program::expect_error(train("d", argv("--steps 1 --spawn 2")), 65,
                         model_ + ": has no weights; expected model.safetensors");
+}
+
+// A run's folder with config.json would be taken for a model.
+TEST_P(PublishedFolderErrors, ARunAndAModelDoNotShareAFolder) {
+  expect_success(train("run", argv("--steps 1")));
+  program::expect_error(call("export", folder_ / "run", "--format hf -o", folder_ / "run"), 73,
+                        folder_ / "run" + ": is the folder of a run; expected another one");
+  program::expect_error(test_support::engine(test_support::overridden(
+                            training("run", argv("--steps 1")), argv("--save-dir", model_))),
+                        73, model_ + ": is a published model; give another --save-dir");
+  fs::copy(model_ + "/config.json", folder_ / "run/config.json");  // whoever has written it
+  EXPECT_CONTAINS(expect_success(call("eval", folder_ / "run")).out, "loss");
 }
 
 TEST_P(PublishedFolderErrors, ATokenizerOfMoreTokensIsNamed) {
@@ -127,10 +139,12 @@ TEST_P(PublishedFolderErrors, ATokenizerOfMoreTokensIsNamed) {
   const std::string tokenizer = tokenizer_text::tokenizer_json(
       {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"});
   test_support::write_text(model_ + "/tokenizer.json", tokenizer);
-  program::expect_error(train("a", argv("--steps 1")), 78,
-                        model_ + "/tokenizer.json: has " +
+  const std::string fault = "/tokenizer.json: has " +
                             std::to_string(io::Tokenizer::parse(tokenizer, "").size()) +
-                            " tokens; " + model_ + "/config.json has a vocab_size of 13");
+                            " tokens; " + model_ + "/config.json has a vocab_size of 13";
+  program::expect_error(train("a", argv("--steps 1")), 78, model_ + fault);
+  fs::rename(model_ + "/tokenizer.json", folder_ / "tokenizer.json");
+  program::expect_error(train("a", argv("--steps 1")), 78, folder_.path().string() + fault);
 }
 INSTANTIATE_TEST_SUITE_P(OfGpt2, PublishedFolderErrors, testing::Values("gpt2"),
                          [](const auto& test) { return test.param; });
