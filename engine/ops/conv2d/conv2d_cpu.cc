@@ -28,8 +28,9 @@ struct Product {
   std::int64_t steps, columns;
   std::int64_t *a_row, *c_row, *step;
   float* packed;
-  bool neighbors = false;  // all steps of a place are contiguous, in maps read in place
-  RowTiles rows{};         // if they have a loop, run_rows() runs it
+  bool neighbors = false;  // all steps of a place are contiguous, in maps read in place; in AMX
+                           // also all places
+  RowTiles rows{};  // if they have a loop, run_rows() runs it
 };
 
 // Prefetches the part of a panel that belongs to tile `i` of `tiles`; all tiles together prefetch
@@ -77,12 +78,8 @@ void run_block(const Product& p, const Block& block, const Ahead& next, Stored* 
         if (panel + 1 < panels)
           prefetch_share(b + p.steps * kPanel, tile.steps * width, i, tiles.pieces);
         ahead.fetch(panel * tiles.pieces + i, panels * tiles.pieces);
-#if defined(ENGINE_AMX_TILES)  // without a table, AMX tiles need rows at a constant distance
-        const auto run = pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
-#else
         const auto run = p.neighbors ? pointer_tile_for<false, Stored>(tiles.size(i), out.columns)
                                      : pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
-#endif
         run(tile, b, out);
       }
     }
@@ -184,6 +181,17 @@ std::int64_t* take_table(float*& scratch, std::int64_t entries) {
   return reinterpret_cast<std::int64_t*>(take(scratch, table_floats(entries)));
 }
 
+// Without a table of steps, AMX tiles read rows that are a constant distance apart.
+bool may_have_no_table(const std::int64_t* row, std::int64_t count) {
+#if defined(ENGINE_AMX_TILES)
+  for (std::int64_t i = 2; i < count; ++i)
+    if (row[i] - row[i - 1] != row[1] - row[0]) return false;
+#else
+  static_cast<void>(row), static_cast<void>(count);
+#endif
+  return true;
+}
+
 // Fills the steps: `rows` runs of `run` adjacent elements, `pitch` apart.
 void fill_steps(std::int64_t rows, std::int64_t run, std::int64_t pitch, std::int64_t* step) {
   for (std::int64_t row = 0; row < rows; ++row)
@@ -214,7 +222,6 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
   product.a_row = take_table(scratch, group * places);
   product.c_row = take_table(scratch, group * places);
   fill_steps(s.kernel_h, s.kernel_w * maps.channels, maps.pitch(), product.step);
-  product.neighbors = maps.in_place() && taps == 1;
   product.rows = row_tiles_for(s, maps.channels);
   for (std::int64_t image = 0, i = 0; image < group; ++image) {
     for (std::int64_t oy = 0; oy < s.out_h; ++oy) {
@@ -225,6 +232,8 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
       }
     }
   }
+  product.neighbors =
+      maps.in_place() && taps == 1 && may_have_no_table(product.a_row, group * places);
   threads.run(panel_count(s.out), [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t panel = first; panel < last; ++panel) {
       const std::int64_t column = panel * kPanel;
@@ -348,8 +357,9 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
     product.a_row = take_table(scratch, group * product.places);
     product.c_row = take_table(scratch, group * product.places);
     fill_steps(y.taps, x.taps * maps.channels, maps.pitch(), product.step);
-    product.neighbors = maps.in_place() && y.taps * x.taps == 1;
     fill_tables(s, maps, group, y, x, product);
+    product.neighbors = maps.in_place() && y.taps * x.taps == 1 &&
+                        may_have_no_table(product.a_row, group * product.places);
   }
   threads.run(panel_count(s.in), [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t panel = first; panel < last; ++panel) {

@@ -16,7 +16,7 @@
 // others are copied, and adjacent rows (AdjacentRows) are transposed, since the instruction has no
 // transposed operand.
 //
-// The cycles are those of the manual: this code has not run on such a CPU.
+// The cycles are those of the manual. Tests have run on such a CPU, speeds are not measured.
 #pragma once
 
 #include "engine/ops/gemm/amx_registers.h"

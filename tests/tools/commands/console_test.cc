@@ -272,7 +272,8 @@ TEST(Console, JsonLinesHaveTheSameKeys) {
     EXPECT_NE(std::ranges::find(events, event), events.end()) << event;
   expect_words(run.out, {R"("level":"info")", R"("rank":0,"step":null,"event":"start")",
                          R"("step":5,"event":"end","message":"Training completed in: )"});
-  EXPECT_EQ(events_of(run.err), std::vector<std::string>{"notice"});
+  // On a busy machine there may be more of them, about waiting.
+  for (const std::string& event : events_of(run.err)) EXPECT_EQ(event, "notice");
   expect_words(run.err, {R"("level":"warning")", R"("message":"nothing will be saved)"});
   expect_words(test_support::read_text(log), {run.out.substr(run.out.find("\"event\":\"end\""))});
 }
