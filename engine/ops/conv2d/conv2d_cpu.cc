@@ -30,7 +30,7 @@ struct Product {
   float* packed;
   bool neighbors = false;  // all steps of a place are contiguous, in maps read in place; in AMX
                            // also all places
-  RowTiles rows{};  // if they have a loop, run_rows() runs it
+  RowTiles rows{};         // if they have a loop, run_rows() runs it
 };
 
 // Prefetches the part of a panel that belongs to tile `i` of `tiles`; all tiles together prefetch
