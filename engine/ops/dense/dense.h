@@ -23,8 +23,8 @@ struct DenseForward {
 };
 void dense_forward(KernelContext& context, const DenseForward& o);
 
-// For many calls of few rows with the same weight, on the CPU: without it, each call takes the
-// weight apart again. The bits stay the same. The size is 0 where calls would not use it.
+// For many calls with few rows and the same weight, on the CPU: otherwise each call packs it anew.
+// The bits stay the same. The size is 0 where calls would not use it.
 std::size_t dense_packed_bytes(std::int64_t in, std::int64_t out, DType dtype, Device::Kind device,
                                Products products);
 // `to`: 64-byte aligned, of dense_packed_bytes(). `dtype`: of x.
