@@ -242,7 +242,7 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
   } catch (const Json::exception& error) {       // a parse_error, or a number out of range
     const std::string_view what = error.what();  // "[json.exception...] parse error at line ..."
     throw engine::ModelError(
-        source + ": not JSON: " + base::escape_text(std::string(what.substr(what.find(']') + 1))));
+        source + ": not JSON: " + base::escape_text(std::string(what.substr(what.find(']') + 2))));
   }
   if (!json.is_object())
     throw engine::ModelError(source + ": not a JSON object; expected config.json of a model");

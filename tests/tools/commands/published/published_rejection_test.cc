@@ -87,8 +87,8 @@ INSTANTIATE_TEST_SUITE_P(
                 ": rope_parameters: 'full_attention' is {\"rope_theta\":500.0}; supported: one "
                 "rotation for all layers"},
         Refusal{"llama", "rms_norm_eps", "NaN",
-                ": not JSON:  parse error at line 1, column 18: syntax error while parsing value - "
-                "invalid literal; last read: ' N'"},
+                ": not JSON: parse error at line 22, column 19: syntax error while parsing value - "
+                "invalid literal; last read: '\"rms_norm_eps\": N'"},
         Refusal{"llama", "num_key_value_heads", "3",
                 ": 'num_key_value_heads' is 3; supported: a divisor of num_attention_heads, 4"},
         Refusal{"llama", "head_dim", "3", ": 'head_dim' is 3; supported: an even number"},
