@@ -50,7 +50,7 @@ def sent_bytes(interface):
     return int(pathlib.Path(f"/sys/class/net/{interface}/statistics/tx_bytes").read_text())
 
 
-def training_step(model, module, optimizer, ranks):
+def training_step(model, optimizer, ranks):
     text = torch.randint(VOCABULARY, (TEXTS // ranks, TOKENS + 1))
     inputs, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
 
@@ -90,7 +90,7 @@ def run_ddp(args):
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
         model.register_comm_hook(powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2),
                                  powerSGD_hook.powerSGD_hook)
-    measure(args, training_step(model, module, optimizer, args.world_size))
+    measure(args, training_step(model, optimizer, args.world_size))
     dist.destroy_process_group()
 
 
@@ -122,7 +122,7 @@ def run_diloco(args):
             state_dict=lambda: {"model": module.state_dict()}, rank=0, world_size=1, store_addr=own, store_port=store.port,
             hostname=own, replica_id=f"replica_{args.rank}", timeout=patience, quorum_timeout=2 * patience)
         with DiLoCo(manager, [module], optimizer, outer, sync_every=args.sync_every):
-            measure(args, training_step(module, module, optimizer, args.world_size))
+            measure(args, training_step(module, optimizer, args.world_size))
         manager.shutdown(wait=False)
     finally:
         if lighthouse:
@@ -135,7 +135,7 @@ def main():
     os.environ["GLOO_SOCKET_IFNAME"] = args.interface
     if args.way == "alone":
         module, optimizer = make_module()
-        measure(args, training_step(module, module, optimizer, 1))
+        measure(args, training_step(module, optimizer, 1))
     elif args.way == "diloco":
         run_diloco(args)
     else:

@@ -264,11 +264,13 @@ void export_onnx(const ExportOptions& o) {
 }
 
 void export_model(const ExportOptions& o) {
-  if (o.format != "hf") check_new_file(o.out, {o.path});
-  if (o.format == "hf" && has_run_record(o.out))
-    throw io::CannotCreateError(o.out + ": is the folder of a run; expected another one");
-  if (o.format == "hf")
+  if (o.format != "hf") {
+    check_new_file(o.out, {o.path});
+  } else {
+    if (has_run_record(o.out))
+      throw io::CannotCreateError(o.out + ": is the folder of a run; expected another one");
     for (const std::string& path : published_paths(o)) check_new_file(path, {o.path});
+  }
   if (o.format == "onnx")
     export_onnx(o);
   else if (o.format == "hf")

@@ -16,7 +16,7 @@
 // others are copied, and adjacent rows (AdjacentRows) are transposed, since the instruction has no
 // transposed operand.
 //
-// The cycles are those of the manual. Tests have run on such a CPU, speeds are not measured.
+// Cycle counts come from the manual. Tests have run on such a CPU; its speed is not measured.
 #pragma once
 
 #include "engine/ops/gemm/amx_registers.h"

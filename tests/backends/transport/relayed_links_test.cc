@@ -238,7 +238,8 @@ TEST(RelayedLinks, DirectPairsDoNotNeedTheRelay) {
   EXPECT_EQ(sums(*mesh_backends().front(), {}, &nowhere).errors, kNoErrors);
 }
 
-// Of a rank whose peer never comes. `timeout`: of the test's clock, which passes in about a second.
+// Returns the error of a rank whose peer never connects. The test's clock reaches `timeout` within
+// about a second.
 std::vector<std::string> errors_with(const backends::Endpoint& at, const backends::Secret& secret,
                                      std::optional<std::chrono::seconds> timeout = {}) {
   BlockedJob blocked(Block::kNone, 0);

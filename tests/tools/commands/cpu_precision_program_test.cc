@@ -56,7 +56,8 @@ TEST(CpuPrecisionProgram, SaysWhatItComputesAndWhatAResumedRunChanges) {
   const TemporaryDirectory folder;
   const CommandResult run =
       expect_success(engine(train_on_cpu({"--amp", "bf16", "--save-dir", folder / "run"})));
-  expect_words(run.out, {"1 thread on cpu (", "), bf16 products and activations | "});
+  const std::string isa(engine::ops::to_string(engine::ops::isa_of(engine::Products::kBF16)));
+  expect_words(run.out, {"1 thread on cpu (" + isa, "), bf16 products and activations | "});
   const CommandResult plain = engine(train_on_cpu({}));
   EXPECT_LACKS(plain.out, "bf16");
 

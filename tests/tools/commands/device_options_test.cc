@@ -35,7 +35,7 @@ TEST(DeviceTable, IsThatOfTheDocumentation) {
       << table;
 }
 
-// What stands for the example of an option: smaller, with files that exist, or without other hosts.
+// Replacements for the examples of options: smaller, with files that exist, or without other hosts.
 // DIR is a folder with the files of write_files().
 const std::map<std::string, std::string> kInstead{
     {"allow-mismatch", "--init-from DIR/weights --allow-mismatch layers.2.*"},
@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, DeviceOptionsOfGroup,
                                          "state", "report", "preempt"),
                          [](const auto& p) { return std::string(p.param); });
 
-// What a value of an option needs beside it.
+// Further options that a value requires.
 std::vector<std::string> beside(const std::string& option, const TemporaryDirectory& folder) {
   if (option == "shares") return split_words("--spawn 2");
   if (option == "loss-scale") return split_words("--amp bf16");

@@ -123,7 +123,7 @@ TEST_P(CudaShardedOptimizer, IsTheSameBitsBesideOtherOptions) {
   }
 }
 
-// Numbers overflow after a few steps: such a step is skipped on all ranks.
+// After a few steps numbers overflow; all ranks skip these steps.
 TEST_P(CudaShardedOptimizer, ASkippedStepIsSkippedOnAllRanks) {
   const Options skipping =
       options(2, "steps=6 momentum=0.9 lr=1e6 on-nonfinite=skip optimizer=sgd");
