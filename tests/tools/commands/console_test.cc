@@ -158,9 +158,10 @@ struct UnreadTraining {
   pid_t pid = -1;
   int out[2] = {-1, -1};
   explicit UnreadTraining(const std::vector<std::string>& options) {
-    std::vector<std::string> all{test_support::engine_binary()};
-    for (const std::string& argument : quick_train(options)) all.push_back(argument);
+    std::vector<std::string> all = quick_train(options);
+    all.insert(all.begin(), test_support::engine_binary());
     std::vector<char*> argv;
+    argv.reserve(all.size() + 1);
     for (std::string& argument : all) argv.push_back(argument.data());
     argv.push_back(nullptr);
     EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
