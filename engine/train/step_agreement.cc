@@ -10,13 +10,14 @@
 namespace engine {
 namespace {
 
-// The maximum time until all ranks notice an orderly stop, and hence the interval of the exchanges.
-constexpr double kExchangeSeconds = 0.25;
+// After such an interval all ranks notice an orderly stop, too.
+constexpr double kMinInterval = 0.25, kMaxInterval = 2;
+constexpr double kMaxFraction = 0.05;  // of the time for exchanges
 constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
 
 // The struct has no padding: its bytes are sent as they are.
 static_assert(std::is_trivially_copyable_v<StepSums> &&
-              sizeof(StepSums) == 9 * sizeof(double) + 4 * sizeof(std::int64_t));
+              sizeof(StepSums) == 10 * sizeof(double) + 4 * sizeof(std::int64_t));
 
 }  // namespace
 
@@ -30,6 +31,7 @@ StepSums& StepSums::operator+=(const StepSums& other) {
   overdue_reports += other.overdue_reports;
   work += other.work;
   step_seconds += other.step_seconds;
+  exchange_seconds = std::min(exchange_seconds, other.exchange_seconds);
   stop_signal = std::max(stop_signal, other.stop_signal);
   pausing += other.pausing;
   leaving += other.leaving;
@@ -45,6 +47,10 @@ void StepAgreement::begin() {
   last_ = context_.progress().global_step;
   last_seconds_ = context_.clock.seconds();
   next_ = last_ + 1;
+}
+
+double StepAgreement::interval(double exchange_seconds) {
+  return std::clamp(exchange_seconds / kMaxFraction, kMinInterval, kMaxInterval);
 }
 
 void StepAgreement::sum_over_ranks(StepSums& sums) {
@@ -64,14 +70,18 @@ StepSums StepAgreement::exchange(StepSums own, double now) {
   const bool leave = std::exchange(has_exchanged_, true) && parts.leave && parts.leave();
   own.step_seconds =
       (now - last_seconds_) / static_cast<double>(std::max<std::int64_t>(1, step - last_));
+  own.exchange_seconds = exchange_seconds_;
   own.stop_signal = context_.stop_signal.load();
   own.pausing = parts.pause && parts.pause() ? 1 : 0;
   own.leaving = leave ? 1 : 0;
+  const double begin = context_.clock.seconds();
   sum_over_ranks(own);
+  exchange_seconds_ = context_.clock.seconds() - begin;
   decide(own, leave);
   const double mean_step = std::max(own.step_seconds / parts.control.world_size(), 1e-6);
-  next_ = step + std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step),
-                                          1, kMaxStepsBetweenExchanges);
+  next_ = step + std::clamp<std::int64_t>(
+                     static_cast<std::int64_t>(interval(own.exchange_seconds) / mean_step), 1,
+                     kMaxStepsBetweenExchanges);
   last_ = step;
   last_seconds_ = now;
   return own;

@@ -9,7 +9,7 @@ namespace {
 
 using engine::StepSums;
 
-TEST(StepAgreement, AllFieldsAreSumsButTheSignalWhichIsTheLargest) {
+TEST(StepAgreement, AllFieldsAreSumsButTheLargestSignalAndTheShortestExchange) {
   const auto said_by = [](double rank) {
     return StepSums{.loss_sum = 1 + rank,
                     .rows = 10 + rank,
@@ -19,6 +19,7 @@ TEST(StepAgreement, AllFieldsAreSumsButTheSignalWhichIsTheLargest) {
                     .overdue_reports = 1,
                     .work = {.samples = 20 + rank, .seconds = 30 + rank},
                     .step_seconds = 0.5,
+                    .exchange_seconds = 4 - rank,
                     .stop_signal = static_cast<std::int64_t>(7 * rank),
                     .pausing = 1,
                     .leaving = 2};
@@ -36,9 +37,16 @@ TEST(StepAgreement, AllFieldsAreSumsButTheSignalWhichIsTheLargest) {
   EXPECT_EQ(sums.work.samples, 63);
   EXPECT_EQ(sums.work.seconds, 93);
   EXPECT_EQ(sums.step_seconds, 1.5);
+  EXPECT_EQ(sums.exchange_seconds, 2);
   EXPECT_EQ(sums.stop_signal, 14);
   EXPECT_EQ(sums.pausing, 3);
   EXPECT_EQ(sums.leaving, 6);
+}
+
+TEST(StepAgreement, ExchangesOverSlowLinksAreLessFrequent) {
+  EXPECT_EQ(engine::StepAgreement::interval(0.0001), 0.25);
+  EXPECT_DOUBLE_EQ(engine::StepAgreement::interval(0.05), 1);
+  EXPECT_EQ(engine::StepAgreement::interval(3), 2) << "a stop must not be noticed too late";
 }
 
 // The loss as all ranks see it is that of the tree (0+1)+2, also where another order rounds
