@@ -13,13 +13,13 @@
 #include "tests/fuzz/targets.h"
 #include "tools/commands/flight/flight_report.h"
 #include "tools/commands/top/top_view.h"
+#include "tools/folder/run_record.h"
 #include "tools/launch/nodes/control_line.h"
 #include "tools/options/table/option_table.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/run_status.h"
 #include "tools/run/data/sample_statement.h"
-#include "tools/run/folder/run_record.h"
 
 namespace fuzz {
 namespace {

@@ -13,9 +13,9 @@
 #include "io/interchange/array_files.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace engine::api {
 namespace {

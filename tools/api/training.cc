@@ -19,6 +19,8 @@
 #include "tools/api/group_impl.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"
+#include "tools/folder/output_paths.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/table/run_config.h"
 #include "tools/report/observers/console_observer.h"
@@ -29,8 +31,6 @@
 #include "tools/run/choices/compute_choice.h"
 #include "tools/run/choices/train_arguments.h"
 #include "tools/run/data/session_data.h"
-#include "tools/run/folder/output_paths.h"
-#include "tools/run/folder/run_reference.h"
 #include "tools/run/rank/rank_run.h"
 #include "tools/run/session/run_views.h"
 

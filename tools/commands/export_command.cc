@@ -21,15 +21,15 @@
 #include "models/publish.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/saved_run.h"
+#include "tools/folder/output_paths.h"
+#include "tools/folder/run_record.h"
+#include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/saved_input.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/run/folder/output_paths.h"
-#include "tools/run/folder/run_record.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

@@ -11,13 +11,13 @@
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/saved_run.h"
+#include "tools/folder/output_paths.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/session_data.h"
-#include "tools/run/folder/output_paths.h"
 
 namespace tools {
 namespace {

@@ -12,13 +12,13 @@
 #include "io/data/order/sampler.h"
 #include "tools/commands/command.h"
 #include "tools/commands/flight/flight_report.h"
+#include "tools/folder/run_record.h"
+#include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/run_record.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

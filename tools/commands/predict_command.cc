@@ -15,6 +15,7 @@
 #include "tools/commands/predict/distributed_prediction.h"
 #include "tools/commands/predict/input_predictor.h"
 #include "tools/commands/predict/trained_model.h"
+#include "tools/folder/output_paths.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
@@ -24,7 +25,6 @@
 #include "tools/report/output/standard_output.h"
 #include "tools/run/choices/agreement.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/run/folder/output_paths.h"
 
 namespace tools {
 namespace {

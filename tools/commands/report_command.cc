@@ -17,13 +17,13 @@
 #include "tools/commands/command.h"
 #include "tools/commands/html/report_page.h"
 #include "tools/commands/predict/trained_model.h"
+#include "tools/folder/output_paths.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/signal_inbox.h"
 #include "tools/options/table/value_check.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/sample_judge.h"
-#include "tools/run/folder/output_paths.h"
 
 namespace tools {
 namespace {

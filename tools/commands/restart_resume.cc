@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "io/base/files/io_error.h"
+#include "tools/folder/run_reference.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

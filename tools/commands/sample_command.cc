@@ -18,6 +18,7 @@
 #include "tools/commands/predict/saved_run.h"
 #include "tools/commands/predict/text_coding.h"
 #include "tools/commands/predict/text_generation.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
@@ -28,7 +29,6 @@
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/data/session_data.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

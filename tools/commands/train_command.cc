@@ -6,6 +6,8 @@
 #include "io/base/machine/cpu_affinity.h"
 #include "tools/commands/command.h"
 #include "tools/commands/train_instead.h"
+#include "tools/folder/output_paths.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
@@ -16,8 +18,6 @@
 #include "tools/report/output/shell_text.h"
 #include "tools/run/choices/train_arguments.h"
 #include "tools/run/data/session_data.h"
-#include "tools/run/folder/output_paths.h"
-#include "tools/run/folder/run_reference.h"
 #include "tools/run/rank/console_run.h"
 #include "tools/run/session/run_views.h"
 

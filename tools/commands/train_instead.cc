@@ -10,6 +10,7 @@
 
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
+#include "tools/folder/output_paths.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
@@ -20,7 +21,6 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
-#include "tools/run/folder/output_paths.h"
 #include "tools/run/session/dry_run.h"
 #include "tools/run/session/lr_range_test.h"
 #include "tools/run/session/sync_auto.h"

@@ -11,13 +11,13 @@
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare/compare_arrays.h"
 #include "tools/commands/command.h"
+#include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/verify_report.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

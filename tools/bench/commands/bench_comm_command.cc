@@ -13,12 +13,12 @@
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_device.h"
 #include "tools/commands/command.h"
+#include "tools/folder/output_paths.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/table/value_check.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/output_paths.h"
 
 namespace tools {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tools/run/folder/run_record.h"
+#include "tools/folder/run_record.h"
 
 namespace tools {
 

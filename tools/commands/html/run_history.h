@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/folder/run_record.h"
+#include "tools/folder/run_record.h"
 
 namespace tools {
 

@@ -14,13 +14,13 @@
 #include "models/model_catalog.h"
 #include "tools/commands/predict/judged_data.h"
 #include "tools/commands/predict/saved_run.h"
+#include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/train_arguments.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

@@ -8,6 +8,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
 #include "tools/commands/train_instead.h"
+#include "tools/folder/run_folder.h"
 #include "tools/launch/nodes/own_program.h"
 #include "tools/options/input/own_arguments.h"
 #include "tools/options/table/value_check.h"
@@ -15,7 +16,6 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/shell_text.h"
 #include "tools/run/choices/train_arguments.h"
-#include "tools/run/folder/run_folder.h"
 
 namespace tools {
 namespace {

@@ -18,12 +18,12 @@
 #include "tools/commands/command.h"
 #include "tools/commands/tokenize/text_chunks.h"
 #include "tools/commands/tokenize/token_writer.h"
+#include "tools/folder/output_paths.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
 #include "tools/report/observers/progress_line.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/output_paths.h"
 
 namespace tools {
 namespace {

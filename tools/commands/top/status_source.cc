@@ -13,9 +13,9 @@
 #include "backends/store/protocol/stall_detector.h"
 #include "io/base/files/io_error.h"
 #include "io/base/time/deadline.h"
+#include "tools/folder/run_record.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/run_record.h"
 
 namespace tools {
 namespace {

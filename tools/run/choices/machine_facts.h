@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "tools/folder/run_record.h"
 #include "tools/run/choices/compute_choice.h"
-#include "tools/run/folder/run_record.h"
 
 namespace tools {
 

@@ -7,11 +7,11 @@
 #include "io/base/files/io_error.h"
 #include "io/tokenizer/tokenizer.h"
 #include "models/model_catalog.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/group/requeue.h"
 #include "tools/options/table/option_rules.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

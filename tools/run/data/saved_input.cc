@@ -7,12 +7,12 @@
 #include "io/base/files/io_error.h"
 #include "io/data/sources/dataset.h"
 #include "models/model_catalog.h"
+#include "tools/folder/run_record.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/session_options.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/session_data.h"
-#include "tools/run/folder/run_record.h"
 
 namespace tools {
 namespace {

@@ -8,7 +8,7 @@
 #include "engine/train/saving/average_kind.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
-#include "tools/run/folder/run_reference.h"
+#include "tools/folder/run_reference.h"
 
 namespace tools {
 

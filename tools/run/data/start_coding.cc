@@ -10,10 +10,10 @@
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
+#include "tools/folder/run_reference.h"
 #include "tools/options/table/run_config.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/sample_statement.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
+#include "tools/folder/run_reference.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/agreement.h"
-#include "tools/run/folder/run_reference.h"
 #include "tools/run/session/train_session_impl.h"
 
 namespace tools {

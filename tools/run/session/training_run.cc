@@ -11,13 +11,13 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/utc_time.h"
+#include "tools/folder/run_comparison.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
-#include "tools/run/folder/run_comparison.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "tools/run/folder/run_comparison.h"
-#include "tools/run/folder/run_folder.h"
+#include "tools/folder/run_comparison.h"
+#include "tools/folder/run_folder.h"
 #include "tools/run/session/train_session.h"
 
 namespace tools {

@@ -1,5 +1,5 @@
 // Checks paths in the file system.
-#include "tools/run/folder/output_paths.h"
+#include "tools/folder/output_paths.h"
 
 #include <unistd.h>
 
@@ -12,8 +12,8 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/own_file.h"
 #include "models/model_catalog.h"
+#include "tools/folder/run_record.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/run_record.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // Who may use a run's folder, and what happens to the run that is in it.
-#include "tools/run/folder/run_folder.h"
+#include "tools/folder/run_folder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -19,9 +19,9 @@
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/run_reference.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Implements taking a folder, and moving an older run aside.
-#include "tools/run/folder/run_folder.h"
+#include "tools/folder/run_folder.h"
 
 #include <sys/stat.h>
 
@@ -12,7 +12,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
-#include "tools/run/folder/output_paths.h"
+#include "tools/folder/output_paths.h"
 
 namespace tools {
 namespace {

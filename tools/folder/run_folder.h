@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "tools/folder/run_lock.h"
+#include "tools/folder/run_record.h"
 #include "tools/options/table/resume.h"
-#include "tools/run/folder/run_lock.h"
-#include "tools/run/folder/run_record.h"
 
 namespace tools {
 

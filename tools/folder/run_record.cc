@@ -1,5 +1,5 @@
 // Converts the record to JSON and back.
-#include "tools/run/folder/run_record.h"
+#include "tools/folder/run_record.h"
 
 #include <cstdio>
 #include <ctime>

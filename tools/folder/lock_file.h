@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tools/run/folder/lock_sign.h"
+#include "tools/folder/lock_sign.h"
 
 namespace tools {
 

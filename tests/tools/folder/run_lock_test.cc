@@ -1,6 +1,6 @@
 // Who may lock a run's folder: processes of other users, which have no job there, and jobs that
 // start at the same time.
-#include "tools/run/folder/run_lock.h"
+#include "tools/folder/run_lock.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
-#include "tools/run/folder/lock_file.h"
+#include "tools/folder/lock_file.h"
 
 namespace {
 

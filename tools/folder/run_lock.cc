@@ -1,5 +1,5 @@
 // Implements the lock with flock() and a heartbeat in the file's modification time.
-#include "tools/run/folder/run_lock.h"
+#include "tools/folder/run_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -21,10 +21,10 @@
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tools/folder/lock_file.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/folder/lock_file.h"
 
 namespace tools {
 namespace {

@@ -1,6 +1,6 @@
 // Reads and writes "HOST PID
 // " and a modification time.
-#include "tools/run/folder/lock_sign.h"
+#include "tools/folder/lock_sign.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,12 +1,12 @@
 // run.json to a record and back, and what differs between a run and the start that resumes it.
-#include "tools/run/folder/run_record.h"
+#include "tools/folder/run_record.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
-#include "tools/run/folder/run_comparison.h"
+#include "tools/folder/run_comparison.h"
 
 namespace {
 

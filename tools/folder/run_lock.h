@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "tools/run/folder/lock_sign.h"
+#include "tools/folder/lock_sign.h"
 
 namespace tools {
 

@@ -1,5 +1,5 @@
 // Compares the options of a run with those of its resumption.
-#include "tools/run/folder/run_comparison.h"
+#include "tools/folder/run_comparison.h"
 
 #include <algorithm>
 

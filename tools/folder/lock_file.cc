@@ -1,5 +1,5 @@
 // Sets file modes, and exchanges two files with renameat2().
-#include "tools/run/folder/lock_file.h"
+#include "tools/folder/lock_file.h"
 
 #include <fcntl.h>
 #include <stdio.h>

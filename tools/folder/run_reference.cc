@@ -1,5 +1,5 @@
 // Finds checkpoints in folders, and takes options from run.json.
-#include "tools/run/folder/run_reference.h"
+#include "tools/folder/run_reference.h"
 
 #include <filesystem>
 
@@ -8,11 +8,11 @@
 #include "io/base/text/escape_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "models/model_catalog.h"
+#include "tools/folder/run_comparison.h"
+#include "tools/folder/run_folder.h"
+#include "tools/folder/run_record.h"
 #include "tools/options/table/option_rules.h"
 #include "tools/report/observers/console_observer.h"
-#include "tools/run/folder/run_comparison.h"
-#include "tools/run/folder/run_folder.h"
-#include "tools/run/folder/run_record.h"
 
 namespace tools {
 namespace {
