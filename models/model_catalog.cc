@@ -143,9 +143,16 @@ bool is_published_model(const std::string& path) {
   return std::filesystem::is_regular_file(path + "/config.json", unknown);
 }
 
-std::optional<std::int64_t> model_vocabulary(const std::string& name) {
+std::optional<TokenCounts> token_counts(const std::string& name) {
   if (!is_published(name)) return std::nullopt;
-  return read_published_config(name).vocabulary;
+  const PublishedConfig config = read_published_config(name);
+  return TokenCounts{.vocabulary = config.vocabulary, .context = config.context};
+}
+
+std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition) {
+  const std::string config = definition.empty() ? "" : layer_list_config(name, definition);
+  if (config.empty()) return {};
+  return parse_published_config(config, name + ": config_json").ends;
 }
 
 ModelWeights model_weights(const std::string& name) {

@@ -42,9 +42,15 @@ std::string model_definition(const std::string& name, std::vector<std::string>* 
 bool has_weights(const std::string& name);
 // Returns true for a folder with config.json.
 bool is_published_model(const std::string& path);
-// Returns the number of tokens of a folder of Hugging Face, which its data must have; nothing for
-// another model. Throws engine::ModelError.
-std::optional<std::int64_t> model_vocabulary(const std::string& name);
+// The numbers of tokens that a folder of Hugging Face was made for.
+struct TokenCounts {
+  std::int64_t vocabulary = 0, context = 0;
+};
+// Nothing for another model. Throws engine::ModelError.
+std::optional<TokenCounts> token_counts(const std::string& name);
+// Returns the tokens that end a text by the config.json of which the layer list `definition` was
+// made; none for another list. Throws engine::ModelError.
+std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition);
 struct ModelWeights {
   std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have
   std::string head;  // the layer whose outputs are the classes, which may be others; "": none

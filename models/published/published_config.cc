@@ -1,6 +1,7 @@
 // Each family has a function that reads its keys with the defaults of its class in `transformers`.
 #include "models/published/published_config.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -66,6 +67,14 @@ class Settings {
     if (!has(key)) return otherwise;
     if (!json_[key].is_string()) refuse(key, "text");
     return json_[key].get<std::string>();
+  }
+  // An id, or a list of ids; empty if it is missing.
+  std::vector<std::int64_t> ids(const char* key) const {
+    if (!has(key)) return {};
+    const Json list = json_[key].is_array() ? json_[key] : Json::array({json_[key]});
+    const auto is_id = [](const Json& id) { return id.is_number_integer(); };
+    if (!std::ranges::all_of(list, is_id)) refuse(key, "a token id, or a list of them");
+    return list.get<std::vector<std::int64_t>>();
   }
   // Throws unless the setting is missing or has this value.
   void only(const char* key, const Json& value, const std::string& expected) const {
@@ -255,6 +264,7 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
                              "quantized (f16, bf16, f32 or f64)");
   settings.only("is_encoder_decoder", false, "false");
   config.vocabulary = settings.integer("vocab_size");
+  config.ends = settings.ids("eos_token_id");
   config.tied = settings.flag("tie_word_embeddings", type.tied);
   if (type.family == PublishedFamily::kGpt2)
     read_gpt2(settings, config);
@@ -269,7 +279,9 @@ std::string published_config_text(const PublishedConfig& config, const std::stri
   for (const ModelType& known : kTypes)
     if (config.type == known.name) json["architectures"] = {known.architecture};
   json.erase("_name_or_path");
-  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = type;
+  const char* key = json.contains("dtype") ? "dtype" : "torch_dtype";
+  json.erase("torch_dtype");
+  json[key] = type;
   return json.dump(2) + "\n";
 }
 

@@ -40,6 +40,7 @@ struct PublishedConfig {
   PublishedRotation rotation;
   PublishedBiases biases;
   bool head_norms = false;         // norms of queries and keys, head by head
+  std::vector<std::int64_t> ends;  // the tokens that end a text
   std::vector<std::string> notes;  // settings that training leaves out, a line each
   std::string text;                // the whole config.json on one line
 };

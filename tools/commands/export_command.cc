@@ -211,9 +211,23 @@ std::array<std::string, 2> published_paths(const ExportOptions& o) {
   return {o.out + "/config.json", o.out + "/model.safetensors"};
 }
 
+// Published weights cannot be made again.
+void check_no_published_weights(const std::string& folder, const std::string& begun_from) {
+  std::error_code unknown;
+  if (std::filesystem::equivalent(folder, begun_from, unknown))
+    throw io::CannotCreateError(folder +
+                                ": has the weights that the run began with; expected another "
+                                "folder");
+  for (const char* name : {"model.safetensors.index.json", "pytorch_model.bin"})
+    if (std::filesystem::exists(folder + "/" + name, unknown))
+      throw io::CannotCreateError(folder + ": has other weights, " + name +
+                                  "; expected another folder");
+}
+
 void export_published(const ExportOptions& o) {
   ConfigValues values = o.values;
   const SavedModel model = find_definition(o, values);
+  check_no_published_weights(o.out, model.name);
   std::int64_t bytes = 0;
   const models::PublishedFiles files =
       models::publish(model.name, model.definition, exported_arrays(o, bytes));

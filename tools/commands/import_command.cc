@@ -64,13 +64,14 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
   for (const std::string& name : saved_options())
     if (const auto found = config.origin.find(name); found != config.origin.end())
       kept[name] = found->second;
-  return {models::build_model(
-              model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes()}),
-          tools::to_toml(kept),
-          data.train.vocabulary(),
-          io::read_stored_tokenizer(config.data.set),
-          "for data set '" + data.train.name + "'",
-          config.compute.dtype};
+  return {
+      models::build_model(
+          model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes()}),
+      tools::to_toml(kept),
+      data.train.vocabulary(),
+      config.data.set.name == "tokens" ? io::read_stored_tokenizer(config.data.set.directory) : "",
+      "for data set '" + data.train.name + "'",
+      config.compute.dtype};
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Implements `engine sample`: generates text with a trained text model.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -12,12 +11,11 @@
 #include "engine/train/saving/weights.h"
 #include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
-#include "models/model_catalog.h"
 #include "models/next_token.h"
 #include "tools/commands/command.h"
-#include "tools/commands/predict/saved_run.h"
 #include "tools/commands/predict/text_coding.h"
 #include "tools/commands/predict/text_generation.h"
+#include "tools/commands/predict/text_model.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/thread_choice.h"
@@ -26,9 +24,7 @@
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/data/sample_statement.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/run/data/session_data.h"
 
 namespace tools {
 namespace {
@@ -46,6 +42,7 @@ struct SampleOptions {
 // Texts that are computed at once. Each weight is read once for all of them.
 constexpr std::size_t kTextsAtOnce = 8;
 constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{64} << 20;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // A prompt is free text: it may begin with a dash and contain typographic marks, which are rejected
 // elsewhere as mistakes. So the parser does not see it.
@@ -68,56 +65,15 @@ std::vector<std::string> lines_of(const std::string& path) {
   std::istringstream text(io::read_small_file(path, kMaxPromptBytes));
   for (std::string line; std::getline(text, line);) {
     if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) lines.push_back(std::move(line));
+    if (lines.empty() && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    lines.push_back(std::move(line));
+    if (lines.back().empty())
+      throw io::DataError(path + ":" + std::to_string(lines.size()) +
+                          ": the line is empty; expected a prompt of at least one character");
   }
   if (lines.empty())
     throw io::DataError(path + ": found no prompt, expected a line for each of them");
   return lines;
-}
-
-std::int64_t saved_number(const ConfigValues& values, const std::string& name,
-                          const std::string& path) {
-  const auto found = values.find(name);
-  if (found == values.end())
-    throw io::DataError(path + ": its configuration lacks the model's " + name);
-  std::int64_t number = 0;
-  const std::string& text = found->second.value;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 1 || number > (1 << 24))
-    throw io::DataError(path + ": its configuration has " + name + " '" + text + "'");
-  return number;
-}
-
-// Returns the shape of the model's samples and the size of its vocabulary, which older checkpoints
-// do not state.
-models::ModelOptions text_shape(const io::Checkpoint& checkpoint, const ConfigValues& values,
-                                const std::string& path) {
-  if (!checkpoint.samples.empty()) {
-    const io::Dataset set = read_sample_statement(checkpoint.samples, path).splits.train;
-    if (set.find<io::TokenSamples>() != nullptr)
-      return {.sample_shape = sample_shape(set), .classes = set.classes()};
-  } else if (!checkpoint.vocabulary.empty()) {
-    return {.sample_shape = engine::Shape{saved_number(values, "context", path)},
-            .classes = std::ssize(checkpoint.vocabulary)};
-  } else if (checkpoint.dataset == "tokens") {
-    return {.sample_shape = engine::Shape{saved_number(values, "context", path)},
-            .classes = saved_number(values, "vocabulary-size", path)};
-  }
-  throw io::DataError(
-      path + ": model '" + checkpoint.model + "' of data set '" + checkpoint.dataset +
-      "' does not read text; engine sample needs a model trained on text or tokens");
-}
-
-engine::Graph text_graph(const io::Checkpoint& checkpoint, const std::string& path,
-                         engine::DType& dtype) {
-  ConfigValues values;
-  take_saved_options(checkpoint, path, values);
-  const auto saved_dtype = values.find("dtype");
-  dtype = saved_dtype != values.end() && saved_dtype->second.value == "f64" ? engine::DType::kF64
-                                                                            : engine::DType::kF32;
-  models::ModelOptions options = text_shape(checkpoint, values, path);
-  options.definition = checkpoint.definition;
-  return models::build_model(checkpoint.model, options);
 }
 
 void write(const std::string& text) {
@@ -193,9 +149,9 @@ void add_sampling_options(CLI::App& app, SampleOptions& o) {
 }
 
 void add_options(CLI::App& app, SampleOptions& o) {
-  app.add_option("RUN|CKPT", o.path,
-                 "run's folder (its best checkpoint, else the newest), or a text model's "
-                 "checkpoint")
+  app.add_option("RUN|CKPT|DIR", o.path,
+                 "run's folder (its best checkpoint, else the newest), a text model's "
+                 "checkpoint, or a folder of Hugging Face")
       ->required();
   CLI::Option* prompt = app.add_option("--prompt", o.prompts, "text to continue; may be repeated")
                             ->type_name("PROMPT")
@@ -255,12 +211,21 @@ void check_coding(const SampleOptions& o, const TextCoding& coding,
                         "--prompt-ids 1,2,3");
 }
 
+// In tokens.
+std::int64_t longest_prompt(const SampleOptions& o, const TextCoding& coding) {
+  std::int64_t longest = std::ranges::count(o.prompt_ids, ',') + 1;
+  if (!coding.has_text()) return longest;  // an error soon
+  for (const std::string& prompt : o.prompts)
+    longest = std::max(longest, std::ssize(coding.ids(prompt)));
+  return longest;
+}
+
 GenerationOptions generation_options(const SampleOptions& o, const TextCoding& coding,
                                      std::int64_t vocabulary) {
   const std::int64_t known = coding.has_text() ? coding.size() : vocabulary;
   return {.count = o.count,
           .sampling = o.sampling,
-          .end = o.ignore_end ? std::nullopt : coding.end_of_text(),
+          .ends = o.ignore_end ? std::vector<std::int32_t>{} : coding.ends(),
           .size = std::min(known, vocabulary)};
 }
 
@@ -288,13 +253,11 @@ int sample_command(const Arguments& arguments) {
   io::Checkpoint checkpoint =
       read_snapshot(given, snapshot_with(o.weights), [&](const std::string& file) {
         o.path = file;
-        return io::load_checkpoint(file);
+        return load_text_model(file);
       });
-  engine::DType dtype = engine::DType::kF32;
-  const engine::Graph graph = text_graph(checkpoint, o.path, dtype);
   const TextCoding coding(checkpoint, o.path, o.tokenizer);
+  const auto [graph, dtype] = text_graph(checkpoint, o.path, longest_prompt(o, coding) + o.count);
   check_coding(o, coding, checkpoint);
-  for (const std::string& prompt : o.prompts) coding.ids(prompt);
   engine::ModelState state = engine::ModelState::allocate(graph, dtype, {}, /*gradients=*/false);
   state.initialize(graph, 0, engine::ModelState::nothing);
   choose_weights(o.weights, o.path, checkpoint);

@@ -192,6 +192,8 @@ std::string CheckpointManager::resume(const std::string& which, TrainState& stat
   restore(checkpoint, path, communicator_.rank(), communicator_.world_size(), state,
           communicator_.rank() == 0 ? options_.notice : std::function<void(const std::string&)>{});
   history_ = checkpoint.history;
+  // The folder that it came from may be gone.
+  if (options_.description.tokenizer.empty()) options_.description.tokenizer = checkpoint.tokenizer;
   return path;
 }
 

@@ -235,9 +235,14 @@ TEST_F(Sample, Refusals) {
   expect_error(sample({checkpoint_, "--prompt-ids", "1,"}), 2, "--prompt-ids '1,'");
   expect_error(sample({checkpoint_, "--prompt", "a", "--tokenizer", "t.json"}), 2,
                "are the characters of its training text");
-  test_support::write_text(*folder_ / "empty.txt", "\n\n");
+  test_support::write_text(*folder_ / "empty.txt", "");
   expect_error(sample({checkpoint_, "--prompts", *folder_ / "empty.txt"}), 65,
                "found no prompt, expected a line for each");
+  test_support::write_text(*folder_ / "empty.txt",
+                           "\xEF\xBB\xBF"
+                           "a\n\n");
+  expect_error(sample({checkpoint_, "--prompts", *folder_ / "empty.txt"}), 65,
+               "empty.txt:2: the line is empty");
 }
 
 TEST_F(Sample, SeveralTextsAreWhatEachIsAloneWithItsSeed) {

@@ -135,10 +135,29 @@ TEST_F(Tokenize, SaysWhatIsWrong) {
   expect_error(call("tokenize --tokenizer", folder_ / "a.txt", "-o", data_, text), 65,
                "expected tokenizer.json");
   expect_error(with({text, "--val", text, "--val-fraction", "0.5"}), 2, "--val-fraction");
-  expect_success(with({text}));
+  expect_error(with({write("empty.txt", "")}), 65, "empty.txt: found no text");
+  expect_error(with({text, "--val", folder_ / "empty.txt"}), 65, "empty.txt: found no text");
+  expect_error(with({text}), 65, "the last 0.1 of all texts, for validation, has no line");
+  EXPECT_FALSE(std::filesystem::exists(data_ + "/train.npy"));
+  expect_success(with({text, "--val-fraction", "0"}));
   expect_error(with({text}), 73, "train.npy exists; --overwrite replaces it");
   write("data/train.bin", "");
   expect_error(with({text, "--overwrite"}), 73, "train.bin exists; choose another folder");
+}
+
+TEST_F(Tokenize, SaysThatNothingSeparatesTexts) {
+  tokenizer_text::Parts parts = plain();
+  parts.added = R"({"id":262,"content":"<|eot|>","special":true,"normalized":false})";
+  write_text(tokenizer_, tokenizer_text::tokenizer_json(parts));
+  const std::string a = write("a.txt", "hello"), b = write("b.txt", "he");
+  const auto out = [&](const std::string& separator) {
+    return expect_success(call("tokenize --overwrite --tokenizer", tokenizer_, "-o", data_,
+                               separator, "--val", b, a))
+        .out;
+  };
+  EXPECT_CONTAINS(out("--threads=1"), "No token is between the texts");
+  for (const char* separator : {"none", "<|eot|>"})
+    EXPECT_EQ(out(std::string("--separator=") + separator).find("No token"), std::string::npos);
 }
 
 // Five tokenizers that the library trains, on text of many scripts with damaged characters.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "io/base/text/escape_text.h"
+#include "models/model_catalog.h"
 #include "tools/commands/predict/token_sampling.h"
 #include "tools/report/output/exit_codes.h"
 
@@ -20,6 +21,10 @@ TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path
     tokenizer_.emplace(io::Tokenizer::read(file));
   else if (!checkpoint.tokenizer.empty())
     tokenizer_.emplace(io::Tokenizer::parse(checkpoint.tokenizer, path + ": its tokenizer"));
+  for (const std::int64_t end : models::end_tokens(path, checkpoint.definition))
+    ends_.push_back(static_cast<std::int32_t>(end));
+  if (tokenizer_)
+    if (const auto end = tokenizer_->end_of_text()) ends_.push_back(*end);
 }
 
 std::vector<std::int32_t> TextCoding::ids(const std::string& prompt) const {
@@ -27,10 +32,6 @@ std::vector<std::int32_t> TextCoding::ids(const std::string& prompt) const {
   std::vector<std::int32_t> ids;
   io::TokenEncoder(*tokenizer_).encode(prompt, ids);
   return ids;
-}
-
-std::optional<std::int32_t> TextCoding::end_of_text() const {
-  return tokenizer_ ? tokenizer_->end_of_text() : std::nullopt;
 }
 
 TextCoding::Writer TextCoding::writer() const {

@@ -25,7 +25,8 @@ class TextCoding {
   std::vector<std::int32_t> ids(const std::string& prompt) const;
   // The ids below this have a text; 0: unknown.
   std::int64_t size() const { return tokenizer_ ? tokenizer_->size() : std::ssize(vocabulary_); }
-  std::optional<std::int32_t> end_of_text() const;
+  // The tokens that end a text, by the tokenizer and by the model's config.json.
+  const std::vector<std::int32_t>& ends() const { return ends_; }
 
   // The texts of the tokens that follow a prompt, one by one, and what remains at the end.
   struct Writer {
@@ -38,6 +39,7 @@ class TextCoding {
  private:
   const std::string vocabulary_;
   std::optional<io::Tokenizer> tokenizer_;
+  std::vector<std::int32_t> ends_;
 };
 
 // Returns "1,2,3" as ids. Throws UsageError for other texts, or if an id is not below `vocabulary`.

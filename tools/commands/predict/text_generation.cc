@@ -20,7 +20,7 @@ void generate(models::NextToken& next, const GenerationOptions& options,
       sampling.seed += i;
       const auto logits = next.logits_of(i).first(static_cast<std::size_t>(options.size));
       const std::int32_t token = sample_token(logits, sampling, static_cast<std::uint64_t>(place));
-      ended[i] = token == options.end;
+      ended[i] = std::ranges::count(options.ends, token) > 0;
       if (ended[i]) continue;
       texts[i].push_back(token);
       added(i, token);

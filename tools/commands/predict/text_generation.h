@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "models/next_token.h"
@@ -14,8 +13,8 @@ namespace tools {
 struct GenerationOptions {
   std::int64_t count = 0;  // tokens to add, at most
   SamplingOptions sampling;
-  std::optional<std::int32_t> end = {};  // this token ends a text, and is not part of it
-  std::int64_t size = 0;                 // only ids below this are sampled
+  std::vector<std::int32_t> ends = {};  // these tokens end a text, and are not part of it
+  std::int64_t size = 0;                // only ids below this are sampled
 };
 
 // Adds tokens to all texts at once and calls added(text, token) for each. Text i has the seed

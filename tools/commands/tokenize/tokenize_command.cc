@@ -11,6 +11,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
+#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/threads/parallel_for.h"
 #include "io/checkpoint/atomic_file.h"
@@ -125,6 +126,7 @@ class Tokenization {
                                : std::numeric_limits<std::uint64_t>::max();
     for (const std::string& path : options_.train) encode(path, limit);
     for (const std::string& path : options_.validation) encode(path, 0);
+    check_texts(divided);
     train_.finish();
     validation_.finish();
   }
@@ -132,8 +134,21 @@ class Tokenization {
   std::uint64_t train_count() const { return train_.count(); }
   std::uint64_t validation_count() const { return validation_.count(); }
   std::uint64_t bytes() const { return read_bytes_; }
+  bool separates() const { return separator_.has_value(); }
 
  private:
+  // `divided`: the texts for validation are the end of those for training.
+  void check_texts(bool divided) const {
+    if (train_text_ == 0)
+      throw io::DataError(options_.train.front() + ": found no text, expected one to train on");
+    if (validation_text_ > 0 || options_.fraction == 0) return;
+    throw io::DataError(
+        divided ? options_.train.back() + ": the last " + io::shortest_text(options_.fraction) +
+                      " of all texts, for validation, has no line at which they can be divided; "
+                      "name texts with --val, or give --val-fraction 0"
+                : options_.validation.front() + ": found no text, expected one for validation");
+  }
+
   // Chunks that begin before `limit` bytes of all texts are for training.
   void encode(const std::string& path, std::uint64_t limit) {
     TextChunks text(path, chunk_bytes(), ends_);
@@ -146,6 +161,7 @@ class Tokenization {
                            encoders_[worker].encode(chunks_[job], results_[job]);
                          });
       for (std::size_t i = 0; i < count; ++i) {
+        (read_bytes_ < limit ? train_text_ : validation_text_) += results_[i].size();
         out(limit).write(results_[i]);
         read_bytes_ += chunks_[i].size();
       }
@@ -167,6 +183,7 @@ class Tokenization {
   const int threads_;
   const std::uint64_t train_bytes_;
   std::uint64_t read_bytes_ = 0;
+  std::uint64_t train_text_ = 0, validation_text_ = 0;  // tokens without separators
   TokenWriter train_, validation_;
   std::vector<io::TokenEncoder> encoders_;
   std::vector<std::string> chunks_;
@@ -240,6 +257,10 @@ int tokenize_command(const Arguments& arguments) {
       base::escape_text(options.directory).c_str(), counted(tokenization.train_count()).c_str(),
       counted(tokenization.validation_count()).c_str(), Tokenization::bits_of(tokenizer),
       counted(tokenization.bytes()).c_str(), time.count());
+  if (!tokenization.separates() && options.separator.empty() &&
+      options.train.size() + options.validation.size() > 1)
+    std::printf("No token is between the texts: the tokenizer has no %s (--separator)\n",
+                "<|endoftext|>, <|end_of_text|> or </s>");
   std::printf("Train with: --dataset tokens --data-dir %s --vocabulary-size %d\n",
               base::escape_text(options.directory).c_str(), tokenizer.size());
   return kExitOk;

@@ -27,19 +27,35 @@ constexpr const char* kFooter =
     "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
     "--init-method tcp://n1:29500";
 
-// Throws if the tokenizer in `folder` makes ids that the model does not have. A tokenizer of a kind
-// that is not read is no error, and neither is a folder without one: others have made the ids.
-void check_tokenizer(const std::string& folder, const std::string& model, std::int64_t vocabulary) {
+// The tokenizer in `folder`. Others may have made the ids: a folder without one is no error, and
+// one that is not read is a notice.
+void check_tokenizer(const std::string& folder, const RunConfig& config,
+                     std::vector<std::string>& notices) {
   const std::string path = folder + "/tokenizer.json";
-  std::int64_t tokens = 0;
   try {
-    tokens = io::Tokenizer::read(path).size();
-  } catch (const io::Error&) {
+    const std::int64_t tokens = io::Tokenizer::read(path).size();
+    if (const std::int64_t known = config.data.set.text.vocabulary_size;
+        known > 0 && tokens > known)
+      throw engine::ModelError(path + ": has " + std::to_string(tokens) +
+                               " tokens; the model's vocabulary has " + std::to_string(known));
+  } catch (const io::MissingFileError&) {
     return;
+  } catch (const io::Error& error) {
+    notices.push_back("warning: " + std::string(error.what()) +
+                      "; engine sample will need another one (--tokenizer)");
   }
-  if (tokens > vocabulary)
-    throw engine::ModelError(path + ": has " + std::to_string(tokens) + " tokens; " + model +
-                             "/config.json has a vocab_size of " + std::to_string(vocabulary));
+}
+
+void check_tokenizers(const RunConfig& config, std::vector<std::string>& notices) {
+  if (config.data.set.name != "tokens") return;
+  const std::string &data = config.data.set.directory, &model = config.model.name;
+  check_tokenizer(data, config, notices);
+  if (models::is_published_model(model) && model != data) check_tokenizer(model, config, notices);
+}
+
+void note_shadowed_folder(const std::string& model, std::vector<std::string>& notices) {
+  if (models::token_counts(model) == std::nullopt && models::is_published_model(model))
+    notices.push_back(model + ": the built-in model, not the folder ./" + model);
 }
 
 }  // namespace
@@ -61,14 +77,9 @@ void take_vocabulary(ConfigValues& values) {
   const auto model = values.find("model"), dataset = values.find("dataset");
   if (model == values.end() || dataset == values.end() || dataset->second.value != "tokens") return;
   const std::string& folder = model->second.value;
-  const std::optional<std::int64_t> tokens = models::model_vocabulary(folder);
-  if (tokens && !is_one_of_many())
-    for (const char* place : {"model", "data-dir"})
-      if (const auto given = values.find(place); given != values.end())
-        check_tokenizer(given->second.value, folder, *tokens);
-  if (tokens)
+  if (const auto tokens = models::token_counts(folder))
     values.try_emplace("vocabulary-size",
-                       ConfigValue{std::to_string(*tokens), folder + "/config.json"});
+                       ConfigValue{std::to_string(tokens->vocabulary), folder + "/config.json"});
 }
 
 RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::string>& notices) {
@@ -87,6 +98,8 @@ RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::st
     for (std::string& line : variables_without_effect(values, config.origin))
       notices.push_back("warning: " + std::move(line));
     for (const std::string& note : notes) notices.push_back(config.model.name + ": " + note);
+    note_shadowed_folder(config.model.name, notices);
+    check_tokenizers(config, notices);
   }
   if (config.keeping.resume.is_automatic() && config.keeping.directory == "auto" &&
       !was_restarted())

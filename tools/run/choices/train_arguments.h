@@ -22,13 +22,13 @@ std::optional<TrainArguments> parse_train_arguments(const Arguments& arguments,
                                                     const std::function<void(CLI::App&)>& add_more);
 
 // If the model is a folder of Hugging Face and the data set consists of tokens, gives it the
-// model's number of tokens, unless --vocabulary-size is given. Throws engine::ModelError, also for
-// a tokenizer with more tokens.
+// model's number of tokens, unless --vocabulary-size is given. Throws engine::ModelError.
 void take_vocabulary(ConfigValues& values);
 
 // Completes the values from the environment, the configuration file, the run that is resumed and
-// the defaults. `notices` gets lines about the number of ranks, variables without effect, and a
-// network from a file. Throws io::ConfigError.
+// the defaults. `notices` gets lines about the number of ranks, variables without effect, a network
+// from a file, and a tokenizer that is not read. Throws io::ConfigError, and engine::ModelError for
+// a tokenizer with more tokens than the model.
 RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::string>& notices);
 
 }  // namespace tools

@@ -7,6 +7,7 @@
 #include "engine/train/step/loaded_batch.h"
 #include "io/data/readers/tokens/text_files.h"
 #include "io/gpu/device_memory.h"
+#include "models/model_catalog.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
@@ -35,6 +36,15 @@ io::DataDigest digest_of_data(const KeepingOptions& keeping, const SessionData& 
   return wanted ? data_digest(data.splits()) : io::DataDigest{};
 }
 
+// The tokenizer of the data, or else of the published model that was trained further.
+std::string tokenizer_of(const SessionOptions& options) {
+  if (options.data.set.name != "tokens") return "";
+  std::string text = io::read_stored_tokenizer(options.data.set.directory);
+  if (text.empty() && models::is_published_model(options.model.name))
+    text = io::read_stored_tokenizer(options.model.name);
+  return text;
+}
+
 io::Checkpoint description(const SessionOptions& options, const SessionData& data,
                            const std::string& digest) {
   io::Checkpoint c;
@@ -47,7 +57,7 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   c.definition = options.model.definition;
   c.data_digest = digest;
   c.samples = sample_statement(data.splits(), data.normalization());
-  c.tokenizer = io::read_stored_tokenizer(options.data.set);
+  c.tokenizer = tokenizer_of(options);
   return c;
 }
 

@@ -223,9 +223,8 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   return splits;
 }
 
-std::string read_stored_tokenizer(const DatasetOptions& options) {
-  if (options.name != "tokens") return "";
-  const std::filesystem::path path = std::filesystem::path(options.directory) / "tokenizer.json";
+std::string read_stored_tokenizer(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder) / "tokenizer.json";
   std::error_code unknown;
   return std::filesystem::exists(path, unknown)
              ? read_small_file(path.string(), kMaxStoredTokenizer)

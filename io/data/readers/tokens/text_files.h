@@ -29,9 +29,9 @@ bool is_text_name(const std::string& name);  // *.txt, *.txt.gz
 DatasetSplits read_token_splits(const DatasetOptions& options);
 // The largest tokenizer.json for a checkpoint, whose header has at most 100,000,000 bytes.
 inline constexpr std::uint64_t kMaxStoredTokenizer = std::uint64_t{64} << 20;
-// Returns the text of tokenizer.json in the folder of a data set of tokens; "" if there is none, or
-// if the data are of another kind. It is not parsed: training needs no tokenizer. Throws as
-// read_small_file(), also for a file of more than kMaxStoredTokenizer bytes.
-std::string read_stored_tokenizer(const DatasetOptions& options);
+// Returns the text of tokenizer.json in the folder of a data set of tokens or of a model; "" if
+// there is none. It is not parsed: training needs no tokenizer. Throws as read_small_file(), also
+// for a file of more than kMaxStoredTokenizer bytes.
+std::string read_stored_tokenizer(const std::string& folder);
 
 }  // namespace io

@@ -69,9 +69,11 @@ PublishedNetwork::PublishedNetwork(const std::string& folder, std::int64_t lengt
                                    engine::DType type)
     : positions(length),
       dtype(type),
-      graph(models::build_model(folder, {.sample_shape = engine::Shape{length},
-                                         .classes = models::model_vocabulary(folder).value_or(0),
-                                         .definition = models::model_definition(folder)})),
+      graph(models::build_model(
+          folder,
+          {.sample_shape = engine::Shape{length},
+           .classes = models::token_counts(folder).value_or(models::TokenCounts()).vocabulary,
+           .definition = models::model_definition(folder)})),
       state(engine::ModelState::allocate(graph, type)) {
   state.initialize(graph, 0);
   const models::ModelWeights weights = models::model_weights(folder);

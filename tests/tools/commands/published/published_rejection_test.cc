@@ -105,8 +105,10 @@ TEST(PublishedWindow, IsTheLongestText) {
     test_support::write_text(model + "/config.json",
                              with(config_of("mistral"), "sliding_window", window));
     try {
-      models::build_model(model, {.sample_shape = engine::Shape{tokens},
-                                  .classes = models::model_vocabulary(model).value_or(0)});
+      models::build_model(
+          model,
+          {.sample_shape = engine::Shape{tokens},
+           .classes = models::token_counts(model).value_or(models::TokenCounts()).vocabulary});
     } catch (const engine::ModelError& error) {
       return error.what();
     }

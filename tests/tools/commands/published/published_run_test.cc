@@ -141,13 +141,91 @@ TEST_P(PublishedFolderErrors, ATokenizerOfMoreTokensIsNamed) {
   test_support::write_text(model_ + "/tokenizer.json", tokenizer);
   const std::string fault = "/tokenizer.json: has " +
                             std::to_string(io::Tokenizer::parse(tokenizer, "").size()) +
-                            " tokens; " + model_ + "/config.json has a vocab_size of 13";
+                            " tokens; the model's vocabulary has 13";
   program::expect_error(train("a", argv("--steps 1")), 78, model_ + fault);
   fs::rename(model_ + "/tokenizer.json", folder_ / "tokenizer.json");
   program::expect_error(train("a", argv("--steps 1")), 78, folder_.path().string() + fault);
 }
 INSTANTIATE_TEST_SUITE_P(OfGpt2, PublishedFolderErrors, testing::Values("gpt2"),
                          [](const auto& test) { return test.param; });
+
+// A published text model that a test makes: a gpt-nano of as many tokens as its tokenizer has.
+class PublishedText : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto tokens = std::to_string(io::Tokenizer::parse(tokenizer_, "").size());
+    expect_success(test_support::engine(program::quick_train(
+        argv("--model gpt-nano --synthetic-shape 12 --steps 1 --synthetic-classes", tokens,
+             "--save-dir", folder_ / "own"))));
+    expect_success(call("export", folder_ / "own", "--format hf -o", model_));
+    fs::create_directory(folder_ / "data");
+    test_support::write_text(folder_ / "data/train.npy", token_file(400));
+    test_support::write_text(folder_ / "data/val.npy", token_file(80));
+  }
+  CommandResult train(const std::vector<std::string>& more) const {
+    return test_support::engine(test_support::overridden(
+        argv("train --dataset tokens --context 6 --batch-size 4 --threads 1 --steps 1 --lr 1e-30 "
+             "--model",
+             model_, "--data-dir", folder_ / "data", "--save-dir", folder_ / "run"),
+        more));
+  }
+  // Three tokens after a prompt.
+  static CommandResult sample(const std::string& of, const std::string& prompt) {
+    return call("sample", of, "--temperature 0 --threads 1 -n 3", prompt);
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  const std::string model_ = folder_ / "hub";
+  // Without a regular expression, so that it runs without PCRE2, too.
+  const std::string tokenizer_ = tokenizer_text::tokenizer_json(
+      {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"});
+};
+
+TEST_F(PublishedText, IsSampledBeforeAndAfterTraining) {
+  program::expect_error(sample(model_, "--prompt=hello"), 78, "has no tokenizer");
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer_);
+  const std::string text = expect_success(sample(model_, "--prompt=hello")).out;
+  const std::string ids = expect_success(sample(model_, "--prompt-ids=104,101")).out;
+  expect_success(train({}));
+  EXPECT_EQ(expect_success(sample(folder_ / "run", "--prompt=hello")).out, text);
+  fs::remove_all(model_);
+  expect_success(call("train --steps 2 --resume", folder_ / "run"));
+  EXPECT_EQ(expect_success(sample(folder_ / "run/step-00000002.ckpt", "--prompt=hello")).out, text);
+  EXPECT_EQ(expect_success(sample(folder_ / "run", "--prompt-ids=104,101")).out, ids);
+}
+
+TEST_F(PublishedText, EndsWithATokenOfItsConfig) {
+  const std::string ids = expect_success(sample(model_, "--prompt-ids=104,101")).out;
+  const std::string first = ids.substr(8, ids.find(',', 8) - 8);
+  std::string config = test_support::read_text(model_ + "/config.json");
+  config.replace(config.find("\"eos_token_id\": null"), 20, "\"eos_token_id\": [7, " + first + "]");
+  test_support::write_text(model_ + "/config.json", config);
+  EXPECT_EQ(expect_success(sample(model_, "--prompt-ids=104,101")).out, "104,101\n");
+  EXPECT_EQ(expect_success(
+                call("sample --ignore-end --temperature 0 -n 3", model_, "--prompt-ids=104,101"))
+                .out,
+            ids);
+}
+
+TEST_F(PublishedText, IsNotOverwritten) {
+  expect_success(train({}));
+  const auto written = [&](const std::string& folder) {
+    return call("export", folder_ / "run", "--format hf -o", folder);
+  };
+  program::expect_error(written(model_), 73, "has the weights that the run began with");
+  expect_success(written(folder_ / "again"));
+  expect_success(written(folder_ / "again"));  // its own file
+  test_support::write_text(folder_ / "again/model.safetensors.index.json", "{}");
+  program::expect_error(written(folder_ / "again"), 73,
+                        "has other weights, model.safetensors.index.json");
+}
+
+TEST_F(PublishedText, ATokenizerThatIsNotReadIsAWarning) {
+  test_support::write_text(folder_ / "data/tokenizer.json", tokenizer_.substr(0, 300));
+  const CommandResult trained = expect_success(train({}));
+  EXPECT_CONTAINS(trained.err, "warning: " + (folder_ / "data/tokenizer.json") + ": ");
+  program::expect_error(sample(folder_ / "run", "--prompt=hello"), 65, "its tokenizer");
+}
 
 // A built-in model has the names of transformers, so that its weights come back under them.
 TEST(BuiltInGpt, IsExportedAsGpt2) {
