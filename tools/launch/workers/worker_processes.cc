@@ -30,6 +30,7 @@ namespace {
 // A child's report of its failure, in memory shared with the parent.
 struct Report {
   std::atomic<int> order;  // 1 = the first child that failed; 0 = no report
+  int code;                // of the error; the child may be killed before it exits with it
   bool told;  // received from another rank, which reports it itself unless it is ended before
   bool missed_another;  // which had failed before
   char message[2031];
@@ -61,8 +62,9 @@ int run_child(const WorkerPlace& place, Board* board,
     report.told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
     report.missed_another = dynamic_cast<const backends::LostPeerError*>(&error) != nullptr;
     std::snprintf(report.message, sizeof report.message, "%s", text_of(error).c_str());
+    report.code = exit_code_of(error);
     report.order.store(board->failures.fetch_add(1) + 1);
-    return exit_code_of(error);
+    return report.code;
   }
 }
 
@@ -87,14 +89,14 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
     if (report.order.load() > 0) {
       // A rank that fails closes its group before it reports, so others may detect that and report
       // first.
-      const int later = report.missed_another          ? 2 * count
-                        : end.code == kExitUnavailable ? count
-                                                       : 0;
+      const int later = report.missed_another             ? 2 * count
+                        : report.code == kExitUnavailable ? count
+                                                          : 0;
       if (report.told)
-        told.push_back({report.order.load(), end.code, false, "", report.message});
+        told.push_back({report.order.load(), report.code, false, "", report.message});
       else
         lines.push_back(
-            {report.order.load() + later, end.code, report.missed_another, who, report.message});
+            {report.order.load() + later, report.code, report.missed_another, who, report.message});
     } else if (end.signal != 0 && !end.by_us) {
       const std::string why = end.signal == SIGKILL ? kills.text() : "";
       lines.push_back({0, end.code, false, who, end_text(end.code, end.signal) + why});

@@ -45,6 +45,30 @@ TEST(WorkerProcesses, WhatARankHasToldAnotherIsSaidWhereItsOwnWordsAreLost) {
   EXPECT_EQ(said.err, "engine: error: rank 0 (host n1, pid 7): row 3 is bad\n");
 }
 
+// It is ended after it has reported, because the other rank, which it has told, is gone already.
+TEST(WorkerProcesses, ARankThatIsEndedAfterItHasReportedHasTheCodeOfItsError) {
+  static int reported[2];
+  ASSERT_EQ(pipe(reported), 0);
+  struct SlowToEnd : io::DataError {
+    using DataError::DataError;
+    ~SlowToEnd() override {
+      const char byte = 0;
+      EXPECT_EQ(write(reported[1], &byte, 1), 1);
+      for (;;) pause();
+    }
+  };
+  const Said said = run([](const tools::WorkerPlace& place) -> int {
+    if (place.rank == 1) throw SlowToEnd("row 3 is bad");
+    char byte = 0;
+    EXPECT_EQ(read(reported[0], &byte, 1), 1);
+    throw engine::RemoteError(65, "rank 1: row 3 is bad");
+  });
+  close(reported[0]);
+  close(reported[1]);
+  EXPECT_EQ(said.code, 65);
+  EXPECT_EQ(said.err, "engine: error: rank 1: row 3 is bad\n");
+}
+
 // The rank that fails lets its group go before it reports, so that others may be faster.
 TEST(WorkerProcesses, ThatOthersMissARankIsNotSaidBesideTheCause) {
   int reported[2];
