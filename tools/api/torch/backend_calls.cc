@@ -329,6 +329,8 @@ WorkPointer EngineBackend::barrier(const c10d::BarrierOptions& opts) {
 }
 
 void EngineBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_for_all) {
+  TORCH_CHECK(opts.timeout.count() != 0 || getRank() != 0 || getSize() == 1,
+              "Rank 0 timed out in monitoredBarrier: its timeout is 0 ms");
   live_state("monitored_barrier")->calls.monitored_barrier(timeout_of(opts.timeout), wait_for_all);
 }
 
