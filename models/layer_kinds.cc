@@ -157,6 +157,16 @@ constexpr Kind kKinds[] = {
        return layers::pad_channels(before, after);
      },
      "[h, w, c] → [h, w, before + c + after]", "the new channels are 0", ""},
+    {"slice_channels",
+     [](Options& o, std::int64_t) {
+       const std::int64_t first = o.integer("first", 0), count = o.integer("count", 1);
+       return layers::slice_channels(first, count);
+     },
+     "[h, w, c] → [h, w, count]; [c] → [count]", "the channels from `first` on", ""},
+    {"shuffle_channels",
+     [](Options& o, std::int64_t) { return layers::shuffle_channels(o.integer("groups", 1)); },
+     "[h, w, c] → the same; [c] → the same",
+     "groups divide c; takes a channel of each group in turn, as ShuffleNet", ""},
     {"global_average_pool", [](Options&, std::int64_t) { return layers::global_average_pool(); },
      "[h, w, c] → [c]", "", ""},
     {"flatten", [](Options&, std::int64_t) { return layers::flatten(); },

@@ -76,6 +76,10 @@ LayerPtr concat();
 // [h, w, c] -> [h, w, before + c + after], with zeros around the channels: the shortcut without
 // parameters of residual networks (He et al., 2016, option A; Han et al., 2017).
 LayerPtr pad_channels(std::int64_t before, std::int64_t after);
+// [h, w, c] -> [h, w, count], or [c] -> [count]: the channels from `first` on.
+LayerPtr slice_channels(std::int64_t first, std::int64_t count);
+// [h, w, c] or [c] -> the same; channel g c / groups + i becomes channel i groups + g.
+LayerPtr shuffle_channels(std::int64_t groups);
 LayerPtr dropout(double rate = 0.5);
 
 // Layers for sequences of tokens. The initial weights of both embeddings are normal with the

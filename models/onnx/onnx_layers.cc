@@ -167,6 +167,28 @@ std::string add_pad_channels(OnnxLayer& layer) {
                        {layer.inputs[0], layer.out.integers({0, before, 0, 0, 0, after, 0, 0})});
 }
 
+std::string add_slice_channels(OnnxLayer& layer) {
+  const std::int64_t first = layer.whole("first");
+  return layer.out.add(
+      "Slice", {layer.inputs[0], layer.out.integers({first}),
+                layer.out.integers({first + layer.whole("count")}), layer.out.integers({1})});
+}
+
+std::string add_shuffle_channels(OnnxLayer& layer) {
+  const engine::Shape& shape = layer.node().shape;
+  const std::int64_t groups = layer.whole("groups"), channels = shape.dims().back();
+  Ints parts{0, groups, channels / groups}, order{0, 2, 1}, all{0, channels};
+  if (is_image(layer)) {
+    parts.insert(parts.end(), {shape[0], shape[1]});
+    order.insert(order.end(), {3, 4});
+    all.insert(all.end(), {shape[0], shape[1]});
+  }
+  const std::string grouped =
+      layer.out.add("Reshape", {layer.inputs[0], layer.out.integers(parts)});
+  const std::string shuffled = layer.out.add("Transpose", {grouped}, {{"perm", order}});
+  return layer.out.add("Reshape", {shuffled, layer.out.integers(all)});
+}
+
 std::string add_embedding(OnnxLayer& layer) {
   return layer.out.add("Gather", {layer.out.weight(layer.parameter(0)), layer.inputs[0]});
 }
@@ -193,6 +215,8 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"dropout", add_nothing},
     {"flatten", add_flatten},
     {"pad_channels", add_pad_channels},
+    {"slice_channels", add_slice_channels},
+    {"shuffle_channels", add_shuffle_channels},
     {"max_pool2d", add_max_pool2d},
     {"average_pool2d", add_average_pool2d},
     {"global_average_pool", add_global_average_pool},

@@ -39,6 +39,12 @@ class NodePass {
     problems_ += "node " + name + " (" + base::escape_text(node.type) + "): " + problem + "; ";
   }
 
+  // A further output, as most operators have them only in training.
+  bool is_missing(const std::string& output) const {
+    return !output.empty() && all_.values.readers(output) > 0 &&
+           std::holds_alternative<OnnxUntranslated>(*all_.values.find(output));
+  }
+
   void translate(const io::ReadNode& node) {
     for (const std::string& value : node.outputs)
       if (!value.empty()) all_.values.set(value, OnnxUntranslated{});
@@ -52,7 +58,7 @@ class NodePass {
       OnnxOperator op(all_, node);
       build(op);
       for (std::size_t i = 1; i < node.outputs.size(); ++i)
-        if (!node.outputs[i].empty() && all_.values.readers(node.outputs[i]) > 0)
+        if (is_missing(node.outputs[i]))
           report(node, "its output " + std::to_string(i) + " is read, expected only output 0");
     } catch (const OnnxUnsupported& problem) {
       report(node, problem.what());

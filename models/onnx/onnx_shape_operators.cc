@@ -1,5 +1,8 @@
 // Arithmetic on shapes, which exports of PyTorch contain before Reshape, and constants.
 #include <algorithm>
+#include <numeric>
+#include <string>
+#include <variant>
 
 #include "models/onnx/onnx_operator.h"
 
@@ -60,7 +63,69 @@ void fold_gather(OnnxOperator& op) {
   op.set(OnnxNumbers{std::move(chosen)});
 }
 
+// The part [first, first + count) of the channels.
+OnnxActivation channels_of(OnnxOperator& op, OnnxActivation value, std::int64_t first,
+                           std::int64_t count) {
+  value.layer = op.add_layer("slice_channels", {value.layer},
+                             {{"first", std::to_string(first)}, {"count", std::to_string(count)}});
+  value.shape[1] = count;
+  return value;
+}
+
+// Returns the channels, which the axis must be.
+std::int64_t expect_channels(const OnnxActivation& value, std::int64_t axis) {
+  const bool is_plain = value.layout == OnnxActivation::Layout::kImage ||
+                        value.layout == OnnxActivation::Layout::kVector;
+  if (!is_plain || value.shape.size() < 2 || (axis != 1 && axis != 1 - std::ssize(value.shape)))
+    throw OnnxUnsupported("axis " + std::to_string(axis) + " of " + onnx_shape_text(value.shape) +
+                          ", expected 1: the channels");
+  if (value.shape[1] < 1)
+    throw OnnxUnsupported(onnx_shape_text(value.shape) + ", expected a known number of channels");
+  return value.shape[1];
+}
+
+void translate_split(OnnxOperator& op) {
+  const OnnxActivation value = op.activation(0);
+  const std::int64_t channels = expect_channels(value, op.integer("axis", 0));
+  const std::vector<std::string>& outputs = op.node().outputs;
+  const std::int64_t parts = std::ssize(outputs), size = (channels + parts - 1) / parts;
+  Numbers counts = op.has_input(1) ? op.numbers(1) : op.integers("split").value_or(Numbers{});
+  if (counts.empty())  // equal ones; the last one may be smaller
+    for (std::int64_t left = channels; left > 0; left -= size)
+      counts.push_back(std::min(size, left));
+  std::int64_t first = 0;
+  if (std::ssize(counts) != parts || std::ranges::min(counts) < 1 ||
+      std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) != channels)
+    throw OnnxUnsupported("parts " + onnx_shape_text(counts) + " of " +
+                          onnx_shape_text(value.shape) + ", expected all " +
+                          std::to_string(channels) + " channels in " + std::to_string(parts) +
+                          " parts");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    op.all().values.set(outputs[i], channels_of(op, value, first, counts[i]));
+    first += counts[i];
+  }
+}
+
+void slice_channels(OnnxOperator& op) {
+  const OnnxActivation value = op.activation(0);
+  const Numbers begins = op.numbers(1), ends = op.numbers(2);
+  const Numbers axes = op.has_input(3) ? op.numbers(3) : Numbers{0};
+  const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers{1};
+  if (begins.size() != 1 || ends.size() != 1 || axes.size() != 1 || steps != Numbers{1} ||
+      is_symbol(begins[0]) || is_symbol(ends[0]))
+    throw OnnxUnsupported("a part of a tensor; expected channels that follow each other");
+  const std::int64_t channels = expect_channels(value, axes[0]);
+  const auto place = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < -channels ? 0 : at < 0 ? at + channels : at, 0, channels);
+  };
+  const std::int64_t first = place(begins[0]), count = place(ends[0]) - first;
+  if (count < 1) throw OnnxUnsupported("a part without channels");
+  if (count == channels) return op.set(value);
+  op.set(channels_of(op, value, first, count));
+}
+
 void fold_slice(OnnxOperator& op) {
+  if (std::holds_alternative<OnnxActivation>(op.input(0))) return slice_channels(op);
   if (!op.has_numbers(0)) throw OnnxUnsupported("a part of a tensor; expected one of a shape");
   const Numbers from = op.numbers(0), begins = op.numbers(1), ends = op.numbers(2);
   const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers{1};
@@ -106,7 +171,23 @@ std::int64_t computed(const std::string& type, std::int64_t a, std::int64_t b) {
   return overflows ? kOnnxUnknown : result;
 }
 
+// Channels in groups, as ShuffleNet transposes them.
+void shuffle_groups(OnnxOperator& op, OnnxActivation value) {
+  if (value.layout != OnnxActivation::Layout::kGroups ||
+      op.integers("perm") != Numbers{0, 2, 1, 3, 4})
+    throw OnnxUnsupported("perm " + onnx_shape_text(op.integers("perm").value_or(Numbers{})) +
+                          " of " + onnx_shape_text(value.shape) +
+                          ", expected [0, 2, 1, 3, 4] of channels in groups");
+  value.layer =
+      op.add_layer("shuffle_channels", {value.layer}, {{"groups", std::to_string(value.shape[1])}});
+  std::swap(value.shape[1], value.shape[2]);
+  value.layout = OnnxActivation::Layout::kShuffled;
+  op.set(std::move(value));
+}
+
 void fold_transpose(OnnxOperator& op) {
+  if (const auto* known = std::get_if<OnnxActivation>(&op.input(0)))
+    return shuffle_groups(op, *known);
   OnnxConstant matrix = op.constant(0);
   if (matrix.tensor->shape.size() != 2 || op.integers("perm") != Numbers{1, 0})
     throw OnnxUnsupported("expected the transposition of a parameter of two dimensions");
@@ -147,6 +228,36 @@ bool is_flattening(const OnnxActivation& value, const Numbers& to) {
   return (to[0] == kOnnxBatch && (to[1] == -1 || has_elements)) || (to[0] == -1 && has_elements);
 }
 
+// Returns whether `to` is this shape of a layer's output, with -1 for at most one extent.
+bool is_shape(const Numbers& to, const Numbers& shape) {
+  if (to.size() != shape.size() || std::ranges::count(to, -1) > 1) return false;
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if (to[i] != -1 && (to[i] != shape[i] || to[i] == kOnnxUnknown)) return false;
+  return true;
+}
+
+// An image to channels in groups, or back. Returns false for other shapes.
+bool regroup(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
+  using Layout = OnnxActivation::Layout;
+  Numbers shape = value.shape;
+  if (value.layout == Layout::kImage && shape.size() == 4 && to.size() == 5 && to[1] > 0 &&
+      shape[1] > 0 && shape[1] % to[1] == 0) {
+    shape.insert(shape.begin() + 1, to[1]);
+    shape[2] /= to[1];
+    value.layout = Layout::kGroups;
+  } else if (value.layout == Layout::kGroups || value.layout == Layout::kShuffled) {
+    shape[1] *= shape[2];
+    shape.erase(shape.begin() + 2);
+    value.layout = Layout::kImage;
+  } else {
+    return false;
+  }
+  if (!is_shape(to, shape)) return false;
+  value.shape = std::move(shape);
+  op.set(std::move(value));
+  return true;
+}
+
 void translate_reshape(OnnxOperator& op) {
   if (op.has_numbers(0)) return op.set(OnnxNumbers{op.numbers(0)});
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
@@ -158,6 +269,7 @@ void translate_reshape(OnnxOperator& op) {
     value.shape.insert(value.shape.end(), {1, 1});
     return op.set(std::move(value));
   }
+  if (regroup(op, value, to)) return;
   if (!is_flattening(value, to))
     throw OnnxUnsupported(onnx_shape_text(value.shape) + " to " + onnx_shape_text(to) +
                           "; expected [batch, -1]: a vector for each sample");
@@ -201,12 +313,20 @@ bool fold_numbers(OnnxOperator& op) {
 }
 
 std::vector<OnnxOperatorRow> onnx_shape_operators() {
-  return {
-      {"Constant", fold_constant},   {"Identity", fold_identity},    {"Cast", fold_cast},
-      {"Shape", fold_shape},         {"Gather", fold_gather},        {"Slice", fold_slice},
-      {"Unsqueeze", fold_add_axis},  {"Squeeze", translate_squeeze}, {"Sub", fold_difference},
-      {"Div", fold_quotient},        {"Transpose", fold_transpose},  {"Flatten", translate_flatten},
-      {"Reshape", translate_reshape}};
+  return {{"Constant", fold_constant},
+          {"Identity", fold_identity},
+          {"Cast", fold_cast},
+          {"Shape", fold_shape},
+          {"Gather", fold_gather},
+          {"Slice", fold_slice},
+          {"Unsqueeze", fold_add_axis},
+          {"Squeeze", translate_squeeze},
+          {"Sub", fold_difference},
+          {"Div", fold_quotient},
+          {"Transpose", fold_transpose},
+          {"Flatten", translate_flatten},
+          {"Reshape", translate_reshape},
+          {"Split", translate_split}};
 }
 
 }  // namespace models

@@ -26,7 +26,12 @@ inline constexpr std::size_t kMaxOnnxLayers = 10'000;
 // The output of a layer. ONNX's shape starts with the batch and has channels before height and
 // width; the engine's layout of the same numbers is that of one sample.
 struct OnnxActivation {
-  enum class Layout : std::uint8_t { kImage, kVector };  // [h, w, c]; [c]
+  enum class Layout : std::uint8_t {
+    kImage,     // [h, w, c]
+    kVector,    // [c]
+    kGroups,    // an image whose channels are in groups: [batch, groups, c / groups, h, w]
+    kShuffled,  // after a transposition of these two
+  };
 
   int layer = -1;  // its index; -1: the sample
   std::vector<std::int64_t> shape;

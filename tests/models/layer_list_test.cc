@@ -219,7 +219,8 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"convd\"\n"),
             "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
             "batch_norm2d, sync_batch_norm2d, group_norm, "
-            "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, "
+            "relu, max_pool2d, average_pool2d, pad_channels, slice_channels, shuffle_channels, "
+            "global_average_pool, flatten, add, "
             "dropout, embedding, "
             "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
             "rotary, head_rms_norm, concat, "

@@ -82,8 +82,8 @@ void MemberLink::examine(Time now) {
     send(FrameWriter(FrameType::kRootSilent).finish());  // it may still hear this rank
     return end_link(
         "is unreachable: " + cause + "; no new connection within " +
-        stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(patience).count()) +
-        " (--link-patience)");
+        stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(patience).count()) + " (" +
+        patience_name(patience_.time, heartbeat, is_broken()) + ")");
   }
   if (is_broken() ? now - doubt_->since >= kDoubtReportTime : is_silent) report_doubt(cause);
 }

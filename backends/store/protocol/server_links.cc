@@ -69,8 +69,9 @@ void ServerMachine::examine(Link& l) {
   const auto patience = patience_with(options_.link_patience, heartbeat, l.is_broken());
   if (now_ - doubt.since > patience)
     return give_up_on(l, (l.is_broken() ? "is unreachable: " + doubt.broken : silence) +
-                             "; no new connection within " + time_text(patience) +
-                             " (--link-patience)" + after_semicolon(view_of_others(l)));
+                             "; no new connection within " + time_text(patience) + " (" +
+                             patience_name(options_.link_patience, heartbeat, l.is_broken()) + ")" +
+                             after_semicolon(view_of_others(l)));
   if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime : is_silent) {
     report_doubt(l, l.is_broken() ? doubt.broken : "no heartbeat");
     ask_others(l);

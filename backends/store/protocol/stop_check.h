@@ -17,6 +17,13 @@ inline base::Deadline::duration patience_with(std::chrono::milliseconds patience
   return is_broken ? patience : std::max(patience, 3 * heartbeat);
 }
 
+// The option, or else the rule, that set this patience.
+inline const char* patience_name(std::chrono::milliseconds patience,
+                                 std::chrono::milliseconds heartbeat, bool is_broken) {
+  return patience_with(patience, heartbeat, is_broken) > patience ? "three heartbeats"
+                                                                  : "--link-patience";
+}
+
 class StopCheck {
  public:
   using Time = base::Deadline;

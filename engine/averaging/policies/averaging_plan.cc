@@ -80,10 +80,11 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
 // Adds a line about what a rank sends and waits for. The last phase is the longest part of a run.
 void add_pairs(const AveragingPlan& plan, std::vector<std::string>& lines) {
   if (!plan.in_pairs) return;
-  const double every = static_cast<double>(plan.schedule.phases().back().every);
+  const double every = static_cast<double>(plan.schedule.phases().back().every),
+               paired = plan.ranks - plan.ranks % 2;  // ranks that have a partner
+  const double bytes = static_cast<double>(plan.bytes_each) * paired / plan.ranks / every;
   lines.push_back(
-      "each rank sends " +
-      base::number_text("%.0f", std::ceil(static_cast<double>(plan.bytes_each) / every)) +
+      "each rank sends " + base::number_text("%.0f", std::ceil(bytes)) +
       " bytes per step on average and waits only for its partner" +
       (plan.ranks % 2 == 0 ? ""
                            : ", and one of the " + std::to_string(plan.ranks) + " ranks pauses") +

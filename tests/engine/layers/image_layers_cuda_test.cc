@@ -245,6 +245,8 @@ TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
                           layers::dropout(0.3),
                           layers::flatten(),
                           layers::pad_channels(2, 3),
+                          layers::slice_channels(1, 4),
+                          layers::shuffle_channels(2),
                           layers::group_norm({.groups = 2}),
                           layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
                           layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),

@@ -67,6 +67,11 @@ TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
   EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {1, 1, 4}),
             (Shape{1, 1, 4}));
   EXPECT_EQ(shape(layers::pad_channels(1, 4), {7, 5, 16}), (Shape{7, 5, 21}));
+  EXPECT_EQ(shape(layers::slice_channels(3, 5), {7, 5, 16}), (Shape{7, 5, 5}));
+  EXPECT_EQ(shape(layers::slice_channels(3, 5), {8}), (Shape{5}));
+  EXPECT_THROW(shape(layers::slice_channels(3, 5), {7, 5, 7}), engine::ShapeError);
+  EXPECT_EQ(shape(layers::shuffle_channels(4), {7, 5, 16}), (Shape{7, 5, 16}));
+  EXPECT_THROW(shape(layers::shuffle_channels(3), {7, 5, 16}), engine::ShapeError);
   EXPECT_EQ(shape(layers::global_average_pool(), {4, 4, 512}), (Shape{512}));
   EXPECT_EQ(shape(layers::flatten(), {7, 7, 32}), (Shape{1568}));
 }
@@ -118,6 +123,9 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::max_pool2d({.window = 2, .padding = 2}), engine::ModelError);
   EXPECT_THROW(layers::average_pool2d({.window = 16}), engine::ModelError);
   EXPECT_THROW(layers::pad_channels(-1, 0), engine::ModelError);
+  EXPECT_THROW(layers::slice_channels(-1, 2), engine::ModelError);
+  EXPECT_THROW(layers::slice_channels(0, 0), engine::ModelError);
+  EXPECT_THROW(layers::shuffle_channels(0), engine::ModelError);
   EXPECT_THROW(layers::softmax_cross_entropy(1), engine::ModelError);
   EXPECT_THROW(layers::softmax_cross_entropy(std::nan("")), engine::ModelError);
   EXPECT_THROW(layers::dropout(1), engine::ModelError);

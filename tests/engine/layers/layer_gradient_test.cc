@@ -113,6 +113,27 @@ const Case kCases[] = {
        return head(g, g.add("", layers::add(),
                             {norm(g, conv(g, x, 5)), g.add("", layers::pad_channels(0, 2), {x})}));
      }},
+    {"slice_channels_of_a_tensor_that_others_read",  // the two branches of a block of ShuffleNet
+     [](Graph& g, NodeId x) {
+       const NodeId wide = conv(g, x, 6);
+       const NodeId left = g.add("", layers::slice_channels(0, 2), {wide}),
+                    right = g.add("", layers::slice_channels(2, 4), {wide});
+       const NodeId all = g.add("", layers::concat(), {left, norm(g, right)});
+       return head(g,
+                   g.add("", layers::add(), {g.add("", layers::shuffle_channels(2), {all}), wide}));
+     }},
+    {"shuffle_channels_of_a_tensor_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId wide = conv(g, x, 6);
+       return head(g, g.add("", layers::add(),
+                            {relu(g, wide), g.add("", layers::shuffle_channels(3), {wide})}));
+     }},
+    {"slice_and_shuffle_channels_of_vectors",
+     [](Graph& g, NodeId x) {
+       const NodeId means = g.add("h", layers::dense(6), {pooled(g, x)});
+       const NodeId part = g.add("", layers::slice_channels(1, 4), {means});
+       return g.add("d", layers::dense(4), {g.add("", layers::shuffle_channels(2), {part})});
+     }},
     {"concat_of_three_that_others_read",
      [](Graph& g, NodeId x) {
        const NodeId wide = conv(g, x, 4);

@@ -137,7 +137,7 @@ class ConsoleObserver : public engine::TrainObserver {
   void on_end(const engine::TrainResult& result) override {
     if (result.paused) return;
     print("Replicas: " + result.coverage);
-    if (result.bytes_sent > 0) print("Bytes sent by each rank: " + with_commas(result.bytes_sent));
+    if (result.bytes_sent > 0) print("Bytes sent by rank 0: " + with_commas(result.bytes_sent));
     if (result.skipped_steps.value_or(0) > 0)
       print("Skipped steps, whose loss or gradients were not finite: " +
             with_commas(*result.skipped_steps));

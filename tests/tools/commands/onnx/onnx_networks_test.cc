@@ -103,7 +103,8 @@ TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
 INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                          testing::Values("resnet18", "vgg11_bn", "viewed", "squeezenet1_1",
                                          "densenet", "mobilenet_v2", "mobilenet_v3_small",
-                                         "efficientnet_b0", "regnet_y_400mf", "gates"),
+                                         "efficientnet_b0", "regnet_y_400mf", "googlenet",
+                                         "shufflenet_v2_x0_5", "gates"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.

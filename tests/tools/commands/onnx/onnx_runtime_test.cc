@@ -64,8 +64,17 @@ inputs = ["norm", "wide"]
 kind = "relu"
 name = "sum"
 [[layer]]
+kind = "slice_channels"
+name = "part"
+first = 2
+count = 8
+[[layer]]
+kind = "shuffle_channels"
+name = "shuffled"
+groups = 4
+[[layer]]
 kind = "concat"
-inputs = ["sum", "start", "sum"]
+inputs = ["sum", "shuffled", "sum"]
 [[layer]]
 kind = "conv2d"
 name = "depthwise"

@@ -17,7 +17,8 @@ try:
     import onnxscript  # the newer one
     import torch
     import torchvision
-    from torchvision.models import densenet, efficientnet, mobilenetv2, mobilenetv3, regnet, resnet, squeezenet, vgg
+    from torchvision.models import (GoogLeNet, densenet, efficientnet, mobilenetv2, mobilenetv3, regnet, resnet, shufflenetv2,
+                                    squeezenet, vgg)
 except ImportError as error:
     print(error)
     sys.exit(77)
@@ -100,6 +101,8 @@ NETWORKS = {
     "mobilenet_v3_small": (lambda: mobilenetv3.mobilenet_v3_small(num_classes=CLASSES), 64),
     "efficientnet_b0": (lambda: efficientnet.efficientnet_b0(num_classes=CLASSES), 64),
     "regnet_y_400mf": (lambda: regnet.regnet_y_400mf(num_classes=CLASSES), 64),
+    "googlenet": (lambda: GoogLeNet(num_classes=CLASSES, aux_logits=False, init_weights=False), 64),
+    "shufflenet_v2_x0_5": (lambda: shufflenetv2.shufflenet_v2_x0_5(num_classes=CLASSES), 64),
     "gates": (Gates, 16),
 }
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference

@@ -133,9 +133,12 @@ TEST(Gossip, SaysWhatItDoesAndDid) {
   EXPECT_CONTAINS(ranks[0].plan[0],
                   "parameters of random pairs of ranks every 3 steps: 4 averagings by the clock, 2 "
                   "more of all ranks at ends of epochs or of the run, ");
+  // Two of the three ranks send in each averaging, of which there is one in three steps.
+  const std::int64_t each = std::stoll(ranks[0].plan[0].substr(ranks[0].plan[0].find("run, ") + 5));
   EXPECT_CONTAINS(ranks[0].plan[1],
-                  " bytes per step on average and waits only for its partner, and one of the 3 "
-                  "ranks pauses; all ranks wait for each other in ");
+                  "each rank sends " + std::to_string((each * 2 + 8) / 9) +
+                      " bytes per step on average and waits only for its partner, and one of the "
+                      "3 ranks pauses; all ranks wait for each other in ");
   const auto outer = train(2, with(kPairs, "outer-momentum=0.5"));
   EXPECT_CONTAINS(outer[0].coverage, "with 4 outer steps");
 }
