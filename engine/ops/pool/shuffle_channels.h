@@ -4,16 +4,10 @@
 // bytes. Nothing is computed, so that one source serves every instruction set.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/pool/shuffle_channels_operands.h"
 
 namespace engine::ops {
 
-struct ShuffleChannels {
-  std::int64_t groups;  // divides c
-  TensorView x, y;
-  Write write = Write::kOverwrite;
-};
 void shuffle_channels(KernelContext& context, const ShuffleChannels& o);
 
 }  // namespace engine::ops

@@ -2,7 +2,7 @@
 // the operands. Bound by bytes.
 #pragma once
 
-#include "engine/ops/pool/shuffle_channels.h"
+#include "engine/ops/pool/shuffle_channels_operands.h"
 
 namespace engine::ops::cuda {
 
