@@ -73,8 +73,9 @@ def main(engine, folder):
         path = f"{folder}/{kind}.json"
         expected = make(kind, text, path).encode(text, add_special_tokens=False).ids
         out = f"{folder}/{kind}"
-        run = subprocess.run([engine, "tokenize", "--tokenizer", path, "-o", out, "--separator", "none", folder + "/text.txt"],
-                             capture_output=True, text=True)
+        whole = ["--val-fraction", "0"] if kind == "prefix" else []  # its texts cannot be divided
+        run = subprocess.run([engine, "tokenize", "--tokenizer", path, "-o", out, "--separator", "none", *whole,
+                              folder + "/text.txt"], capture_output=True, text=True)
         if "without PCRE2" in run.stderr or "without utf8proc" in run.stderr:
             print(run.stderr)
             sys.exit(77)

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <memory>
+#include <utility>
 
 #include "io/base/text/escape_text.h"
 #include "models/model_catalog.h"
@@ -22,7 +23,7 @@ TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path
   else if (!checkpoint.tokenizer.empty())
     tokenizer_.emplace(io::Tokenizer::parse(checkpoint.tokenizer, path + ": its tokenizer"));
   for (const std::int64_t end : models::end_tokens(path, checkpoint.definition))
-    ends_.push_back(static_cast<std::int32_t>(end));
+    if (std::in_range<std::int32_t>(end)) ends_.push_back(static_cast<std::int32_t>(end));
   if (tokenizer_)
     if (const auto end = tokenizer_->end_of_text()) ends_.push_back(*end);
 }
