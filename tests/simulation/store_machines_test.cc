@@ -208,7 +208,7 @@ TEST_F(PatienceByHand, SilenceMeansNothingBeforeTheThirdHeartbeatIsMissed) {
   wait(std::chrono::seconds(3), others_);
   ASSERT_TRUE(failure());
   EXPECT_EQ(failure()->rank, 1);
-  EXPECT_CONTAINS(failure()->what.text, "no new connection within 60.0 s (--link-patience)");
+  EXPECT_CONTAINS(failure()->what.text, "no new connection within 60.0 s (three heartbeats)");
 }
 
 // After a cut TCP repeats what was lost in one direction much later than in the other one.
