@@ -188,6 +188,7 @@ class PatienceByHand : public StoreByHand {
     patience_ = std::chrono::seconds(30);
     begin(world_size);
     std::vector<Client*> all;
+    all.reserve(static_cast<std::size_t>(world_size));
     for (int rank = 0; rank < world_size; ++rank) all.push_back(&join(rank));
     wait(heartbeat + milliseconds(200), all);  // all have just been heard
     all.back()->is_cut_off = true;
@@ -650,6 +651,7 @@ struct Waiting {
 
 std::optional<StallDetector::Stall> check(StallDetector& watch, const std::vector<Waiting>& ranks) {
   std::vector<StallDetector::Member> members;
+  members.reserve(ranks.size());
   for (const Waiting& w : ranks) members.push_back({w.rank, w.progress, w.activity});
   return watch.check(members);
 }
