@@ -109,7 +109,7 @@ class Tokenization {
         train_(file("train.npy"), bits_of(tokenizer)),
         validation_(file("val.npy"), bits_of(tokenizer)) {
     for (int i = 0; i < threads_; ++i) encoders_.emplace_back(tokenizer);
-    results_.resize(static_cast<std::size_t>(2 * threads_));
+    results_.resize(2 * static_cast<std::size_t>(threads_));
     chunks_.resize(results_.size());
   }
 
