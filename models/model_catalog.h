@@ -42,14 +42,14 @@ std::string model_definition(const std::string& name, std::vector<std::string>* 
 bool has_weights(const std::string& name);
 // Returns true for a folder with config.json.
 bool is_published_model(const std::string& path);
-// The numbers of tokens that a folder of Hugging Face was made for.
 struct TokenCounts {
-  std::int64_t vocabulary = 0, context = 0;
+  std::int64_t vocabulary = 0;  // its data must have as many tokens
+  std::int64_t context = 0;     // of the longest text
 };
-// Nothing for another model. Throws engine::ModelError.
+// Returns those of a folder of Hugging Face; nullopt for another model. Throws engine::ModelError.
 std::optional<TokenCounts> token_counts(const std::string& name);
-// Returns the tokens that end a text by the config.json of which the layer list `definition` was
-// made; none for another list. Throws engine::ModelError.
+// Returns the tokens that end a text, if the layer list `definition` was made from a config.json
+// that states them; else none. Throws engine::ModelError.
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition);
 struct ModelWeights {
   std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have

@@ -10,9 +10,10 @@
 namespace engine {
 namespace {
 
-// After such an interval all ranks notice an orderly stop, too.
+// The seconds between two exchanges, and hence until all ranks notice an orderly stop. Over a slow
+// link they take at most this fraction of the time.
 constexpr double kMinInterval = 0.25, kMaxInterval = 2;
-constexpr double kMaxFraction = 0.05;  // of the time for exchanges
+constexpr double kMaxFraction = 0.05;
 constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
 
 // The struct has no padding: its bytes are sent as they are.

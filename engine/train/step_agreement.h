@@ -20,7 +20,7 @@ struct StepSums {
   MeasuredWork work = {};            // since the last change of shares (ShareBalance)
   // The agreement itself sets these.
   double step_seconds = 0;                // mean since the last exchange
-  double exchange_seconds = 0;            // the shortest on any rank: without waiting for others
+  double exchange_seconds = 0;            // the shortest of all ranks, without waiting for others
   std::int64_t stop_signal = 0;           // the largest
   std::int64_t pausing = 0, leaving = 0;  // numbers of ranks
 
@@ -34,8 +34,8 @@ class StepAgreement {
   explicit StepAgreement(LoopContext& context);
 
   void begin();  // called before the first step
-  // The seconds between two exchanges, of which each takes `exchange_seconds`: a quarter of a
-  // second, or 20 exchanges over a slow link, 2 s at most.
+  // Returns the seconds between two exchanges if one takes `exchange_seconds`: 20 times that, at
+  // least 0.25 s and at most 2 s.
   static double interval(double exchange_seconds);
   // Returns true if an exchange is due: once in such an interval, after the same step on all ranks.
   // Otherwise than `at_once` it is due only after four times as many steps.
@@ -66,7 +66,7 @@ class StepAgreement {
   std::vector<MeasuredWork> work_;    // of them, before they are added up
   std::int64_t next_ = 0, last_ = 0;  // global steps of exchanges
   double last_seconds_ = 0;           // time of the last exchange
-  double exchange_seconds_ = 0;       // that it took this rank
+  double exchange_seconds_ = 0;       // of this rank
   bool has_exchanged_ = false;
   int stop_ = 0;
   bool pause_ = false, leaves_ = false;

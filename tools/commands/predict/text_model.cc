@@ -1,4 +1,4 @@
-// The options of a checkpoint, and config.json of a folder, say how long a text is.
+// A checkpoint's options, or a folder's config.json, state the length of a text.
 #include "tools/commands/predict/text_model.h"
 
 #include <algorithm>

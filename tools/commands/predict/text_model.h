@@ -9,9 +9,8 @@
 
 namespace tools {
 
-// Returns the checkpoint `path`, or what a run that has trained no step of the folder's model on
-// its tokens would save, with the folder's tokenizer. Throws as io::load_checkpoint() and
-// models::model_weights() do.
+// Returns the checkpoint `path`. For a folder of Hugging Face it has the folder's weights and
+// tokenizer, and step 0. Throws as io::load_checkpoint() and models::model_weights() do.
 io::Checkpoint load_text_model(const std::string& path);
 
 struct TextGraph {

@@ -133,7 +133,7 @@ TEST(Gossip, SaysWhatItDoesAndDid) {
   EXPECT_CONTAINS(ranks[0].plan[0],
                   "parameters of random pairs of ranks every 3 steps: 4 averagings by the clock, 2 "
                   "more of all ranks at ends of epochs or of the run, ");
-  // Two of the three ranks send in each averaging, of which there is one in three steps.
+  // In each averaging, every third step, two of the three ranks send.
   const std::int64_t each = std::stoll(ranks[0].plan[0].substr(ranks[0].plan[0].find("run, ") + 5));
   EXPECT_CONTAINS(ranks[0].plan[1],
                   "each rank sends " + std::to_string((each * 2 + 8) / 9) +
