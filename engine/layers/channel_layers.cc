@@ -31,10 +31,10 @@ class SliceChannels final : public Layer {
     expect_inputs(inputs, 1);
     const Shape& input = inputs[0];
     expect_channels(input);
-    if (checked_add(first_, count_) > input.dims().back())
-      throw ShapeError("channels " + std::to_string(first_) + " to " +
-                       std::to_string(first_ + count_ - 1) + " of " + input.to_string() +
-                       ": there are not so many");
+    const std::int64_t end = checked_add(first_, count_);
+    if (end > input.dims().back())
+      throw ShapeError("expected at least " + std::to_string(end) + " channels, got " +
+                       input.to_string());
     return input.rank() == 1 ? Shape{count_} : Shape{input[0], input[1], count_};
   }
 

@@ -11,6 +11,12 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
+// Returns the place between 0 and `count` that a begin or an end names; below 0 it counts from the
+// end.
+std::int64_t place_in(std::int64_t count, std::int64_t at) {
+  return std::clamp<std::int64_t>(at < 0 ? at + count : at, 0, count);
+}
+
 bool is_symbol(std::int64_t value) { return value == kOnnxBatch || value == kOnnxUnknown; }
 
 void fold_constant(OnnxOperator& op) {
@@ -41,10 +47,8 @@ void fold_shape(OnnxOperator& op) {
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
   const Numbers shape = known != nullptr ? known->shape : shape_of(op.constant(0));
   const auto rank = static_cast<std::int64_t>(shape.size());
-  const auto place = [&](std::int64_t at) {
-    return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
-  };
-  const std::int64_t begin = place(op.integer("start", 0)), end = place(op.integer("end", rank));
+  const std::int64_t begin = place_in(rank, op.integer("start", 0)),
+                     end = place_in(rank, op.integer("end", rank));
   op.set(
       OnnxNumbers{begin < end ? Numbers(shape.begin() + begin, shape.begin() + end) : Numbers()});
 }
@@ -115,10 +119,8 @@ void slice_channels(OnnxOperator& op) {
       is_symbol(begins[0]) || is_symbol(ends[0]))
     throw OnnxUnsupported("a part of a tensor; expected channels that follow each other");
   const std::int64_t channels = expect_channels(value, axes[0]);
-  const auto place = [&](std::int64_t at) {
-    return std::clamp<std::int64_t>(at < -channels ? 0 : at < 0 ? at + channels : at, 0, channels);
-  };
-  const std::int64_t first = place(begins[0]), count = place(ends[0]) - first;
+  const std::int64_t first = place_in(channels, begins[0]),
+                     count = place_in(channels, ends[0]) - first;
   if (count < 1) throw OnnxUnsupported("a part without channels");
   if (count == channels) return op.set(value);
   op.set(channels_of(op, value, first, count));
@@ -132,9 +134,8 @@ void fold_slice(OnnxOperator& op) {
   if (begins.size() != 1 || ends.size() != 1 || steps != Numbers{1})
     throw OnnxUnsupported("expected a part of a list with step 1");
   const auto place = [&](std::int64_t at) {
-    const auto count = std::ssize(from);
     if (is_symbol(at)) throw OnnxUnsupported("it ends at an unknown place");
-    return std::clamp<std::int64_t>(at < -count ? 0 : at < 0 ? at + count : at, 0, count);
+    return place_in(std::ssize(from), at);
   };
   const std::int64_t begin = place(begins[0]), end = place(ends[0]);
   op.set(OnnxNumbers{begin < end ? Numbers(from.begin() + begin, from.begin() + end) : Numbers()});
