@@ -13,7 +13,7 @@
 namespace engine {
 namespace {
 
-constexpr std::int64_t kMaxEpochsCounted = 10'000'000;
+constexpr std::int64_t kMaxEpochsCounted = 10'000'000, kMaxSavesCounted = kMaxEpochsCounted;
 
 std::string times(std::int64_t n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
@@ -195,6 +195,11 @@ PlannedAveragings count_averagings(const AveragingPlan& plan) {
   for (std::int64_t e = 1; e <= epochs; ++e)
     planned.at_ends += averages_at_end(begin + (first_epoch + e) * plan.steps_per_epoch);
   if ((last - begin) % plan.steps_per_epoch != 0) planned.at_ends += averages_at_end(last);
+  if (const std::int64_t every = plan.save_every; every > 0) {
+    const std::int64_t until = std::min((last - 1) / every, first / every + kMaxSavesCounted);
+    for (std::int64_t step = (first / every + 1) * every; step <= until * every; step += every)
+      planned.at_saves += (step - begin) % plan.steps_per_epoch != 0 && averages_at_end(step);
+  }
   return planned;
 }
 
@@ -204,15 +209,17 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
   if (plan.warmup > 0) first = "gradients in the first " + times(plan.warmup, "step") + ", then ";
   if (plan.islands > 0)
     first += "gradients within " + times(plan.islands, "host") + " every step, ";
-  first += std::string("parameters ") + (plan.in_pairs ? "of random pairs of ranks " : "") +
-           phase_text(plan) + ": " + times(planned.by_clock, "averaging") +
-           (plan.streaming ? " of a fragment" : "") + " by the clock, " +
-           std::to_string(planned.at_ends) + " more " +
-           (plan.streaming  ? "of all "
-            : plan.in_pairs ? "of all ranks "
-                            : "") +
-           "at ends of epochs or of the run, " + std::to_string(plan.bytes_each) + " bytes " +
-           (plan.streaming ? "of all" : "each");
+  first +=
+      std::string("parameters ") + (plan.in_pairs ? "of random pairs of ranks " : "") +
+      phase_text(plan) + ": " + times(planned.by_clock, "averaging") +
+      (plan.streaming ? " of a fragment" : "") + " by the clock, " +
+      std::to_string(planned.at_ends) + " more " +
+      (plan.streaming  ? "of all "
+       : plan.in_pairs ? "of all ranks "
+                       : "") +
+      "at ends of epochs or of the run, " +
+      (planned.at_saves == 0 ? "" : std::to_string(planned.at_saves) + " before checkpoints, ") +
+      std::to_string(plan.bytes_each) + " bytes " + (plan.streaming ? "of all" : "each");
   std::vector<std::string> lines{first};
   add_pairs(plan, lines);
   add_parts(plan, planned, lines);

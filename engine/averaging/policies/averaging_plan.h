@@ -29,6 +29,7 @@ struct AveragingPlan {
   std::int64_t first_step = 0, total_steps = 0;  // steps done at the start and at the end
   std::int64_t steps_per_epoch = 1;
   std::int64_t first_of_epochs = 0;  // = EpochSteps::step_of_epoch(0)
+  std::int64_t save_every = 0;       // steps between checkpoints; 0: only at ends of epochs
   std::int64_t warmup = 0;           // number of first steps that average gradients
   SyncSchedule schedule;             // schedule of parameter averaging, in global steps
   std::int64_t bytes_each = 0;  // payload of one averaging of parameters and of what is averaged
@@ -48,10 +49,10 @@ struct AveragingPlan {
                                // every step
 };
 
-// The number of averagings of parameters: on schedule, and at ends of epochs or of the run that the
-// schedule does not cover.
+// The number of averagings of parameters: on schedule, at ends of epochs or of the run that the
+// schedule does not cover, and before checkpoints that are at none of these.
 struct PlannedAveragings {
-  std::int64_t by_clock = 0, at_ends = 0;
+  std::int64_t by_clock = 0, at_ends = 0, at_saves = 0;
 };
 PlannedAveragings count_averagings(const AveragingPlan& plan);
 

@@ -26,6 +26,22 @@ TEST(AveragingPlan, CountsByClockAndAtEnds) {
                                      "at ends of epochs or of the run, 1000 bytes each"});
 }
 
+TEST(AveragingPlan, CountsCheckpointsThatTheClockAndEpochsDoNotCover) {
+  AveragingPlan plan = plan_of(2, SyncSchedule::constant(8, 0));
+  plan.save_every = 20;  // of 20, 40, ..., 380 each second one is the clock's
+  EXPECT_EQ(count_averagings(plan).at_saves, 10);
+  EXPECT_EQ(describe(plan)[0],
+            "parameters every 8 steps: 49 averagings by the clock, 1 more at ends of epochs or of "
+            "the run, 10 before checkpoints, 1000 bytes each");
+  plan.save_every = 49;  // 196 is the end of an epoch and 392 that of the run
+  EXPECT_EQ(count_averagings(plan).at_saves, 6);
+  plan.first_step = 294;
+  EXPECT_EQ(count_averagings(plan).at_saves, 1);  // 343
+  plan.in_pairs = true;
+  plan.save_every = 8;                             // all ranks average as well
+  EXPECT_EQ(count_averagings(plan).at_saves, 12);  // 296 ... 384
+}
+
 TEST(AveragingPlan, CountsWhatIsLeftOfAResumedRunAndAnEpochCutShort) {
   AveragingPlan plan = plan_of(1, SyncSchedule::constant(10, 0));
   plan.first_step = 95;

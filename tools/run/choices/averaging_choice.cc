@@ -311,6 +311,7 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.total_steps = steps.total;
   plan.steps_per_epoch = steps.of_epoch;
   plan.first_of_epochs = steps.first_of_epochs;
+  plan.save_every = steps.save_every;
   plan.warmup = gradient_steps(options);
   plan.schedule = schedule_of(options);
   plan.bytes_uncompressed = static_cast<std::int64_t>(model.parameters.gradients.bytes());

@@ -44,6 +44,7 @@ struct PlannedSteps {
   std::int64_t first = 0, of_epoch = 1, total = 0;  // first: completed at the start
   std::int64_t first_of_epochs = 0;                 // EpochSteps::step_of_epoch(0)
   std::int64_t outer_done = 0;                      // outer steps completed at the start
+  std::int64_t save_every = 0;  // steps between checkpoints; 0: only at ends of epochs
 };
 std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& options,
                                                     const backends::Group& group,

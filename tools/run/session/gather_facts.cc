@@ -82,7 +82,8 @@ AveragingFacts averaging_facts(const SessionParts& s) {
                       .of_epoch = s.input.data.sampler().steps_per_epoch(),
                       .total = s.schedule.total_steps,
                       .first_of_epochs = s.schedule.epoch_steps.step_of_epoch(0),
-                      .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0)});
+                      .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0),
+                      .save_every = s.options.save.epochs ? 0 : s.options.save.count});
   if (found.plan && s.judges.local_steps) {
     const io::BatchShares& weights = s.judges.local_steps->weights();
     found.plan->notes.push_back(
