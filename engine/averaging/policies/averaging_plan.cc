@@ -33,23 +33,23 @@ void add_long_periods(const AveragingPlan& plan, std::vector<std::string>& lines
   const auto& phases = plan.schedule.phases();
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const auto [from, every] = phases[i];
-    if (from >= plan.total_steps) {
-      lines.push_back("the run has " + times(plan.total_steps, "step") + ": the phase from step " +
+    if (from >= plan.steps.total) {
+      lines.push_back("the run has " + times(plan.steps.total, "step") + ": the phase from step " +
                       std::to_string(from) + " never begins");
       continue;
     }
     const std::int64_t until =
-        i + 1 < phases.size() ? std::min(phases[i + 1].from, plan.total_steps) : plan.total_steps;
+        i + 1 < phases.size() ? std::min(phases[i + 1].from, plan.steps.total) : plan.steps.total;
     const std::string k = "K = " + std::to_string(every);
     if (every > until - from) {
       lines.push_back(k + " > " + times(until - from, "step") +
                       (phases.size() > 1 ? " of its phase" : " in all") +
-                      (every > plan.steps_per_epoch
-                           ? " and " + std::to_string(plan.steps_per_epoch) + " an epoch"
+                      (every > plan.steps.of_epoch
+                           ? " and " + std::to_string(plan.steps.of_epoch) + " an epoch"
                            : "") +
                       ": averages only at epoch ends and at the end");
-    } else if (every > plan.steps_per_epoch) {
-      lines.push_back(k + " > " + std::to_string(plan.steps_per_epoch) +
+    } else if (every > plan.steps.of_epoch) {
+      lines.push_back(k + " > " + std::to_string(plan.steps.of_epoch) +
                       " steps an epoch: averages at epoch ends, too");
     }
   }
@@ -99,9 +99,9 @@ std::pair<std::int64_t, std::int64_t> outer_periods(const AveragingPlan& plan) {
   if (plan.streaming) return {phases.back().every, phases.back().every};
   std::vector<std::int64_t> periods;
   for (std::size_t i = 0; i < phases.size(); ++i) {
-    const std::int64_t from = std::max(phases[i].from, plan.first_step);
+    const std::int64_t from = std::max(phases[i].from, plan.steps.first);
     const std::int64_t until =
-        i + 1 < phases.size() ? std::min(phases[i + 1].from, plan.total_steps) : plan.total_steps;
+        i + 1 < phases.size() ? std::min(phases[i + 1].from, plan.steps.total) : plan.steps.total;
     if (until > from && plan.schedule.count(from, until) > 0) periods.push_back(phases[i].every);
   }
   return {periods.front(), periods.back()};
@@ -110,7 +110,8 @@ std::pair<std::int64_t, std::int64_t> outer_periods(const AveragingPlan& plan) {
 // Returns e.g. "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 25".
 std::string outer_text(const AveragingPlan& plan, std::int64_t planned) {
   // Each fragment takes the outer steps of a run without fragments.
-  const std::int64_t before = plan.outer_steps / (plan.streaming ? plan.streaming->fragments : 1);
+  const std::int64_t before =
+      plan.steps.outer_done / (plan.streaming ? plan.streaming->fragments : 1);
   const auto [first_every, last_every] = outer_periods(plan);
   const OuterRate first = outer_rate(*plan.outer, before, first_every),
                   last = outer_rate(*plan.outer, before + planned - 1, last_every);
@@ -148,7 +149,7 @@ void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
   const std::int64_t fragments = plan.streaming ? plan.streaming->fragments : 1;
   if (by_rule && planned.by_clock > 0)
     lines.push_back(outer_text(plan, (planned.by_clock + fragments - 1) / fragments));
-  const std::int64_t before = plan.schedule.count(0, plan.first_step);
+  const std::int64_t before = plan.schedule.count(0, plan.steps.first);
   for (const auto& [name, every, bytes] : plan.states)
     lines.push_back(state_text({name, every, bytes}, before, planned.by_clock));
 }
@@ -180,25 +181,25 @@ std::int64_t count_of_fragments(const AveragingPlan& plan, std::int64_t first, s
 }
 
 PlannedAveragings count_averagings(const AveragingPlan& plan) {
-  const std::int64_t first = std::max(plan.first_step, plan.warmup), last = plan.total_steps;
+  const std::int64_t first = std::max(plan.steps.first, plan.warmup), last = plan.steps.total;
   if (last <= first) return {};
   PlannedAveragings planned{.by_clock = plan.streaming ? count_of_fragments(plan, first, last)
                                                        : plan.schedule.count(first, last),
                             .at_ends = 0};
-  const std::int64_t begin = plan.first_of_epochs,
-                     first_epoch = (first - begin) / plan.steps_per_epoch,
-                     last_epoch = (last - begin) / plan.steps_per_epoch;
+  const std::int64_t begin = plan.steps.first_of_epochs,
+                     first_epoch = (first - begin) / plan.steps.of_epoch,
+                     last_epoch = (last - begin) / plan.steps.of_epoch;
   const std::int64_t epochs = std::min(last_epoch - first_epoch, kMaxEpochsCounted);
   const auto averages_at_end = [&plan](std::int64_t step) {
     return plan.in_pairs || !plan.schedule.due(step);  // after pairs, all ranks average as well
   };
   for (std::int64_t e = 1; e <= epochs; ++e)
-    planned.at_ends += averages_at_end(begin + (first_epoch + e) * plan.steps_per_epoch);
-  if ((last - begin) % plan.steps_per_epoch != 0) planned.at_ends += averages_at_end(last);
-  if (const std::int64_t every = plan.save_every; every > 0) {
+    planned.at_ends += averages_at_end(begin + (first_epoch + e) * plan.steps.of_epoch);
+  if ((last - begin) % plan.steps.of_epoch != 0) planned.at_ends += averages_at_end(last);
+  if (const std::int64_t every = plan.steps.save_every; every > 0) {
     const std::int64_t until = std::min((last - 1) / every, first / every + kMaxSavesCounted);
     for (std::int64_t step = (first / every + 1) * every; step <= until * every; step += every)
-      planned.at_saves += (step - begin) % plan.steps_per_epoch != 0 && averages_at_end(step);
+      planned.at_saves += (step - begin) % plan.steps.of_epoch != 0 && averages_at_end(step);
   }
   return planned;
 }
@@ -223,9 +224,9 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
   std::vector<std::string> lines{first};
   add_pairs(plan, lines);
   add_parts(plan, planned, lines);
-  if (plan.warmup >= plan.total_steps)
+  if (plan.warmup >= plan.steps.total)
     lines.push_back("the first " + times(plan.warmup, "step") +
-                    " average gradients and the run has " + std::to_string(plan.total_steps) +
+                    " average gradients and the run has " + std::to_string(plan.steps.total) +
                     ": parameters are never averaged");
   else if (!plan.streaming || planned.by_clock == 0)
     add_long_periods(plan, lines);

@@ -25,13 +25,17 @@ struct StreamingPlan {
 };
 StreamingPlan plan_streaming(const StreamingOptions& options, const FlatBuffer& gradients);
 
+struct PlannedSteps {
+  std::int64_t first = 0, of_epoch = 1, total = 0;  // first: completed at the start
+  std::int64_t first_of_epochs = 0;                 // EpochSteps::step_of_epoch(0)
+  std::int64_t outer_done = 0;                      // outer steps completed at the start
+  std::int64_t save_every = 0;  // steps between checkpoints; 0: only at ends of epochs
+};
+
 struct AveragingPlan {
-  std::int64_t first_step = 0, total_steps = 0;  // steps done at the start and at the end
-  std::int64_t steps_per_epoch = 1;
-  std::int64_t first_of_epochs = 0;  // = EpochSteps::step_of_epoch(0)
-  std::int64_t save_every = 0;       // steps between checkpoints; 0: only at ends of epochs
-  std::int64_t warmup = 0;           // number of first steps that average gradients
-  SyncSchedule schedule;             // schedule of parameter averaging, in global steps
+  PlannedSteps steps;
+  std::int64_t warmup = 0;      // number of first steps that average gradients
+  SyncSchedule schedule;        // schedule of parameter averaging, in global steps
   std::int64_t bytes_each = 0;  // payload of one averaging of parameters and of what is averaged
                                 // with them
   // The part of `bytes_each` that is sent as codes, and its bytes without; "": nothing is.
@@ -41,7 +45,6 @@ struct AveragingPlan {
   bool sparse_beside_momentum = false;     // sparse changes, and outer steps with momentum
   std::vector<StatePlan> states;           // what is averaged along less often
   std::optional<OuterOptions> outer;       // an outer step follows each averaging of the schedule
-  std::int64_t outer_steps = 0;            // done at the start
   std::optional<StreamingPlan> streaming;  // each averaging is spread over the steps of a period
   bool in_pairs = false;           // the clock averages random pairs; ends average all ranks
   std::vector<std::string> notes;  // further lines: of slow and late ranks

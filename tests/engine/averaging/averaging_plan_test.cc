@@ -8,8 +8,8 @@ namespace {
 
 AveragingPlan plan_of(std::int64_t epochs, SyncSchedule schedule) {
   AveragingPlan plan;
-  plan.steps_per_epoch = 196;
-  plan.total_steps = epochs * 196;
+  plan.steps.of_epoch = 196;
+  plan.steps.total = epochs * 196;
   plan.schedule = std::move(schedule);
   plan.bytes_each = 1000;
   plan.ranks = 4;
@@ -28,24 +28,24 @@ TEST(AveragingPlan, CountsByClockAndAtEnds) {
 
 TEST(AveragingPlan, CountsCheckpointsThatTheClockAndEpochsDoNotCover) {
   AveragingPlan plan = plan_of(2, SyncSchedule::constant(8, 0));
-  plan.save_every = 20;  // of 20, 40, ..., 380 each second one is the clock's
+  plan.steps.save_every = 20;  // of 20, 40, ..., 380 each second one is the clock's
   EXPECT_EQ(count_averagings(plan).at_saves, 10);
   EXPECT_EQ(describe(plan)[0],
             "parameters every 8 steps: 49 averagings by the clock, 1 more at ends of epochs or of "
             "the run, 10 before checkpoints, 1000 bytes each");
-  plan.save_every = 49;  // 196 is the end of an epoch and 392 that of the run
+  plan.steps.save_every = 49;  // 196 is the end of an epoch and 392 that of the run
   EXPECT_EQ(count_averagings(plan).at_saves, 6);
-  plan.first_step = 294;
+  plan.steps.first = 294;
   EXPECT_EQ(count_averagings(plan).at_saves, 1);  // 343
   plan.in_pairs = true;
-  plan.save_every = 8;                             // all ranks average as well
+  plan.steps.save_every = 8;                       // all ranks average as well
   EXPECT_EQ(count_averagings(plan).at_saves, 12);  // 296 ... 384
 }
 
 TEST(AveragingPlan, CountsWhatIsLeftOfAResumedRunAndAnEpochCutShort) {
   AveragingPlan plan = plan_of(1, SyncSchedule::constant(10, 0));
-  plan.first_step = 95;
-  plan.total_steps = 199;  // the second epoch has three steps
+  plan.steps.first = 95;
+  plan.steps.total = 199;  // the second epoch has three steps
   const PlannedAveragings planned = count_averagings(plan);
   EXPECT_EQ(planned.by_clock, 10);  // 100 ... 190
   EXPECT_EQ(planned.at_ends, 2);    // 196 and 199
@@ -53,9 +53,9 @@ TEST(AveragingPlan, CountsWhatIsLeftOfAResumedRunAndAnEpochCutShort) {
 
 TEST(AveragingPlan, CountsEpochsFromWhereARunWithAnotherBatchGoesOn) {
   AveragingPlan plan = plan_of(1, SyncSchedule::constant(1000, 0));
-  plan.first_step = 50;
-  plan.first_of_epochs = -146;  // one epoch is done, in 50 steps
-  plan.total_steps = 50 + 2 * 196;
+  plan.steps.first = 50;
+  plan.steps.first_of_epochs = -146;  // one epoch is done, in 50 steps
+  plan.steps.total = 50 + 2 * 196;
   EXPECT_EQ(count_averagings(plan).at_ends, 2);  // 246 and 442
 }
 
@@ -118,8 +118,8 @@ TEST(AveragingPlan, TellsTheOuterStepsOfTheRuleAndStatesThatAreAveragedLess) {
   EXPECT_EQ(lines[1], "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 24");
   EXPECT_EQ(lines[2], "exp_avg in 1 of 3 averagings by the clock: 8 times, 500 bytes each");
   EXPECT_EQ(lines[3], "exp_avg_sq in 1 of 7 averagings by the clock: 3 times, 400 bytes each");
-  plan.first_step = 200;  // 12 averagings are done, 8 of them with an outer step
-  plan.outer_steps = 8;
+  plan.steps.first = 200;  // 12 averagings are done, 8 of them with an outer step
+  plan.steps.outer_done = 8;
   lines = describe(plan);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[1], "outer lr 0.833, momentum 0.5, in outer steps 9 to 20");
@@ -153,12 +153,12 @@ TEST(AveragingPlan, TellsTheFragmentsOfStreaming) {
   EXPECT_NE(lines[0].find(": 98 averagings of a fragment by the clock, "), std::string::npos);
   EXPECT_EQ(lines[2], "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 25");
   plan.streaming->overlap = 0;
-  plan.outer_steps = 32;  // of four fragments
+  plan.steps.outer_done = 32;  // of four fragments
   lines = describe(plan);
   EXPECT_NE(lines[1].find("; results are merged at once, with weight 0.5"), std::string::npos);
   EXPECT_EQ(lines[2], "outer lr 0.833, momentum 0.5, in outer steps 9 to 33");
   // A period longer than the run.
-  plan.outer_steps = 0;
+  plan.steps.outer_done = 0;
   plan.schedule = SyncSchedule::constant(450, 0);
   lines = describe(plan);
   EXPECT_NE(lines[0].find(": 3 averagings of a fragment by the clock, "), std::string::npos)

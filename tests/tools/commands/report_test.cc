@@ -10,10 +10,10 @@
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
-#include "tools/commands/html/environment_table.h"
-#include "tools/commands/html/run_history.h"
-#include "tools/commands/html/run_predictions.h"
-#include "tools/commands/html/svg_chart.h"
+#include "tools/html/environment_table.h"
+#include "tools/html/run_history.h"
+#include "tools/html/run_predictions.h"
+#include "tools/html/svg_chart.h"
 #include "tools/report/output/json_file.h"
 
 namespace {

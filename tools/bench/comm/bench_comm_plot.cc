@@ -5,7 +5,7 @@
 
 #include "io/base/text/text_parts.h"
 #include "tools/bench/comm/bench_comm.h"
-#include "tools/commands/html/svg_chart.h"
+#include "tools/html/svg_chart.h"
 
 namespace tools {
 namespace {

@@ -303,15 +303,11 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
                                                     const backends::Group& group,
                                                     engine::ModelState& model,
                                                     engine::Optimizer& optimizer,
-                                                    const PlannedSteps& steps) {
+                                                    const engine::PlannedSteps& steps) {
   if (group.world_size() == 1 || !options.of_parameters()) return std::nullopt;
   const engine::ParameterAveragingOptions parameters = parameter_options(options, model, optimizer);
   engine::AveragingPlan plan;
-  plan.first_step = steps.first;
-  plan.total_steps = steps.total;
-  plan.steps_per_epoch = steps.of_epoch;
-  plan.first_of_epochs = steps.first_of_epochs;
-  plan.save_every = steps.save_every;
+  plan.steps = steps;
   plan.warmup = gradient_steps(options);
   plan.schedule = schedule_of(options);
   plan.bytes_uncompressed = static_cast<std::int64_t>(model.parameters.gradients.bytes());
@@ -337,7 +333,6 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   if (parameters.running != nullptr)
     plan.bytes_each += static_cast<std::int64_t>(parameters.running->bytes());
   plan.outer = parameters.outer;
-  plan.outer_steps = steps.outer_done;
   if (options.method == AveragingMethod::kStreaming)
     plan.streaming =
         engine::plan_streaming(streaming_options(options, model, 0), model.parameters.gradients);

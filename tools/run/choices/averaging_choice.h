@@ -40,16 +40,10 @@ bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, i
 std::string averaging_text(const AveragingOptions& options, std::string_view policy);
 // Returns how often parameters will be averaged; none if gradients are averaged every step, or
 // there is no averaging.
-struct PlannedSteps {
-  std::int64_t first = 0, of_epoch = 1, total = 0;  // first: completed at the start
-  std::int64_t first_of_epochs = 0;                 // EpochSteps::step_of_epoch(0)
-  std::int64_t outer_done = 0;                      // outer steps completed at the start
-  std::int64_t save_every = 0;  // steps between checkpoints; 0: only at ends of epochs
-};
 std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& options,
                                                     const backends::Group& group,
                                                     engine::ModelState& model,
                                                     engine::Optimizer& optimizer,
-                                                    const PlannedSteps& steps);
+                                                    const engine::PlannedSteps& steps);
 
 }  // namespace tools

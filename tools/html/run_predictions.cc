@@ -1,6 +1,6 @@
 // Shows a small confusion matrix as a table; for more classes, as a picture with a list of the most
 // common mistakes.
-#include "tools/commands/html/run_predictions.h"
+#include "tools/html/run_predictions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "io/base/formats/base64.h"
 #include "io/base/text/text_parts.h"
-#include "tools/commands/html/svg_chart.h"
+#include "tools/html/svg_chart.h"
 
 namespace tools {
 namespace {

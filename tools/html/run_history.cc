@@ -1,5 +1,5 @@
 // Parses one event per line.
-#include "tools/commands/html/run_history.h"
+#include "tools/html/run_history.h"
 
 #include <cmath>
 #include <limits>

@@ -1,24 +1,24 @@
 // Merges equal environments into one column.
-#include "tools/commands/html/environment_table.h"
+#include "tools/html/environment_table.h"
 
 #include <algorithm>
 #include <map>
 #include <vector>
 
 #include "io/base/text/text_parts.h"
-#include "tools/commands/html/svg_chart.h"
+#include "tools/html/svg_chart.h"
 
 namespace tools {
 namespace {
 
-using Facts = std::map<std::string, std::string, std::less<>>;
+using MachineFacts = std::map<std::string, std::string, std::less<>>;
 
 struct Column {
-  Facts facts;
+  MachineFacts facts;
   std::vector<std::string> titles;
 };
 
-std::string text_of(const Facts& facts, std::string_view name) {
+std::string text_of(const MachineFacts& facts, std::string_view name) {
   const auto found = facts.find(name);
   return found == facts.end() ? "" : found->second;
 }

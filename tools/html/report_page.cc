@@ -1,5 +1,5 @@
 // Which charts and tables a page has.
-#include "tools/commands/html/report_page.h"
+#include "tools/html/report_page.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,9 +9,9 @@
 #include <set>
 
 #include "io/base/text/text_parts.h"
-#include "tools/commands/html/environment_table.h"
-#include "tools/commands/html/page_files.h"
-#include "tools/commands/html/svg_chart.h"
+#include "tools/html/environment_table.h"
+#include "tools/html/page_files.h"
+#include "tools/html/svg_chart.h"
 #include "tools/report/output/build_info.h"
 
 namespace tools {

@@ -1,4 +1,4 @@
-#include "tools/commands/html/svg_chart.h"
+#include "tools/html/svg_chart.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "tools/commands/html/page_files.h"
+#include "tools/html/page_files.h"
 
 namespace tools {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/commands/html/run_history.h"
-#include "tools/commands/html/run_predictions.h"
+#include "tools/html/run_history.h"
+#include "tools/html/run_predictions.h"
 
 namespace tools {
 
