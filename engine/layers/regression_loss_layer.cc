@@ -8,11 +8,22 @@
 namespace engine::layers {
 namespace {
 
+std::string_view kind_of(ops::RegressionLoss loss) {
+  switch (loss) {
+    case ops::RegressionLoss::kSquared:
+      return "mse_loss";
+    case ops::RegressionLoss::kAbsolute:
+      return "mae_loss";
+    case ops::RegressionLoss::kHuber:
+      return "huber_loss";
+  }
+  return "";
+}
+
 class RegressionLossLayer final : public Layer {
  public:
   explicit RegressionLossLayer(ops::RegressionLoss kind)
-      : Layer({.kind = kind == ops::RegressionLoss::kSquared ? "mse_loss" : "mae_loss"}),
-        kind_(kind) {}
+      : Layer({.kind = kind_of(kind)}), kind_(kind) {}
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);

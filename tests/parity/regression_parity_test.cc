@@ -95,7 +95,7 @@ TEST_P(RegressionParity, LossesAreThoseOfPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, RegressionParity,
-                         testing::Combine(testing::Values("mse", "mae"),
+                         testing::Combine(testing::Values("mse", "mae", "huber"),
                                           testing::Values("f64", "f32"), testing::Values(1, 2)),
                          [](const auto& i) {
                            return std::string(std::get<0>(i.param)) + "_" + std::get<1>(i.param) +

@@ -44,7 +44,7 @@ def trace(loss_function):
     return losses
 
 
-for name, function in (("mse", torch.nn.MSELoss()), ("mae", torch.nn.L1Loss())):
+for name, function in (("mse", torch.nn.MSELoss()), ("mae", torch.nn.L1Loss()), ("huber", torch.nn.HuberLoss())):
     path = pathlib.Path(__file__).parent / "data" / f"regression-{name}-f64.txt"
     lines = [f"# regression-{name}-f64: PyTorch {torch.__version__}, batch {BATCH}, --lr {RATE} --momentum {MOMENTUM}"]
     path.write_text("\n".join(lines + [repr(loss) for loss in trace(function)]) + "\n")

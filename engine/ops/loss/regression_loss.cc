@@ -13,6 +13,23 @@
 namespace engine::ops {
 namespace {
 
+template <class T>
+T loss_of_error(RegressionLoss kind, T error) {
+  const T size = std::abs(error);
+  if (kind == RegressionLoss::kSquared) return error * error;
+  if (kind == RegressionLoss::kAbsolute) return size;
+  return size > 1 ? size - T{0.5} : T{0.5} * error * error;
+}
+
+// NaN stays NaN, unlike in a sign that is 0 for it: a loss that is NaN must not look as if it had
+// converged.
+template <class T>
+T slope_at_error(RegressionLoss kind, T error) {
+  if (kind == RegressionLoss::kSquared) return 2 * error;
+  const T limit = kind == RegressionLoss::kAbsolute ? 0 : 1;
+  return error > limit ? T{1} : error < -limit ? T{-1} : error;
+}
+
 // Computes rows [first, last).
 template <class T>
 void loss_of_rows(const RegressionLossForward& o, std::int64_t first, std::int64_t last) {
@@ -20,16 +37,12 @@ void loss_of_rows(const RegressionLossForward& o, std::int64_t first, std::int64
   const T *prediction = o.prediction.as<T>(), *target = o.target.as<T>();
   T *loss = o.loss.as<T>(), *gradient = o.gradient.as<T>();
   const T count = static_cast<T>(targets);
-  const bool squared = o.kind == RegressionLoss::kSquared;
   for (std::int64_t r = first; r < last; ++r) {
     T sum = 0;
     for (std::int64_t i = r * targets; i < (r + 1) * targets; ++i) {
       const T error = prediction[i] - target[i];
-      sum += squared ? error * error : std::abs(error);
-      if (gradient == nullptr) continue;
-      // The sign of NaN is NaN, not 0: a loss that is NaN must not look as if it had converged.
-      const T sign = error > 0 ? T{1} : error < 0 ? T{-1} : error;
-      gradient[i] = (squared ? 2 * error : sign) / count;
+      sum += loss_of_error(o.kind, error);
+      if (gradient != nullptr) gradient[i] = slope_at_error(o.kind, error) / count;
     }
     loss[r] = sum / count;
   }
@@ -57,10 +70,7 @@ void regression_loss_forward(KernelContext& context, const RegressionLossForward
   };
   dispatch(
       context, o.prediction.dtype, [&] { call(double{}); }, [&] { call(float{}); },
-      [&] {
-        cuda::regression_loss_forward(context, o.prediction, o.target,
-                                      o.kind == RegressionLoss::kSquared, o.loss, o.gradient);
-      });
+      [&] { cuda::regression_loss_forward(context, o); });
 }
 
 }  // namespace engine::ops

@@ -1,5 +1,6 @@
-// The loss of regression predictions, row by row: the mean over a row's targets of (prediction -
-// target)^2 or of |prediction - target|. The mean over rows is then PyTorch's MSELoss or L1Loss.
+// The loss of regression predictions, row by row: with e = prediction - target, the mean over a
+// row's targets of e^2, of |e|, or of Huber's function (1964), e^2 / 2 up to |e| = 1 and |e| - 1/2
+// beyond. The mean over rows is then PyTorch's MSELoss, L1Loss or HuberLoss.
 // prediction [rows, targets], target of the same shape, loss [rows]. On a CUDA device target and
 // loss are f32, also for predictions of bf16 or f16: targets are not rounded.
 #pragma once
@@ -9,13 +10,13 @@
 
 namespace engine::ops {
 
-enum class RegressionLoss { kSquared, kAbsolute };
+enum class RegressionLoss { kSquared, kAbsolute, kHuber };
 
 // Writes per-row losses and, if `gradient` is present, the derivative of each with respect to its
-// predictions [rows, targets]: 2 (prediction - target) / targets, or sign(prediction - target) /
-// targets, which is 0 if they are equal. A NaN makes its row's loss and its element of the gradient
-// NaN. Each row is summed in the order of its targets: results do not depend on the number of
-// threads. The backward pass, gradient * dloss, is softmax_cross_entropy_backward().
+// predictions [rows, targets]: 2 e / targets, sign(e) / targets, which is 0 if they are equal, or e
+// limited to -1 and 1, / targets. A NaN makes its row's loss and its element of the gradient NaN.
+// Each row is summed in the order of its targets: results do not depend on the number of threads.
+// The backward pass, gradient * dloss, is softmax_cross_entropy_backward().
 struct RegressionLossForward {
   TensorView prediction, target, loss;
   TensorView gradient{};  // stored for backward; absent in inference

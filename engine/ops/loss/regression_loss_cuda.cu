@@ -12,7 +12,23 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T, bool kSquared>
+template <RegressionLoss kKind>
+__device__ __forceinline__ float loss_of_error(float error) {
+  const float size = fabsf(error);
+  if constexpr (kKind == RegressionLoss::kSquared) return error * error;
+  if constexpr (kKind == RegressionLoss::kAbsolute) return size;
+  return size > 1 ? size - 0.5f : 0.5f * error * error;
+}
+
+// NaN stays NaN, as on the CPU.
+template <RegressionLoss kKind>
+__device__ __forceinline__ float slope_at_error(float error) {
+  if constexpr (kKind == RegressionLoss::kSquared) return 2 * error;
+  constexpr float kLimit = kKind == RegressionLoss::kAbsolute ? 0 : 1;
+  return error > kLimit ? 1.0f : error < -kLimit ? -1.0f : error;
+}
+
+template <class T, RegressionLoss kKind>
 __global__ void __launch_bounds__(kThreads)
     loss_of_rows(const T* prediction, const float* target, std::int64_t rows, std::int64_t targets,
                  float* loss, T* gradient) {
@@ -22,11 +38,8 @@ __global__ void __launch_bounds__(kThreads)
     float sum = 0;
     for (std::int64_t i = r * targets; i < (r + 1) * targets; ++i) {
       const float error = to_float(prediction[i]) - target[i];
-      sum += kSquared ? error * error : fabsf(error);
-      if (gradient == nullptr) continue;
-      // The sign of NaN is NaN, as on the CPU.
-      const float sign = error > 0 ? 1.0f : error < 0 ? -1.0f : error;
-      gradient[i] = from_float<T>((kSquared ? 2 * error : sign) / count);
+      sum += loss_of_error<kKind>(error);
+      if (gradient != nullptr) gradient[i] = from_float<T>(slope_at_error<kKind>(error) / count);
     }
     loss[r] = sum / count;
   }
@@ -34,14 +47,17 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void regression_loss_forward(KernelContext& context, TensorView prediction, TensorView target,
-                             bool squared, TensorView loss, TensorView gradient) {
-  const RowSizes sizes = row_sizes(prediction);
+void regression_loss_forward(KernelContext& context, const RegressionLossForward& o) {
+  const RowSizes sizes = row_sizes(o.prediction);
   if (sizes.rows == 0) return;
-  with_storage(prediction.dtype, [&]<class T>(T) {
-    launch("regression_loss_forward", squared ? loss_of_rows<T, true> : loss_of_rows<T, false>,
-           {loop_blocks(sizes.rows, kThreads)}, kThreads, 0, context.stream, prediction.as<T>(),
-           target.as<float>(), sizes.rows, sizes.width, loss.as<float>(), gradient.as<T>());
+  with_storage(o.prediction.dtype, [&]<class T>(T) {
+    const auto kernel =
+        o.kind == RegressionLoss::kSquared    ? loss_of_rows<T, RegressionLoss::kSquared>
+        : o.kind == RegressionLoss::kAbsolute ? loss_of_rows<T, RegressionLoss::kAbsolute>
+                                              : loss_of_rows<T, RegressionLoss::kHuber>;
+    launch("regression_loss_forward", kernel, {loop_blocks(sizes.rows, kThreads)}, kThreads, 0,
+           context.stream, o.prediction.as<T>(), o.target.as<float>(), sizes.rows, sizes.width,
+           o.loss.as<float>(), o.gradient.as<T>());
   });
 }
 

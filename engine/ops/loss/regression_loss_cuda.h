@@ -2,13 +2,10 @@
 // regression_loss.cc checks the operands. Bound by bytes.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/loss/regression_loss.h"
 
 namespace engine::ops::cuda {
 
-// `squared`: the loss is RegressionLoss::kSquared, else kAbsolute.
-void regression_loss_forward(KernelContext& context, TensorView prediction, TensorView target,
-                             bool squared, TensorView loss, TensorView gradient);
+void regression_loss_forward(KernelContext& context, const RegressionLossForward& o);
 
 }  // namespace engine::ops::cuda

@@ -96,7 +96,8 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
   std::vector<TensorView> inputs, input_gradients, parameters, parameter_gradients;
   std::vector<Write> writes;
   std::uint32_t seed = 1;
-  const bool regression = layer.kind() == "mse_loss" || layer.kind() == "mae_loss",
+  const bool regression = layer.kind() == "mse_loss" || layer.kind() == "mae_loss" ||
+                          layer.kind() == "huber_loss",
              is_loss = regression || layer.kind() == "softmax_cross_entropy";
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Shape shape = batched(items[i]);
@@ -194,7 +195,8 @@ TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::causal_self_attention(2, 0.3), {{9, 3 * 2 * 32}}, true);
   this->compare(layers::softmax_cross_entropy(), {{kClasses}, Shape{}});
   this->compare(layers::softmax_cross_entropy(0.1), {{5, kClasses}, {5}});
-  for (const auto kind : {ops::RegressionLoss::kSquared, ops::RegressionLoss::kAbsolute}) {
+  for (const auto kind : {ops::RegressionLoss::kSquared, ops::RegressionLoss::kAbsolute,
+                          ops::RegressionLoss::kHuber}) {
     this->compare(layers::regression_loss(kind), {{1}, {1}});
     this->compare(layers::regression_loss(kind), {{5}, {5}});
   }

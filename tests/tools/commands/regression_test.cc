@@ -91,7 +91,7 @@ class Regression : public ::testing::Test {
 };
 
 TEST_F(Regression, FindsALinearFunctionAndPredictsInItsUnit) {
-  for (const char* loss : {"mse", "mae"}) {
+  for (const char* loss : {"mse", "mae", "huber"}) {
     const std::string run = trained(loss, {"--loss", loss, "--lr-schedule", "cosine"});
     const Json eval = evaluated(run);
     EXPECT_GE(eval["r2"].get<double>(), 0.99) << loss;

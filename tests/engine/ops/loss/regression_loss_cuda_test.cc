@@ -12,13 +12,16 @@ namespace {
 
 using namespace cuda_test;
 
+constexpr RegressionLoss kKinds[] = {RegressionLoss::kSquared, RegressionLoss::kAbsolute,
+                                     RegressionLoss::kHuber};
+
 template <class T>
 class RegressionLossCuda : public CudaTest {};
 TYPED_TEST_SUITE(RegressionLossCuda, Storages);
 
 TYPED_TEST(RegressionLossCuda, AgreesWithTheReference) {
   for (const Shape& shape : {Shape{0, 2}, Shape{1, 1}, Shape{37, 1}, Shape{257, 3}, Shape{70, 129}})
-    for (const RegressionLoss kind : {RegressionLoss::kSquared, RegressionLoss::kAbsolute})
+    for (const RegressionLoss kind : kKinds)
       for (const std::int64_t shift : {0, 1}) {
         SCOPED_TRACE(shape.to_string() + ", shifted by " + std::to_string(shift));
         const Shape rows{shape[0]};
@@ -61,7 +64,7 @@ TYPED_TEST(RegressionLossCuda, LoopsPastTheGrid) {
 
 // PyTorch's sign gives NaN for NaN as well.
 TYPED_TEST(RegressionLossCuda, NanStaysNanInItsRowOnly) {
-  for (const RegressionLoss kind : {RegressionLoss::kSquared, RegressionLoss::kAbsolute}) {
+  for (const RegressionLoss kind : kKinds) {
     const auto prediction = to_device<TypeParam>({2, 2}, {NAN, 1, 2, 3}),
                gradient = to_device<TypeParam>({2, 2}, {9, 9, 9, 9});
     const auto target = to_device<float>({2, 2}, {0, 0, 2, 1}),
@@ -74,7 +77,9 @@ TYPED_TEST(RegressionLossCuda, NanStaysNanInItsRowOnly) {
     EXPECT_TRUE(std::isnan(loss.values()[0]) && std::isnan(slopes[0]));
     EXPECT_EQ(slopes[2], 0);  // equal numbers
     EXPECT_EQ(slopes[3], kind == RegressionLoss::kSquared ? 2 : 0.5f);
-    EXPECT_EQ(loss.values()[1], kind == RegressionLoss::kSquared ? 2 : 1);
+    EXPECT_EQ(loss.values()[1], kind == RegressionLoss::kSquared    ? 2
+                                : kind == RegressionLoss::kAbsolute ? 1
+                                                                    : 0.75f);
   }
 }
 

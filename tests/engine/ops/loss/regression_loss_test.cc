@@ -41,8 +41,11 @@ RegressionLosses<T> losses_of(const std::vector<double>& prediction,
 const std::vector<double> kPredictions{1, -2, 0.5, 3, 3, 3, 0.25, 1e-3, -7};
 const std::vector<double> kTargets{0.5, -2, 1.25, 1, 4, 3, 0.125, -1e-3, 2};
 
-// mse_loss and l1_loss(reduction='none').mean(1) of torch 2 in float64, and the gradients of their
-// sums.
+constexpr RegressionLoss kKinds[] = {RegressionLoss::kSquared, RegressionLoss::kAbsolute,
+                                     RegressionLoss::kHuber};
+
+// mse_loss, l1_loss and huber_loss(reduction='none').mean(1) of torch 2 in float64, and the
+// gradients of their sums.
 const std::vector<double> kSquared{0.2708333333333333, 1.6666666666666667, 27.00520966666667};
 const std::vector<double> kSquaredGradient{
     0.3333333333333333,    0, -0.5, 1.3333333333333333, -0.6666666666666666, 0, 0.08333333333333333,
@@ -51,15 +54,22 @@ const std::vector<double> kAbsolute{0.4166666666666667, 1, 3.0423333333333336};
 constexpr double kThird = 0.3333333333333333;
 const std::vector<double> kAbsoluteGradient{kThird, 0,      -kThird, kThird, -kThird,
                                             0,      kThird, kThird,  -kThird};
+const std::vector<double> kHuber{0.13541666666666666, 0.6666666666666666, 2.8359381666666668};
+const std::vector<double> kHuberGradient{
+    0.16666666666666666,   0,      -0.25, kThird, -kThird, 0, 0.041666666666666664,
+    0.0006666666666666666, -kThird};
 
 template <class T>
 void expect_pytorchs(double relative) {
   const auto squared = losses_of<T>(kPredictions, kTargets, 3, RegressionLoss::kSquared),
-             absolute = losses_of<T>(kPredictions, kTargets, 3, RegressionLoss::kAbsolute);
+             absolute = losses_of<T>(kPredictions, kTargets, 3, RegressionLoss::kAbsolute),
+             huber = losses_of<T>(kPredictions, kTargets, 3, RegressionLoss::kHuber);
   EXPECT_EQ(far_apart(squared.loss.values, kSquared, relative, 0), "");
   EXPECT_EQ(far_apart(squared.gradient.values, kSquaredGradient, relative, 0), "");
   EXPECT_EQ(far_apart(absolute.loss.values, kAbsolute, relative, 0), "");
   EXPECT_EQ(far_apart(absolute.gradient.values, kAbsoluteGradient, relative, 0), "");
+  EXPECT_EQ(far_apart(huber.loss.values, kHuber, relative, 0), "");
+  EXPECT_EQ(far_apart(huber.gradient.values, kHuberGradient, relative, 0), "");
 }
 
 TEST(RegressionLoss, IsPyTorchs) {
@@ -73,7 +83,7 @@ TEST(RegressionLoss, HasTheSameBitsForAnyNumberOfThreads) {
     predictions.push_back(std::sin(i));
     targets.push_back(std::cos(3 * i));
   }
-  for (const RegressionLoss kind : {RegressionLoss::kSquared, RegressionLoss::kAbsolute}) {
+  for (const RegressionLoss kind : kKinds) {
     const auto one = losses_of<float>(predictions, targets, 67, kind, 1);
     for (int threads = 2; threads <= 4; ++threads) {
       const auto several = losses_of<float>(predictions, targets, 67, kind, threads);
@@ -86,7 +96,7 @@ TEST(RegressionLoss, HasTheSameBitsForAnyNumberOfThreads) {
 // PyTorch's sign gives NaN for NaN as well.
 TEST(RegressionLoss, NanStaysNanInItsRowOnly) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  for (const RegressionLoss kind : {RegressionLoss::kSquared, RegressionLoss::kAbsolute}) {
+  for (const RegressionLoss kind : kKinds) {
     const auto found = losses_of<double>({kNan, 1, 2, 3}, {0, 0, 2, 1}, 2, kind);
     EXPECT_TRUE(std::isnan(found.loss.values[0]));
     EXPECT_TRUE(std::isnan(found.gradient.values[0]));
