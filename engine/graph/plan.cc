@@ -11,9 +11,10 @@
 //    overwrites, the others add, so that nothing has to be cleared. Within a step the residual's
 //    gradient is written first, then the inputs' in order. The same holds for the gradients of
 //    parameters that several steps share.
-// 4. Time: forward of step i is time i, its backward 2S-1-i, for S steps; 2S is after everything.
-//    With three steps, forward is 0 1 2 and backward 3 4 5, so that step 0 runs at 0 and at 5. Each
-//    tensor, gradient and saved area is a block that lives from its first write to its last read:
+// 4. Time (plan_memory.cc): forward of step i is time i, its backward 2S-1-i, for S steps; 2S is
+//    after everything. With three steps, forward is 0 1 2 and backward 3 4 5, so that step 0 runs
+//    at 0 and at 5. Each tensor, gradient and saved area is a block that lives from its first write
+//    to its last read:
 //      tensor     from its step's forward to the last forward that reads it, or the last backward
 //                 that needs it (Layer::backward_needs; a fused ReLU needs the step's output). The
 //                 loss lives to the end, the logits to the end of forward.
@@ -21,11 +22,17 @@
 //      saved      from its step's forward to its backward
 //    An inference plan has only forward times and no gradients or saved areas.
 // 5. In place: a step that allows it overwrites input 0 (and in backward the gradient of its
-//    output)
-//    if no later step reads that memory; the two blocks then become one. The same applies to what a
-//    step saves and then the gradient of input 0: logits, softmax - target and dlogits share a
-//    block.
-// 6. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the
+//    output) if no later step reads that memory; the two blocks then become one. The same applies
+//    to what a step saves and then the gradient of input 0: logits, softmax - target and dlogits
+//    share a block.
+// 6. Recomputation, with a memory limit (recomputation.cc): before the backward of the last step of
+//    a segment, the segment's steps run forward again, at times of their own, except those whose
+//    results backward does not need or that are kept. Values that are read outside their segment
+//    are kept. All others, and what their steps save, live twice, at the same offset: in forward
+//    from their first write to the last read of forward, and from the second write to the last
+//    read. So a step has the same views at all times. Steps with statistics of the batch keep what
+//    they saved (LayerTraits::repeats_from_saved).
+// 7. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the
 //    arena if their times allow it. All of this is known before the first step, so a step needs no
 //    allocation.
 #include "engine/graph/plan.h"
@@ -35,8 +42,8 @@
 #include "engine/core/arena.h"
 #include "engine/core/checked.h"
 #include "engine/graph/fusion.h"
-#include "engine/graph/memory_layout.h"
 #include "engine/graph/model_state.h"
+#include "engine/graph/plan_memory.h"
 #include "engine/ops/common/bf16_dispatch.h"
 
 namespace engine {
@@ -60,7 +67,6 @@ class Compiler {
       find_gradients();
       order_writes();
     }
-    find_last_reads();
     size_scratch_and_saved();
     mark_completion();
     place_memory();
@@ -68,13 +74,10 @@ class Compiler {
   }
 
  private:
-  static constexpr int kNoBlock = -1;
   static constexpr std::size_t kDeviceScratchBytes = std::size_t{1} << 20;
 
   bool training() const { return plan_.options.training; }
   int step_count() const { return static_cast<int>(plan_.steps.size()); }
-  int backward_time(int step) const { return 2 * step_count() - 1 - step; }
-  int end_time() const { return 2 * step_count(); }
   const Graph::Node& node(int id) const { return graph_.nodes()[static_cast<std::size_t>(id)]; }
   PlanTensor& tensor(int i) { return plan_.tensors[static_cast<std::size_t>(i)]; }
   const PlanTensor& tensor(int i) const { return plan_.tensors[static_cast<std::size_t>(i)]; }
@@ -82,22 +85,11 @@ class Compiler {
   int root(int i) const { return tensor(i).root; }
   bool has_gradient(int i) const { return has_gradient_[static_cast<std::size_t>(i)]; }
 
-  // A graph input with the data's own dtype is read from the caller's memory.
-  bool bound_at_run_time(int i) const {
-    return node(i).layer == nullptr &&
-           (node(i).dtype != DType::kF32 || tensor_dtype(i) == DType::kF32);
-  }
-
   // Whether the tensor is the loss, or regression targets, which only the loss reads.
   bool of_loss(int i) const {
     const Graph::Node& loss = node(graph_.loss());
     return i == graph_.loss() ||
            (node(i).layer == nullptr && loss.inputs.size() == 2 && loss.inputs[1] == i);
-  }
-
-  std::size_t bytes(int i) const {
-    return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) *
-           size_of(tensor(i).dtype);  // make_tensors() has checked the product
   }
 
   // Losses and targets are never stored in a half type.
@@ -237,129 +229,23 @@ class Compiler {
   }
 
   void place_memory() {
-    value_block_.assign(plan_.tensors.size(), kNoBlock);
-    gradient_block_.assign(plan_.tensors.size(), kNoBlock);
-    for (const int i : plan_.inputs)
-      if (!bound_at_run_time(i))
-        value_block_[static_cast<std::size_t>(i)] = new_block(bytes(i), 0, last_read(i));
-    for (int i = 0; i < step_count(); ++i) place_values(i);
-    std::vector<int> saved_block;
-    saved_block.reserve(plan_.steps.size());
-    for (int i = 0; i < step_count(); ++i) saved_block.push_back(place_saved(i));
-    if (training())
-      for (int i = step_count() - 1; i >= 0; --i)
-        place_gradient(i, saved_block[static_cast<std::size_t>(i)]);
-    plan_.arena_bytes = place_blocks(blocks_);
-    for (int i = 0; i < static_cast<int>(plan_.tensors.size()); ++i) {
-      tensor(i).offset = offset_of(value_block_[static_cast<std::size_t>(root(i))]);
-      tensor(i).gradient_offset = offset_of(gradient_block_[static_cast<std::size_t>(root(i))]);
-    }
-    for (int i = 0; i < step_count(); ++i)
-      if (saved_block[static_cast<std::size_t>(i)] != kNoBlock)
-        step(i).saved_offset = offset_of(saved_block[static_cast<std::size_t>(i)]);
-  }
-
-  std::size_t offset_of(int block) const {
-    return block == kNoBlock ? PlanTensor::kNone : blocks_[static_cast<std::size_t>(block)].offset;
-  }
-
-  int new_block(std::size_t size, int first, int last) {
-    blocks_.push_back({.bytes = size, .first = first, .last = std::max(first, last)});
-    return static_cast<int>(blocks_.size()) - 1;
-  }
-
-  // The last time at which the value of root `r` is read; -1 if never.
-  int last_read(int r) const { return last_read_[static_cast<std::size_t>(r)]; }
-
-  void find_last_reads() {
-    last_read_.assign(plan_.tensors.size(), -1);
-    const auto read = [&](int r, int time) {
-      int& last = last_read_[static_cast<std::size_t>(r)];
-      last = std::max(last, time);
-    };
-    for (int i = 0; i < step_count(); ++i) {
-      const PlanStep& s = step(i);
-      for_each_read(s, [&](int r) { read(r, i); });
-      if (!s.backward) continue;
-      const BackwardNeeds needs = s.layer->traits().backward_needs;
-      if (needs.inputs)
-        for (const int input : s.inputs) read(root(input), backward_time(i));
-      if (needs.output || s.relu) read(s.output, backward_time(i));
-    }
-    read(root(plan_.logits), step_count() - 1);
-    read(root(plan_.loss), end_time());
-    if (plan_.options.watched >= 0) read(root(plan_.options.watched), end_time());
-  }
-
-  void place_values(int i) {
-    const PlanStep& s = step(i);
-    int& block = value_block_[static_cast<std::size_t>(s.output)];
-    const int last = last_read(s.output);
-    if (s.layer->traits().may_run_in_place && s.output == s.node) {
-      const int from = root(s.inputs[0]), from_block = value_block_[static_cast<std::size_t>(from)];
-      if (from_block != kNoBlock && node(from).layer && last_read(from) == i &&
-          bytes(from) == bytes(s.output)) {
-        block = from_block;
-        blocks_[static_cast<std::size_t>(block)].last = std::max(i, last);
-        return;
-      }
-    }
-    block = new_block(bytes(s.output), i, last);
-  }
-
-  int place_saved(int i) {
-    const PlanStep& s = step(i);
-    if (s.saved_bytes == 0) return kNoBlock;
-    const int last = s.backward ? backward_time(i) : i;
-    const int from = root(s.inputs[0]), block = value_block_[static_cast<std::size_t>(from)];
-    if (s.layer->traits().may_save_in_place && block != kNoBlock && node(from).layer &&
-        last_read(from) == i && bytes(from) == s.saved_bytes) {
-      blocks_[static_cast<std::size_t>(block)].last = last;
-      return block;
-    }
-    return new_block(s.saved_bytes, i, last);
-  }
-
-  // Called from the last step to the first: the gradient of a step's output already has its block;
-  // the gradients of the tensors that it reads get theirs here if this step writes them first.
-  void place_gradient(int i, int saved_block) {
-    const PlanStep& s = step(i);
-    if (!s.backward) return;
-    int& own = gradient_block_[static_cast<std::size_t>(s.output)];
-    if (own == kNoBlock)
-      own = new_block(bytes(s.output), step_count(),
-                      backward_time(i));  // the loss: filled before backward
-    blocks_[static_cast<std::size_t>(own)].last = backward_time(i);
-    const int own_block = own;
-    if (s.layer->traits().may_run_in_place && s.output == s.node && writes_gradient_of_first(s) &&
-        bytes(root(s.inputs[0])) == bytes(s.output))
-      gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = own_block;
-    if (s.layer->traits().may_save_in_place && writes_gradient_of_first(s) &&
-        bytes(root(s.inputs[0])) == s.saved_bytes)
-      gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = saved_block;
-    for_each_read(s, [&](int r) {
-      int& block = gradient_block_[static_cast<std::size_t>(r)];
-      if (has_gradient(r) && block == kNoBlock)
-        block = new_block(bytes(r), backward_time(i), backward_time(i));
-    });
-  }
-
-  // Returns true if input 0 has a gradient and this step is the first to write it.
-  bool writes_gradient_of_first(const PlanStep& s) const {
-    if (s.input_writes[0] == Write::kAdd) return false;
-    const int to = root(s.inputs[0]);
-    for (std::size_t k = 1; k < s.inputs.size(); ++k)
-      if (root(s.inputs[k]) == to) return false;
-    return has_gradient(to);
+    PlanMemory memory(plan_, has_gradient_);
+    memory.place({});
+    const std::size_t limit = plan_.options.memory_limit;
+    if (!training() || limit == 0 || plan_.arena_bytes + plan_.scratch_bytes <= limit) return;
+    const std::vector<StepCost> costs = memory.step_costs();
+    memory.place(choose_segments(costs, std::max(limit, plan_.scratch_bytes) - plan_.scratch_bytes,
+                                 [&](const std::vector<PlanSegment>& segments) {
+                                   memory.place(segments);
+                                   return SegmentTrial{.bytes = plan_.arena_bytes,
+                                                       .flops = memory.repeated_flops()};
+                                 }));
   }
 
   const Graph& graph_;
   FusionResult fused_;
   Plan plan_;
   std::vector<bool> has_gradient_;
-  std::vector<int> last_read_;  // a time for each root tensor
-  std::vector<MemoryBlock> blocks_;
-  std::vector<int> value_block_, gradient_block_;  // for each root tensor
 };
 
 void check_options(const Graph& graph, const PlanOptions& options) {
@@ -404,6 +290,21 @@ bool extends_texts(const Graph& graph) {
 Plan Plan::compile(const Graph& graph, const PlanOptions& options) {
   check_options(graph, options);
   return Compiler(graph, options).run();
+}
+
+std::size_t unwanted_bytes(const Plan& plan) {
+  std::vector<std::size_t> of_node(plan.graph->nodes().size(), 0);
+  const DType dtype = state_dtype(plan.options.dtype);
+  for (const OrderedParameter& parameter : completion_order(*plan.graph, dtype))
+    if (parameter.frozen)
+      of_node[static_cast<std::size_t>(parameter.node)] += align_up(
+          static_cast<std::size_t>(parameter.layout.layout.file_shape.count()) * size_of(dtype));
+  std::size_t most = 0;
+  for (const PlanStep& step : plan.steps)
+    if (step.backward)
+      most =
+          std::max(most, of_node[static_cast<std::size_t>(plan.graph->parameter_node(step.node))]);
+  return most;
 }
 
 }  // namespace engine

@@ -26,26 +26,6 @@ std::string mebibytes(std::uint64_t bytes) {
 
 }  // namespace
 
-double forward_flops(const engine::Graph& graph, engine::NodeId node) {
-  const engine::Graph::Node& it = graph.nodes().at(static_cast<std::size_t>(node));
-  if (!it.layer) return 0;
-  const std::string_view kind = it.layer->kind();
-  const engine::Shape& out = it.shape;
-  if (kind == "causal_self_attention") {  // [positions, 3 x width] to [positions, width]
-    const auto positions = static_cast<double>(out[0]);
-    return 2 * positions * static_cast<double>(out.count());
-  }
-  if (kind != "conv2d" && kind != "dense") return 0;
-  // Each weight is used once at every position of the output: rows and columns, or positions.
-  const std::int64_t channels = out[out.rank() - 1];
-  double flops = 0;
-  for (const engine::ParameterSpec& spec : it.layer->parameters(graph.input_shapes(node)))
-    if (spec.layout.file_shape.rank() >= 2)
-      flops += 2.0 * static_cast<double>(spec.layout.file_shape.count()) *
-               static_cast<double>(out.count() / channels);
-  return flops;
-}
-
 std::string model_table(const engine::Graph& graph) {
   std::vector<Cells> lines{{"layer", "kind", "output", "parameters", "MFLOP"}};
   std::int64_t parameters = 0;
@@ -53,7 +33,7 @@ std::string model_table(const engine::Graph& graph) {
   for (engine::NodeId id = 0; id < static_cast<engine::NodeId>(graph.nodes().size()); ++id) {
     const engine::Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     const std::int64_t own = own_parameter_count(graph, id);
-    const double here = forward_flops(graph, id);
+    const double here = engine::forward_flops(graph, id);
     parameters += own;
     flops += here;
     lines.push_back({node.name.empty() ? "#" + std::to_string(id) : node.name,

@@ -10,12 +10,6 @@
 
 namespace tools {
 
-// Returns the floating-point operations of one sample's forward pass through this node: those of
-// the products of convolutions, dense layers and causal attention (half of each product of all
-// positions), where a multiplication and an addition are two; 0 for other kinds, which are bound by
-// memory.
-double forward_flops(const engine::Graph& graph, engine::NodeId node);
-
 // Returns one line per layer: name, kind, shape of a sample's output, own parameters, operations;
 // and their sums.
 std::string model_table(const engine::Graph& graph);
