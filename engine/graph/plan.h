@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/memory/recomputation.h"
 
 namespace engine {
 
@@ -74,13 +75,6 @@ struct PlanStep {
 // products in bf16, it is bf16 if all layers of the graph have kernels for that. Throws ModelError
 // if the CPU does not support such products.
 DType stored_dtype(const Graph& graph, const PlanOptions& options);
-
-// Steps [first, end) whose results are not kept for backward, except those that steps outside
-// read. Backward runs them forward again.
-struct PlanSegment {
-  int first = 0, end = 0;
-  bool operator==(const PlanSegment&) const = default;
-};
 
 struct Recomputation {
   std::vector<PlanSegment> segments;  // in order

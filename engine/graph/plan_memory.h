@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "engine/graph/memory_layout.h"
+#include "engine/graph/memory/memory_layout.h"
+#include "engine/graph/memory/recomputation.h"
 #include "engine/graph/plan.h"
-#include "engine/graph/recomputation.h"
 
 namespace engine {
 

@@ -1,6 +1,6 @@
 // Recomputation: which segments are chosen, that the bits are the same, and how much memory it
 // saves.
-#include "engine/graph/recomputation.h"
+#include "engine/graph/memory/recomputation.h"
 
 #include <gtest/gtest.h>
 

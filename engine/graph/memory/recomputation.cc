@@ -4,7 +4,7 @@
 // The size decides between two parts of the memory: few large segments have few values at their
 // ends, which are kept, but all of a segment is in memory during its backward. For L equal layers
 // the sum is smallest for sqrt(L) segments.
-#include "engine/graph/recomputation.h"
+#include "engine/graph/memory/recomputation.h"
 
 #include <algorithm>
 #include <optional>

@@ -5,9 +5,14 @@
 #include <functional>
 #include <vector>
 
-#include "engine/graph/plan.h"
-
 namespace engine {
+
+// Steps [first, end) whose results are not kept for backward, except those that steps outside
+// read. Backward runs them forward again.
+struct PlanSegment {
+  int first = 0, end = 0;
+  bool operator==(const PlanSegment&) const = default;
+};
 
 // What a step adds to the memory and the work of a plan.
 struct StepCost {

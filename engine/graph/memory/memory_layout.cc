@@ -12,7 +12,7 @@
 //
 // Each block is compared with all before it. To keep the time for very deep models linear, blocks
 // beyond kMaxTogether are placed by the same rule among themselves, in a region after the others.
-#include "engine/graph/memory_layout.h"
+#include "engine/graph/memory/memory_layout.h"
 
 #include <algorithm>
 #include <numeric>
