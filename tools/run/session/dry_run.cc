@@ -24,6 +24,16 @@ std::string mebibytes(std::uint64_t bytes) {
   return fixed(static_cast<double>(bytes) / (1 << 20), 2);
 }
 
+Cells recomputation_cells(const MemoryFacts& memory) {
+  if (memory.limit == 0) return {"none", "", "", "", "", ""};
+  return {mebibytes(memory.limit),
+          mebibytes(memory.kept),
+          mebibytes(memory.recomputed),
+          std::to_string(memory.recomputed_layers) + "/" + std::to_string(memory.layers),
+          fixed(100 * memory.added_flops, 1) + " %",
+          std::to_string(memory.largest_batch)};
+}
+
 }  // namespace
 
 std::string model_table(const engine::Graph& graph) {
@@ -49,8 +59,13 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
       std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.need.evaluation > 0; });
   std::vector<Cells> lines{{"rank", "host", "device", "parameters", "gradients", "optimizer",
                             "activations", "batches", "data"}};
+  const bool limited =
+      std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.limited.limit > 0; });
   if (evaluation) lines.back().emplace_back("evaluation");
   lines.back().emplace_back("total");
+  if (limited)
+    std::ranges::copy(Cells{"limit", "kept", "recomputed", "layers", "added FLOP", "max batch"},
+                      std::back_inserter(lines.back()));
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const MemoryNeed& need = ranks[r].need;
     lines.push_back({std::to_string(r), ranks[r].host, ranks[r].device, mebibytes(need.parameters),
@@ -58,6 +73,8 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
                      mebibytes(need.activations), mebibytes(need.batches), mebibytes(need.data)});
     if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
     lines.back().push_back(mebibytes(need.total()));
+    if (limited)
+      std::ranges::move(recomputation_cells(ranks[r].limited), std::back_inserter(lines.back()));
   }
   return table_text(lines, {1, 2}, false);
 }

@@ -6,6 +6,7 @@
 
 #include "engine/graph/graph.h"
 #include "tools/options/table/option_table.h"
+#include "tools/report/observers/session_facts.h"
 #include "tools/run/choices/memory_plan.h"
 
 namespace tools {
@@ -17,7 +18,9 @@ std::string model_table(const engine::Graph& graph);
 struct RankMemory {
   std::string host, device;
   MemoryNeed need;
+  MemoryFacts limited = {};  // without a limit if --memory gives none
 };
+// Returns one line per rank, also with what it recomputes if a rank has a limit.
 std::string memory_table(const std::vector<RankMemory>& ranks);
 
 // Returns every option that has an effect, with its value and its source.
