@@ -76,7 +76,7 @@ struct Executor::Impl {
         state(the_state),
         arena(plan.arena_bytes, the_context.device, "activations"),
         scratch(plan.scratch_bytes, the_context.device, "workspace"),
-        unwanted(unwanted_bytes(), the_context.device, "workspace"),
+        unwanted(unwanted_bytes(plan), the_context.device, "workspace"),
         context(the_context) {
     require(state.parameters.values.dtype() == state_dtype(plan.options.dtype),
             "plan and state have different dtypes");
@@ -130,6 +130,7 @@ struct Executor::Impl {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
       run.training = training;
+      run.repeats = false;
       run.statistics.still = training && plan.steps[i].still;
       run.saved = training ? steps[i].saved : std::span<std::byte>{};
       run.random.epoch = batch.epoch;
@@ -203,6 +204,8 @@ struct Executor::Impl {
         ops::fill(context, scale, out.loss_gradient);
     }
     for (std::size_t i = steps.size(); i-- > 0;) {
+      if (plan.steps[i].repeats_from >= 0)
+        repeat_forward(static_cast<std::size_t>(plan.steps[i].repeats_from), i);
       Step& step = steps[i];
       const base::TraceSpan span(step.name);
       step.run.gradients.parameter_write =
@@ -213,6 +216,16 @@ struct Executor::Impl {
         for (const TensorView& gradient_view : step.parameter_gradients)
           ops::zero(context, gradient_view);
       if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
+    }
+  }
+
+  // Computes again what the plan has not kept of the steps from `first` to `last`.
+  void repeat_forward(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i <= last; ++i) {
+      if (!plan.steps[i].repeats) continue;
+      const base::TraceSpan span(steps[i].name);
+      steps[i].run.repeats = true;
+      plan.steps[i].layer->forward(steps[i].run);
     }
   }
 
@@ -313,22 +326,6 @@ struct Executor::Impl {
 
   bool has_gradient(const ModelState::Entry& parameter) const {
     return parameter.slot < state.parameters.gradients.slots().size();
-  }
-
-  // Returns the maximum over all steps.
-  std::size_t unwanted_bytes() const {
-    std::vector<std::size_t> of_node(plan.graph->nodes().size(), 0);
-    const DType dtype = state.parameters.values.dtype();
-    for (const OrderedParameter& parameter : completion_order(*plan.graph, dtype))
-      if (parameter.frozen)
-        of_node[static_cast<std::size_t>(parameter.node)] += align_up(
-            static_cast<std::size_t>(parameter.layout.layout.file_shape.count()) * size_of(dtype));
-    std::size_t most = 0;
-    for (const PlanStep& step : plan.steps)
-      if (step.backward)
-        most = std::max(most,
-                        of_node[static_cast<std::size_t>(plan.graph->parameter_node(step.node))]);
-    return most;
   }
 
   void bind_state(const PlanStep& from, const std::vector<std::size_t>& first_entry,

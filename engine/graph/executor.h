@@ -87,7 +87,8 @@ class Executor {
   // Writes the gradients of (scale * sum of per-sample losses) to the state's gradient buffer.
   // After each step of backward that completes parameters, calls ready(elements) with the length of
   // the final prefix of the gradient buffer; the last call has elements == gradients.size().
-  // `ready` may be empty. A batch of 0 samples gives zero gradients (kOverwrite).
+  // `ready` may be empty. Runs forward again where the plan says so. A batch of 0 samples gives
+  // zero gradients (kOverwrite).
   void backward(double scale, Write parameter_write,
                 const std::function<void(std::int64_t)>& ready);
 

@@ -181,6 +181,26 @@ std::string Graph::describe(NodeId id) const {
                     : "input '" + node.name + "'";
 }
 
+double forward_flops(const Graph& graph, NodeId node) {
+  const Graph::Node& it = graph.nodes().at(static_cast<std::size_t>(node));
+  if (!it.layer) return 0;
+  const std::string_view kind = it.layer->kind();
+  const Shape& out = it.shape;
+  if (kind == "causal_self_attention") {  // [positions, 3 x width] to [positions, width]
+    const auto positions = static_cast<double>(out[0]);
+    return 2 * positions * static_cast<double>(out.count());
+  }
+  if (kind != "conv2d" && kind != "dense") return 0;
+  // Each weight is used once at every position of the output: rows and columns, or positions.
+  const std::int64_t channels = out[out.rank() - 1];
+  double flops = 0;
+  for (const ParameterSpec& spec : it.layer->parameters(graph.input_shapes(node)))
+    if (spec.layout.file_shape.rank() >= 2)
+      flops += 2.0 * static_cast<double>(spec.layout.file_shape.count()) *
+               static_cast<double>(out.count() / channels);
+  return flops;
+}
+
 std::vector<std::string> parameter_names(const Graph& graph) {
   std::vector<std::string> names;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)

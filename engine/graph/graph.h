@@ -84,6 +84,12 @@ class Graph {
   NodeId logits_ = -1, loss_ = -1;
 };
 
+// Returns the floating-point operations of one sample's forward pass through this node: those of
+// the products of convolutions, dense layers and causal attention (half of each product of all
+// positions), where a multiplication and an addition are two; 0 for other kinds, which are bound by
+// memory.
+double forward_flops(const Graph& graph, NodeId node);
+
 // Names of all parameters, in model order.
 std::vector<std::string> parameter_names(const Graph& graph);
 int layers_that_use_replicas(const Graph& graph);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/memory/recomputation.h"
 
 namespace engine {
 
@@ -23,6 +24,10 @@ struct PlanOptions {
   // An inference plan that extends texts (extends_texts()): positions of a text per call. Its
   // memory is for that number of rows, and it has no loss. 0: samples are whole.
   std::int64_t positions = 0;
+  // For training: bytes that activations and scratch may have. If they need more, the plan keeps
+  // fewer activations and backward computes the others again (recomputation.h), with the fewest
+  // operations that it finds; if no plan fits, it is the smallest one. 0: no limit.
+  std::size_t memory_limit = 0;
 };
 
 // Whether a model can compute the next positions of a text alone: it reads token ids [context] and
@@ -50,6 +55,11 @@ struct PlanStep {
   // The layer has running statistics, and all its parameters are frozen: ReplicaStatistics::still.
   bool still = false;
   std::size_t saved_offset = 0, saved_bytes = 0;
+  // The step's forward runs again before backward reads what it computes.
+  bool repeats = false;
+  // Before this step's backward, the steps from this one to itself that repeat run forward again;
+  // -1: none.
+  int repeats_from = -1;
   // In plans that extend texts, the same of LayerMemory.
   std::size_t kept_per_position = 0, packed = 0;
   std::vector<Write> input_writes;  // how backward writes each input's gradient
@@ -66,6 +76,14 @@ struct PlanStep {
 // if the CPU does not support such products.
 DType stored_dtype(const Graph& graph, const PlanOptions& options);
 
+struct Recomputation {
+  std::vector<PlanSegment> segments;  // in order
+  int steps = 0;                      // that run forward again
+  std::size_t kept_bytes = 0;         // of values that forward leaves to backward
+  std::size_t repeated_bytes = 0;     // of values that backward computes again
+  double added_flops = 0;             // as a part of those of forward and backward
+};
+
 struct Plan {
   PlanOptions options;
   DType storage = DType::kF32;   // stored_dtype()
@@ -76,10 +94,15 @@ struct Plan {
   std::vector<int> inputs;        // tensors of the graph's inputs, in order
   std::size_t arena_bytes = 0;    // for activations, gradients and saved values
   std::size_t scratch_bytes = 0;  // the maximum over all steps, allocated separately
+  Recomputation recomputation;
 
   // The graph must have its outputs set. Throws ModelError; also for a layer that is used by
   // neither of them.
   static Plan compile(const Graph& graph, const PlanOptions& options);
 };
+
+// Bytes for the gradients of frozen parameters that one step's backward writes, although nothing
+// reads them: the maximum over all steps.
+std::size_t unwanted_bytes(const Plan& plan);
 
 }  // namespace engine

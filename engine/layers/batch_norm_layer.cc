@@ -23,7 +23,8 @@ class BatchNorm2d final : public Layer {
                .fusions = {.relu = true, .residual = true},
                .stores_bf16_on_cpu = true,
                .uses_replicas = synchronized,
-               .synchronizes_host = synchronized}),
+               .synchronizes_host = synchronized,
+               .repeats_from_saved = true}),
         options_(options),
         synchronized_(synchronized) {
     if (!(options.eps > 0))
@@ -70,35 +71,9 @@ class BatchNorm2d final : public Layer {
     KernelContext context = run.kernels;
     Statistics statistics;
     if (run.training) statistics = saved(run);
-    if (run.training && !run.statistics.still) {
-      const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
-      ops::batch_norm_statistics(context, x, sums);
-      const std::int64_t group =
-          exchanges(run) ? run.statistics.replicas->merge_moments(rows(x), sums, context.stream)
-                         : rows(x);
-      ops::batch_norm_finish_statistics(
-          context,
-          {.sums = sums,
-           .rows = group,
-           .eps = options_.eps,
-           .momentum = run.statistics.weight < 0 ? options_.momentum : run.statistics.weight,
-           .mean = statistics.mean,
-           .inverse_std = statistics.inverse_std,
-           .running_mean = run.buffers[0],
-           .running_var = run.buffers[1]});
-      // An empty batch counts as well, so that counters stay equal on all ranks.
-      ops::increment(context, run.buffers[2]);
-    } else {
-      if (!run.training) {
-        statistics.mean = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
-        statistics.inverse_std = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
-      }
-      ops::batch_norm_from_running(context, {.running_mean = run.buffers[0],
-                                             .running_var = run.buffers[1],
-                                             .eps = options_.eps,
-                                             .mean = statistics.mean,
-                                             .inverse_std = statistics.inverse_std});
-    }
+    // A repeated pass has the statistics of the first one: the running ones, and those of other
+    // replicas, are up to date.
+    if (!run.repeats) find_statistics(run, context, statistics);
     ops::batch_norm_normalize(context, {.x = x,
                                         .mean = statistics.mean,
                                         .inverse_std = statistics.inverse_std,
@@ -154,6 +129,41 @@ class BatchNorm2d final : public Layer {
   struct Statistics {
     TensorView mean, inverse_std;
   };
+
+  // Writes the statistics that normalize this batch: its own, or in inference the running ones.
+  // Takes scratch for those that are not saved.
+  void find_statistics(const LayerRun& run, KernelContext& context, Statistics& statistics) const {
+    const TensorView x = run.inputs[0];
+    if (run.training && !run.statistics.still) {
+      const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
+      ops::batch_norm_statistics(context, x, sums);
+      const std::int64_t group =
+          exchanges(run) ? run.statistics.replicas->merge_moments(rows(x), sums, context.stream)
+                         : rows(x);
+      ops::batch_norm_finish_statistics(
+          context,
+          {.sums = sums,
+           .rows = group,
+           .eps = options_.eps,
+           .momentum = run.statistics.weight < 0 ? options_.momentum : run.statistics.weight,
+           .mean = statistics.mean,
+           .inverse_std = statistics.inverse_std,
+           .running_mean = run.buffers[0],
+           .running_var = run.buffers[1]});
+      // An empty batch counts as well, so that counters stay equal on all ranks.
+      ops::increment(context, run.buffers[2]);
+    } else {
+      if (!run.training) {
+        statistics.mean = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+        statistics.inverse_std = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+      }
+      ops::batch_norm_from_running(context, {.running_mean = run.buffers[0],
+                                             .running_var = run.buffers[1],
+                                             .eps = options_.eps,
+                                             .mean = statistics.mean,
+                                             .inverse_std = statistics.inverse_std});
+    }
+  }
 
   static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
   static std::int64_t rows(const TensorView& x) { return x.shape[0] * x.shape[1] * x.shape[2]; }

@@ -84,6 +84,8 @@ struct LayerTraits {
   // gradient of input 0 may overwrite the saved values. For layers that save as much as input 0
   // has.
   bool may_save_in_place = false;
+  // A forward pass that runs again (LayerRun::repeats) reads what the first one saved.
+  bool repeats_from_saved = false;
   // In inference the layer can compute the next positions of a text alone: each row of its output
   // depends on the same row of its inputs only, or the layer uses LayerRun::earlier.
   bool extends_texts = false;
@@ -155,6 +157,9 @@ struct LayerGradients {
 struct LayerRun {
   KernelContext& kernels;
   bool training = false;
+  // Backward runs this forward pass again, because the plan has not kept its output: the layer
+  // writes the same output and the same saved values, and changes no buffers.
+  bool repeats = false;
   std::span<const TensorView> inputs{};
   std::span<const TensorView> parameters{};  // as parameters() lists them, in memory shape
   std::span<const TensorView> buffers{};     // as buffers() lists them

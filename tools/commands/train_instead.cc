@@ -44,8 +44,8 @@ int dry_run(const RunConfig& given, backends::Group& group) {
   if (group.rank() != 0) return kExitOk;
   const SessionFacts& facts = session.facts();
   std::string text = base::escape_text(start_line(facts, ENGINE_VERSION)) + "\n";
-  std::vector<std::string> lines{base::escape_text(columns_line(facts)), frozen_line(facts),
-                                 sampler_line(facts)};
+  std::vector<std::string> lines{base::escape_text(columns_line(facts)), memory_line(facts),
+                                 frozen_line(facts), sampler_line(facts)};
   std::ranges::copy(chosen.lines, std::back_inserter(lines));
   std::ranges::move(averaging_lines(facts), std::back_inserter(lines));
   for (const std::string& line : lines)

@@ -38,7 +38,11 @@ class Checker {
       for (std::size_t i = 0; i < plan_.steps.size(); ++i) forward(i, true);
       if (tensor(plan_.loss).gradient_offset != PlanTensor::kNone)
         write(gradient(plan_.loss), "gradient of the loss");
-      for (std::size_t i = plan_.steps.size(); i-- > 0;) backward(i);
+      for (std::size_t i = plan_.steps.size(); i-- > 0;) {
+        if (plan_.steps[i].repeats_from >= 0)
+          repeat(static_cast<std::size_t>(plan_.steps[i].repeats_from), i);
+        backward(i);
+      }
       read(value(plan_.loss), "loss after backward");
       if (plan_.options.watched >= 0)
         read(value(plan_.options.watched), "the watched tensor after backward");
@@ -97,7 +101,13 @@ class Checker {
       }
   }
 
-  void forward(std::size_t i, bool training) {
+  // Backward computes the steps' results again.
+  void repeat(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i <= last; ++i)
+      if (plan_.steps[i].repeats) forward(i, true, true);
+  }
+
+  void forward(std::size_t i, bool training, bool again = false) {
     const PlanStep& step = plan_.steps[i];
     const std::string what = "forward of step " + std::to_string(i);
     std::vector<int> reads = step.inputs;
@@ -110,8 +120,12 @@ class Checker {
     }
     const Range output = value(step.output);
     used.push_back(output);
-    const bool saves = training && step.saved_bytes > 0;
+    bool saves = training && step.saved_bytes > 0;
     if (saves) used.push_back(saved(i));
+    if (saves && again && step.layer->traits().repeats_from_saved) {
+      read(saved(i), what + ", saved");
+      saves = false;
+    }
     std::vector<std::pair<Range, Range>> in_place;
     if (in_arena(step.inputs[0])) {
       const Range first = value(step.inputs[0]);

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "engine/core/arena.h"
-#include "engine/graph/memory_layout.h"
+#include "engine/graph/memory/memory_layout.h"
 #include "engine/layers/layers.h"
 #include "engine/ops/common/bf16_dispatch.h"
 #include "tests/engine/graph/graph_harness.h"

@@ -55,6 +55,32 @@ TEST(SessionText, TheStartLineHasEveryChoice) {
             "0.2 (0.1 x 2 ranks) cosine (muon for 3 of 5) | seed 7");
 }
 
+TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {
+  SessionFacts facts = small_run();
+  EXPECT_EQ(tools::memory_line(facts), "");
+  constexpr std::uint64_t kMib = 1 << 20;
+  facts.memory = {.limit = 4096 * kMib,
+                  .total = 2000 * kMib + 1,
+                  .parameters = 100 * kMib,
+                  .gradients = 100 * kMib,
+                  .optimizer = 200 * kMib,
+                  .activations = 1500 * kMib,
+                  .kept = 900 * kMib,
+                  .layers = 40,
+                  .largest_batch = 9};
+  EXPECT_EQ(tools::memory_line(facts),
+            "Memory: 2,001 MiB of 4,096 MiB: parameters 100 MiB, gradients 100 MiB, optimizer 200 "
+            "MiB, activations 1,500 MiB (900 MiB kept for backward); nothing is recomputed; at "
+            "most --batch-size-per-device 9 fits");
+  facts.memory->recomputed = 700 * kMib;
+  facts.memory->segments = 1;
+  facts.memory->recomputed_layers = 12;
+  facts.memory->added_flops = 0.1234;
+  EXPECT_NE(tools::memory_line(facts).find("; recomputed: 700 MiB in 1 segment (12 of 40 layers), "
+                                           "12.3 % more operations; at most "),
+            std::string::npos);
+}
+
 TEST(SessionText, UnequalSharesAreListedUpToFour) {
   SessionFacts facts = small_run();
   facts.ranks.full_count = 4;

@@ -2,6 +2,7 @@
 #include "tools/options/table/option_rows.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/optim/loss_scale.h"
 #include "io/base/text/text_parts.h"
@@ -42,6 +43,22 @@ std::optional<ValueFault> take_replicas(RunConfig& config, const std::string& te
       return ValueFault{"different devices of one kind, as cpu:0,cpu:1 or cuda:0,cuda:1"};
     devices.push_back(*device);
   }
+  return std::nullopt;
+}
+
+// Parses "8G", "1.5G", "500M": powers of 1024.
+std::optional<ValueFault> take_memory(RunConfig& config, const std::string& text) {
+  MemoryRequest& memory = config.compute.memory;
+  memory = {.automatic = text == "auto"};
+  if (memory.automatic || text == "none") return std::nullopt;
+  const std::size_t unit = std::string_view("KMGT").find(text.back());
+  const auto number = parse_real(std::string_view(text).substr(0, text.size() - 1));
+  const double bytes = unit == std::string_view::npos || !number
+                           ? 0
+                           : std::ldexp(*number, 10 * (static_cast<int>(unit) + 1));
+  if (!(bytes >= 1024 && bytes < 1e18))
+    return ValueFault{"auto, none, or a size with a unit: 8G, 1.5G, 500M"};
+  memory.bytes = static_cast<std::uint64_t>(bytes);
   return std::nullopt;
 }
 
@@ -138,6 +155,13 @@ const std::vector<OptionSpec> kComputeRows{
      .example = "--cuda-graph off",
      .agreement = kFree,
      .limits = {on_cpus(given(), "no effect")}},
+    {.name = "memory",
+     .field = parsed(take_memory),
+     .metavar = "SIZE|auto|none",
+     .initial = "none",
+     .help = "memory per rank; activations that do not fit are computed again in backward",
+     .example = "--memory 8G",
+     .agreement = kFree},
     {.name = "sync-bn",
      .field = flag([](RunConfig& c) { return &c.model.synchronized_statistics; }),
      .help = "compute BatchNorm statistics over the samples of all ranks, not per rank",

@@ -79,6 +79,12 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
+// The memory that a rank may use, of the host or of its device.
+struct MemoryRequest {
+  std::uint64_t bytes = 0;  // 0: not limited
+  bool automatic = false;   // most of what is free
+};
+
 struct ComputeOptions {
   DeviceRequest device;                       // the session sets the ranks' places
   engine::DType dtype = engine::DType::kF32;  // type of parameters
@@ -90,6 +96,7 @@ struct ComputeOptions {
   Bind bind = Bind::kNone;
   bool deterministic = false;
   std::int64_t micro_batches = 1;
+  MemoryRequest memory = {};
 };
 
 struct AveragingOptions {

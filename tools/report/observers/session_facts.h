@@ -69,6 +69,16 @@ struct UpdateFacts {
   engine::LearningRate::Schedule schedule = engine::LearningRate::Schedule::kConstant;
 };
 
+// The memory of one rank, and what its plan recomputes, in bytes and layers.
+struct MemoryFacts {
+  std::uint64_t limit = 0, total = 0;
+  std::uint64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0;  // parts of `total`
+  std::uint64_t kept = 0, recomputed = 0;  // values that backward finds, and computes again
+  std::int64_t segments = 0, recomputed_layers = 0, layers = 0;
+  double added_flops = 0;          // as a part of those of a step
+  std::int64_t largest_batch = 0;  // per device and micro-batch
+};
+
 // The source of the state.
 struct StartFacts {
   enum class Source { kNone, kSeed, kWeights, kSnapshot, kMemory };
@@ -101,6 +111,7 @@ struct SessionFacts {
   StartFacts start;
   LengthFacts length;
   std::uint64_t seed = 0;
+  std::optional<MemoryFacts> memory = {};  // of this rank, if --memory limits it
   std::string capture;  // how steps run on a CUDA device, or why they are not captured; else ""
 
   bool is_carried_over() const { return start.source == StartFacts::Source::kMemory; }

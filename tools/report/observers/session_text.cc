@@ -146,6 +146,27 @@ std::string frozen_line(const SessionFacts& facts) {
   return line;
 }
 
+std::string memory_line(const SessionFacts& facts) {
+  if (!facts.memory) return "";
+  const MemoryFacts& memory = *facts.memory;
+  const auto mib = [](std::uint64_t bytes) {
+    return with_commas(static_cast<std::int64_t>((bytes + (1 << 20) - 1) >> 20)) + " MiB";
+  };
+  std::string line = "Memory: " + mib(memory.total) + " of " + mib(memory.limit) + ": parameters " +
+                     mib(memory.parameters) + ", gradients " + mib(memory.gradients) +
+                     ", optimizer " + mib(memory.optimizer) + ", activations " +
+                     mib(memory.activations) + " (" + mib(memory.kept) + " kept for backward); ";
+  if (memory.recomputed_layers == 0)
+    line += "nothing is recomputed";
+  else
+    line += "recomputed: " + mib(memory.recomputed) + " in " +
+            count_text(memory.segments, "segment") + " (" +
+            std::to_string(memory.recomputed_layers) + " of " + count_text(memory.layers, "layer") +
+            "), " + base::number_text("%.1f", 100 * memory.added_flops) + " % more operations";
+  return line + "; at most --batch-size-per-device " + std::to_string(memory.largest_batch) +
+         " fits";
+}
+
 std::string sampler_line(const SessionFacts& facts) {
   if (!facts.data.partition) return "";
   const io::PartitionCheck& check = *facts.data.partition;

@@ -17,11 +17,12 @@ std::string state_text(const SessionFacts& facts);
 std::string scale_text(const SessionFacts& facts);
 // Returns warnings about the data, without "warning: ".
 std::vector<std::string> data_warnings(const SessionFacts& facts);
-// Return lines that do not fit the start line: "Columns of ...", "Frozen: ...", "Sampler: ...",
-// "Averaging: ..."; empty if there is nothing to report.
+// Return lines that do not fit the start line: "Columns of ...", "Frozen: ...", "Memory: ...",
+// "Sampler: ...", "Averaging: ..."; empty if there is nothing to report.
 std::string columns_line(const SessionFacts& facts);
 std::string capture_line(const SessionFacts& facts);
 std::string frozen_line(const SessionFacts& facts);
+std::string memory_line(const SessionFacts& facts);
 std::string sampler_line(const SessionFacts& facts);
 std::vector<std::string> shard_lines(const SessionFacts& facts);
 std::vector<std::string> averaging_lines(const SessionFacts& facts);

@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "engine/graph/parameter_kinds.h"
+#include "io/base/files/io_error.h"
 #include "tools/launch/machine/memory_info.h"
 
 namespace tools {
@@ -57,11 +58,11 @@ std::uint64_t bytes_of(const std::vector<Element>& elements) {
   return elements.size() * sizeof(Element);
 }
 
-std::string parts_text(const MemoryNeed& need) {
+std::string parts_text(const MemoryNeed& need, std::string (*size_text)(std::uint64_t)) {
   std::string text;
   const auto add = [&](const char* what, std::uint64_t bytes) {
     if (bytes >= need.total() / 100)
-      text += (text.empty() ? "" : ", ") + gib_text(bytes) + " " + what;
+      text += (text.empty() ? "" : ", ") + size_text(bytes) + " " + what;
   };
   add("activations", need.activations);
   add("parameters", need.parameters);
@@ -85,13 +86,30 @@ std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOpt
          static_cast<std::uint64_t>(options.evaluation * options.batches * options.sample_bytes);
 }
 
-// Returns the largest --batch-size-per-device that fits `bytes`.
+MemoryNeed need_without_activations(const engine::Graph& graph, const engine::PlanOptions& plan,
+                                    std::int64_t batch, const MemoryPlanOptions& options) {
+  const auto shards = static_cast<std::uint64_t>(options.shards);
+  MemoryNeed need;
+  const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
+  const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
+  need.parameters = shards * (parameters + copies);
+  need.gradients = shards * parameter_bytes(graph, options.state, false);
+  need.optimizer = optimizer_bytes(graph, options) + options.averages * parameters;
+  need.batches =
+      shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
+  need.data = options.data;
+  need.evaluation = evaluation_bytes(graph, plan, options, need);
+  return need;
+}
+
+// Returns the largest --batch-size-per-device below `too_large` that fits `bytes`.
 std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::PlanOptions& plan,
-                                     const MemoryPlanOptions& options, std::uint64_t bytes) {
+                                     const MemoryPlanOptions& options, std::uint64_t bytes,
+                                     std::int64_t too_large) {
   const auto fits = [&](std::int64_t batch) {
     return memory_need(graph, plan, batch, options).total() <= bytes;
   };
-  std::int64_t fitting = 0, too_large = plan.max_batch + 1;
+  std::int64_t fitting = 0;
   while (fitting + 1 < too_large) {
     const std::int64_t batch = fitting + (too_large - fitting) / 2;
     (fits(batch) ? fitting : too_large) = batch;
@@ -102,6 +120,34 @@ std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::P
 std::string at_most_text(std::int64_t batch) {
   return "at most --batch-size-per-device " + std::to_string(batch) + " would fit";
 }
+
+std::string batches_text(const engine::PlanOptions& plan, const MemoryPlanOptions& options) {
+  return (options.micro_batches > 1 ? "micro-batches of " : "batches of ") +
+         std::to_string(options.shards * plan.max_batch) + " samples need ";
+}
+
+// Rounded up, so that this much is enough.
+std::string whole_mib_text(std::uint64_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+// Throws io::ConfigError if not even the plan with the fewest activations fits the user's limit.
+void check_limit(const engine::Graph& graph, const engine::PlanOptions& plan,
+                 const MemoryPlanOptions& options) {
+  const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
+  if (need.total() <= options.limit) return;
+  const std::int64_t fits =
+      largest_batch_of_device(graph, plan, options, options.limit, plan.max_batch + 1);
+  throw io::ConfigError(
+      "--memory of " + memory_text(options.limit) +
+      " is too small: " + batches_text(plan, options) + "at least " + whole_mib_text(need.total()) +
+      " (" + parts_text(need, memory_text) + ") with activations computed again in backward; " +
+      (fits > 0 ? at_most_text(fits)
+                : "a batch of one sample needs at least " +
+                      whole_mib_text(memory_need(graph, plan, 1, options).total())));
+}
+
+constexpr std::int64_t kMaxBatch = 1 << 24;
 
 constexpr const char* kDeviceTooSmall =
     "not even batches of one sample fit: use a smaller model, --amp bf16, or a device with more "
@@ -129,42 +175,54 @@ std::uint64_t data_bytes(const io::DatasetSplits& splits) {
   return bytes;
 }
 
+engine::PlanOptions limited_plan(const engine::Graph& graph, const engine::PlanOptions& plan,
+                                 std::int64_t batch, const MemoryPlanOptions& options) {
+  engine::PlanOptions limited = plan;
+  limited.max_batch = batch;
+  limited.memory_limit = 0;
+  if (options.limit == 0) return limited;
+  const std::uint64_t others = need_without_activations(graph, plan, batch, options).total();
+  const std::uint64_t left = options.limit > others ? options.limit - others : 0;
+  limited.memory_limit = std::max<std::uint64_t>(1, left / static_cast<unsigned>(options.shards));
+  return limited;
+}
+
 MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& plan,
                        std::int64_t batch, const MemoryPlanOptions& options) {
-  engine::PlanOptions of_batch = plan;
-  of_batch.max_batch = batch;
-  const engine::Plan compiled = engine::Plan::compile(graph, of_batch);
-  const auto shards = static_cast<std::uint64_t>(options.shards);
-  MemoryNeed need;
-  need.activations = shards * (compiled.arena_bytes + compiled.scratch_bytes);
-  const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
-  const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
-  need.parameters = shards * (parameters + copies);
-  need.gradients = shards * parameter_bytes(graph, options.state, false);
-  need.optimizer = optimizer_bytes(graph, options) + options.averages * parameters;
-  need.batches =
-      shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
-  need.data = options.data;
-  need.evaluation = evaluation_bytes(graph, plan, options, need);
+  const engine::Plan compiled =
+      engine::Plan::compile(graph, limited_plan(graph, plan, batch, options));
+  MemoryNeed need = need_without_activations(graph, plan, batch, options);
+  need.activations =
+      static_cast<std::uint64_t>(options.shards) * (compiled.arena_bytes + compiled.scratch_bytes);
   return need;
+}
+
+std::int64_t largest_batch(const engine::Graph& graph, const engine::PlanOptions& plan,
+                           const MemoryPlanOptions& options) {
+  std::int64_t too_large = plan.max_batch;
+  while (too_large <= kMaxBatch &&
+         memory_need(graph, plan, too_large, options).total() <= options.limit)
+    too_large *= 2;
+  return largest_batch_of_device(graph, plan, options, options.limit, too_large);
 }
 
 void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
                   const MemoryPlanOptions& options, const MemoryBudget& budget) {
+  if (options.limit_is_hard) check_limit(graph, plan, options);
   if (budget.bytes == 0 && !budget.device) return;  // the host's is not known
   const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
   const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
   const std::uint64_t share = budget.bytes / ranks;
   if (need.total() <= share) return;
-  const std::int64_t fits = largest_batch_of_device(graph, plan, options, share);
+  const std::int64_t fits =
+      largest_batch_of_device(graph, plan, options, share, plan.max_batch + 1);
   const std::string of_ranks =
       ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host";
   const bool on_device = budget.device.has_value();
   throw engine::MemoryError(
       "out of memory" + (on_device ? " on cuda:" + std::to_string(*budget.device) : "") + ": " +
-      (options.micro_batches > 1 ? "micro-batches of " : "batches of ") +
-      std::to_string(options.shards * plan.max_batch) + " samples need " + gib_text(need.total()) +
-      " (" + parts_text(need) + ")" + of_ranks + ", but " + gib_text(budget.bytes) +
+      batches_text(plan, options) + gib_text(need.total()) + " (" + parts_text(need, gib_text) +
+      ")" + of_ranks + ", but " + gib_text(budget.bytes) +
       (on_device ? " are free; " : " are available; ") +
       (fits > 0    ? at_most_text(fits)
        : on_device ? kDeviceTooSmall
@@ -174,7 +232,8 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
 
 std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& plan,
                          const MemoryPlanOptions& options, std::uint64_t bytes) {
-  const std::int64_t fits = largest_batch_of_device(graph, plan, options, bytes),
+  const std::int64_t fits =
+                         largest_batch_of_device(graph, plan, options, bytes, plan.max_batch + 1),
                      tried = options.shards * plan.max_batch;
   if (fits <= 0 || tried == 1) return kDeviceTooSmall;
   if (fits < tried) return at_most_text(fits);

@@ -49,15 +49,27 @@ struct MemoryPlanOptions {
   std::int64_t batches = 1;       // kept ready by the loader, or being copied to the device
   std::int64_t sample_bytes = 0;  // per prepared sample
   std::uint64_t data = 0;
+  // What the rank may use, 0: no limit. The plan recomputes activations to stay below it.
+  std::uint64_t limit = 0;
+  bool limit_is_hard = false;  // the user gave it
 };
+// Returns the plan for batches of `batch` samples that leaves the rest of the limit to what is not
+// activations.
+engine::PlanOptions limited_plan(const engine::Graph& graph, const engine::PlanOptions& plan,
+                                 std::int64_t batch, const MemoryPlanOptions& options);
 // Returns the need for batches of `batch` samples in each shard.
 MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& plan,
                        std::int64_t batch, const MemoryPlanOptions& options);
 
-// Throws engine::MemoryError if the ranks need more than the budget, of the host or a device. The
+// Throws io::ConfigError if this rank needs more than a hard limit, and engine::MemoryError if the
+// ranks need more than the budget, of the host or a device. The
 // error lists the needs, and the largest --batch-size-per-device that would fit.
 void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
                   const MemoryPlanOptions& options, const MemoryBudget& budget);
+
+// Returns the largest --batch-size-per-device that fits the limit. REQUIRES: there is one.
+std::int64_t largest_batch(const engine::Graph& graph, const engine::PlanOptions& plan,
+                           const MemoryPlanOptions& options);
 
 // Returns advice if a device refused an allocation although the plan had fitted: "at most
 // --batch-size-per-device N would fit" into `bytes`, or an alternative.

@@ -24,27 +24,17 @@ std::string mebibytes(std::uint64_t bytes) {
   return fixed(static_cast<double>(bytes) / (1 << 20), 2);
 }
 
-}  // namespace
-
-double forward_flops(const engine::Graph& graph, engine::NodeId node) {
-  const engine::Graph::Node& it = graph.nodes().at(static_cast<std::size_t>(node));
-  if (!it.layer) return 0;
-  const std::string_view kind = it.layer->kind();
-  const engine::Shape& out = it.shape;
-  if (kind == "causal_self_attention") {  // [positions, 3 x width] to [positions, width]
-    const auto positions = static_cast<double>(out[0]);
-    return 2 * positions * static_cast<double>(out.count());
-  }
-  if (kind != "conv2d" && kind != "dense") return 0;
-  // Each weight is used once at every position of the output: rows and columns, or positions.
-  const std::int64_t channels = out[out.rank() - 1];
-  double flops = 0;
-  for (const engine::ParameterSpec& spec : it.layer->parameters(graph.input_shapes(node)))
-    if (spec.layout.file_shape.rank() >= 2)
-      flops += 2.0 * static_cast<double>(spec.layout.file_shape.count()) *
-               static_cast<double>(out.count() / channels);
-  return flops;
+Cells recomputation_cells(const MemoryFacts& memory) {
+  if (memory.limit == 0) return {"none", "", "", "", "", ""};
+  return {mebibytes(memory.limit),
+          mebibytes(memory.kept),
+          mebibytes(memory.recomputed),
+          std::to_string(memory.recomputed_layers) + "/" + std::to_string(memory.layers),
+          fixed(100 * memory.added_flops, 1) + " %",
+          std::to_string(memory.largest_batch)};
 }
+
+}  // namespace
 
 std::string model_table(const engine::Graph& graph) {
   std::vector<Cells> lines{{"layer", "kind", "output", "parameters", "MFLOP"}};
@@ -53,7 +43,7 @@ std::string model_table(const engine::Graph& graph) {
   for (engine::NodeId id = 0; id < static_cast<engine::NodeId>(graph.nodes().size()); ++id) {
     const engine::Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     const std::int64_t own = own_parameter_count(graph, id);
-    const double here = forward_flops(graph, id);
+    const double here = engine::forward_flops(graph, id);
     parameters += own;
     flops += here;
     lines.push_back({node.name.empty() ? "#" + std::to_string(id) : node.name,
@@ -69,8 +59,13 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
       std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.need.evaluation > 0; });
   std::vector<Cells> lines{{"rank", "host", "device", "parameters", "gradients", "optimizer",
                             "activations", "batches", "data"}};
+  const bool limited =
+      std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.limited.limit > 0; });
   if (evaluation) lines.back().emplace_back("evaluation");
   lines.back().emplace_back("total");
+  if (limited)
+    std::ranges::copy(Cells{"limit", "kept", "recomputed", "layers", "added FLOP", "max batch"},
+                      std::back_inserter(lines.back()));
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const MemoryNeed& need = ranks[r].need;
     lines.push_back({std::to_string(r), ranks[r].host, ranks[r].device, mebibytes(need.parameters),
@@ -78,6 +73,8 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
                      mebibytes(need.activations), mebibytes(need.batches), mebibytes(need.data)});
     if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
     lines.back().push_back(mebibytes(need.total()));
+    if (limited)
+      std::ranges::move(recomputation_cells(ranks[r].limited), std::back_inserter(lines.back()));
   }
   return table_text(lines, {1, 2}, false);
 }

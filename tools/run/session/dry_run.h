@@ -6,15 +6,10 @@
 
 #include "engine/graph/graph.h"
 #include "tools/options/table/option_table.h"
+#include "tools/report/observers/session_facts.h"
 #include "tools/run/choices/memory_plan.h"
 
 namespace tools {
-
-// Returns the floating-point operations of one sample's forward pass through this node: those of
-// the products of convolutions, dense layers and causal attention (half of each product of all
-// positions), where a multiplication and an addition are two; 0 for other kinds, which are bound by
-// memory.
-double forward_flops(const engine::Graph& graph, engine::NodeId node);
 
 // Returns one line per layer: name, kind, shape of a sample's output, own parameters, operations;
 // and their sums.
@@ -23,7 +18,9 @@ std::string model_table(const engine::Graph& graph);
 struct RankMemory {
   std::string host, device;
   MemoryNeed need;
+  MemoryFacts limited = {};  // without a limit if --memory gives none
 };
+// Returns one line per rank, also with what it recomputes if a rank has a limit.
 std::string memory_table(const std::vector<RankMemory>& ranks);
 
 // Returns every option that has an effect, with its value and its source.

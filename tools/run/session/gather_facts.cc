@@ -154,6 +154,10 @@ void gather_facts(SessionParts& s, StartFacts start) {
              .start = std::move(start),
              .length = length_facts(s),
              .seed = s.options.seed,
+             .memory = s.model->memory_limit == 0
+                           ? std::nullopt
+                           : std::optional(memory_facts(s.options, s.compute, s.group, s.input.data,
+                                                        *s.model)),
              .capture = capture_text(s)};
 }
 

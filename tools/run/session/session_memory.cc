@@ -31,7 +31,8 @@ std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& data
 
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
 MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
-                                 const backends::Group& group, const SessionData& data) {
+                                 const backends::Group& group, const SessionData& data,
+                                 std::uint64_t limit) {
   const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
   MemoryPlanOptions needs{
       .state = engine::state_dtype(compute.storage),
@@ -40,7 +41,9 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
       .optimizer_rank = shares ? group.rank() : 0,
       .whole_tensors = shares && !options.update.optimizer->by_ranges,
       .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
-      .micro_batches = options.compute.micro_batches};
+      .micro_batches = options.compute.micro_batches,
+      .limit = limit,
+      .limit_is_hard = options.compute.memory.bytes > 0};
   if (compute.cuda()) {
     if (engine::is_half(compute.storage)) needs.short_weights = engine::size_of(compute.storage);
     if (options.evaluate.count > 0 && data.test().size() > 0)
@@ -54,6 +57,13 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
     needs.data = data_bytes(data.splits());
   }
   return needs;
+}
+
+// Returns the limit of this rank; with auto nine tenths of what is free, because libraries and
+// drivers also allocate.
+std::uint64_t limit_of(const MemoryRequest& request, const MemoryBudget& budget) {
+  if (!request.automatic) return request.bytes;
+  return budget.bytes / static_cast<std::uint64_t>(std::max(1, budget.ranks)) / 10 * 9;
 }
 
 }  // namespace
@@ -74,20 +84,53 @@ engine::TreePartition shards_of(const SessionOptions& options, const backends::G
                                                 io::BatchShares(options.data.shares.weights)));
 }
 
-void check_own_memory(const SessionOptions& options, const Compute& compute,
-                      const backends::Group& group, const SessionData& data,
-                      const engine::Graph& graph, const engine::ThreadPool& pool,
-                      const MemoryBudget& memory) {
+std::uint64_t check_own_memory(const SessionOptions& options, const Compute& compute,
+                               const backends::Group& group, const SessionData& data,
+                               const engine::Graph& graph, const engine::ThreadPool& pool,
+                               const MemoryBudget& memory) {
+  const MemoryBudget budget = compute.cuda() ? device_memory_budget(compute.device.index) : memory;
+  const std::uint64_t limit = limit_of(options.compute.memory, budget);
   check_memory(graph, plan_options(options, compute, data, pool),
-               memory_options(options, compute, group, data),
-               compute.cuda() ? device_memory_budget(compute.device.index) : memory);
+               memory_options(options, compute, group, data, limit), budget);
+  return limit;
+}
+
+engine::Plan compile_plan(const SessionOptions& options, const Compute& compute,
+                          const backends::Group& group, const SessionData& data,
+                          const engine::Graph& graph, const engine::ThreadPool& pool,
+                          std::uint64_t limit) {
+  const engine::PlanOptions plan = plan_options(options, compute, data, pool);
+  return engine::Plan::compile(graph,
+                               limited_plan(graph, plan, plan.max_batch,
+                                            memory_options(options, compute, group, data, limit)));
 }
 
 MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
                        const backends::Group& group, const SessionData& data,
                        const SessionModel& model) {
   return memory_need(model.graph, model.plan.options, model.plan.options.max_batch,
-                     memory_options(options, compute, group, data));
+                     memory_options(options, compute, group, data, model.memory_limit));
+}
+
+MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,
+                         const backends::Group& group, const SessionData& data,
+                         const SessionModel& model) {
+  const MemoryPlanOptions given = memory_options(options, compute, group, data, model.memory_limit);
+  const engine::Recomputation& recomputed = model.plan.recomputation;
+  const MemoryNeed need = memory_need(options, compute, group, data, model);
+  return {.limit = model.memory_limit,
+          .total = need.total(),
+          .parameters = need.parameters,
+          .gradients = need.gradients,
+          .optimizer = need.optimizer,
+          .activations = need.activations,
+          .kept = static_cast<std::uint64_t>(given.shards) * recomputed.kept_bytes,
+          .recomputed = static_cast<std::uint64_t>(given.shards) * recomputed.repeated_bytes,
+          .segments = std::ssize(recomputed.segments),
+          .recomputed_layers = recomputed.steps,
+          .layers = std::ssize(model.plan.steps),
+          .added_flops = recomputed.added_flops,
+          .largest_batch = largest_batch(model.graph, model.plan.options, given)};
 }
 
 void allocate_on_device(const SessionOptions& options, const Compute& compute,
@@ -97,10 +140,11 @@ void allocate_on_device(const SessionOptions& options, const Compute& compute,
     make();
   } catch (const base::cuda::DeviceMemoryError& refused) {
     const base::cuda::MemoryShortage& shortage = refused.shortage();
-    throw engine::MemoryError(std::string(refused.what()) + "; " +
-                              batch_advice(model.graph, model.plan.options,
-                                           memory_options(options, compute, group, data),
-                                           shortage.held + shortage.free));
+    throw engine::MemoryError(
+        std::string(refused.what()) + "; " +
+        batch_advice(model.graph, model.plan.options,
+                     memory_options(options, compute, group, data, model.memory_limit),
+                     shortage.held + shortage.free));
   }
 }
 

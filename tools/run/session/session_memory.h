@@ -7,6 +7,7 @@
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/graph/plan.h"
 #include "tools/options/table/session_options.h"
+#include "tools/report/observers/session_facts.h"
 #include "tools/run/choices/compute_choice.h"
 #include "tools/run/choices/memory_plan.h"
 #include "tools/run/data/session_data.h"
@@ -22,12 +23,24 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
 // For canonical order.
 engine::TreePartition shards_of(const SessionOptions& options, const backends::Group& group);
 
-// Throws engine::MemoryError as check_memory() does. `memory`: of the host. For steps on a device
-// that device's memory counts, of which nothing has been allocated.
-void check_own_memory(const SessionOptions& options, const Compute& compute,
-                      const backends::Group& group, const SessionData& data,
-                      const engine::Graph& graph, const engine::ThreadPool& pool,
-                      const MemoryBudget& memory);
+// Returns what this rank may use with --memory, 0 if it is not limited. Throws as check_memory()
+// does. `memory`: of the host. For steps on a device that device's memory counts, of which nothing
+// has been allocated.
+std::uint64_t check_own_memory(const SessionOptions& options, const Compute& compute,
+                               const backends::Group& group, const SessionData& data,
+                               const engine::Graph& graph, const engine::ThreadPool& pool,
+                               const MemoryBudget& memory);
+
+// Compiles the plan of a step that fits `limit`, which check_own_memory() has returned.
+engine::Plan compile_plan(const SessionOptions& options, const Compute& compute,
+                          const backends::Group& group, const SessionData& data,
+                          const engine::Graph& graph, const engine::ThreadPool& pool,
+                          std::uint64_t limit);
+
+// Returns what the plan keeps and what it recomputes. REQUIRES: the memory is limited.
+MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,
+                         const backends::Group& group, const SessionData& data,
+                         const SessionModel& model);
 
 // Returns this rank's need of memory on the device that it computes on.
 MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,

@@ -70,14 +70,6 @@ engine::Graph build_graph(const ModelOptions& options, const io::Dataset& datase
   return graph;
 }
 
-engine::ModelState allocate_state(const SessionOptions& options, const Compute& compute,
-                                  const backends::Group& group, const SessionData& data,
-                                  const engine::Graph& graph, const engine::ThreadPool& pool,
-                                  const MemoryBudget& memory) {
-  check_own_memory(options, compute, group, data, graph, pool, memory);
-  return engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
-}
-
 engine::ThreadPool make_pool(const SessionOptions& options, const Compute& compute) {
   return compute.make_pool(options.compute.deterministic ? kDeterministicShares : 0);
 }
@@ -200,12 +192,13 @@ SessionModel::SessionModel(const SessionOptions& options, const Compute& compute
     : pool_threads(compute.threads),
       pool(make_pool(options, compute)),
       graph(build_graph(options.model, data.train())),
-      state(allocate_state(options, compute, group, data, graph, pool, memory)),
+      memory_limit(check_own_memory(options, compute, group, data, graph, pool, memory)),
+      state(engine::ModelState::allocate(graph, engine::state_dtype(compute.storage))),
       shared_update(make_shared_update(options, compute, group, state.parameters)),
       optimizer(
           make_optimizer(options.update, graph, state.parameters.values, shared_update.get())),
       control(engine::first_control(compute.loss_scale)),
-      plan(engine::Plan::compile(graph, plan_options(options, compute, data, pool))),
+      plan(compile_plan(options, compute, group, data, graph, pool, memory_limit)),
       context{.device = {}, .threads = &pool, .scratch = {}} {}
 
 void SessionModel::refit(const SessionOptions& options, const Compute& compute,
@@ -219,8 +212,8 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
   }
   if (compute.threads != pool_threads || compute.binding) pool = make_pool(options, compute);
   pool_threads = compute.threads;
-  check_own_memory(options, compute, group, data, graph, pool, with_own);
-  plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
+  memory_limit = check_own_memory(options, compute, group, data, graph, pool, with_own);
+  plan = compile_plan(options, compute, group, data, graph, pool, memory_limit);
 }
 
 namespace {

@@ -41,6 +41,7 @@ struct SessionModel {
   int pool_threads;
   engine::ThreadPool pool;
   engine::Graph graph;
+  std::uint64_t memory_limit;  // of this rank, by --memory; 0: none
   engine::ModelState state;
   std::unique_ptr<SharedUpdate> shared_update;  // null: every rank updates all parameters
   std::unique_ptr<engine::Optimizer> optimizer;

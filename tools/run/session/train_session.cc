@@ -206,14 +206,18 @@ std::vector<RankMemory> TrainSession::gather_memory() const {
   const MemoryNeed own = memory_need(s.options, s.compute, s.group, s.input.data, *s.model);
   const std::int32_t device = s.compute.cuda() ? s.compute.device.index : -1;
   const auto world = static_cast<std::size_t>(s.group.world_size());
+  const MemoryFacts limited = s.facts.memory.value_or(MemoryFacts{});
   std::vector<MemoryNeed> needs(world);
+  std::vector<MemoryFacts> all_limited(world);
   std::vector<std::int32_t> devices(world);
   s.control->all_gather(&own, sizeof own, needs.data());
   s.control->all_gather(&device, sizeof device, devices.data());
+  s.control->all_gather(&limited, sizeof limited, all_limited.data());
   std::vector<RankMemory> ranks;
   for (std::size_t r = 0; r < world; ++r)
     ranks.push_back({s.group.peers().at(r).host,
-                     devices[r] < 0 ? "cpu" : "cuda:" + std::to_string(devices[r]), needs[r]});
+                     devices[r] < 0 ? "cpu" : "cuda:" + std::to_string(devices[r]), needs[r],
+                     all_limited[r]});
   return ranks;
 }
 

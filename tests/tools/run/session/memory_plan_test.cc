@@ -8,6 +8,7 @@
 #include "engine/graph/model_state.h"
 #include "engine/graph/parameter_kinds.h"
 #include "engine/optim/optimizer.h"
+#include "io/base/files/io_error.h"
 #include "models/model_catalog.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
@@ -105,6 +106,41 @@ TEST_F(MemoryPlan, TheLargestBatchThatFitsIsNamed) {
                 2 + 0.02 * static_cast<double>(batch))
         << text;
   }
+}
+
+// A limit makes backward compute activations again; one that is too small is a wrong option.
+TEST_F(MemoryPlan, ALimitOfTheUserHoldsOrIsRejected) {
+  const auto rejection = [&] {
+    return test_support::error_or<io::ConfigError>(
+        [&] { tools::check_memory(graph_, plan_, options_, {}); }, "");
+  };
+  const std::uint64_t whole = need(plan_.max_batch).total();
+  options_.limit_is_hard = true;
+  options_.limit = whole;
+  EXPECT_EQ(need(plan_.max_batch).total(), whole);
+  options_.limit = whole / 10 * 9;
+  EXPECT_LE(need(plan_.max_batch).total(), options_.limit);
+  EXPECT_EQ(rejection(), "");
+  options_.limit = 1;
+  const std::uint64_t least = need(plan_.max_batch).total();
+  EXPECT_LT(least, whole / 10 * 9);
+  options_.limit = least - 1;
+  const std::string text = rejection();
+  EXPECT_CONTAINS(text, "is too small: batches of 4096 samples need at least " +
+                            std::to_string((least >> 20) + 1) + " MiB (");
+  EXPECT_CONTAINS(text, "; at most --batch-size-per-device 4095 would fit");
+  options_.limit = 1 << 20;
+  EXPECT_CONTAINS(rejection(), "; a batch of one sample needs at least ");
+}
+
+TEST_F(MemoryPlan, TheLargestBatchOfALimitFits) {
+  options_.limit = need(plan_.max_batch).total() * 2;
+  const std::int64_t most = tools::largest_batch(graph_, plan_, options_);
+  EXPECT_GT(most, 2 * plan_.max_batch);
+  EXPECT_LE(need(most).total(), options_.limit);
+  EXPECT_GT(need(most + 1).total(), options_.limit);
+  options_.limit = 1;
+  EXPECT_EQ(tools::largest_batch(graph_, plan_, options_), 0);
 }
 
 TEST_F(MemoryPlan, RanksOfAHostShareItAndAModelMayBeTooLarge) {

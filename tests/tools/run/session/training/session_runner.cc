@@ -150,6 +150,7 @@ std::vector<RankResult> train_anywhere(int world_size, const Options& options,
         session.add_observer(std::make_unique<Recorder>(result, meddle));
         if (const auto& plan = session.facts().averaging.plan)
           result.plan = engine::describe(*plan);
+        result.memory = session.facts().memory;
         const engine::TrainResult end = session.run(never);
         result.coverage = end.coverage;
         result.end = end.progress;

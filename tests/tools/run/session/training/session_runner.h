@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/named_values.h"
 #include "tools/options/table/run_config.h"
+#include "tools/report/observers/session_facts.h"
 
 namespace session_runner {
 
@@ -31,8 +33,9 @@ struct RankResult {
   engine::TrainProgress end;
   double last_accuracy = -1;  // of the last evaluation
   std::int64_t averagings = 0, bytes_sent = 0;
-  std::vector<double> spreads;    // of the reports that had one
-  std::vector<std::string> plan;  // lines told before the start
+  std::vector<double> spreads;                    // of the reports that had one
+  std::vector<std::string> plan;                  // lines told before the start
+  std::optional<tools::MemoryFacts> memory = {};  // with --memory
   engine::EvalReport last_eval;
   std::vector<std::int64_t> evaluated;    // global steps
   std::vector<engine::EvalReport> evals;  // all of them, in order

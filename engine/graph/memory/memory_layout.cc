@@ -12,7 +12,7 @@
 //
 // Each block is compared with all before it. To keep the time for very deep models linear, blocks
 // beyond kMaxTogether are placed by the same rule among themselves, in a region after the others.
-#include "engine/graph/memory_layout.h"
+#include "engine/graph/memory/memory_layout.h"
 
 #include <algorithm>
 #include <numeric>
@@ -28,11 +28,17 @@ constexpr std::size_t kMaxTogether = 4096;  // practical models have fewer block
 // compared with all of them.
 struct PlacedBlock {
   std::size_t offset = 0, end = 0;
-  int first = 0, last = 0;
+  int first = 0, last = 0, early_first = 0, early_last = -1;
 };
 
 bool share_time(const MemoryBlock& a, const PlacedBlock& b) {
-  return a.first <= b.last && b.first <= a.last;
+  const auto meet = [](int first, int last, int other_first, int other_last) {
+    return first <= last && other_first <= other_last && first <= other_last && other_first <= last;
+  };
+  return (a.first <= b.last && b.first <= a.last) ||
+         meet(a.early_first, a.early_last, b.first, b.last) ||
+         meet(a.first, a.last, b.early_first, b.early_last) ||
+         meet(a.early_first, a.early_last, b.early_first, b.early_last);
 }
 
 // `placed` is sorted by offset.
@@ -71,7 +77,9 @@ std::size_t place_blocks(std::vector<MemoryBlock>& blocks) {
     const PlacedBlock made{.offset = offset,
                            .end = offset + align_up(blocks[i].bytes),
                            .first = blocks[i].first,
-                           .last = blocks[i].last};
+                           .last = blocks[i].last,
+                           .early_first = blocks[i].early_first,
+                           .early_last = blocks[i].early_last};
     blocks[i].offset = region + offset;
     arena = std::max(arena, region + made.end);
     const auto by_offset = [](const PlacedBlock& a, const PlacedBlock& b) {
