@@ -1,4 +1,4 @@
-// The user's request for a rank's device, CPUs and memory (`--device`, `--devices`, `--bind`, `--memory`).
+// The user's request for a rank's device, CPUs and memory (`--device`, `--bind`, `--memory`).
 #pragma once
 
 #include <cstdint>
