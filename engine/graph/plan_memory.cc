@@ -6,6 +6,11 @@
 #include "engine/core/arena.h"
 
 namespace engine {
+namespace {
+
+constexpr double kFlopsPerElement = 32;
+
+}  // namespace
 
 PlanMemory::PlanMemory(Plan& plan, std::vector<bool> has_gradient)
     : plan_(plan), has_gradient_(std::move(has_gradient)), producer_(plan.tensors.size(), kNone) {
@@ -27,10 +32,10 @@ std::size_t PlanMemory::bytes(int i) const {
          size_of(tensor(i).dtype);  // the compiler has checked the product
 }
 
-// Layers without products count an operation per element of their output.
+// Layers without products are bound by memory: an element takes the time of many operations.
 double PlanMemory::flops(int i) const {
   return engine::forward_flops(*plan_.graph, step(i).node) +
-         static_cast<double>(tensor(step(i).output).item_shape.count());
+         kFlopsPerElement * static_cast<double>(tensor(step(i).output).item_shape.count());
 }
 
 // Visits the roots of the tensors that a step reads in forward: inputs and residual.

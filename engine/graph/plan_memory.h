@@ -20,7 +20,8 @@ class PlanMemory {
   // The steps that a segment may contain, after place() without segments: those before the first
   // one that gives the logits or the loss, or saves its values in place of others.
   std::vector<StepCost> step_costs() const;
-  // The operations of the steps that repeat, and of all.
+  // The operations of a sample's forward through the steps that repeat, and through all: those of
+  // products, and some for each element.
   double repeated_flops() const;
   double forward_flops() const;
 

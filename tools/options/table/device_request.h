@@ -1,6 +1,7 @@
-// The user's request for a rank's device and CPUs (`--device`, `--devices`, `--bind`).
+// The user's request for a rank's device, CPUs and memory (`--device`, `--bind`, `--memory`).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,12 @@ struct DeviceRequest {
   bool names_cpu() const;
   bool names_cuda() const;
   std::string named_text() const;  // "cuda:1": the first of those that the user named
+};
+
+// The memory that a rank may use, of the host or of its device.
+struct MemoryRequest {
+  std::uint64_t bytes = 0;  // 0: not limited
+  bool automatic = false;   // most of what is free
 };
 
 enum class Bind {

@@ -41,8 +41,7 @@ struct ShareOptions {
 
 struct DataOptions {
   io::DatasetOptions set;
-  // This rank's data, already in memory; replaces `set`.
-  std::shared_ptr<LoadedData> given = {};
+  std::shared_ptr<LoadedData> given = {};  // this rank's data, in memory; replaces `set`
   std::string stage = {};  // a folder of this host to copy the files to; "": read them in place
   std::optional<io::Normalization> normalization = {};  // none: by the number of channels
   io::Augmentation augmentation = {};                   // only for training
@@ -77,12 +76,6 @@ struct Precision {
   std::optional<engine::DType> half = {};  // storage of activations, if it differs
   engine::Products products = engine::Products::kF32;
   bool operator==(const Precision&) const = default;
-};
-
-// The memory that a rank may use, of the host or of its device.
-struct MemoryRequest {
-  std::uint64_t bytes = 0;  // 0: not limited
-  bool automatic = false;   // most of what is free
 };
 
 struct ComputeOptions {

@@ -118,12 +118,12 @@ TEST_F(MemoryPlan, ALimitOfTheUserHoldsOrIsRejected) {
   options_.limit_is_hard = true;
   options_.limit = whole;
   EXPECT_EQ(need(plan_.max_batch).total(), whole);
-  options_.limit = whole / 10 * 9;
+  options_.limit = whole / 20 * 19;
   EXPECT_LE(need(plan_.max_batch).total(), options_.limit);
   EXPECT_EQ(rejection(), "");
   options_.limit = 1;
   const std::uint64_t least = need(plan_.max_batch).total();
-  EXPECT_LT(least, whole / 10 * 9);
+  EXPECT_LT(least, whole / 20 * 19);
   options_.limit = least - 1;
   const std::string text = rejection();
   EXPECT_CONTAINS(text, "is too small: batches of 4096 samples need at least " +

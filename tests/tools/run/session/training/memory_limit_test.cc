@@ -20,6 +20,7 @@ using session_runner::train;
 using session_runner::with;
 
 constexpr const char* kDropout = R"(layer = [
+  {kind = "flatten"},
   {kind = "dense", name = "fc1", out = 512},
   {kind = "relu"},
   {kind = "dropout", rate = 0.3},
