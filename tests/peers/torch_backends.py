@@ -3,7 +3,7 @@
 
 Usage: PEER_PYTHON=PYTHON tests/peers/torch_backends.py BUILD_FOLDER [--ranks N] [--repeats N] [--part all_reduce|ddp]
 Both backends are groups of the same processes and alternate: each row is the median over the repeats of the time of one call
-or step, and the median of the ratios of neighbors. BUILD_FOLDER has torch/engine_torch*.so (docs/pytorch.md).
+or step, and the median of the ratios of neighbors. BUILD_FOLDER has torch/engine_torch (docs/pytorch.md).
 """
 import argparse
 import copy

@@ -127,23 +127,10 @@ step "Libraries"
 if [ -d "$build/licences" ]; then
   cp "$build/licences"/* "$bundle/licences/"  # all libraries are inside the program: tools/scripts/release.sh has built it
 else
-  # All that the loader finds, but for the C library's own: a program must not mix two of these.
-  mkdir "$bundle/lib"
-  libc='/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnss_[a-z]+)\.so[.0-9]*$'
-  licence_of() {  # PACKAGE: its licence, as Debian keeps it
-    local text="/usr/share/doc/$1/copyright"
-    [ -f "$text" ] && cp -L "$text" "$bundle/licences/$1"
-  }
-  while read -r file; do
-    install -m 644 -s "$(readlink -f "$file")" "$bundle/lib/$(basename "$file")"
-    programs+=("$file")
-    case $(readlink -f "$file") in "$(readlink -f "$build")"/*) continue ;; esac
-    real=$(readlink -f "$file")  # packages may say /lib for /usr/lib
-    package=$(dpkg-query --search "$real" "${real#/usr}" 2>/dev/null | head -n 1 | cut -d: -f1 || true)
-    { [ -n "$package" ] && licence_of "$package"; } || echo "no licence found for $file" | tee -a "$bundle/licences/MISSING"
-  done < <(ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | grep -vE "$libc")
-  for package in libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev cppzmq-dev libgtest-dev; do
-    licence_of "$package" || true  # compiled in
+  copy_libraries "$bundle/lib" "$bundle/licences" "" "${programs[@]}"
+  programs+=("$bundle/lib"/*)
+  for package in cppzmq-dev libgtest-dev; do
+    copy_licence "$package" "$bundle/licences" || true  # compiled in
   done
   ls "$bundle/lib"
 fi

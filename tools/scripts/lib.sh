@@ -44,3 +44,44 @@ configure_and_build() {
   step "Building build/${folder##*/} (${targets[*]})"
   "${runner[@]}" cmake --build "$folder" --target "${targets[@]}" --parallel "$(build_jobs)" || fail "the build in build/${folder##*/} failed"
 }
+
+# copy_libraries FOLDER LICENCES EXCEPT FILE...: the shared libraries that these programs and libraries load, but for the C
+# library's own (a program must not mix two of these) and those whose name EXCEPT matches; and what Debian keeps of their licences
+# and of those of the headers that are compiled in.
+copy_libraries() {
+  local folder=$1 licences=$2 except=$3 file real package found
+  local libc='(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnss_[a-z]+)\.so[.0-9]*'
+  mkdir -p "$folder" "$licences"
+  found=$(ldd "${@:4}")
+  while read -r file; do
+    real=$(readlink -f "$file")  # packages may say /lib for /usr/lib
+    install -m 644 -s "$real" "$folder/$(basename "$file")"
+    case $real in "$root"/build/*) continue ;; esac
+    package=$(dpkg-query --search "$real" "${real#/usr}" 2>/dev/null | head -n 1 | cut -d: -f1 || true)
+    { [ -n "$package" ] && copy_licence "$package" "$licences"; } || echo "no licence found for $file" | tee -a "$licences/MISSING"
+  done < <(awk '$2 == "=>" && $3 ~ /^\// { print $3 }' <<<"$found" | sort -u | grep -vE "/($libc${except:+|$except})\$")
+  for package in libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev; do
+    copy_licence "$package" "$licences" || true  # compiled in
+  done
+}
+copy_licence() {  # PACKAGE LICENCES: its licence, as Debian keeps it
+  [ ! -f "/usr/share/doc/$1/copyright" ] || cp -L "/usr/share/doc/$1/copyright" "$2/$1"
+  [ -f "$2/$1" ]
+}
+
+# pack_wheel TREE INFO FILE: packs the files of TREE, with a list of them in its folder INFO, as a wheel. All have the date
+# SOURCE_DATE_EPOCH.
+pack_wheel() (
+  mkdir -p "$(dirname "$3")"
+  wheel="$(cd "$(dirname "$3")" && pwd)/$(basename "$3")"
+  cd "$1"
+  list=$(find . -type f ! -name RECORD -printf '%P\n' | LC_ALL=C sort)
+  while read -r file; do
+    echo "$file,sha256=$(openssl dgst -sha256 -binary "$file" | base64 | tr '+/' '-_' | tr -d =),$(stat -c %s "$file")"
+  done <<<"$list" >"$2/RECORD"
+  echo "$2/RECORD,," >>"$2/RECORD"
+  find . -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
+  rm -f "$wheel"
+  find . -type f -printf '%P\n' | LC_ALL=C sort | TZ=UTC zip -q -X -9 "$wheel" -@
+  echo "$wheel: $(du -h --apparent-size "$wheel" | cut -f1)"
+)

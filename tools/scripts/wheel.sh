@@ -71,15 +71,4 @@ Generator: tools/scripts/wheel.sh
 Root-Is-Purelib: false
 Tag: py3-none-$platform
 EOF
-cd "$tree"
-find . -type f ! -name RECORD -printf '%P\n' | LC_ALL=C sort | while read -r file; do
-  echo "$file,sha256=$(openssl dgst -sha256 -binary "$file" | base64 | tr '+/' '-_' | tr -d =),$(stat -c %s "$file")"
-done >"$work/RECORD"
-mv "$work/RECORD" "$info/RECORD"
-echo "$info/RECORD,," >>"$info/RECORD"
-find . -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
-mkdir -p "$output"
-file="$(cd "$output" && pwd)/engine_train-$version-py3-none-$platform.whl"
-rm -f "$file"
-find . -type f -printf '%P\n' | LC_ALL=C sort | TZ=UTC zip -q -X -9 "$file" -@
-echo "$file: $(du -h --apparent-size "$file" | cut -f1)"
+pack_wheel "$tree" "$info" "$output/engine_train-$version-py3-none-$platform.whl"

@@ -1,5 +1,5 @@
-// The Python module engine_torch: registers the backend "engine" with torch.distributed when it is
-// imported.
+// The Python module engine_torch._backend: makes process groups for engine_torch/__init__.py, which
+// registers the backend "engine" with torch.distributed.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 #include <unistd.h>
@@ -73,19 +73,12 @@ c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions& 
                                  options.global_ranks_in_group.end()));
 }
 
-void register_backend(const py::module_& own) {
-  py::module_::import("torch.distributed")
-      .attr("Backend")
-      .attr("register_backend")("engine", own.attr("_create"), py::arg("extended_api") = true,
-                                py::arg("devices") = py::make_tuple("cpu"));
-}
-
 }  // namespace
 }  // namespace engine::pytorch
 
-PYBIND11_MODULE(engine_torch, m) {
-  m.doc() = "Registers the backend \"engine\" of torch.distributed.";
+PYBIND11_MODULE(_backend, m) {
+  m.doc() = "Process groups of the backend \"engine\" of torch.distributed.";
   m.attr("__version__") = engine::api::version_text();
-  m.def("_create", &engine::pytorch::create);
-  engine::pytorch::register_backend(m);
+  m.attr("torch_version") = ENGINE_TORCH_VERSION;  // it was compiled for
+  m.def("create", &engine::pytorch::create);
 }
