@@ -130,6 +130,21 @@ engine::LayerPtr make_parameter(Options& options, std::int64_t) {
   return layers::parameter(o);
 }
 
+engine::LayerPtr make_reduce(Options& options, std::int64_t) {
+  const std::string function = options.text("function", "", {"mean", "sum", "max"});
+  using enum layers::ReduceFunction;
+  layers::ReduceOptions o;
+  o.function = function == "mean" ? kMean : function == "sum" ? kSum : kMax;
+  o.axes = options.integers("axes");
+  o.keep = options.boolean("keep", o.keep);
+  return layers::reduce(o);
+}
+
+engine::LayerPtr make_gather(Options& options, std::int64_t) {
+  const std::int64_t axis = options.integer("axis", 0);
+  return layers::gather(axis, options.integers("indices"));
+}
+
 struct Kind {
   const char* name;
   engine::LayerPtr (*make)(Options& options, std::int64_t classes);
@@ -232,6 +247,10 @@ constexpr Kind kKinds[] = {
     {"multiply", [](Options&, std::int64_t) { return layers::multiply(); }, kExpanded, kTwoInputs,
      ""},
     {"divide", [](Options&, std::int64_t) { return layers::divide(); }, kExpanded, kTwoInputs, ""},
+    {"reduce", make_reduce, "any → without `axes`, or with extents of 1 there",
+     "keep: the axes remain; the gradient of a maximum goes to the first one", ""},
+    {"gather", make_gather, "[..., a, ...] → [..., number of indices, ...]",
+     "the entries of `axis` with these indices, from 0; one may be repeated", ""},
     {"parameter", make_parameter, "none → [shape]",
      "reads no input, the same for every sample; `initial` if deviation is 0", "weight [shape]"},
     {"constant",
