@@ -241,7 +241,7 @@ constexpr Kind kKinds[] = {
     {"reshape", [](Options& o, std::int64_t) { return layers::reshape(o.integers("shape")); },
      "any → [shape]", "the same numbers in their order; one extent may be -1", ""},
     {"permute", [](Options& o, std::int64_t) { return layers::permute(o.integers("order")); },
-     "any → its dimensions in another order", "`order` has each dimension once, as PyTorch's", ""},
+     "any → its dimensions in another order", "each dimension once, as PyTorch's", ""},
     {"activation", make_activation, kSame,
      "PyTorch's function of that name; slope of leaky_relu, from 0", ""},
     {"multiply", [](Options&, std::int64_t) { return layers::multiply(); }, kExpanded, kTwoInputs,
@@ -252,13 +252,13 @@ constexpr Kind kKinds[] = {
     {"gather", make_gather, "[..., a, ...] → [..., number of indices, ...]",
      "the entries of `axis` with these indices, from 0; one may be repeated", ""},
     {"parameter", make_parameter, "none → [shape]",
-     "reads no input, the same for every sample; `initial` if deviation is 0", "weight [shape]"},
+     "reads no input, the same for each sample; `initial` if deviation is 0", "weight [shape]"},
     {"constant",
      [](Options& o, std::int64_t) {
        const std::vector<std::int64_t> shape = o.integers("shape");
        return layers::constant(shape, o.number("initial", 0));
      },
-     "none → [shape]", "reads no input, the same for every sample; not trained", "; value [shape]"},
+     "none → [shape]", "the same for each sample; not trained", "; value [shape]"},
 };
 
 std::string options_text(const std::vector<OptionDescription>& options) {

@@ -1,7 +1,7 @@
 // Gathering on a CUDA device. gather.h describes and gather.cc checks the operands.
 #pragma once
 
-#include "engine/ops/general/gather.h"
+#include "engine/ops/general/general_operands.h"
 
 namespace engine::ops::cuda {
 

@@ -1,7 +1,7 @@
 // Maxima on a CUDA device. reduce_max.h describes and reduce_max.cc checks the operands.
 #pragma once
 
-#include "engine/ops/general/reduce_max.h"
+#include "engine/ops/general/general_operands.h"
 
 namespace engine::ops::cuda {
 
