@@ -15,6 +15,7 @@ int expect_axis(const Shape& shape, std::int64_t axis) {
 std::vector<LayerOption> option_list(std::string_view name,
                                      const std::vector<std::int64_t>& values) {
   std::vector<LayerOption> options;
+  options.reserve(values.size());
   for (const std::int64_t value : values) options.push_back({name, static_cast<double>(value)});
   return options;
 }

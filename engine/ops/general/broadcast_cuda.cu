@@ -3,6 +3,7 @@
 
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/general/axis_places.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -28,15 +29,8 @@ __global__ void __launch_bounds__(kThreads)
     combine(const T* a, const T* b, Axes<3> axes, std::int64_t count, BinaryKind kind, T* y) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads) {
-    std::int64_t at_a = 0, at_b = 0, rest = i;
-    for (int d = axes.count - 1; d >= 0; --d) {
-      const auto& axis = axes.at[static_cast<unsigned>(d)];
-      const std::int64_t outer = quotient(rest, axis.count), index = rest - outer * axis.count;
-      at_a += index * axis.steps[0];
-      at_b += index * axis.steps[1];
-      rest = outer;
-    }
-    y[i] = from_float<T>(result_of(kind, to_float(a[at_a]), to_float(b[at_b])));
+    const AxisPlaces<3> places = places_of(axes, i);
+    y[i] = from_float<T>(result_of(kind, to_float(a[places.at[0]]), to_float(b[places.at[1]])));
   }
 }
 

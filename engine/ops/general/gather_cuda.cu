@@ -53,7 +53,8 @@ __global__ void __launch_bounds__(kThreads) add_runs(const T* dy, GatherSizes s,
   }
 }
 
-// The runs of the ordered positions from `first` on, up to kChunk positions.
+// The runs of the ordered positions from `first` on, up to kChunk positions. Only a run that is
+// longer is cut, so that other sums are rounded once.
 Runs runs_from(const GatherEntries& chosen, std::size_t first) {
   Runs runs{};
   const std::size_t count = std::min(chosen.positions.size() - first, std::size_t{kChunk});
@@ -67,6 +68,11 @@ Runs runs_from(const GatherEntries& chosen, std::size_t first) {
     runs.positions[k] = position;
   }
   runs.begins[runs.count] = static_cast<std::int32_t>(count);
+  const std::size_t end = first + count;
+  const bool is_cut = end < chosen.positions.size() &&
+                      runs.entries[runs.count - 1] ==
+                          chosen.entries[static_cast<std::size_t>(chosen.positions[end])];
+  if (is_cut && runs.count > 1) --runs.count;
   return runs;
 }
 
@@ -88,11 +94,12 @@ void gather_forward(KernelContext& context, const GatherForward& o) {
 void add_gathered(KernelContext& context, const GatherBackward& o) {
   const GatherSizes s = gather_sizes(o.axis, o.dx, o.dy);
   with_storage(o.dx.dtype, [&]<class T>(T) {
-    for (std::size_t first = 0; first < o.chosen.positions.size(); first += kChunk) {
+    for (std::size_t first = 0; first < o.chosen.positions.size();) {
       const Runs runs = runs_from(o.chosen, first);
       launch("gather_backward", add_runs<T>,
              {loop_blocks(s.outer * runs.count * s.inner, kThreads)}, kThreads, 0, context.stream,
              o.dy.as<T>(), s, runs, o.dx.as<T>());
+      first += static_cast<std::size_t>(runs.begins[runs.count]);
     }
   });
 }

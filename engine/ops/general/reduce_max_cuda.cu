@@ -3,6 +3,7 @@
 
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/general/axis_places.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -14,37 +15,23 @@ struct Sizes {
   std::int64_t elements, terms;  // of y, and of x for each
 };
 
-struct Places {
-  std::int64_t x, y;
-};
-
-__device__ __forceinline__ Places places_of(const Axes<2>& axes, std::int64_t i) {
-  Places places{0, 0};
-  for (int d = axes.count - 1; d >= 0; --d) {
-    const auto& axis = axes.at[static_cast<unsigned>(d)];
-    const std::int64_t rest = quotient(i, axis.count), index = i - rest * axis.count;
-    places.x += index * axis.steps[0];
-    places.y += index * axis.steps[1];
-    i = rest;
-  }
-  return places;
-}
+using Places = AxisPlaces<2>;  // in x and in y
 
 // Returns the places of the first maximum of element `i` of y, and of that element.
 template <class T>
 __device__ __forceinline__ Places maximum_of(const T* x, const Sizes& o, std::int64_t i) {
   const Places start = places_of(o.kept, i);
-  std::int64_t place = start.x;
+  std::int64_t place = start.at[0];
   float best = to_float(x[place]);
   for (std::int64_t t = 1; t < o.terms; ++t) {
-    const std::int64_t here = start.x + places_of(o.reduced, t).x;
+    const std::int64_t here = start.at[0] + places_of(o.reduced, t).at[0];
     const float value = to_float(x[here]);
     // A NaN differs from itself.
     const bool above = value > best || (value != value && best == best);
     best = above ? value : best;
     place = above ? here : place;
   }
-  return {place, start.y};
+  return {{place, start.at[1]}};
 }
 
 template <class T>
@@ -52,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) maxima(const T* x, Sizes o, T* y) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < o.elements;
        i += std::int64_t{gridDim.x} * kThreads) {
     const Places at = maximum_of(x, o, i);
-    y[at.y] = x[at.x];
+    y[at.at[1]] = x[at.at[0]];
   }
 }
 
@@ -61,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) add_at_maxima(const T* x, const T* d
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < o.elements;
        i += std::int64_t{gridDim.x} * kThreads) {
     const Places at = maximum_of(x, o, i);
-    dx[at.x] = from_float<T>(to_float(dx[at.x]) + to_float(dy[at.y]));
+    dx[at.at[0]] = from_float<T>(to_float(dx[at.at[0]]) + to_float(dy[at.at[1]]));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/general/axis_places.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -29,37 +30,20 @@ __device__ __forceinline__ T written(T from, const Writing& w, T before) {
   return from_float<T>(w.add ? to_float(before) + value : value);
 }
 
-struct Places {
-  std::int64_t x, y;
-};
-
-// The places of element `i` of the first `count` axes.
-__device__ __forceinline__ Places places_of(const Axes<2>& axes, int count, std::int64_t i) {
-  Places places{0, 0};
-  for (int d = count - 1; d >= 0; --d) {
-    const Axis<2>& axis = axes.at[d];
-    const std::int64_t rest = quotient(i, axis.count), index = i - rest * axis.count;
-    places.x += index * axis.steps[0];
-    places.y += index * axis.steps[1];
-    i = rest;
-  }
-  return places;
-}
-
 // `count` and the axes are in packs of W elements, the steps in elements.
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)
     copy_packs(const T* x, Axes<2> axes, std::int64_t count, Writing writing, T* y) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads) {
-    const Places places = places_of(axes, axes.count, i);
-    Pack<T, W> pack = load_pack<W>(x + places.x);
+    const AxisPlaces<2> places = places_of(axes, i);
+    Pack<T, W> pack = load_pack<W>(x + places.at[0]);
     if (!writing.plain) {
-      const Pack<T, W> before = writing.add ? load_pack<W>(y + places.y) : Pack<T, W>{};
+      const Pack<T, W> before = writing.add ? load_pack<W>(y + places.at[1]) : Pack<T, W>{};
       ENGINE_UNROLL
       for (int j = 0; j < W; ++j) pack.at[j] = written(pack.at[j], writing, before.at[j]);
     }
-    store_pack<W>(y + places.y, pack);
+    store_pack<W>(y + places.at[1], pack);
   }
 }
 
@@ -110,18 +94,18 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t across = quotient(t, o.row_tiles), matrix = quotient(across, o.column_tiles);
     const std::int64_t row = (t - across * o.row_tiles) * kSide,
                        column = (across - matrix * o.column_tiles) * kSide;
-    const Places places = places_of(o.axes, o.axes.count, matrix);
+    const AxisPlaces<2> places = places_of(o.axes, matrix);
     __syncthreads();  // the previous tile has been written
     for (int i = static_cast<int>(threadIdx.x); i < kSide * kSide; i += kThreads) {
       const int c = i / kSide, r = i % kSide;
       if (row + r < o.rows.count && column + c < o.columns.count)
-        tile.at[c * kStride + r] = x[places.x + row + r + (column + c) * o.columns.steps[0]];
+        tile.at[c * kStride + r] = x[places.at[0] + row + r + (column + c) * o.columns.steps[0]];
     }
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < kSide * kSide; i += kThreads) {
       const int r = i / kSide, c = i % kSide;
       if (row + r >= o.rows.count || column + c >= o.columns.count) continue;
-      T& to = y[places.y + (row + r) * o.rows.steps[1] + column + c];
+      T& to = y[places.at[1] + (row + r) * o.rows.steps[1] + column + c];
       to = written(tile.at[c * kStride + r], writing, writing.add ? to : T{});
     }
   }

@@ -5,6 +5,7 @@
 
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/general/axis_places.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -16,20 +17,7 @@ struct Operands {
   const T *u, *v, *w;
 };
 
-struct Places {
-  std::int64_t at[4];
-};
-
-// Adds the places of element `i`.
-__device__ __forceinline__ Places moved(Places places, const Axes<4>& axes, std::int64_t i) {
-  for (int d = axes.count - 1; d >= 0; --d) {
-    const auto& axis = axes.at[static_cast<unsigned>(d)];
-    const std::int64_t rest = quotient(i, axis.count), index = i - rest * axis.count;
-    for (unsigned k = 0; k < 4; ++k) places.at[k] += index * axis.steps[k];
-    i = rest;
-  }
-  return places;
-}
+using Places = AxisPlaces<4>;
 
 template <class T>
 __device__ __forceinline__ float term_at(SumTerm term, const Operands<T>& from, const Places& p) {
@@ -69,7 +57,7 @@ template <class T, class To>
 __global__ void __launch_bounds__(kThreads) sum_per_thread(Operands<T> from, Sizes o, To* y) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < o.elements;
        i += std::int64_t{gridDim.x} * kThreads) {
-    const Places start = moved(Places{}, o.kept, i);
+    const Places start = places_of(o.kept, i);
     double sum = 0;
     for (std::int64_t t = 0; t < o.terms; ++t)
       sum += static_cast<double>(term_at(o.term, from, moved(start, o.summed, t)));
@@ -81,7 +69,7 @@ template <class T, class To>
 __global__ void __launch_bounds__(kThreads) sum_per_block(Operands<T> from, Sizes o, To* y) {
   double* partial = &block_shared<double>();
   for (std::int64_t i = blockIdx.x; i < o.elements; i += gridDim.x) {
-    const Places start = moved(Places{}, o.kept, i);
+    const Places start = places_of(o.kept, i);
     double sum = 0;
     for (std::int64_t t = threadIdx.x; t < o.terms; t += kThreads)
       sum += static_cast<double>(term_at(o.term, from, moved(start, o.summed, t)));
