@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -58,6 +59,13 @@ class Options {
     if (!value) missing(key);
     return *value;
   }
+  // A list of integers, which must be given.
+  std::vector<std::int64_t> integers(const std::string& key) {
+    if (describe(key, "list of integers", "")) return {1};
+    auto values = list<std::int64_t>(key, "integers");
+    if (!values) missing(key);
+    return std::move(*values);
+  }
   // An integer, or a word that stands for one.
   std::int64_t integer_or(const std::string& word, std::int64_t meaning, const std::string& key) {
     if (describe(key, "integer or \"" + word + "\"", "")) return 1;
@@ -110,10 +118,6 @@ class Options {
     return values;
   }
   void allow(const std::string& key) { asked_.push_back(key); }
-  bool is_text(const std::string& key) const {
-    return table_.get(key) != nullptr && table_.get(key)->is_string();
-  }
-
   void refuse_other_keys(const std::string& where) const {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
@@ -131,6 +135,9 @@ class Options {
   }
 
  private:
+  bool is_text(const std::string& key) const {
+    return table_.get(key) != nullptr && table_.get(key)->is_string();
+  }
   bool describe(const std::string& key, const std::string& type, const std::string& otherwise) {
     if (described_ != nullptr) described_->push_back({key, type, otherwise});
     return described_ != nullptr;

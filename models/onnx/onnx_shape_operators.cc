@@ -70,7 +70,7 @@ void fold_gather(OnnxOperator& op) {
 // The part [first, first + count) of the channels.
 OnnxActivation channels_of(OnnxOperator& op, OnnxActivation value, std::int64_t first,
                            std::int64_t count) {
-  value.layer = op.add_layer("slice_channels", {value.layer},
+  value.layer = op.add_layer("slice", {value.layer},
                              {{"first", std::to_string(first)}, {"count", std::to_string(count)}});
   value.shape[1] = count;
   return value;

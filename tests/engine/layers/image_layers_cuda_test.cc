@@ -2,6 +2,7 @@
 // where that is promised, against the same layer in float64 on the CPU.
 #include <optional>
 
+#include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 
@@ -241,16 +242,29 @@ class ImageLayersCuda : public CudaTest {};
 TYPED_TEST_SUITE(ImageLayersCuda, Storages);
 
 TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
-  const LayerPtr all[] = {layers::relu(),
-                          layers::dropout(0.3),
-                          layers::flatten(),
-                          layers::pad_channels(2, 3),
-                          layers::slice_channels(1, 4),
-                          layers::shuffle_channels(2),
-                          layers::group_norm({.groups = 2}),
-                          layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
-                          layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
-                          layers::global_average_pool()};
+  std::vector<std::int64_t> many;  // more than one launch has, each entry often
+  for (std::int64_t i = 0; i < 600; ++i) many.push_back(i * 3 % 5);
+  const LayerPtr all[] = {
+      layers::relu(),
+      layers::dropout(0.3),
+      layers::flatten(),
+      layers::pad_channels(2, 3),
+      layers::slice({.first = 1, .count = 4}),
+      layers::slice({.axis = 0, .first = 1, .count = 2, .step = 2}),
+      layers::gather(-1, {5, 1, 1, 0, 1}),
+      layers::gather(0, many),
+      layers::reduce({.axes = {0, 1}}),
+      layers::reduce({.axes = {-1}, .keep = true}),
+      layers::reduce({.function = layers::ReduceFunction::kSum, .axes = {1}}),
+      layers::reduce({.function = layers::ReduceFunction::kMax, .axes = {2, 0}}),
+      layers::permute({2, 0, 1}),
+      layers::permute({1, 0, 2}),
+      layers::reshape({2, -1}),
+      layers::shuffle_channels(2),
+      layers::group_norm({.groups = 2}),
+      layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
+      layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
+      layers::global_average_pool()};
   for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}})
     for (const LayerPtr& layer : all)
       for (const std::int64_t batch : {0, 1, 5})
@@ -285,6 +299,25 @@ TYPED_TEST(ImageLayersCuda, ActivationsAgreeWithFloat64) {
         compare<TypeParam>(*layer, {item}, 0, {.training = false, .write = write});
       }
   }
+}
+
+// Operands that are expanded, on either side; tensors that read no input.
+TYPED_TEST(ImageLayersCuda, ExpandedOperandsAgreeWithFloat64) {
+  using Items = std::vector<Shape>;
+  const LayerPtr all[] = {layers::add(), layers::subtract(), layers::multiply()};
+  for (const std::int64_t batch : {0, 1, 5})
+    for (const Write write : {Write::kOverwrite, Write::kAdd})
+      for (const bool training : {true, false}) {
+        const Options o{.training = training, .write = write};
+        for (const Items& items :
+             {Items{{5, 7, 6}, {5, 1, 6}}, Items{{5, 1, 1}, {7, 6}}, Items{{}, {3, 4}}})
+          for (const LayerPtr& layer : all) compare<TypeParam>(*layer, items, batch, o);
+        for (const Shape& shape : {Shape{5, 7, 6}, Shape{6}, Shape{}}) {
+          const std::vector<std::int64_t> extents(shape.dims().begin(), shape.dims().end());
+          compare<TypeParam>(*layers::parameter({.shape = extents}), {}, batch, o);
+          compare<TypeParam>(*layers::constant(extents), {}, batch, o);
+        }
+      }
 }
 
 // Products of one shape, and of channels on either side; several inputs side by side.

@@ -1,0 +1,47 @@
+// One thread per element of y. Bound by bytes.
+#include "engine/ops/general/broadcast_cuda.h"
+
+#include "engine/ops/device/packs.h"
+#include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/general/axis_places.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ __forceinline__ float result_of(BinaryKind kind, float a, float b) {
+  switch (kind) {
+    case BinaryKind::kAdd:
+      return a + b;
+    case BinaryKind::kSubtract:
+      return a - b;
+    case BinaryKind::kMultiply:
+      return a * b;
+    case BinaryKind::kDivide:
+      return a / b;
+  }
+  return 0;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    combine(const T* a, const T* b, Axes<3> axes, std::int64_t count, BinaryKind kind, T* y) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * kThreads) {
+    const AxisPlaces<3> places = places_of(axes, i);
+    y[i] = from_float<T>(result_of(kind, to_float(a[places.at[0]]), to_float(b[places.at[1]])));
+  }
+}
+
+}  // namespace
+
+void broadcast_forward(KernelContext& context, const BroadcastForward& o, const Axes<3>& axes) {
+  const std::int64_t count = o.y.count();
+  with_storage(o.y.dtype, [&]<class T>(T) {
+    launch("broadcast_forward", combine<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
+           context.stream, o.a.as<T>(), o.b.as<T>(), axes, count, o.kind, o.y.as<T>());
+  });
+}
+
+}  // namespace engine::ops::cuda
