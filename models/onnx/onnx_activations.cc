@@ -69,6 +69,8 @@ bool is_gate(OnnxOperator& op, std::size_t index, const std::string& function) {
          layer.inputs[0] == op.activation(1 - index).layer;
 }
 
+}  // namespace
+
 // x * sigmoid(x) is SiLU, for which ONNX has no operator, and x * hard_sigmoid(x) hard swish. The
 // layer of the inner function is left out if nothing else reads it.
 bool set_gated(OnnxOperator& op) {
@@ -84,29 +86,6 @@ bool set_gated(OnnxOperator& op) {
   return false;
 }
 
-bool scales_channels(const OnnxActivation& wide, const OnnxActivation& narrow) {
-  const auto &a = wide.shape, &b = narrow.shape;
-  return wide.layout == OnnxActivation::Layout::kImage && a.size() == 4 && b.size() == 4 &&
-         a[1] == b[1] && b[2] == 1 && b[3] == 1;
-}
-
-void translate_mul(OnnxOperator& op) {
-  if (fold_numbers(op)) return;
-  if (!op.is_activation(0) || !op.is_activation(1))
-    throw OnnxUnsupported("a product with a constant; no layer does this");
-  if (set_gated(op)) return;
-  OnnxActivation wide = op.activation(0), narrow = op.activation(1);
-  const bool is_same = wide.shape == narrow.shape && wide.layout == narrow.layout;
-  if (!is_same && !scales_channels(wide, narrow)) std::swap(wide, narrow);
-  if (!is_same && !scales_channels(wide, narrow))
-    throw OnnxUnsupported(onnx_shape_text(narrow.shape) + " and " + onnx_shape_text(wide.shape) +
-                          ", expected two of one shape, or one of [batch, channels, 1, 1]");
-  wide.layer = op.add_layer("multiply", {wide.layer, narrow.layer});
-  op.set(std::move(wide));
-}
-
-}  // namespace
-
 std::vector<OnnxOperatorRow> onnx_activations() {
   return {{"Relu", translate_relu},
           {"Gelu", translate_gelu},
@@ -115,8 +94,7 @@ std::vector<OnnxOperatorRow> onnx_activations() {
           {"HardSigmoid", translate_hard_sigmoid},
           {"HardSwish", translate_hard_swish},
           {"LeakyRelu", translate_leaky_relu},
-          {"Tanh", translate_tanh},
-          {"Mul", translate_mul}};
+          {"Tanh", translate_tanh}};
 }
 
 }  // namespace models

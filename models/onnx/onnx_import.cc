@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "engine/core/error.h"
 #include "io/interchange/array_files.h"
@@ -91,8 +92,12 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
                                " of layer '" + layer.name + "', has type " +
                                std::string(to_string(array.type)) + ", expected floats");
     if (wanted.from.transposed) array = io::transposed(std::move(array));
-  } else {
+  } else if (wanted.values.empty()) {
     array.data.resize(static_cast<std::size_t>(wanted.shape[0]) * sizeof(float));
+  } else {
+    const std::vector<float> values(wanted.values.begin(), wanted.values.end());
+    const auto bytes = std::as_bytes(std::span(values));
+    array.data.assign(bytes.begin(), bytes.end());
   }
   array.shape = wanted.shape;
   array.name = layer.name + "." + wanted.name;

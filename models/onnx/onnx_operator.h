@@ -48,12 +48,15 @@ class OnnxOperator : public OnnxAttributes {
   // A layer's output; rows of numbers, [batch, columns], become vectors.
   OnnxActivation activation(std::size_t index);
   OnnxActivation image(std::size_t index);  // [batch, c, h, w] with the engine's layout [h, w, c]
+  OnnxActivation image_or_vector(std::size_t index);  // if it has 4 dimensions
   OnnxConstant constant(std::size_t index) const;
   // A constant that has this shape.
   OnnxConstant constant(std::size_t index, const std::vector<std::int64_t>& shape) const;
-  bool has_numbers(std::size_t index) const;  // integers, constant or computed from shapes
-  std::vector<std::int64_t> numbers(std::size_t index) const;
-  double number(std::size_t index) const;  // a constant of one element
+  // A constant that the translation may compute with: not a parameter.
+  bool is_computable(std::size_t index) const;
+  OnnxTensor tensor(std::size_t index) const;                  // any constant, with its numbers
+  std::vector<std::int64_t> numbers(std::size_t index) const;  // a short list of integers
+  double number(std::size_t index) const;                      // a constant of one element
 
   // Adds a layer without parameters, which reads these layers; returns its index.
   int add_layer(const std::string& kind, const std::vector<int>& inputs,
@@ -73,8 +76,11 @@ OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 // Returns the number of elements of a sample, kOnnxUnknown if that is not known.
 std::int64_t elements_of(const OnnxActivation& value);
 
-// Computes Add, Sub, Mul, Div and Concat of integers; returns false if an input has other values.
-bool fold_numbers(OnnxOperator& op);
+// Computes the node if all of its inputs are computable constants; else returns false.
+bool fold_node(OnnxOperator& op);
+
+// x * sigmoid(x) as one layer; returns false for other products.
+bool set_gated(OnnxOperator& op);
 
 // The table of operators. Returns null for an unknown type.
 using OnnxBuild = void (*)(OnnxOperator& op);
@@ -86,9 +92,11 @@ struct OnnxOperatorRow {
   const char* type;
   OnnxBuild build;
 };
-std::vector<OnnxOperatorRow> onnx_weight_operators();  // layers with parameters
-std::vector<OnnxOperatorRow> onnx_activations();       // activation functions and products
-std::vector<OnnxOperatorRow> onnx_plain_operators();   // other layers without parameters
-std::vector<OnnxOperatorRow> onnx_shape_operators();   // arithmetic on shapes, and constants
+std::vector<OnnxOperatorRow> onnx_weight_operators();   // layers with parameters
+std::vector<OnnxOperatorRow> onnx_activations();        // activation functions and products
+std::vector<OnnxOperatorRow> onnx_plain_operators();    // other layers without parameters
+std::vector<OnnxOperatorRow> onnx_shape_operators();    // shapes, and constants
+std::vector<OnnxOperatorRow> onnx_general_operators();  // sums, products and means of any tensors
+std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order
 
 }  // namespace models

@@ -1,43 +1,36 @@
-// Arithmetic on shapes, which exports of PyTorch contain before Reshape, and constants.
+// Shapes, constants, and changes of shape.
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <variant>
 
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx/onnx_plain.h"
 
 namespace models {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Returns the place between 0 and `count` that a begin or an end names; below 0 it counts from the
-// end.
-std::int64_t place_in(std::int64_t count, std::int64_t at) {
-  return std::clamp<std::int64_t>(at < 0 ? at + count : at, 0, count);
-}
-
-bool is_symbol(std::int64_t value) { return value == kOnnxBatch || value == kOnnxUnknown; }
-
 void fold_constant(OnnxOperator& op) {
   if (const io::ReadAttribute* value = op.attribute("value"))
     if (const auto* tensor = std::get_if<io::StoredTensor>(&value->value))
-      return op.set(OnnxConstant{.tensor = tensor});
+      return op.set(OnnxConstant{.tensor = tensor, .is_node = true});
   if (op.attribute("value_int") != nullptr)
-    return op.set(OnnxNumbers{{op.integer("value_int", 0)}});
+    return op.set(OnnxTensor{.shape = {}, .integers = {op.integer("value_int", 0)}, .reals = {}});
   if (const auto list = op.integers("value_ints"); list && list->size() <= kMaxOnnxNumbers)
-    return op.set(OnnxNumbers{*list});
-  if (op.attribute("value_float") != nullptr) return op.set(op.real("value_float", 0));
+    return op.set(OnnxTensor{.shape = {std::ssize(*list)}, .integers = *list, .reals = {}});
+  if (op.attribute("value_float") != nullptr)
+    return op.set(OnnxTensor{
+        .shape = {}, .integers = {}, .reals = {op.real("value_float", 0)}, .is_real = true});
   throw OnnxUnsupported("a constant that is no tensor, float, integer or short list of integers");
 }
 
 void fold_identity(OnnxOperator& op) { op.set(op.input(0)); }
 
-void fold_cast(OnnxOperator& op) {
+// Of a value or parameter; constants are computed elsewhere.
+void translate_cast(OnnxOperator& op) {
   const std::int64_t to = op.integer("to", 0);
-  const bool to_float = to == 1 || to == 11, to_integer = to == 6 || to == 7;
-  const bool fits = op.has_numbers(0) ? to_integer : to_float;
-  if (!fits)
+  if (to != 1 && to != 11)
     throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
                           ", expected 1 (float) or 11 (double)");
   op.set(op.input(0));
@@ -45,155 +38,65 @@ void fold_cast(OnnxOperator& op) {
 
 void fold_shape(OnnxOperator& op) {
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
-  const Numbers shape = known != nullptr ? known->shape : shape_of(op.constant(0));
-  const auto rank = static_cast<std::int64_t>(shape.size());
-  const std::int64_t begin = place_in(rank, op.integer("start", 0)),
-                     end = place_in(rank, op.integer("end", rank));
-  op.set(
-      OnnxNumbers{begin < end ? Numbers(shape.begin() + begin, shape.begin() + end) : Numbers()});
-}
-
-void fold_gather(OnnxOperator& op) {
-  if (!op.has_numbers(0))
-    throw OnnxUnsupported("it selects rows of a tensor; expected entries of a shape");
-  const Numbers from = op.numbers(0);
-  Numbers chosen;
-  for (std::int64_t at : op.numbers(1)) {
-    const auto count = std::ssize(from);
-    if (at < -count || at >= count)
-      throw OnnxUnsupported("entry " + std::to_string(at) + " of " + std::to_string(count));
-    chosen.push_back(from[static_cast<std::size_t>(at < 0 ? at + count : at)]);
-  }
-  op.set(OnnxNumbers{std::move(chosen)});
-}
-
-// The part [first, first + count) of the channels.
-OnnxActivation channels_of(OnnxOperator& op, OnnxActivation value, std::int64_t first,
-                           std::int64_t count) {
-  value.layer = op.add_layer("slice_channels", {value.layer},
-                             {{"first", std::to_string(first)}, {"count", std::to_string(count)}});
-  value.shape[1] = count;
-  return value;
-}
-
-// Returns the channels, which the axis must be.
-std::int64_t expect_channels(const OnnxActivation& value, std::int64_t axis) {
-  const bool is_plain = value.layout == OnnxActivation::Layout::kImage ||
-                        value.layout == OnnxActivation::Layout::kVector;
-  if (!is_plain || value.shape.size() < 2 || (axis != 1 && axis != 1 - std::ssize(value.shape)))
-    throw OnnxUnsupported("axis " + std::to_string(axis) + " of " + onnx_shape_text(value.shape) +
-                          ", expected 1: the channels");
-  if (value.shape[1] < 1)
-    throw OnnxUnsupported(onnx_shape_text(value.shape) + ", expected a known number of channels");
-  return value.shape[1];
-}
-
-void translate_split(OnnxOperator& op) {
-  const OnnxActivation value = op.activation(0);
-  const std::int64_t channels = expect_channels(value, op.integer("axis", 0));
-  const std::vector<std::string>& outputs = op.node().outputs;
-  const std::int64_t parts = std::ssize(outputs), size = (channels + parts - 1) / parts;
-  Numbers counts = op.has_input(1) ? op.numbers(1) : op.integers("split").value_or(Numbers{});
-  if (counts.empty())  // equal ones; the last one may be smaller
-    for (std::int64_t left = channels; left > 0; left -= size)
-      counts.push_back(std::min(size, left));
-  std::int64_t first = 0;
-  if (std::ssize(counts) != parts || std::ranges::min(counts) < 1 ||
-      std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) != channels)
-    throw OnnxUnsupported("parts " + onnx_shape_text(counts) + " of " +
-                          onnx_shape_text(value.shape) + ", expected all " +
-                          std::to_string(channels) + " channels in " + std::to_string(parts) +
-                          " parts");
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    op.all().values.set(outputs[i], channels_of(op, value, first, counts[i]));
-    first += counts[i];
-  }
-}
-
-void slice_channels(OnnxOperator& op) {
-  const OnnxActivation value = op.activation(0);
-  const Numbers begins = op.numbers(1), ends = op.numbers(2);
-  const Numbers axes = op.has_input(3) ? op.numbers(3) : Numbers{0};
-  const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers{1};
-  if (begins.size() != 1 || ends.size() != 1 || axes.size() != 1 || steps != Numbers{1} ||
-      is_symbol(begins[0]) || is_symbol(ends[0]))
-    throw OnnxUnsupported("a part of a tensor; expected channels that follow each other");
-  const std::int64_t channels = expect_channels(value, axes[0]);
-  const std::int64_t first = place_in(channels, begins[0]),
-                     count = place_in(channels, ends[0]) - first;
-  if (count < 1) throw OnnxUnsupported("a part without channels");
-  if (count == channels) return op.set(value);
-  op.set(channels_of(op, value, first, count));
-}
-
-void fold_slice(OnnxOperator& op) {
-  if (std::holds_alternative<OnnxActivation>(op.input(0))) return slice_channels(op);
-  if (!op.has_numbers(0)) throw OnnxUnsupported("a part of a tensor; expected one of a shape");
-  const Numbers from = op.numbers(0), begins = op.numbers(1), ends = op.numbers(2);
-  const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers{1};
-  if (begins.size() != 1 || ends.size() != 1 || steps != Numbers{1})
-    throw OnnxUnsupported("expected a part of a list with step 1");
-  const auto place = [&](std::int64_t at) {
-    if (is_symbol(at)) throw OnnxUnsupported("it ends at an unknown place");
-    return place_in(std::ssize(from), at);
+  const auto* tensor = std::get_if<OnnxTensor>(&op.input(0));
+  const Numbers shape = known != nullptr    ? known->shape
+                        : tensor != nullptr ? tensor->shape
+                                            : shape_of(op.constant(0));
+  const auto rank = std::ssize(shape);
+  const auto place = [&](const char* name, std::int64_t otherwise) {
+    const std::int64_t at = op.integer(name, otherwise);
+    return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
   };
-  const std::int64_t begin = place(begins[0]), end = place(ends[0]);
-  op.set(OnnxNumbers{begin < end ? Numbers(from.begin() + begin, from.begin() + end) : Numbers()});
-}
-
-void fold_add_axis(OnnxOperator& op) {
-  if (op.has_numbers(0)) return op.set(OnnxNumbers{op.numbers(0)});
-  OnnxActivation value = op.activation(0);
-  const Numbers axes = op.numbers(1);
-  if (value.shape.size() != 2 || (axes != Numbers{2, 3} && axes != Numbers{-2, -1}))
-    throw OnnxUnsupported("expected [batch, channels] to [batch, channels, 1, 1]");
-  value.shape.insert(value.shape.end(), {1, 1});
-  op.set(std::move(value));
-}
-
-void fold_difference(OnnxOperator& op) {
-  if (!fold_numbers(op)) throw OnnxUnsupported("a difference of tensors; no layer does this");
-}
-
-void fold_quotient(OnnxOperator& op) {
-  if (!fold_numbers(op))
-    throw OnnxUnsupported(
-        "a quotient of tensors; no layer does this (the data set's preparation normalizes pixels)");
-}
-
-// Returns kOnnxUnknown for what cannot be computed.
-std::int64_t computed(const std::string& type, std::int64_t a, std::int64_t b) {
-  std::int64_t result = 0;
-  if (is_symbol(a) || is_symbol(b)) return kOnnxUnknown;
-  if (type == "Div") return b == 0 || b == -1 ? kOnnxUnknown : a / b;
-  const bool overflows = type == "Add"   ? __builtin_add_overflow(a, b, &result)
-                         : type == "Sub" ? __builtin_sub_overflow(a, b, &result)
-                                         : __builtin_mul_overflow(a, b, &result);
-  return overflows ? kOnnxUnknown : result;
+  const std::int64_t begin = place("start", 0), end = place("end", rank);
+  const Numbers part =
+      begin < end ? Numbers(shape.begin() + begin, shape.begin() + end) : Numbers();
+  op.set(OnnxTensor{.shape = {std::ssize(part)}, .integers = part, .reals = {}});
 }
 
 // Channels in groups, as ShuffleNet transposes them.
-void shuffle_groups(OnnxOperator& op, OnnxActivation value) {
+bool shuffle_groups(OnnxOperator& op, OnnxActivation value) {
   if (value.layout != OnnxActivation::Layout::kGroups ||
       op.integers("perm") != Numbers{0, 2, 1, 3, 4})
-    throw OnnxUnsupported("perm " + onnx_shape_text(op.integers("perm").value_or(Numbers{})) +
-                          " of " + onnx_shape_text(value.shape) +
-                          ", expected [0, 2, 1, 3, 4] of channels in groups");
+    return false;
   value.layer =
       op.add_layer("shuffle_channels", {value.layer}, {{"groups", std::to_string(value.shape[1])}});
   std::swap(value.shape[1], value.shape[2]);
   value.layout = OnnxActivation::Layout::kShuffled;
   op.set(std::move(value));
+  return true;
 }
 
-void fold_transpose(OnnxOperator& op) {
-  if (const auto* known = std::get_if<OnnxActivation>(&op.input(0)))
-    return shuffle_groups(op, *known);
-  OnnxConstant matrix = op.constant(0);
-  if (matrix.tensor->shape.size() != 2 || op.integers("perm") != Numbers{1, 0})
-    throw OnnxUnsupported("expected the transposition of a parameter of two dimensions");
-  matrix.transposed = !matrix.transposed;
-  op.set(matrix);
+// The order of the dimensions; without an attribute they are reversed.
+Numbers transposition(OnnxOperator& op, std::size_t rank) {
+  Numbers order(rank);
+  std::iota(order.rbegin(), order.rend(), 0);
+  order = op.integers("perm").value_or(order);
+  Numbers sorted = order, all(rank);
+  std::ranges::sort(sorted);
+  std::iota(all.begin(), all.end(), 0);
+  if (sorted != all)
+    throw OnnxUnsupported("perm " + onnx_shape_text(order) + " of " + std::to_string(rank) +
+                          " dimensions");
+  return order;
+}
+
+void translate_transpose(OnnxOperator& op) {
+  const auto* constant = std::get_if<OnnxConstant>(&op.input(0));
+  if (constant != nullptr && constant->tensor->shape.size() == 2 &&
+      transposition(op, 2) == Numbers{1, 0}) {
+    OnnxConstant matrix = *constant;
+    matrix.transposed = !matrix.transposed;
+    return op.set(matrix);
+  }
+  if (const auto* known = std::get_if<OnnxActivation>(&op.input(0));
+      known != nullptr && shuffle_groups(op, *known))
+    return;
+  OnnxActivation value = plain_input(op, 0);
+  const auto dims = value.plain.dims;
+  value.plain.dims.clear();
+  for (const std::int64_t from : transposition(op, dims.size()))
+    value.plain.dims.push_back(dims[static_cast<std::size_t>(from)]);
+  set_plain(op, std::move(value));
 }
 
 void set_flattened(OnnxOperator& op) { op.set(flattened(op, op.activation(0))); }
@@ -259,75 +162,74 @@ bool regroup(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
   return true;
 }
 
+// Another shape of any value, without a layer if the axes can be cut so.
+void reshape_any(OnnxOperator& op, const Numbers& to) {
+  OnnxActivation value = plain_input(op, 0);
+  const std::int64_t fixed = op.all().fixed_batch;
+  if (!reshape_plain(value.plain, to, fixed)) {
+    value = in_order(op, std::move(value));
+    if (!reshape_plain(value.plain, to, fixed))
+      throw OnnxUnsupported(onnx_shape_text(plain_input(op, 0).shape) + " to " +
+                            onnx_shape_text(to) +
+                            "; expected as many numbers, and the samples in one dimension");
+  }
+  set_plain(op, std::move(value));
+}
+
 void translate_reshape(OnnxOperator& op) {
-  if (op.has_numbers(0)) return op.set(OnnxNumbers{op.numbers(0)});
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
-  if (known == nullptr) throw OnnxUnsupported("it reshapes a constant; expected a layer's output");
+  if (known == nullptr) return reshape_any(op, wanted_shape(op, shape_of(op.constant(0))));
   OnnxActivation value = *known;
   const Numbers to = wanted_shape(op, value.shape);
   if (to == value.shape) return op.set(std::move(value));
+  if (value.layout == OnnxActivation::Layout::kPlain) return reshape_any(op, to);
   if (adds_pixels(value.shape, to)) {
     value.shape.insert(value.shape.end(), {1, 1});
     return op.set(std::move(value));
   }
   if (regroup(op, value, to)) return;
-  if (!is_flattening(value, to))
-    throw OnnxUnsupported(onnx_shape_text(value.shape) + " to " + onnx_shape_text(to) +
-                          "; expected [batch, -1]: a vector for each sample");
-  set_flattened(op);
+  if (is_flattening(value, to)) return set_flattened(op);
+  reshape_any(op, to);
 }
 
 void translate_squeeze(OnnxOperator& op) {
-  if (op.has_numbers(0)) return op.set(OnnxNumbers{op.numbers(0)});
-  const OnnxActivation value = op.activation(0);
-  const Numbers axes = op.has_input(1) ? op.numbers(1) : Numbers{};
-  const bool last = axes == Numbers{2, 3} || axes == Numbers{-2, -1} || axes == Numbers{-1, -2};
-  if (!last || value.layout != OnnxActivation::Layout::kVector || value.shape.size() != 4)
-    throw OnnxUnsupported(onnx_shape_text(value.shape) +
-                          ", expected axes 2 and 3 of [batch, channels, 1, 1]");
-  set_flattened(op);
+  OnnxActivation value = plain_input(op, 0);
+  const std::size_t rank = value.plain.dims.size();
+  std::vector<bool> is_removed(rank);
+  for (std::int64_t axis : op.has_input(1) ? op.numbers(1) : Numbers{})
+    is_removed[dimension_of(axis, rank)] = true;
+  const auto dims = value.plain.dims;
+  value.plain.dims.clear();
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (is_removed[i] && !dims[i].empty())
+      throw OnnxUnsupported("axis " + std::to_string(i) + " of " + onnx_shape_text(value.shape) +
+                            ", expected one of extent 1");
+    if (!(op.has_input(1) ? is_removed[i] : dims[i].empty())) value.plain.dims.push_back(dims[i]);
+  }
+  set_plain(op, std::move(value));
+}
+
+void translate_unsqueeze(OnnxOperator& op) {
+  OnnxActivation value = plain_input(op, 0);
+  Numbers axes = op.numbers(1);
+  const std::size_t rank = value.plain.dims.size() + axes.size();
+  for (std::int64_t& axis : axes) axis = static_cast<std::int64_t>(dimension_of(axis, rank));
+  std::ranges::sort(axes);
+  for (const std::int64_t axis : axes) {
+    if (axis > std::ssize(value.plain.dims)) throw OnnxUnsupported("axes that are named twice");
+    value.plain.dims.insert(value.plain.dims.begin() + axis, std::vector<int>{});
+  }
+  set_plain(op, std::move(value));
 }
 
 }  // namespace
 
-bool fold_numbers(OnnxOperator& op) {
-  const std::string& type = op.node().type;
-  const std::size_t count = op.node().inputs.size();
-  for (std::size_t i = 0; i < count; ++i)
-    if (!op.has_numbers(i)) return false;
-  if (count == 0) throw OnnxUnsupported("it has no inputs");
-  Numbers all = op.numbers(0);
-  for (std::size_t i = 1; i < count; ++i) {
-    Numbers next = op.numbers(i);
-    if (type == "Concat") {
-      all.insert(all.end(), next.begin(), next.end());
-      if (all.size() > kMaxOnnxNumbers) throw OnnxUnsupported("a list that is too long");
-      continue;
-    }
-    if (all.size() == 1) all.resize(next.size(), all[0]);
-    if (next.size() == 1) next.resize(all.size(), next[0]);
-    if (all.size() != next.size()) throw OnnxUnsupported("lists of different lengths");
-    for (std::size_t k = 0; k < all.size(); ++k) all[k] = computed(type, all[k], next[k]);
-  }
-  op.set(OnnxNumbers{std::move(all)});
-  return true;
-}
-
 std::vector<OnnxOperatorRow> onnx_shape_operators() {
-  return {{"Constant", fold_constant},
-          {"Identity", fold_identity},
-          {"Cast", fold_cast},
-          {"Shape", fold_shape},
-          {"Gather", fold_gather},
-          {"Slice", fold_slice},
-          {"Unsqueeze", fold_add_axis},
-          {"Squeeze", translate_squeeze},
-          {"Sub", fold_difference},
-          {"Div", fold_quotient},
-          {"Transpose", fold_transpose},
-          {"Flatten", translate_flatten},
-          {"Reshape", translate_reshape},
-          {"Split", translate_split}};
+  return {{"Constant", fold_constant},        {"Identity", fold_identity},
+          {"Cast", translate_cast},           {"Shape", fold_shape},
+          {"Unsqueeze", translate_unsqueeze}, {"Squeeze", translate_squeeze},
+          {"Transpose", translate_transpose}, {"Flatten", translate_flatten},
+          {"Reshape", translate_reshape}};
 }
 
 }  // namespace models
