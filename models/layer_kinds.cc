@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
 #include "io/base/text/text_parts.h"
 
@@ -112,6 +113,23 @@ layers::PoolOptions pool_options(Options& options) {
   return o;
 }
 
+engine::LayerPtr make_slice(Options& options, std::int64_t) {
+  layers::SliceOptions o;
+  o.axis = options.integer("axis", o.axis);
+  o.first = options.integer("first", o.first);
+  o.count = options.integer("count", o.count);
+  o.step = options.integer("step", o.step);
+  return layers::slice(o);
+}
+
+engine::LayerPtr make_parameter(Options& options, std::int64_t) {
+  layers::ParameterOptions o;
+  o.shape = options.integers("shape");
+  o.deviation = options.number("deviation", o.deviation);
+  o.initial = options.number("initial", o.initial);
+  return layers::parameter(o);
+}
+
 struct Kind {
   const char* name;
   engine::LayerPtr (*make)(Options& options, std::int64_t classes);
@@ -122,6 +140,9 @@ struct Kind {
 constexpr const char* kSame = "any → the same";
 constexpr const char* kImageSame = "[h, w, c] → the same";
 constexpr const char* kProjectionSame = "[t, (heads + 2 kv_heads) * size] → the same";
+constexpr const char* kExpanded = "two → their shape, expanded as NumPy does";
+constexpr const char* kTwoInputs =
+    "needs `inputs`, two of them; their extents, from the last on, are equal or 1";
 constexpr const char* kWindowed =
     "[h, w, c] → [h', w', c], h' = floor((h + 2 padding - window) / stride) + 1; "
     "with `ceil_mode` "
@@ -157,12 +178,6 @@ constexpr Kind kKinds[] = {
        return layers::pad_channels(before, after);
      },
      "[h, w, c] → [h, w, before + c + after]", "the new channels are 0", ""},
-    {"slice_channels",
-     [](Options& o, std::int64_t) {
-       const std::int64_t first = o.integer("first", 0), count = o.integer("count", 1);
-       return layers::slice_channels(first, count);
-     },
-     "[h, w, c] → [h, w, count]; [c] → [count]", "the channels from `first` on", ""},
     {"shuffle_channels",
      [](Options& o, std::int64_t) { return layers::shuffle_channels(o.integer("groups", 1)); },
      "[h, w, c] → the same; [c] → the same",
@@ -173,8 +188,9 @@ constexpr Kind kKinds[] = {
      "[h, w, c] "
      "→ [c * h * w]",
      "channel by channel, as PyTorch has them", ""},
-    {"add", [](Options&, std::int64_t) { return layers::add(); }, "two of one shape → the same",
-     "needs `inputs`, two of them", ""},
+    {"add", [](Options&, std::int64_t) { return layers::add(); }, kExpanded, kTwoInputs, ""},
+    {"subtract", [](Options&, std::int64_t) { return layers::subtract(); }, kExpanded, kTwoInputs,
+     ""},
     {"dropout", [](Options& o, std::int64_t) { return layers::dropout(o.number("rate", 0.5)); },
      kSame, "rate from 0, below 1; acts in training alone", ""},
     {"embedding", make_embedding, "token ids [t] → [t, width]",
@@ -202,14 +218,28 @@ constexpr Kind kKinds[] = {
     {"head_rms_norm", make_head_rms_norm, kProjectionSame,
      "`rms_norm` of each head of queries and of keys; eps above 0",
      "q_norm.weight [size], k_norm.weight [size]"},
-    {"concat", [](Options&, std::int64_t) { return layers::concat(); },
-     "[h, w, a], [h, w, b], ... → [h, w, a + b + ...]; [a], [b], ... → [a + b + ...]",
-     "needs `inputs`, two or more", ""},
+    {"concat", [](Options& o, std::int64_t) { return layers::concat(o.integer("axis", -1)); },
+     "[..., a, ...], [..., b, ...], ... → [..., a + b + ..., ...]",
+     "needs `inputs`, two or more that differ only along `axis`", ""},
+    {"slice", make_slice, "[..., a, ...] → [..., count, ...]",
+     "the entries first, first + step, ... of `axis`", ""},
+    {"reshape", [](Options& o, std::int64_t) { return layers::reshape(o.integers("shape")); },
+     "any → [shape]", "the same numbers in their order; one extent may be -1", ""},
+    {"permute", [](Options& o, std::int64_t) { return layers::permute(o.integers("order")); },
+     "any → its dimensions in another order", "`order` has each dimension once, as PyTorch's", ""},
     {"activation", make_activation, kSame,
      "PyTorch's function of that name; slope of leaky_relu, from 0", ""},
-    {"multiply", [](Options&, std::int64_t) { return layers::multiply(); },
-     "two of one shape → the same; [h, w, c] and [c] or [1, 1, c] → [h, w, c]",
-     "needs `inputs`, two of them", ""},
+    {"multiply", [](Options&, std::int64_t) { return layers::multiply(); }, kExpanded, kTwoInputs,
+     ""},
+    {"divide", [](Options&, std::int64_t) { return layers::divide(); }, kExpanded, kTwoInputs, ""},
+    {"parameter", make_parameter, "none → [shape]",
+     "reads no input, the same for every sample; `initial` if deviation is 0", "weight [shape]"},
+    {"constant",
+     [](Options& o, std::int64_t) {
+       const std::vector<std::int64_t> shape = o.integers("shape");
+       return layers::constant(shape, o.number("initial", 0));
+     },
+     "none → [shape]", "reads no input, the same for every sample; not trained", "; value [shape]"},
 };
 
 std::string options_text(const std::vector<OptionDescription>& options) {

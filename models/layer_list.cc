@@ -10,7 +10,8 @@
 //   [[layer]]
 //   kind = "conv2d"             required
 //   name = "conv1"              required for layers with parameters: "conv1.weight", ...
-//   inputs = ["input"]          default: the layer before; "input" is the sample
+//   inputs = ["input"]          default: the layer before, or none for kinds that read nothing;
+//                               "input" is the sample
 //   tied = "wte"                the earlier layer whose parameters it uses; default: its own
 //   out_channels = 16           options of the kind: see docs/toml.md
 //
@@ -53,16 +54,16 @@ class Builder {
     if (!kind) options.missing("kind");
     const std::string name = options.text("name").value_or("");
     if (ids_.contains(name)) options.refuse("name", "the name '" + name + "' is used twice");
-    std::vector<engine::NodeId> inputs{last_};
-    if (const auto listed = options.list<std::string>("inputs", "layer names")) {
-      inputs.clear();
+    const auto listed = options.list<std::string>("inputs", "layer names");
+    std::vector<engine::NodeId> inputs;
+    if (listed)
       for (const std::string& from : *listed) inputs.push_back(find(from, options, "inputs"));
-    }
     const auto tied = options.text("tied");
     const engine::NodeId owner = tied ? find(*tied, options, "tied") : -1;
     try {
       engine::LayerPtr layer = make_layer(*kind, options, options_.classes);
       options.refuse_other_keys("a layer of kind '" + *kind + "'");
+      if (!listed && layer->traits().reads_inputs) inputs.push_back(last_);
       last_ = owner < 0 ? graph_.add(name, std::move(layer), inputs)
                         : graph_.add_tied(name, std::move(layer), inputs, owner);
     } catch (const engine::ShapeError& error) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -57,6 +58,13 @@ class Options {
     const auto value = find<std::int64_t>(key, "an integer");
     if (!value) missing(key);
     return *value;
+  }
+  // A list of integers, which must be given.
+  std::vector<std::int64_t> integers(const std::string& key) {
+    if (describe(key, "list of integers", "")) return {1};
+    auto values = list<std::int64_t>(key, "integers");
+    if (!values) missing(key);
+    return std::move(*values);
   }
   // An integer, or a word that stands for one.
   std::int64_t integer_or(const std::string& word, std::int64_t meaning, const std::string& key) {

@@ -9,9 +9,9 @@
 //   Q is an addition P + z                   P = batch_norm2d             y = P(x) + z
 //   Q is such an addition and then a ReLU    P = batch_norm2d             y = relu(P(x) + z)
 // The fused step runs at the position of P, so z must be computed before: z precedes P in the order
-// of the nodes. If both operands of an addition could absorb it, only the later one does. Outputs
-// of the graph are never fused away. Nodes keep their order, so gradients are completed in the
-// order of the graph.
+// of the nodes. z has the shape of the sum. If both operands of an addition could absorb it, only
+// the later one does. Outputs of the graph are never fused away. Nodes keep their order, so
+// gradients are completed in the order of the graph.
 #include "engine/graph/fusion.h"
 
 namespace engine {
@@ -72,7 +72,7 @@ class Fuser {
     if (const NodeId sum = offered.residual ? only_reader(id, "add") : -1; sum >= 0) {
       const std::vector<NodeId>& operands = node(sum).inputs;
       const NodeId other = operands[0] == id ? operands[1] : operands[0];
-      if (other < id) {
+      if (other < id && node(other).shape == node(sum).shape) {
         step.residual = other;
         step.output = sum;
         folded_[index(sum)] = true;

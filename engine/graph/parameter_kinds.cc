@@ -14,8 +14,10 @@ bool has_matrix(const Graph& graph, NodeId node) {
       [](const ParameterSpec& p) { return p.layout.file_shape.rank() >= 2; });
 }
 
+// A tensor that every sample gets is learned as the positions' are, not as a matrix of a product.
 bool is_embedding(const Layer& layer) {
-  return layer.kind() == "embedding" || layer.kind() == "position_embedding";
+  return layer.kind() == "embedding" || layer.kind() == "position_embedding" ||
+         layer.kind() == "parameter";
 }
 
 bool is_norm(const Layer& layer) {

@@ -1,4 +1,4 @@
-// Layers whose output has the shape of their inputs: relu, add and dropout.
+// Layers whose output has the shape of their input: relu and dropout.
 #include <string>
 
 #include "engine/layers/layer_checks.h"
@@ -28,33 +28,6 @@ class Relu final : public Layer {
     if (run.gradients.inputs[0])
       ops::relu_backward(run.kernels, run.output, run.gradients.output, run.gradients.inputs[0],
                          run.gradients.input_writes[0]);
-  }
-};
-
-class Add final : public Layer {
- public:
-  Add()
-      : Layer({.kind = "add",
-               .stores_bf16_on_cpu = true,
-               .may_run_in_place = true,
-               .extends_texts = true}) {}
-  Shape output_shape(std::span<const Shape> inputs) const override {
-    expect_inputs(inputs, 2);
-    if (!(inputs[0] == inputs[1]))
-      throw ShapeError("expected two inputs of one shape, got " + inputs[0].to_string() + " and " +
-                       inputs[1].to_string());
-    return inputs[0];
-  }
-
-  void forward(const LayerRun& run) const override {
-    ops::add_forward(run.kernels, run.inputs[0], run.inputs[1], false, run.output);
-  }
-  void backward(const LayerRun& run) const override {
-    for (std::size_t i = 0; i < 2; ++i) {
-      const TensorView to = run.gradients.inputs[i];
-      if (to && to.data != run.gradients.output.data)
-        ops::copy_or_add(run.kernels, run.gradients.output, to, run.gradients.input_writes[i]);
-    }
   }
 };
 
@@ -101,7 +74,6 @@ class Dropout final : public Layer {
 }  // namespace
 
 LayerPtr relu() { return std::make_unique<Relu>(); }
-LayerPtr add() { return std::make_unique<Add>(); }
 LayerPtr dropout(double rate) { return std::make_unique<Dropout>(rate); }
 
 }  // namespace engine::layers

@@ -72,6 +72,8 @@ struct LayerTraits {
   Fusions fusions = {};
   // The CPU has kernels for this layer that store activations in bf16.
   bool stores_bf16_on_cpu = false;
+  // False: the layer has no inputs, and its output is the same for every sample.
+  bool reads_inputs = true;
   // The layer calls ReplicaStatistics::replicas.
   bool uses_replicas = false;
   // On a CUDA device, if there are other replicas, the layer waits for the context's stream: such a

@@ -66,18 +66,15 @@ LayerPtr average_pool2d(const PoolOptions& options);
 LayerPtr global_average_pool();  // [h, w, c] -> [c]
 
 LayerPtr flatten();  // [h, w, c] -> [c*h*w] in PyTorch's channel-first order
-LayerPtr add();      // two inputs of the same shape
-// Two inputs of the same shape, or [h, w, c] and [c] or [1, 1, c]. On a CUDA device, memory()
-// throws ModelError.
+LayerPtr add();      // two inputs, expanded to a common shape as NumPy does
+// Two inputs, expanded to a common shape as NumPy does.
 LayerPtr multiply();
-// Two or more inputs that differ in their channels alone: [h, w, a], [h, w, b], ... -> [h, w, a + b
-// + ...]; also [a], [b], ... On a CUDA device, memory() throws ModelError.
-LayerPtr concat();
+// Two or more inputs that differ only along an axis, one after another. A negative axis counts from
+// the end.
+LayerPtr concat(std::int64_t axis = -1);
 // [h, w, c] -> [h, w, before + c + after], with zeros around the channels: the shortcut without
 // parameters of residual networks (He et al., 2016, option A; Han et al., 2017).
 LayerPtr pad_channels(std::int64_t before, std::int64_t after);
-// [h, w, c] -> [h, w, count], or [c] -> [count]: the channels from `first` on.
-LayerPtr slice_channels(std::int64_t first, std::int64_t count);
 // [h, w, c] or [c] -> the same; channel g c / groups + i becomes channel i groups + g.
 LayerPtr shuffle_channels(std::int64_t groups);
 LayerPtr dropout(double rate = 0.5);

@@ -92,6 +92,7 @@ io::OnnxModel onnx_model(const engine::Graph& graph, std::vector<io::NamedArray>
     OnnxLayer layer{.out = out,
                     .graph = graph,
                     .id = id,
+                    .network_input = kInput,
                     .tokens = is_token_input(nodes[0]) ? kInput : "",
                     .inputs = {}};
     for (const engine::NodeId from : nodes[i].inputs)

@@ -11,6 +11,13 @@ double OnnxLayer::option(const std::string& name) const {
   throw engine::Error("internal: " + graph.describe(id) + " does not tell its " + name);
 }
 
+std::vector<std::int64_t> OnnxLayer::list(const std::string& name) const {
+  std::vector<std::int64_t> values;
+  for (const engine::LayerOption& option : node().layer->traits().options)
+    if (option.name == name) values.push_back(static_cast<std::int64_t>(option.value));
+  return values;
+}
+
 std::size_t OnnxLayer::parameters() const {
   return graph.own_parameters(graph.parameter_node(id)).size();
 }

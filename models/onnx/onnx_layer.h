@@ -16,6 +16,7 @@ struct OnnxLayer {
   OnnxBuilder& out;
   const engine::Graph& graph;
   engine::NodeId id;
+  std::string network_input;        // the value of all samples
   std::string tokens;               // the input of token ids; "" for models of images
   std::vector<std::string> inputs;  // values that the layer reads
 
@@ -26,6 +27,8 @@ struct OnnxLayer {
   std::int64_t whole(const std::string& name) const {
     return static_cast<std::int64_t>(option(name));
   }
+  // Returns the numbers of a list, which has an option of this name for each.
+  std::vector<std::int64_t> list(const std::string& name) const;
   std::size_t parameters() const;
   std::string parameter(std::size_t index) const;  // its name in the model's state
   std::string buffer(const std::string& name) const { return node().name + "." + name; }

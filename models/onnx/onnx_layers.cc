@@ -97,7 +97,6 @@ std::string add_layer_norm(OnnxLayer& layer) {
 }
 
 std::string add_relu(OnnxLayer& layer) { return layer.out.add("Relu", layer.inputs); }
-std::string add_add(OnnxLayer& layer) { return layer.out.add("Add", layer.inputs); }
 std::string add_nothing(OnnxLayer& layer) { return layer.inputs[0]; }
 
 // Operator set 20 is the first with Gelu.
@@ -141,20 +140,6 @@ std::string add_activation(OnnxLayer& layer) {
   throw engine::Error("internal: an unknown activation function");
 }
 
-// A vector scales the channels of an image.
-std::string add_multiply(OnnxLayer& layer) {
-  std::vector<std::string> factors = layer.inputs;
-  const std::vector<engine::Shape> shapes = layer.graph.input_shapes(layer.id);
-  for (std::size_t i = 0; i < 2; ++i)
-    if (shapes[i].rank() == 1 && layer.node().shape.rank() == 3)
-      factors[i] = layer.out.add("Unsqueeze", {factors[i], layer.out.integers({2, 3})});
-  return layer.out.add("Mul", std::move(factors));
-}
-
-std::string add_concat(OnnxLayer& layer) {
-  return layer.out.add("Concat", layer.inputs, {{"axis", std::int64_t{1}}});
-}
-
 std::string add_flatten(OnnxLayer& layer) {
   if (!is_image(layer)) return layer.inputs[0];
   return layer.out.add("Flatten", {layer.inputs[0]}, {{"axis", std::int64_t{1}}});
@@ -165,13 +150,6 @@ std::string add_pad_channels(OnnxLayer& layer) {
   if (before + after == 0) return layer.inputs[0];
   return layer.out.add("Pad",
                        {layer.inputs[0], layer.out.integers({0, before, 0, 0, 0, after, 0, 0})});
-}
-
-std::string add_slice_channels(OnnxLayer& layer) {
-  const std::int64_t first = layer.whole("first");
-  return layer.out.add(
-      "Slice", {layer.inputs[0], layer.out.integers({first}),
-                layer.out.integers({first + layer.whole("count")}), layer.out.integers({1})});
 }
 
 std::string add_shuffle_channels(OnnxLayer& layer) {
@@ -208,14 +186,20 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"rms_norm", add_rms_norm},
     {"relu", add_relu},
     {"gelu", add_gelu},
-    {"add", add_add},
+    {"add", [](OnnxLayer& layer) { return add_binary(layer, "Add"); }},
+    {"subtract", [](OnnxLayer& layer) { return add_binary(layer, "Sub"); }},
+    {"multiply", [](OnnxLayer& layer) { return add_binary(layer, "Mul"); }},
+    {"divide", [](OnnxLayer& layer) { return add_binary(layer, "Div"); }},
+    {"parameter", add_parameter},
+    {"constant", add_constant},
     {"concat", add_concat},
     {"activation", add_activation},
-    {"multiply", add_multiply},
     {"dropout", add_nothing},
     {"flatten", add_flatten},
     {"pad_channels", add_pad_channels},
-    {"slice_channels", add_slice_channels},
+    {"slice", add_slice},
+    {"reshape", add_reshape},
+    {"permute", add_permute},
     {"shuffle_channels", add_shuffle_channels},
     {"max_pool2d", add_max_pool2d},
     {"average_pool2d", add_average_pool2d},

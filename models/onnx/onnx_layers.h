@@ -11,4 +11,13 @@ namespace models {
 // (kind): ONNX ..." for a kind without a translation.
 std::string add_onnx_layer(OnnxLayer& layer);
 
+// The layers for tensors of any rank.
+std::string add_reshape(OnnxLayer& layer);
+std::string add_permute(OnnxLayer& layer);
+std::string add_slice(OnnxLayer& layer);
+std::string add_concat(OnnxLayer& layer);
+std::string add_binary(OnnxLayer& layer, const char* type);
+std::string add_parameter(OnnxLayer& layer);
+std::string add_constant(OnnxLayer& layer);
+
 }  // namespace models

@@ -261,12 +261,14 @@ bool is_matrix(OnnxOperator& op, std::size_t index) {
 
 // A matrix before the value multiplies its columns.
 void translate_mat_mul(OnnxOperator& op) {
-  const std::size_t rank = op.is_activation(0) ? op.activation(0).shape.size() : 0;
-  if (rank >= 2 && !op.is_activation(1) && is_matrix(op, 1))
-    return set_dense(op, op.activation(0), rank - 1, matrix_of(op, 1, /*transposed=*/true), {});
-  if (is_matrix(op, 0) && op.is_activation(1) && op.activation(1).shape.size() > 2)
-    return set_dense(op, op.activation(1), op.activation(1).shape.size() - 2,
-                     matrix_of(op, 0, /*transposed=*/false), {});
+  const auto rank = [&](std::size_t index) {
+    const auto* value = std::get_if<OnnxActivation>(&op.input(index));
+    return value == nullptr ? 0 : value->shape.size();
+  };
+  if (rank(0) >= 2 && is_matrix(op, 1))
+    return set_dense(op, op.activation(0), rank(0) - 1, matrix_of(op, 1, /*transposed=*/true), {});
+  if (is_matrix(op, 0) && rank(1) > 2)
+    return set_dense(op, op.activation(1), rank(1) - 2, matrix_of(op, 0, /*transposed=*/false), {});
   translate_product(op);
 }
 

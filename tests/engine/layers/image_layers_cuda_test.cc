@@ -2,6 +2,7 @@
 // where that is promised, against the same layer in float64 on the CPU.
 #include <optional>
 
+#include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 
@@ -245,7 +246,11 @@ TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
                           layers::dropout(0.3),
                           layers::flatten(),
                           layers::pad_channels(2, 3),
-                          layers::slice_channels(1, 4),
+                          layers::slice({.first = 1, .count = 4}),
+                          layers::slice({.axis = 0, .first = 1, .count = 2, .step = 2}),
+                          layers::permute({2, 0, 1}),
+                          layers::permute({1, 0, 2}),
+                          layers::reshape({2, -1}),
                           layers::shuffle_channels(2),
                           layers::group_norm({.groups = 2}),
                           layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
@@ -285,6 +290,25 @@ TYPED_TEST(ImageLayersCuda, ActivationsAgreeWithFloat64) {
         compare<TypeParam>(*layer, {item}, 0, {.training = false, .write = write});
       }
   }
+}
+
+// Operands that are expanded, on either side; tensors that read no input.
+TYPED_TEST(ImageLayersCuda, ExpandedOperandsAgreeWithFloat64) {
+  using Items = std::vector<Shape>;
+  const LayerPtr all[] = {layers::add(), layers::subtract(), layers::multiply()};
+  for (const std::int64_t batch : {0, 1, 5})
+    for (const Write write : {Write::kOverwrite, Write::kAdd})
+      for (const bool training : {true, false}) {
+        const Options o{.training = training, .write = write};
+        for (const Items& items :
+             {Items{{5, 7, 6}, {5, 1, 6}}, Items{{5, 1, 1}, {7, 6}}, Items{{}, {3, 4}}})
+          for (const LayerPtr& layer : all) compare<TypeParam>(*layer, items, batch, o);
+        for (const Shape& shape : {Shape{5, 7, 6}, Shape{6}, Shape{}}) {
+          const std::vector<std::int64_t> extents(shape.dims().begin(), shape.dims().end());
+          compare<TypeParam>(*layers::parameter({.shape = extents}), {}, batch, o);
+          compare<TypeParam>(*layers::constant(extents), {}, batch, o);
+        }
+      }
 }
 
 // Products of one shape, and of channels on either side; several inputs side by side.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
 #include "tests/support/error_of.h"
@@ -40,16 +41,28 @@ TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
   EXPECT_EQ(shape_error(layers::max_pool2d({}), {{1, 1, 16}}),
             "layer 'x' (max_pool2d): expected an input of at least [2, 2, 16] (window 2, padding "
             "0), got [1, 1, 16]");
-  EXPECT_EQ(shape_error(layers::add(), {{8, 8, 16}, {8, 8, 32}}),
-            "layer 'x' (add): expected two inputs of one shape, got [8, 8, 16] and [8, 8, 32]");
+  EXPECT_EQ(
+      shape_error(layers::add(), {{8, 8, 16}, {8, 8, 32}}),
+      "layer 'x' (add): expected two inputs whose extents, from the last on, are equal or 1, got "
+      "[8, 8, 16] and [8, 8, 32]");
   EXPECT_EQ(shape_error(layers::group_norm({.groups = 3}), {{4, 4, 8}}),
             "layer 'x' (group_norm): expected channels that 3 groups divide, got [4, 4, 8]");
   EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 6, .groups = 3}), {{4, 4, 8}}),
             "layer 'x' (conv2d): expected channels that 3 groups divide, got [4, 4, 8]");
-  EXPECT_EQ(shape_error(layers::multiply(), {{8, 8, 16}, {8}}),
-            "layer 'x' (multiply): expected two inputs of one shape, or [h, w, c] and [c] or [1, "
-            "1, c], got [8, 8, 16] and [8]");
+  EXPECT_EQ(
+      shape_error(layers::multiply(), {{8, 8, 16}, {8}}),
+      "layer 'x' (multiply): expected two inputs whose extents, from the last on, are equal or 1, "
+      "got [8, 8, 16] and [8]");
   EXPECT_EQ(shape_error(layers::add(), {{8}}), "layer 'x' (add): expected 2 inputs, got 1");
+}
+
+std::string shape_error(const engine::Layer& layer, const std::vector<Shape>& inputs) {
+  try {
+    static_cast<void>(layer.output_shape(inputs));
+  } catch (const engine::ShapeError& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
@@ -67,9 +80,6 @@ TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
   EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {1, 1, 4}),
             (Shape{1, 1, 4}));
   EXPECT_EQ(shape(layers::pad_channels(1, 4), {7, 5, 16}), (Shape{7, 5, 21}));
-  EXPECT_EQ(shape(layers::slice_channels(3, 5), {7, 5, 16}), (Shape{7, 5, 5}));
-  EXPECT_EQ(shape(layers::slice_channels(3, 5), {8}), (Shape{5}));
-  EXPECT_THROW(shape(layers::slice_channels(3, 5), {7, 5, 7}), engine::ShapeError);
   EXPECT_EQ(shape(layers::shuffle_channels(4), {7, 5, 16}), (Shape{7, 5, 16}));
   EXPECT_THROW(shape(layers::shuffle_channels(3), {7, 5, 16}), engine::ShapeError);
   EXPECT_EQ(shape(layers::global_average_pool(), {4, 4, 512}), (Shape{512}));
@@ -84,8 +94,50 @@ TEST(LayerShapes, ConcatAddsTheChannels) {
   EXPECT_EQ(joined({{6}, {2}}), (Shape{8}));
   EXPECT_THROW(joined({{7, 5, 3}, {7, 4, 3}}), engine::ShapeError);
   EXPECT_THROW(joined({{7, 5, 3}, {3}}), engine::ShapeError);
-  EXPECT_THROW(joined({{7, 3}, {7, 3}}), engine::ShapeError);
+  EXPECT_EQ(joined({{7, 3}, {7, 2}}), (Shape{7, 5}));
   EXPECT_THROW(joined({{7, 5, 3}}), engine::ShapeError);
+}
+
+TEST(LayerShapes, ConcatJoinsAnyAxis) {
+  const std::vector<Shape> inputs{{7, 5, 3}, {2, 5, 3}};
+  EXPECT_EQ(layers::concat(0)->output_shape(inputs), (Shape{9, 5, 3}));
+  EXPECT_EQ(layers::concat(-3)->output_shape(inputs), (Shape{9, 5, 3}));
+  EXPECT_EQ(shape_error(*layers::concat(1), inputs),
+            "expected inputs that differ only along axis 1, got [7, 5, 3] and [2, 5, 3]");
+  EXPECT_EQ(shape_error(*layers::concat(3), inputs),
+            "expected an axis of [7, 5, 3], from -3 to 2, got 3");
+}
+
+TEST(LayerShapes, SlicesAreThoseOfPyTorch) {
+  const std::vector<Shape> inputs{{7, 5, 8}};
+  EXPECT_EQ(layers::slice({.first = 3, .count = 5})->output_shape(inputs), (Shape{7, 5, 5}));
+  EXPECT_EQ(layers::slice({.axis = 0, .count = 4, .step = 2})->output_shape(inputs),
+            (Shape{4, 5, 8}));
+  EXPECT_EQ(shape_error(*layers::slice({.axis = 0, .first = 1, .count = 4, .step = 2}), inputs),
+            "expected at least 8 entries of axis 0, got [7, 5, 8]");
+  EXPECT_FALSE(layers::slice({.first = 3, .count = 5})->is_alias(inputs));
+  EXPECT_TRUE(layers::slice({.count = 8})->is_alias(inputs));
+}
+
+TEST(LayerShapes, ReshapeKeepsTheElements) {
+  const std::vector<Shape> inputs{{6, 4}};
+  EXPECT_EQ(layers::reshape({2, -1, 3})->output_shape(inputs), (Shape{2, 4, 3}));
+  EXPECT_EQ(layers::reshape({24})->output_shape(inputs), (Shape{24}));
+  EXPECT_TRUE(layers::reshape({24})->is_alias(inputs));
+  EXPECT_EQ(shape_error(*layers::reshape({5, -1}), inputs),
+            "expected a shape of the 24 elements of [6, 4], got [5, 4]");
+}
+
+TEST(LayerShapes, PermuteOrdersTheDimensions) {
+  const std::vector<Shape> inputs{{6, 4, 1}};
+  EXPECT_EQ(layers::permute({2, 0, 1})->output_shape(inputs), (Shape{1, 6, 4}));
+  EXPECT_TRUE(layers::permute({2, 0, 1})->is_alias(inputs));  // moves no number
+  EXPECT_EQ(layers::permute({1, -3, -1})->output_shape(inputs), (Shape{4, 6, 1}));
+  EXPECT_FALSE(layers::permute({1, 0, 2})->is_alias(inputs));
+  EXPECT_EQ(shape_error(*layers::permute({0, 1, 1}), inputs),
+            "expected an order with each of the 3 dimensions of [6, 4, 1] once");
+  EXPECT_EQ(shape_error(*layers::permute({0, 1}), inputs),
+            "expected an order with each of the 3 dimensions of [6, 4, 1] once");
 }
 
 TEST(LayerShapes, MultiplyHasThatOfTheLargerInput) {
@@ -97,7 +149,12 @@ TEST(LayerShapes, MultiplyHasThatOfTheLargerInput) {
   EXPECT_EQ(product({{1, 1, 3}, image}), image);
   EXPECT_EQ(product({image, image}), image);
   EXPECT_EQ(product({{6}, {6}}), (Shape{6}));
-  EXPECT_THROW(product({image, {7, 1, 3}}), engine::ShapeError);
+  EXPECT_EQ(product({image, {7, 1, 3}}), image);
+  EXPECT_EQ(product({{1, 5, 1}, {7, 1, 3}}), image);
+  EXPECT_EQ(product({{}, {5, 1}}), (Shape{5, 1}));
+  EXPECT_EQ(shape_error(*layers::divide(), {image, {7, 3}}),
+            "expected two inputs whose extents, from the last on, are equal or 1, got [7, 5, 3] "
+            "and [7, 3]");
   EXPECT_THROW(product({image}), engine::ShapeError);
 }
 
@@ -123,8 +180,17 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::max_pool2d({.window = 2, .padding = 2}), engine::ModelError);
   EXPECT_THROW(layers::average_pool2d({.window = 16}), engine::ModelError);
   EXPECT_THROW(layers::pad_channels(-1, 0), engine::ModelError);
-  EXPECT_THROW(layers::slice_channels(-1, 2), engine::ModelError);
-  EXPECT_THROW(layers::slice_channels(0, 0), engine::ModelError);
+  EXPECT_THROW(layers::slice({.first = -1, .count = 2}), engine::ModelError);
+  EXPECT_THROW(layers::slice({.count = 0}), engine::ModelError);
+  EXPECT_THROW(layers::slice({.step = 0}), engine::ModelError);
+  EXPECT_THROW(layers::parameter({.shape = {3, 0}}), engine::ModelError);
+  EXPECT_THROW(layers::parameter({.shape = {3}, .deviation = -1}), engine::ModelError);
+  EXPECT_THROW(layers::constant({-1}), engine::ModelError);
+  EXPECT_THROW(layers::parameter({.shape = {3}})->output_shape(std::vector<Shape>{{3}}),
+               engine::ShapeError);
+  EXPECT_THROW(layers::reshape({-1, -1}), engine::ModelError);
+  EXPECT_THROW(layers::reshape({0, 2}), engine::ModelError);
+  EXPECT_THROW(layers::reshape({1, 1, 1, 1, 1, 1, 1, 1}), engine::ModelError);
   EXPECT_THROW(layers::shuffle_channels(0), engine::ModelError);
   EXPECT_THROW(layers::softmax_cross_entropy(1), engine::ModelError);
   EXPECT_THROW(layers::softmax_cross_entropy(std::nan("")), engine::ModelError);

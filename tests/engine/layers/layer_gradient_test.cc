@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
 
@@ -113,11 +114,11 @@ const Case kCases[] = {
        return head(g, g.add("", layers::add(),
                             {norm(g, conv(g, x, 5)), g.add("", layers::pad_channels(0, 2), {x})}));
      }},
-    {"slice_channels_of_a_tensor_that_others_read",  // the two branches of a block of ShuffleNet
+    {"slice_of_a_tensor_that_others_read",  // the two branches of a block of ShuffleNet
      [](Graph& g, NodeId x) {
        const NodeId wide = conv(g, x, 6);
-       const NodeId left = g.add("", layers::slice_channels(0, 2), {wide}),
-                    right = g.add("", layers::slice_channels(2, 4), {wide});
+       const NodeId left = g.add("", layers::slice({.count = 2}), {wide}),
+                    right = g.add("", layers::slice({.first = 2, .count = 4}), {wide});
        const NodeId all = g.add("", layers::concat(), {left, norm(g, right)});
        return head(g,
                    g.add("", layers::add(), {g.add("", layers::shuffle_channels(2), {all}), wide}));
@@ -131,7 +132,7 @@ const Case kCases[] = {
     {"slice_and_shuffle_channels_of_vectors",
      [](Graph& g, NodeId x) {
        const NodeId means = g.add("h", layers::dense(6), {pooled(g, x)});
-       const NodeId part = g.add("", layers::slice_channels(1, 4), {means});
+       const NodeId part = g.add("", layers::slice({.first = 1, .count = 4}), {means});
        return g.add("d", layers::dense(4), {g.add("", layers::shuffle_channels(2), {part})});
      }},
     {"concat_of_three_that_others_read",
@@ -139,6 +140,31 @@ const Case kCases[] = {
        const NodeId wide = conv(g, x, 4);
        const NodeId all = g.add("", layers::concat(), {x, wide, x});
        return head(g, g.add("", layers::add(), {relu(g, all), norm(g, all)}));
+     }},
+    {"concat_of_rows",
+     [](Graph& g, NodeId x) {
+       const NodeId part = g.add("", layers::slice({.axis = 0, .first = 1, .count = 2}), {x});
+       return head(g, g.add("", layers::concat(0), {x, part, conv(g, x, 3)}));
+     }},
+    {"slice_of_every_second_row",
+     [](Graph& g, NodeId x) {
+       const NodeId part =
+           g.add("", layers::slice({.axis = -3, .first = 1, .count = 3, .step = 2}), {x});
+       return head(g, g.add("", layers::concat(0), {part, relu(g, x)}));
+     }},
+    {"permute_of_a_tensor_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId windows = g.add("", layers::reshape({3, 2, -1, 3}), {x});
+       const NodeId moved = g.add("", layers::permute({2, 0, 3, 1}), {windows});
+       const NodeId flat = g.add("", layers::reshape({90}), {moved});
+       const NodeId all = g.add("", layers::concat(), {flat, g.add("", layers::flatten(), {x})});
+       return g.add("d", layers::dense(4), {all});
+     }},
+    {"permute_of_windows",
+     [](Graph& g, NodeId x) {
+       const NodeId turned = g.add("", layers::permute({-2, 0, -1}), {x});
+       const NodeId back = g.add("", layers::permute({1, 0, 2}), {turned});
+       return head(g, g.add("", layers::add(), {back, conv(g, x, 3)}));
      }},
     {"concat_of_vectors",
      [](Graph& g, NodeId x) {
@@ -149,6 +175,67 @@ const Case kCases[] = {
      [](Graph& g, NodeId x) {
        const layers::Conv2dOptions options{.out_channels = 6, .padding = 1, .groups = 2};
        return head(g, g.add("g", layers::conv2d(options), {conv(g, x, 4)}));
+     }},
+    {"add_of_a_row_and_a_column",
+     [](Graph& g, NodeId x) {
+       const NodeId row = g.add("", layers::slice({.axis = 0, .first = 2}), {x}),
+                    column = g.add("", layers::slice({.axis = 1, .first = 1}), {norm(g, x)});
+       return head(g, g.add("", layers::add(), {row, column}));
+     }},
+    {"add_of_a_vector_to_a_tensor_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId sum = g.add("", layers::add(), {conv(g, x, 3), pooled(g, x)});
+       return head(g, g.add("", layers::add(), {sum, x}));
+     }},
+    {"add_of_an_image_after_a_norm",  // an addition that cannot be fused
+     [](Graph& g, NodeId x) {
+       const NodeId row = g.add("", layers::slice({.axis = 0, .first = 2}), {x});
+       return head(g, relu(g, g.add("", layers::add(), {row, norm(g, x)})));
+     }},
+    {"subtract_of_one_tensor_and_its_row",
+     [](Graph& g, NodeId x) {
+       const NodeId row = g.add("", layers::slice({.axis = 0, .first = 2}), {x});
+       return head(g, g.add("", layers::subtract(), {row, x}));
+     }},
+    {"subtract_of_two",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::subtract(), {conv(g, x, 3), norm(g, x)}));
+     }},
+    {"multiply_of_a_column",
+     [](Graph& g, NodeId x) {
+       const NodeId column = g.add("", layers::slice({.axis = 1, .first = 1}), {x});
+       return head(g, g.add("", layers::multiply(), {column, norm(g, x)}));
+     }},
+    {"divide_of_a_tensor_by_a_column",
+     [](Graph& g, NodeId x) {
+       const NodeId scales =
+           g.add("", layers::activation({engine::ops::ActivationKind::kSigmoid}), {x});
+       const NodeId column = g.add("", layers::slice({.axis = 2, .first = 1}), {scales});
+       return head(g, g.add("", layers::divide(), {x, column}));
+     }},
+    {"divide_of_a_vector_by_a_tensor",
+     [](Graph& g, NodeId x) {
+       const NodeId scales =
+           g.add("", layers::activation({engine::ops::ActivationKind::kSigmoid}), {norm(g, x)});
+       return head(g, g.add("", layers::divide(), {pooled(g, x), scales}));
+     }},
+    {"parameter_for_every_sample",  // a class token and embeddings of positions
+     [](Graph& g, NodeId x) {
+       const NodeId pixels = g.add("", layers::reshape({-1, 3}), {x}),
+                    token = g.add("t", layers::parameter({.shape = {1, 3}, .deviation = 0.5}), {});
+       const NodeId all = g.add("", layers::concat(0), {token, pixels}),
+                    places =
+                        g.add("p", layers::parameter({.shape = {31, 3}, .deviation = 0.5}), {});
+       const NodeId placed = g.add("", layers::add(), {all, places});
+       return g.add("d", layers::dense(4), {g.add("", layers::reshape({-1}), {placed})});
+     }},
+    {"constant_and_a_number",
+     [](Graph& g, NodeId x) {
+       const NodeId two = g.add("two", layers::constant({}, 2), {}),
+                    scale = g.add(
+                        "s", layers::parameter({.shape = {}, .deviation = 0, .initial = 3}), {});
+       const NodeId scaled = g.add("", layers::multiply(), {x, scale});
+       return head(g, g.add("", layers::divide(), {scaled, two}));
      }},
     {"multiply_of_two",
      [](Graph& g, NodeId x) {

@@ -64,7 +64,7 @@ inputs = ["norm", "wide"]
 kind = "relu"
 name = "sum"
 [[layer]]
-kind = "slice_channels"
+kind = "slice"
 name = "part"
 first = 2
 count = 8

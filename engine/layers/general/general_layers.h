@@ -1,0 +1,37 @@
+// Factories of the layers for tensors of any rank. Shapes and axes are those of one sample; a
+// negative axis counts from the end. Names and meanings are PyTorch's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/layers/layer.h"
+
+namespace engine::layers {
+
+// The same numbers in another shape; one extent may be -1. It is always an alias.
+LayerPtr reshape(std::vector<std::int64_t> shape);
+// The dimensions in another order: dimension i of the output is dimension order[i] of the input.
+LayerPtr permute(std::vector<std::int64_t> order);
+
+struct SliceOptions {
+  std::int64_t axis = -1, first = 0, count = 1, step = 1;
+};
+// The entries first, first + step, ... of an axis, `count` of them.
+LayerPtr slice(const SliceOptions& options);
+
+// Two inputs, expanded to a common shape as NumPy does; add() and multiply() of layers.h are alike.
+LayerPtr subtract();
+LayerPtr divide();
+
+struct ParameterOptions {
+  std::vector<std::int64_t> shape;
+  double deviation = 0.02;  // standard deviation of normally distributed initial values
+  double initial = 0;       // the initial value if the deviation is 0
+};
+// Tensors that read no input and are the same for every sample: the trained parameter `weight`, and
+// the buffer `value`, which is not trained.
+LayerPtr parameter(const ParameterOptions& options);
+LayerPtr constant(const std::vector<std::int64_t>& shape, double initial = 0);
+
+}  // namespace engine::layers
