@@ -101,7 +101,8 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
   }
   array.shape = wanted.shape;
   array.name = layer.name + "." + wanted.name;
-  array.section = io::section_of_name(array.name);
+  array.section =
+      layer.kind == "constant" ? io::Section::kBuffer : io::section_of_name(array.name);
   return array;
 }
 

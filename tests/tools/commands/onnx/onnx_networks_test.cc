@@ -104,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                          testing::Values("resnet18", "vgg11_bn", "viewed", "squeezenet1_1",
                                          "densenet", "mobilenet_v2", "mobilenet_v3_small",
                                          "efficientnet_b0", "regnet_y_400mf", "googlenet",
-                                         "shufflenet_v2_x0_5", "gates"),
+                                         "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
+                                         "encoder", "vit", "swin"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
@@ -155,7 +156,8 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
   EXPECT_LE(largest, 1e-9);
 }
 INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
-                         testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0"),
+                         testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
+                                         "trace_convnext", "trace_vit", "trace_swin"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {
