@@ -45,13 +45,20 @@ engine::LayerPtr make_activation(Options& options, std::int64_t) {
   return layers::activation({*engine::ops::find_activation(function), slope});
 }
 
-engine::LayerPtr make_attention(Options& options, std::int64_t) {
+layers::AttentionOptions attention_options(Options& options) {
   layers::AttentionOptions o;
   o.heads = options.integer("heads");
   o.kv_heads = options.integer("kv_heads", o.kv_heads);
   o.head_size = options.integer("head_size", o.head_size);
   o.dropout = options.number("dropout", o.dropout);
-  return layers::causal_self_attention(o);
+  return o;
+}
+
+engine::LayerPtr make_matmul(Options& options, std::int64_t) {
+  layers::MatmulOptions o;
+  o.transpose_second = options.boolean("transpose_second", o.transpose_second);
+  o.scale = options.number("scale", o.scale);
+  return layers::matmul(o);
 }
 
 engine::LayerPtr make_rotary(Options& options, std::int64_t) {
@@ -139,6 +146,7 @@ struct Kind {
 
 constexpr const char* kSame = "any → the same";
 constexpr const char* kImageSame = "[h, w, c] → the same";
+constexpr const char* kProjectionHeads = "[t, (heads + 2 kv_heads) * size] → [t, heads * size]";
 constexpr const char* kProjectionSame = "[t, (heads + 2 kv_heads) * size] → the same";
 constexpr const char* kExpanded = "two → their shape, expanded as NumPy does";
 constexpr const char* kTwoInputs =
@@ -156,7 +164,7 @@ constexpr const char* kBatchNormArrays =
 constexpr const char* kBatchNormRules = "eps above 0; momentum 0 to 1";
 
 constexpr Kind kKinds[] = {
-    {"dense", make_dense, "[in] → [out]; [t, in] → [t, out]", "",
+    {"dense", make_dense, "[..., in] → [..., out]", "",
      "weight [out, in]; bias [out] where it has one"},
     {"conv2d", make_conv2d,
      "[h, w, c] → [h', w', out_channels], h' = floor((h + 2 padding - kernel) / stride) + 1",
@@ -204,12 +212,21 @@ constexpr Kind kKinds[] = {
     {"rms_norm", [](Options& o, std::int64_t) { return layers::rms_norm(o.number("eps", 1e-6)); },
      "[..., width] → the same", "eps above 0; divides by the root mean square", "weight [width]"},
     {"gelu", make_gelu, kSame, "approximate \"none\" or \"tanh\"", ""},
-    {"causal_self_attention", make_attention,
-     "[t, (heads + 2 kv_heads) * size] → [t, heads * size]",
+    {"causal_self_attention",
+     [](Options& o, std::int64_t) { return layers::causal_self_attention(attention_options(o)); },
+     kProjectionHeads,
      "reads queries, keys and values side by side; heads / kv_heads heads of queries share one of "
      "keys and values; kv_heads 0: as many as heads; head_size above 0: the size that is required; "
      "dropout of the probabilities from 0, below 1",
      ""},
+    {"self_attention",
+     [](Options& o, std::int64_t) { return layers::self_attention(attention_options(o)); },
+     kProjectionHeads, "as `causal_self_attention`, but every position attends to all", ""},
+    {"matmul", make_matmul,
+     "[..., m, k], [..., k, n] (with `transpose_second` [..., n, k]) → [..., m, n]",
+     "needs `inputs`, two of them; equal leading dimensions; `scale` multiplies the product", ""},
+    {"softmax", [](Options&, std::int64_t) { return layers::softmax(); }, "[..., width] → the same",
+     "over the last dimension", ""},
     {"rotary", make_rotary, kProjectionSame,
      "turns heads of queries and keys by their position, as Llama (rotate_half); an even size, at "
      "most 256; factor 1: plain frequencies, else Llama 3's scaling; low_factor below high_factor, "

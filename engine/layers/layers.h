@@ -15,8 +15,8 @@ struct DenseOptions {
   double deviation = 0;  // standard deviation of normally distributed initial weights, with biases
                          // 0 (GPT-2); 0: PyTorch's uniform distribution
 };
-LayerPtr dense(const DenseOptions& options);  // [in], or [t, in] per position; parameters weight
-                                              // [out, in], bias [out]
+LayerPtr dense(const DenseOptions& options);  // [..., in] -> [..., out]; parameters weight [out,
+                                              // in], bias [out]
 LayerPtr dense(std::int64_t out, bool bias = true);
 
 // The initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in);
@@ -99,6 +99,15 @@ struct AttentionOptions {
 // size]. It has no parameters: the projections are dense layers.
 LayerPtr causal_self_attention(const AttentionOptions& options);
 LayerPtr causal_self_attention(std::int64_t heads, double dropout = 0);
+LayerPtr self_attention(const AttentionOptions& options);  // every position attends to all
+
+struct MatmulOptions {
+  bool transpose_second = false;
+  double scale = 1;  // multiplies the product
+};
+// Inputs [..., m, k] and [..., k, n] (or [..., n, k] with transpose_second), output [..., m, n].
+LayerPtr matmul(const MatmulOptions& options = {});
+LayerPtr softmax();  // over the last dimension
 
 struct RotaryOptions {
   std::int64_t heads = 0, kv_heads = 0 /* 0: as many as heads */;

@@ -16,7 +16,7 @@ using Ints = std::vector<std::int64_t>;
 
 bool is_image(const OnnxLayer& layer) { return layer.input_shape().rank() == 3; }
 
-// Uses one Gemm for [batch, in]; a product and an addition for [batch, positions, in].
+// Uses one Gemm for [batch, in]; a product and an addition for more dimensions.
 std::string add_dense(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   const bool bias = layer.parameters() > 1;
@@ -35,8 +35,9 @@ std::string add_dense(OnnxLayer& layer) {
   const std::string matrix =
       tied ? out.add("Transpose", {out.weight(weight)}, {{"perm", Ints{1, 0}}})
            : out.transposed_weight(weight);
-  const std::string product = out.add("MatMul", {layer.inputs[0], matrix});
-  return bias ? out.add("Add", {product, out.weight(layer.parameter(1))}) : product;
+  std::string y = out.add("MatMul", {layer.channels_last(0), matrix});
+  if (bias) y = out.add("Add", {y, out.weight(layer.parameter(1))});
+  return layer.channels_first(y);
 }
 
 std::string add_conv2d(OnnxLayer& layer) {
@@ -88,12 +89,30 @@ std::string add_group_norm(OnnxLayer& layer) {
 // Normalizes over the last dimension, which is the channels for images.
 std::string add_layer_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
-  std::string x = layer.inputs[0];
-  if (is_image(layer)) x = out.add("Transpose", {x}, {{"perm", Ints{0, 2, 3, 1}}});
-  x = out.add("LayerNormalization",
-              {x, out.weight(layer.parameter(0)), out.weight(layer.parameter(1))},
-              {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}});
-  return is_image(layer) ? out.add("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}}) : x;
+  return layer.channels_first(out.add(
+      "LayerNormalization",
+      {layer.channels_last(0), out.weight(layer.parameter(0)), out.weight(layer.parameter(1))},
+      {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}}));
+}
+
+std::string add_softmax(OnnxLayer& layer) {
+  return layer.channels_first(
+      layer.out.add("Softmax", {layer.channels_last(0)}, {{"axis", std::int64_t{-1}}}));
+}
+
+std::string add_matmul(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  std::string second = layer.channels_last(1);
+  if (layer.option("transpose_second") != 0) {
+    Ints order;
+    for (int i = 0; i <= layer.input_shape().rank(); ++i) order.push_back(i);
+    std::swap(order.end()[-1], order.end()[-2]);
+    second = out.add("Transpose", {second}, {{"perm", order}});
+  }
+  std::string y = out.add("MatMul", {layer.channels_last(0), second});
+  const auto scale = static_cast<float>(layer.option("scale"));
+  if (scale != 1) y = out.add("Mul", {y, out.scalar(scale)});
+  return layer.channels_first(y);
 }
 
 std::string add_relu(OnnxLayer& layer) { return layer.out.add("Relu", layer.inputs); }
@@ -207,6 +226,9 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"embedding", add_embedding},
     {"position_embedding", add_position_embedding},
     {"causal_self_attention", add_attention},
+    {"self_attention", add_attention},
+    {"matmul", add_matmul},
+    {"softmax", add_softmax},
     {"rotary", add_rotary},
     {"head_rms_norm", add_head_rms_norm},
 };

@@ -20,7 +20,7 @@ ORDER = {
     "backends/transport": ["direct inproc shm single socket nccl", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
     "engine/ops": ["common", "device", "elementwise embedding general images loss pool", "gemm norm", "dense",
-                   "attention conv2d optim_step rms_norm rotary"],
+                   "attention conv2d matmul optim_step rms_norm rotary"],
     "engine/averaging": ["codes", "sums", "policies", "stale"],
     "engine/train": ["step replicas", "saving", "balance checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],

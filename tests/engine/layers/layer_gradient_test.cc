@@ -96,6 +96,23 @@ const Case kCases[] = {
        const NodeId hidden = g.add("d", layers::dense(8), {g.add("", layers::flatten(), {x})});
        return g.add("e", layers::dense(4), {relu(g, hidden)});
      }},
+    {"dense_of_pixels_with_relu",
+     [](Graph& g, NodeId x) { return head(g, relu(g, g.add("d", layers::dense(5), {x}))); }},
+    alone("softmax", [] { return layers::softmax(); }),
+    {"softmax_read_twice",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::multiply(), {g.add("", layers::softmax(), {x}), x}));
+     }},
+    {"matmul",
+     [](Graph& g, NodeId x) {
+       const NodeId scores =
+           g.add("", layers::matmul({.transpose_second = true, .scale = 0.7}), {x, conv(g, x, 3)});
+       return head(g, g.add("", layers::matmul(), {scores, x}));
+     }},
+    {"matmul_of_one_tensor",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::matmul({.transpose_second = true, .scale = 2}), {x, x}));
+     }},
     {"batch_norm2d_with_relu", [](Graph& g, NodeId x) { return head(g, relu(g, norm(g, x))); }},
     {"batch_norm2d_with_residual",
      [](Graph& g, NodeId x) {

@@ -40,21 +40,21 @@ Results<double> expected_of(const AttentionSizes& s, const Operand<float>& qkv,
   Operand<double> wide = kept<T>(qkv), wide_dy = kept<T>(dy), y(s.y(), 0), lse(s.lse(), 0),
                   dqkv = kept<T>(start);
   Context host(1, 0);
-  causal_attention_forward(host.context, {.qkv = wide.view(),
-                                          .heads = s.heads,
-                                          .kv_heads = s.kv_heads,
-                                          .dropout = dropout,
-                                          .y = y.view(),
-                                          .lse = lse.view()});
-  causal_attention_backward(host.context, {.qkv = wide.view(),
-                                           .heads = s.heads,
-                                           .kv_heads = s.kv_heads,
-                                           .dropout = dropout,
-                                           .y = y.view(),
-                                           .lse = lse.view(),
-                                           .dy = wide_dy.view(),
-                                           .dqkv = dqkv.view(),
-                                           .write = write});
+  attention_forward(host.context, {.qkv = wide.view(),
+                                   .heads = s.heads,
+                                   .kv_heads = s.kv_heads,
+                                   .dropout = dropout,
+                                   .y = y.view(),
+                                   .lse = lse.view()});
+  attention_backward(host.context, {.qkv = wide.view(),
+                                    .heads = s.heads,
+                                    .kv_heads = s.kv_heads,
+                                    .dropout = dropout,
+                                    .y = y.view(),
+                                    .lse = lse.view(),
+                                    .dy = wide_dy.view(),
+                                    .dqkv = dqkv.view(),
+                                    .write = write});
   return {y.values, lse.values, dqkv.values};
 }
 
@@ -80,26 +80,26 @@ Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
              inferred = to_device<T>(s.y(), std::vector<float>(dy.values.size(), NAN));
   const auto lse =
       to_device<float>(s.lse(), std::vector<float>(static_cast<std::size_t>(s.lse().count()), NAN));
-  causal_attention_forward(c.context, {.qkv = device_qkv.view(),
-                                       .heads = s.heads,
-                                       .kv_heads = s.kv_heads,
-                                       .dropout = on_device,
-                                       .y = y.view(),
-                                       .lse = lse.view()});
-  causal_attention_forward(c.context, {.qkv = device_qkv.view(),
-                                       .heads = s.heads,
-                                       .kv_heads = s.kv_heads,
-                                       .dropout = on_device,
-                                       .y = inferred.view()});
-  causal_attention_backward(c.context, {.qkv = device_qkv.view(),
-                                        .heads = s.heads,
-                                        .kv_heads = s.kv_heads,
-                                        .dropout = on_device,
-                                        .y = y.view(),
-                                        .lse = lse.view(),
-                                        .dy = device_dy.view(),
-                                        .dqkv = device_dqkv.view(),
-                                        .write = write});
+  attention_forward(c.context, {.qkv = device_qkv.view(),
+                                .heads = s.heads,
+                                .kv_heads = s.kv_heads,
+                                .dropout = on_device,
+                                .y = y.view(),
+                                .lse = lse.view()});
+  attention_forward(c.context, {.qkv = device_qkv.view(),
+                                .heads = s.heads,
+                                .kv_heads = s.kv_heads,
+                                .dropout = on_device,
+                                .y = inferred.view()});
+  attention_backward(c.context, {.qkv = device_qkv.view(),
+                                 .heads = s.heads,
+                                 .kv_heads = s.kv_heads,
+                                 .dropout = on_device,
+                                 .y = y.view(),
+                                 .lse = lse.view(),
+                                 .dy = device_dy.view(),
+                                 .dqkv = device_dqkv.view(),
+                                 .write = write});
   c.finish();
   EXPECT_EQ(as_floats(inferred.values()), as_floats(y.values()));
   return {as_floats(y.values()), lse.values(), as_floats(device_dqkv.values())};
@@ -221,7 +221,7 @@ TEST_F(AttentionCuda, LongerHeadsAreRefused) {
   DeviceContext c(1 << 16);
   const auto qkv = to_device<float>({1, 2, 387}, std::vector<float>(774)),
              y = to_device<float>({1, 2, 129}, std::vector<float>(258));
-  EXPECT_THROW(causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = 1, .y = y.view()}),
+  EXPECT_THROW(attention_forward(c.context, {.qkv = qkv.view(), .heads = 1, .y = y.view()}),
                ShapeError);
 }
 
