@@ -229,15 +229,16 @@ TEST_F(LayerList, MistakesInModelsOfTextNameTheLine) {
 }
 
 TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"convd\"\n"),
-            "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
-            "batch_norm2d, sync_batch_norm2d, group_norm, "
-            "relu, max_pool2d, average_pool2d, pad_channels, shuffle_channels, "
-            "global_average_pool, flatten, add, subtract, "
-            "dropout, embedding, "
-            "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
-             "self_attention, matmul, softmax, rotary, head_rms_norm, concat, slice, reshape, permute, "
-             "activation, multiply, divide, parameter, constant)");
+  EXPECT_EQ(
+      error_of("[[layer]]\nkind = \"convd\"\n"),
+      "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
+      "batch_norm2d, sync_batch_norm2d, group_norm, "
+      "relu, max_pool2d, average_pool2d, pad_channels, shuffle_channels, "
+      "global_average_pool, flatten, add, subtract, "
+      "dropout, embedding, "
+      "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
+      "self_attention, matmul, softmax, rotary, head_rms_norm, concat, slice, reshape, permute, "
+      "activation, multiply, divide, parameter, constant)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "
             "kind, name, inputs, "

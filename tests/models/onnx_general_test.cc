@@ -1,5 +1,5 @@
 // Translations of general operators: which of them move no numbers, and what becomes one layer.
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Translations from ONNX: which layers, names and parameters a graph becomes, and what is said of
 // graphs that no list of layers can express. Other programs' files: tests/tools/commands/onnx.
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 
 #include <gtest/gtest.h>
 

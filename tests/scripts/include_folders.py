@@ -26,7 +26,7 @@ ORDER = {
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],
     "io/base": ["machine", "numbers text time", "digests files formats threads"],
-    "models": ["onnx published", "."],
+    "models": ["onnx onnx_import published", "."],
     "tools": ["report", "options", "launch", "folder", "run", "commands", "bench", ".", "api"],
     "tools/report": ["output", "observers", "trace"],
     "tools/options": ["table", "rows input", "manual"],

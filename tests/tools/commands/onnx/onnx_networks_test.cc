@@ -12,7 +12,7 @@
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_export.h"
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_operator.h"
 
 namespace models {
 

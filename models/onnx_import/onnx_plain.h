@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_operator.h"
 
 namespace models {
 

@@ -1,12 +1,12 @@
 // Products of two outputs of layers, softmax, and attention, which consists of these.
-#include "models/onnx/onnx_products.h"
+#include "models/onnx_import/onnx_products.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_plain.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -74,59 +74,66 @@ int entry_axis(const OnnxPlain& plain, std::int64_t entry) {
   return found;
 }
 
-bool same_axes(const OnnxPlain& a, const OnnxPlain& b) {
-  return std::ranges::equal(a.axes, b.axes, {}, &OnnxPlain::Axis::extent, &OnnxPlain::Axis::extent);
+bool same_layout(const OnnxActivation& a, const OnnxActivation& b) {
+  return a.layer == b.layer && a.plain.dims == b.plain.dims &&
+         std::ranges::equal(a.plain.axes, b.plain.axes, {}, &OnnxPlain::Axis::extent,
+                            &OnnxPlain::Axis::extent);
+}
+
+// The layer of scores whose softmax the value is, perhaps with dropout; -1: it is another value.
+int scores_of(OnnxOperator& op, const OnnxActivation& weights, double& dropout) {
+  const OnnxLayerList& layers = op.all().layers;
+  int layer = weights.layer;
+  if (layer_of_kind(op, layer, "dropout") >= 0) {
+    dropout = std::stod(layers.at(layer).options.at(0).second);
+    layer = layers.at(layer).inputs[0];
+  }
+  if (layer_of_kind(op, layer, "softmax") < 0 || weights.plain.scale != 1) return -1;
+  return layers.at(layer).inputs[0];
+}
+
+// Whether the axes are [t..., 3, heads..., size...] in this order; sets their extents.
+bool is_attention_order(const OnnxPlain& q, Attention& found) {
+  const std::size_t rank = q.dims.size();
+  std::vector<int> order = q.dims[rank - 2], heads = leading_axes(q);
+  const std::vector<int>& sizes = q.dims[rank - 1];
+  if (contains_batch(order) || contains_batch(sizes)) return false;
+  found.heads = extent_of(q, heads);
+  found.size = extent_of(q, sizes);
+  order.push_back(found.entries);
+  order.insert(order.end(), heads.begin(), heads.end());
+  order.insert(order.end(), sizes.begin(), sizes.end());
+  return std::ranges::is_sorted(order) && order.size() == q.axes.size() && found.heads > 0;
 }
 
 // softmax(q k^T) v, with q, k and v side by side in the output of one layer. `weights` is the
 // softmax.
 std::optional<Attention> attention_of(OnnxOperator& op, const OnnxActivation& weights,
-                                      OnnxActivation v) {
-  OnnxTranslation& all = op.all();
+                                      const OnnxActivation& v) {
   Attention found;
-  int layer = weights.layer;
-  if (weights.plain.scale != 1 || v.layer < 0) return std::nullopt;
-  if (layer_of_kind(op, layer, "dropout") >= 0) {
-    found.dropout = std::stod(all.layers.at(layer).options.at(0).second);
-    layer = all.layers.at(layer).inputs[0];
-  }
-  if (layer_of_kind(op, layer, "softmax") < 0) return std::nullopt;
-  const auto operands = all.products.find(all.layers.at(layer).inputs[0]);
-  if (operands == all.products.end()) return std::nullopt;
+  const auto operands = op.all().products.find(scores_of(op, weights, found.dropout));
+  if (operands == op.all().products.end() || v.layer < 0) return std::nullopt;
   auto [q, k] = operands->second;
   const std::size_t rank = q.plain.dims.size();
-  if (rank < 3 || k.plain.dims.size() != rank || v.plain.dims.size() != rank ||
-      q.layer != k.layer || q.layer != v.layer)
-    return std::nullopt;
+  if (rank < 3 || k.plain.dims.size() != rank) return std::nullopt;
   std::swap(k.plain.dims[rank - 1], k.plain.dims[rank - 2]);
   found.entries = entry_axis(q.plain, 0);
-  const bool fits = same_axes(q.plain, k.plain) && same_axes(q.plain, v.plain) &&
-                    q.plain.dims == k.plain.dims && q.plain.dims == v.plain.dims &&
-                    found.entries >= 0 && entry_axis(k.plain, 1) == found.entries &&
-                    entry_axis(v.plain, 2) == found.entries && v.plain.scale == 1;
-  std::vector<int> order = q.plain.dims[rank - 2], heads = leading_axes(q.plain);
-  const std::vector<int>& sizes = q.plain.dims[rank - 1];
-  if (!fits || contains_batch(order) || contains_batch(sizes)) return std::nullopt;
-  found.heads = extent_of(q.plain, heads);
-  found.size = extent_of(q.plain, sizes);
-  order.push_back(found.entries);
-  order.insert(order.end(), heads.begin(), heads.end());
-  order.insert(order.end(), sizes.begin(), sizes.end());
-  const double wanted = 1 / std::sqrt(static_cast<double>(found.size));
-  if (!std::ranges::is_sorted(order) || order.size() != q.plain.axes.size() || found.heads < 1 ||
-      std::abs(q.plain.scale * k.plain.scale - wanted) > 1e-6 * wanted)
+  if (!same_layout(q, k) || !same_layout(q, v) || found.entries < 0 ||
+      entry_axis(k.plain, 1) != found.entries || entry_axis(v.plain, 2) != found.entries ||
+      v.plain.scale != 1 || !is_attention_order(q.plain, found))
     return std::nullopt;
+  const double wanted = 1 / std::sqrt(static_cast<double>(found.size));
+  if (std::abs(q.plain.scale * k.plain.scale - wanted) > 1e-6 * wanted) return std::nullopt;
   found.q = std::move(q);
   return found;
 }
 
 void set_attention(OnnxOperator& op, Attention found) {
   OnnxActivation& q = found.q;
-  const auto entries = static_cast<std::size_t>(found.entries);
   std::vector<int> positions, rest;
   for (int axis = 0; axis < static_cast<int>(q.plain.axes.size()); ++axis)
     (axis < found.entries ? positions : rest).push_back(axis);
-  q.plain.axes[entries].entry = -1;
+  q.plain.axes[static_cast<std::size_t>(found.entries)].entry = -1;
   q.plain.scale = 1;
   OnnxActivation value = ordered(op, q, {positions, rest});
   std::vector<std::pair<std::string, std::string>> options{{"heads", std::to_string(found.heads)}};

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_operator.h"
-#include "models/onnx/onnx_products.h"
+#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_import/onnx_products.h"
 
 namespace models {
 namespace {
@@ -126,7 +126,7 @@ void set_global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes)
 
 // A window over the whole image is a global average, as PyTorch exports AdaptiveAvgPool2d(1).
 void translate_average_pool(OnnxOperator& op) {
-  OnnxActivation value = op.image_or_vector(0);
+  OnnxActivation value = image_or_vector(op, 0);
   const Numbers window = op.integers("kernel_shape").value_or(Numbers{}), none{0, 0, 0, 0};
   const bool is_padded = op.integers("pads").value_or(none) != none;
   if (value.shape.size() != 4)
@@ -147,7 +147,7 @@ void translate_average_pool(OnnxOperator& op) {
 }
 
 void translate_global_average_pool(OnnxOperator& op) {
-  OnnxActivation value = op.image_or_vector(0);
+  OnnxActivation value = image_or_vector(op, 0);
   if (value.shape.size() != 4)
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", expected an image");
   set_global_average(op, std::move(value), /*keeps_axes=*/true);
@@ -161,7 +161,7 @@ void translate_reduce_mean(OnnxOperator& op) {
     if (axis < 0) axis += rank;
   std::ranges::sort(axes);
   if (rank != 4 || axes != Numbers{2, 3}) return translate_reduction(op, axes);
-  set_global_average(op, op.image_or_vector(0), op.integer("keepdims", 1) != 0);
+  set_global_average(op, image_or_vector(op, 0), op.integer("keepdims", 1) != 0);
 }
 
 // PyTorch's residual networks pad channels in shortcuts without parameters.

@@ -1,9 +1,9 @@
 // Collects all that cannot be translated, for one message.
-#include "models/onnx/onnx_nodes.h"
+#include "models/onnx_import/onnx_nodes.h"
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_operator.h"
 
 namespace models {
 namespace {

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_plain.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {

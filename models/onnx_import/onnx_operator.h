@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/onnx/onnx_translation.h"
+#include "models/onnx_import/onnx_translation.h"
 
 namespace models {
 
@@ -48,7 +48,6 @@ class OnnxOperator : public OnnxAttributes {
   // A layer's output; rows of numbers, [batch, columns], become vectors.
   OnnxActivation activation(std::size_t index);
   OnnxActivation image(std::size_t index);  // [batch, c, h, w] with the engine's layout [h, w, c]
-  OnnxActivation image_or_vector(std::size_t index);  // if it has 4 dimensions
   OnnxConstant constant(std::size_t index) const;
   // A constant that has this shape.
   OnnxConstant constant(std::size_t index, const std::vector<std::int64_t>& shape) const;
@@ -68,6 +67,8 @@ class OnnxOperator : public OnnxAttributes {
   OnnxTranslation& all_;
 };
 
+// A layer's output, in the engine's order of images if it has 4 dimensions.
+OnnxActivation image_or_vector(OnnxOperator& op, std::size_t index);
 // PyTorch's attributes are doubles, stored as floats: 9.99999975e-06 stands for 1e-05.
 double shortest_decimal(float value);
 std::vector<std::int64_t> shape_of(const OnnxConstant& constant);

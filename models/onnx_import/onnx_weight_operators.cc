@@ -3,8 +3,8 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_plain.h"
-#include "models/onnx/onnx_products.h"
+#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
 
 namespace models {
 namespace {
@@ -112,7 +112,7 @@ void translate_pixel_conv(OnnxOperator& op, OnnxActivation value, const OnnxCons
 }
 
 void translate_conv(OnnxOperator& op) {
-  OnnxActivation value = op.image_or_vector(0);
+  OnnxActivation value = image_or_vector(op, 0);
   const OnnxConstant weight = op.constant(1);
   const Numbers shape = shape_of(weight);
   if (shape.size() != 4 || value.shape.size() != 4)

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_plain.h"
-#include "models/onnx/onnx_products.h"
+#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
 
 namespace models {
 namespace {
@@ -30,34 +30,42 @@ void tie_to_owner(OnnxLayerList& layers, int index) {
   layer.arrays.clear();
 }
 
+// The dimension of the numbers that a bias of this layer has; nothing if it has one, or the value
+// is no longer the layer's output as it is.
+std::optional<std::size_t> bias_dimension(const OnnxListedLayer& layer, const OnnxPlain& plain) {
+  const std::size_t rank = plain.dims.size();
+  const bool is_dense = layer.kind == "dense" && rank >= 2,
+             is_conv = layer.kind == "conv2d" && rank == 4;
+  if ((!is_dense && !is_conv) || layer.arrays.size() != 1 || plain.scale != 1) return std::nullopt;
+  const std::size_t dim = is_dense ? rank - 1 : 1;
+  if (stored_groups(plain).back() != plain.dims[dim]) return std::nullopt;
+  return dim;
+}
+
 // A constant that is added to the output of a layer without a bias is its bias: Linear as MatMul
 // and Add. Returns false for other sums.
 bool add_bias(OnnxOperator& op, std::size_t index) {
   const auto* bias = std::get_if<OnnxConstant>(&op.input(index));
   const auto* found = std::get_if<OnnxActivation>(&op.input(1 - index));
-  if (bias == nullptr || found == nullptr || found->layer < 0) return false;
-  OnnxListedLayer& layer = op.all().layers.at(found->layer);
-  const OnnxActivation value = as_plain(*found);
-  const std::size_t rank = value.plain.dims.size();
-  const bool is_dense = layer.kind == "dense", is_conv = layer.kind == "conv2d";
-  if ((!is_dense && !is_conv) || layer.arrays.size() != 1 || value.plain.scale != 1 || rank < 2 ||
+  if (bias == nullptr || found == nullptr || found->layer < 0 ||
       op.all().values.readers(op.node().inputs[1 - index]) != 1)
     return false;
-  const std::size_t dim = is_dense ? rank - 1 : 1;
-  if (stored_groups(value.plain).back() != value.plain.dims[dim]) return false;
-  const std::int64_t channels = value.plain.stored.back();
-  Numbers shape = shape_of(*bias);
-  while (!shape.empty() && shape[0] == 1 && shape.size() > rank - dim) shape.erase(shape.begin());
-  Numbers wanted(rank - dim, 1);
+  const OnnxPlain plain = as_plain(*found).plain;
+  const auto dim = bias_dimension(op.all().layers.at(found->layer), plain);
+  if (!dim) return false;
+  const std::int64_t channels = plain.stored.back();
+  Numbers shape = shape_of(*bias), wanted(plain.dims.size() - *dim, 1);
   wanted[0] = channels;
-  if (shape != wanted || (is_conv && rank != 4)) return false;
+  while (shape.size() > wanted.size() && shape[0] == 1) shape.erase(shape.begin());
+  if (shape != wanted) return false;
+  OnnxListedLayer& layer = op.all().layers.at(found->layer);
   for (auto& [key, text] : layer.options)
     if (key == "bias") text = "true";
   if (!layer.arrays[0].from.tensor->name.ends_with(".weight"))
     op.all().layers.rename(found->layer, bias->tensor->name);
-  op.all().layers.at(found->layer).arrays.push_back({"bias", *bias, {channels}});
+  layer.arrays.push_back({"bias", *bias, {channels}});
   tie_to_owner(op.all().layers, found->layer);
-  op.set(*found);
+  op.set(OnnxActivation(*found));
   return true;
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "models/onnx/onnx_plain.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <variant>
 
-#include "models/onnx/onnx_plain.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {

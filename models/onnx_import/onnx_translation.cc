@@ -1,5 +1,5 @@
 // Names layers as PyTorch's modules, and checks the ends of the graph.
-#include "models/onnx/onnx_translation.h"
+#include "models/onnx_import/onnx_translation.h"
 
 #include <algorithm>
 #include <cctype>

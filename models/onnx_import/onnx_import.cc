@@ -1,5 +1,5 @@
 // Writes the layers that the output depends on as TOML text, and loads their parameters.
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "engine/core/error.h"
 #include "io/interchange/array_files.h"
-#include "models/onnx/onnx_nodes.h"
+#include "models/onnx_import/onnx_nodes.h"
 
 namespace models {
 namespace {
@@ -101,8 +101,7 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
   }
   array.shape = wanted.shape;
   array.name = layer.name + "." + wanted.name;
-  array.section =
-      layer.kind == "constant" ? io::Section::kBuffer : io::section_of_name(array.name);
+  array.section = layer.kind == "constant" ? io::Section::kBuffer : io::section_of_name(array.name);
   return array;
 }
 

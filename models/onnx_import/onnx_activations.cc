@@ -3,7 +3,7 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_operator.h"
 
 namespace models {
 namespace {
