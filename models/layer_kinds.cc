@@ -137,6 +137,21 @@ engine::LayerPtr make_parameter(Options& options, std::int64_t) {
   return layers::parameter(o);
 }
 
+engine::LayerPtr make_reduce(Options& options, std::int64_t) {
+  const std::string function = options.text("function", "", {"mean", "sum", "max"});
+  using enum layers::ReduceFunction;
+  layers::ReduceOptions o;
+  o.function = function == "mean" ? kMean : function == "sum" ? kSum : kMax;
+  o.axes = options.integers("axes");
+  o.keep = options.boolean("keep", o.keep);
+  return layers::reduce(o);
+}
+
+engine::LayerPtr make_gather(Options& options, std::int64_t) {
+  const std::int64_t axis = options.integer("axis", 0);
+  return layers::gather(axis, options.integers("indices"));
+}
+
 struct Kind {
   const char* name;
   engine::LayerPtr (*make)(Options& options, std::int64_t classes);
@@ -243,20 +258,24 @@ constexpr Kind kKinds[] = {
     {"reshape", [](Options& o, std::int64_t) { return layers::reshape(o.integers("shape")); },
      "any → [shape]", "the same numbers in their order; one extent may be -1", ""},
     {"permute", [](Options& o, std::int64_t) { return layers::permute(o.integers("order")); },
-     "any → its dimensions in another order", "`order` has each dimension once, as PyTorch's", ""},
+     "any → its dimensions in another order", "each dimension once, as PyTorch's", ""},
     {"activation", make_activation, kSame,
      "PyTorch's function of that name; slope of leaky_relu, from 0", ""},
     {"multiply", [](Options&, std::int64_t) { return layers::multiply(); }, kExpanded, kTwoInputs,
      ""},
     {"divide", [](Options&, std::int64_t) { return layers::divide(); }, kExpanded, kTwoInputs, ""},
+    {"reduce", make_reduce, "any → without `axes`, or with extents of 1 there",
+     "keep: the axes remain; the gradient of a maximum goes to the first one", ""},
+    {"gather", make_gather, "[..., a, ...] → [..., number of indices, ...]",
+     "the entries of `axis` with these indices, from 0; one may be repeated", ""},
     {"parameter", make_parameter, "none → [shape]",
-     "reads no input, the same for every sample; `initial` if deviation is 0", "weight [shape]"},
+     "reads no input, the same for each sample; `initial` if deviation is 0", "weight [shape]"},
     {"constant",
      [](Options& o, std::int64_t) {
        const std::vector<std::int64_t> shape = o.integers("shape");
        return layers::constant(shape, o.number("initial", 0));
      },
-     "none → [shape]", "reads no input, the same for every sample; not trained", "; value [shape]"},
+     "none → [shape]", "the same for each sample; not trained", "; value [shape]"},
 };
 
 std::string options_text(const std::vector<OptionDescription>& options) {

@@ -118,10 +118,6 @@ class Options {
     return values;
   }
   void allow(const std::string& key) { asked_.push_back(key); }
-  bool is_text(const std::string& key) const {
-    return table_.get(key) != nullptr && table_.get(key)->is_string();
-  }
-
   void refuse_other_keys(const std::string& where) const {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
@@ -139,6 +135,9 @@ class Options {
   }
 
  private:
+  bool is_text(const std::string& key) const {
+    return table_.get(key) != nullptr && table_.get(key)->is_string();
+  }
   bool describe(const std::string& key, const std::string& type, const std::string& otherwise) {
     if (described_ != nullptr) described_->push_back({key, type, otherwise});
     return described_ != nullptr;

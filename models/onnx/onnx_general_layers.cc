@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/layers/general/general_layers.h"
 #include "models/onnx/onnx_layers.h"
 
 namespace models {
@@ -87,6 +88,30 @@ std::string add_slice(OnnxLayer& layer) {
 std::string add_concat(OnnxLayer& layer) {
   const std::int64_t axis = dimension_of(layer.whole("axis"), output_shape(layer).rank());
   return layer.out.add("Concat", layer.inputs, {{"axis", axis}});
+}
+
+// Operator set 17 has the axes of a sum as an input, and those of others as an attribute.
+std::string add_reduce(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const int rank = layer.input_shape().rank();
+  Ints axes;
+  for (const std::int64_t axis : layer.list("axes"))
+    axes.push_back((axis < 0 ? axis + rank : axis) + 1);
+  const OnnxAttributes keep{{"keepdims", std::int64_t{output_shape(layer).rank() == rank}}};
+  using enum engine::layers::ReduceFunction;
+  const auto function = static_cast<engine::layers::ReduceFunction>(layer.whole("function"));
+  if (function == kSum)
+    return from_plain(layer, out.add("ReduceSum", {plain(layer, 0), out.integers(axes)}, keep));
+  OnnxAttributes attributes = keep;
+  attributes.push_back({"axes", axes});
+  const char* type = function == kMean ? "ReduceMean" : "ReduceMax";
+  return from_plain(layer, out.add(type, {plain(layer, 0)}, attributes));
+}
+
+std::string add_gather(OnnxLayer& layer) {
+  const std::int64_t axis = dimension_of(layer.whole("axis"), output_shape(layer).rank());
+  return layer.out.add("Gather", {layer.inputs[0], layer.out.integers(layer.list("indices"))},
+                       {{"axis", axis}});
 }
 
 std::string add_binary(OnnxLayer& layer, const char* type) {

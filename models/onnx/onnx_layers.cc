@@ -219,6 +219,8 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"slice", add_slice},
     {"reshape", add_reshape},
     {"permute", add_permute},
+    {"reduce", add_reduce},
+    {"gather", add_gather},
     {"shuffle_channels", add_shuffle_channels},
     {"max_pool2d", add_max_pool2d},
     {"average_pool2d", add_average_pool2d},

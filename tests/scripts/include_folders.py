@@ -19,7 +19,7 @@ ORDER = {
     "backends/store": ["protocol", "."],
     "backends/transport": ["direct inproc shm single socket nccl", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
-    "engine/ops": ["common", "device", "elementwise embedding general images loss pool", "gemm norm", "dense",
+    "engine/ops": ["common", "device", "elementwise embedding images loss pool", "gemm general norm", "dense",
                    "attention conv2d matmul optim_step rms_norm rotary"],
     "engine/averaging": ["codes", "sums", "policies", "stale"],
     "engine/train": ["step replicas", "saving", "balance checks", "."],

@@ -20,6 +20,18 @@ struct SliceOptions {
 // The entries first, first + step, ... of an axis, `count` of them.
 LayerPtr slice(const SliceOptions& options);
 
+// The entries of an axis with these indices, also repeated ones (torch.index_select).
+LayerPtr gather(std::int64_t axis, const std::vector<std::int64_t>& indices);
+
+enum class ReduceFunction : std::uint8_t { kMean, kSum, kMax };
+struct ReduceOptions {
+  ReduceFunction function = ReduceFunction::kMean;
+  std::vector<std::int64_t> axes;
+  bool keep = false;  // the axes remain, with an extent of 1
+};
+// The mean, sum or maximum over some axes. The gradient of a maximum goes to the first one.
+LayerPtr reduce(const ReduceOptions& options);
+
 // Two inputs, expanded to a common shape as NumPy does; add() and multiply() of layers.h are alike.
 LayerPtr subtract();
 LayerPtr divide();

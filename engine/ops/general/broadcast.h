@@ -2,26 +2,9 @@
 // NumPy does. All have one rank; each extent of a and of b is that of y, or 1.
 #pragma once
 
-#include <cstdint>
-
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/general/general_operands.h"
 
 namespace engine::ops {
-
-enum class BinaryKind : std::uint8_t { kAdd, kSubtract, kMultiply, kDivide };
-
-struct BroadcastForward {
-  BinaryKind kind;
-  TensorView a, b, y;
-};
-
-struct BroadcastBackward {
-  BinaryKind kind;
-  TensorView a, b, dy;
-  TensorView da{}, db{};  // absent if not needed
-  Write da_write = Write::kOverwrite, db_write = Write::kOverwrite;
-};
 
 void broadcast_forward(KernelContext& context, const BroadcastForward& o);  // y may be a or b
 

@@ -2,8 +2,7 @@
 // the operands. Bound by bytes.
 #pragma once
 
-#include "engine/ops/general/axes.h"
-#include "engine/ops/general/broadcast.h"
+#include "engine/ops/general/general_operands.h"
 
 namespace engine::ops::cuda {
 

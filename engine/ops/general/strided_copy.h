@@ -4,21 +4,9 @@
 // stays as it is. x and y may be one tensor if the parts do not overlap. Bound by bytes.
 #pragma once
 
-#include <cstdint>
-
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
-#include "engine/ops/general/axes.h"
+#include "engine/ops/general/general_operands.h"
 
 namespace engine::ops {
-
-struct StridedCopy {
-  TensorView x, y;
-  Axes<2> axes;  // of x and y
-  std::int64_t x_first = 0, y_first = 0;
-  double scale = 1;
-  Write write = Write::kOverwrite;
-};
 
 // Throws ShapeError if an index lies outside of x or y.
 void strided_copy(KernelContext& context, const StridedCopy& o);

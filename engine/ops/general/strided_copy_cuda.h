@@ -2,7 +2,7 @@
 // operands; the axes are in the order of y's memory. Bound by bytes.
 #pragma once
 
-#include "engine/ops/general/strided_copy.h"
+#include "engine/ops/general/general_operands.h"
 
 namespace engine::ops::cuda {
 

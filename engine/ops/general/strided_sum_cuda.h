@@ -1,7 +1,7 @@
 // Strided sums on a CUDA device. strided_sum.h describes and strided_sum.cc checks the operands.
 #pragma once
 
-#include "engine/ops/general/strided_sum.h"
+#include "engine/ops/general/general_operands.h"
 
 namespace engine::ops::cuda {
 

@@ -242,20 +242,27 @@ class ImageLayersCuda : public CudaTest {};
 TYPED_TEST_SUITE(ImageLayersCuda, Storages);
 
 TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
-  const LayerPtr all[] = {layers::relu(),
-                          layers::dropout(0.3),
-                          layers::flatten(),
-                          layers::pad_channels(2, 3),
-                          layers::slice({.first = 1, .count = 4}),
-                          layers::slice({.axis = 0, .first = 1, .count = 2, .step = 2}),
-                          layers::permute({2, 0, 1}),
-                          layers::permute({1, 0, 2}),
-                          layers::reshape({2, -1}),
-                          layers::shuffle_channels(2),
-                          layers::group_norm({.groups = 2}),
-                          layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
-                          layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
-                          layers::global_average_pool()};
+  const LayerPtr all[] = {
+      layers::relu(),
+      layers::dropout(0.3),
+      layers::flatten(),
+      layers::pad_channels(2, 3),
+      layers::slice({.first = 1, .count = 4}),
+      layers::slice({.axis = 0, .first = 1, .count = 2, .step = 2}),
+      layers::gather(-1, {5, 1, 1, 0, 1}),
+      layers::gather(0, std::vector<std::int64_t>(600, 4)),
+      layers::reduce({.axes = {0, 1}}),
+      layers::reduce({.axes = {-1}, .keep = true}),
+      layers::reduce({.function = layers::ReduceFunction::kSum, .axes = {1}}),
+      layers::reduce({.function = layers::ReduceFunction::kMax, .axes = {2, 0}}),
+      layers::permute({2, 0, 1}),
+      layers::permute({1, 0, 2}),
+      layers::reshape({2, -1}),
+      layers::shuffle_channels(2),
+      layers::group_norm({.groups = 2}),
+      layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
+      layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
+      layers::global_average_pool()};
   for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}})
     for (const LayerPtr& layer : all)
       for (const std::int64_t batch : {0, 1, 5})

@@ -161,6 +161,22 @@ TEST(LayerShapes, ProductsKeepTheLeadingDimensions) {
   EXPECT_EQ(layers::dense(7)->output_shape(std::vector<Shape>{{2, 3, 5}}), (Shape{2, 3, 7}));
 }
 
+TEST(LayerShapes, ReduceRemovesOrKeepsAxes) {
+  const std::vector<Shape> inputs{{7, 5, 3}};
+  EXPECT_EQ(layers::reduce({.axes = {0, -1}})->output_shape(inputs), (Shape{5}));
+  EXPECT_EQ(layers::reduce({.axes = {1}, .keep = true})->output_shape(inputs), (Shape{7, 1, 3}));
+  EXPECT_EQ(layers::reduce({.axes = {0, 1, 2}})->output_shape(inputs), Shape{});
+  EXPECT_EQ(shape_error(*layers::reduce({.axes = {1, -2}}), inputs),
+            "expected different axes of [7, 5, 3], got axis -2 twice");
+}
+
+TEST(LayerShapes, GatherHasAnEntryForEachIndex) {
+  const std::vector<Shape> inputs{{7, 5, 3}};
+  EXPECT_EQ(layers::gather(1, {4, 0, 4, 4})->output_shape(inputs), (Shape{7, 4, 3}));
+  EXPECT_EQ(shape_error(*layers::gather(-1, {0, 3}), inputs),
+            "expected more than 3 entries of axis -1, got [7, 5, 3]");
+}
+
 TEST(LayerShapes, MultiplyHasThatOfTheLargerInput) {
   const auto product = [](const std::vector<Shape>& inputs) {
     return layers::multiply()->output_shape(inputs);
@@ -207,6 +223,9 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::parameter({.shape = {3, 0}}), engine::ModelError);
   EXPECT_THROW(layers::parameter({.shape = {3}, .deviation = -1}), engine::ModelError);
   EXPECT_THROW(layers::constant({-1}), engine::ModelError);
+  EXPECT_THROW(layers::reduce({.axes = {}}), engine::ModelError);
+  EXPECT_THROW(layers::gather(0, {}), engine::ModelError);
+  EXPECT_THROW(layers::gather(0, {2, -1}), engine::ModelError);
   EXPECT_THROW(layers::parameter({.shape = {3}})->output_shape(std::vector<Shape>{{3}}),
                engine::ShapeError);
   EXPECT_THROW(layers::reshape({-1, -1}), engine::ModelError);

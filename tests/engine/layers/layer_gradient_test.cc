@@ -254,6 +254,43 @@ const Case kCases[] = {
        const NodeId scaled = g.add("", layers::multiply(), {x, scale});
        return head(g, g.add("", layers::divide(), {scaled, two}));
      }},
+    {"reduce_mean_of_two_axes",
+     [](Graph& g, NodeId x) {
+       const NodeId mean =
+           g.add("", layers::reduce({.axes = {0, -1}, .keep = true}), {conv(g, x, 4)});
+       return head(g, g.add("", layers::subtract(), {mean, x}));
+     }},
+    {"reduce_sum_of_rows_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId wide = conv(g, x, 4);
+       const NodeId sum = g.add(
+           "", layers::reduce({.function = layers::ReduceFunction::kSum, .axes = {1}}), {wide});
+       const NodeId row = g.add("", layers::reshape({6, 1, 4}), {sum});
+       return head(g, g.add("", layers::add(), {wide, row}));
+     }},
+    {"reduce_max_of_pixels_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId wide = conv(g, x, 4);
+       const NodeId most = g.add(
+           "", layers::reduce({.function = layers::ReduceFunction::kMax, .axes = {1, 0}}), {wide});
+       return head(g, g.add("", layers::add(), {wide, most}));
+     }},
+    {"reduce_max_of_channels",
+     [](Graph& g, NodeId x) {
+       const NodeId most =
+           g.add("", layers::reduce({.function = layers::ReduceFunction::kMax, .axes = {2}}), {x});
+       return g.add("d", layers::dense(4), {g.add("", layers::reshape({-1}), {most})});
+     }},
+    {"gather_of_rows_some_of_them_twice",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::gather(0, {5, 1, 1, 0, 5, 1}), {x}));
+     }},
+    {"gather_of_channels_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId wide = conv(g, x, 4);
+       return head(g, g.add("", layers::add(),
+                            {wide, g.add("", layers::gather(-1, {3, 3, 0, 2}), {wide})}));
+     }},
     {"multiply_of_two",
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::multiply(), {conv(g, x, 3), norm(g, x)}));

@@ -30,7 +30,8 @@ TEST(StridedCopyKernel, ScalesAndAdds) {
   for_each_setting([](int threads) {
     Context c(threads, 0);
     Operand<float> x = operand_of<float>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}), y({8}, 1);
-    StridedCopy copy{.x = x.view(), .y = y.view(), .y_first = 1, .scale = 2, .write = Write::kAdd};
+    StridedCopy copy{
+        .x = x.view(), .y = y.view(), .axes = {}, .y_first = 1, .scale = 2, .write = Write::kAdd};
     copy.axes.add({2, {4, 1}});
     copy.axes.add({2, {1, 3}});
     strided_copy(c.context, copy);

@@ -330,7 +330,106 @@ name = "head"
 out = "classes"
 )";
 
+// Each general layer on images, whose order in ONNX is another one, and on tensors of other ranks.
+const char* const kGeneralLayers = R"(
+[[layer]]
+kind = "slice"
+name = "rows"
+axis = 0
+first = 1
+count = 3
+step = 2
+[[layer]]
+kind = "concat"
+name = "tall"
+inputs = ["input", "rows"]
+axis = 0
+[[layer]]
+kind = "permute"
+name = "turned"
+order = [1, 2, 0]
+[[layer]]
+kind = "gather"
+name = "chosen"
+axis = 1
+indices = [2, 0, 2, 1]
+[[layer]]
+kind = "reduce"
+name = "column_means"
+function = "mean"
+axes = [0]
+keep = true
+[[layer]]
+kind = "subtract"
+name = "centered"
+inputs = ["chosen", "column_means"]
+[[layer]]
+kind = "reduce"
+name = "largest"
+function = "max"
+axes = [-1]
+[[layer]]
+kind = "parameter"
+name = "table"
+shape = [4]
+[[layer]]
+kind = "add"
+name = "flat_table"
+inputs = ["largest", "table"]
+[[layer]]
+kind = "reshape"
+name = "column"
+shape = [3, 4, 1]
+[[layer]]
+kind = "multiply"
+name = "products"
+inputs = ["column", "centered"]
+[[layer]]
+kind = "parameter"
+name = "row"
+shape = [4, 9]
+[[layer]]
+kind = "add"
+name = "shifted"
+inputs = ["row", "products"]
+[[layer]]
+kind = "reshape"
+name = "windows"
+shape = [3, 2, 3, -1]
+[[layer]]
+kind = "permute"
+name = "moved"
+order = [2, 0, 3, 1]
+[[layer]]
+kind = "constant"
+name = "scales"
+shape = [3, 1, 1]
+initial = 3
+[[layer]]
+kind = "divide"
+name = "scaled"
+inputs = ["moved", "scales"]
+[[layer]]
+kind = "reduce"
+name = "sums"
+function = "sum"
+axes = [3, 1]
+[[layer]]
+kind = "reshape"
+name = "image"
+shape = [3, 2, -1]
+[[layer]]
+kind = "reshape"
+name = "vector"
+shape = [-1]
+[[layer]]
+kind = "dense"
+name = "fc"
+out = "classes"
+)";
+
 std::string list_of(const std::string& name) {
+  if (name == "general.toml") return kGeneralLayers;
   if (name == "image.toml") return kImageLayers;
   if (name == "whole_text.toml") return kWholeTextLayers;
   return name == "text.toml" ? kTextLayers : "";
@@ -429,6 +528,7 @@ INSTANTIATE_TEST_SUITE_P(
                     OnnxFamily{"gpt-mini", {32}, 50, {1, 2}}, OnnxFamily{"gpt2", {16}, 40, {1}},
                     OnnxFamily{"image.toml", {26, 29, 3}, 7, {1, 2, 5}},
                     OnnxFamily{"image.toml", {31, 22, 1}, 5, {3}},
+                    OnnxFamily{"general.toml", {6, 3, 4}, 5, {1, 3}},
                     OnnxFamily{"text.toml", {17}, 31, {1, 4}},
                     OnnxFamily{"whole_text.toml", {17}, 31, {1, 4}}),
     [](const auto& test) {
@@ -471,7 +571,7 @@ TEST(OnnxLayers, AllKindsAreInTheLists) {
   const std::regex word("[a-z0-9_]+");
   int kinds = 0;
   for (std::sregex_iterator at(known.begin(), known.end(), word), end; at != end; ++at, ++kinds)
-    EXPECT_CONTAINS((std::string(kImageLayers) + kTextLayers + kWholeTextLayers),
+    EXPECT_CONTAINS((std::string(kImageLayers) + kTextLayers + kWholeTextLayers + kGeneralLayers),
                     "\"" + at->str() + "\"")
         << at->str();
   EXPECT_GE(kinds, 18);

@@ -1,0 +1,27 @@
+// Expansions of two operands for tests on the CPU and on a CUDA device.
+#pragma once
+
+#include "engine/ops/general/broadcast.h"
+#include "tests/engine/ops/common/kernel_test_support.h"
+
+namespace engine::ops {
+
+struct BroadcastShapes {
+  Shape a, b, y;
+};
+inline const BroadcastShapes kBroadcasts[] = {
+    {{3, 5, 7}, {3, 5, 7}, {3, 5, 7}},         {{3, 5, 7}, {3, 1, 7}, {3, 5, 7}},
+    {{3, 1, 1}, {3, 5, 7}, {3, 5, 7}},         {{2, 9, 1, 33}, {2, 1, 17, 1}, {2, 9, 17, 33}},
+    {{2, 300, 20}, {2, 300, 1}, {2, 300, 20}}, {{1, 1}, {1, 1}, {1, 1}},
+};
+inline constexpr BinaryKind kBinaryKinds[] = {BinaryKind::kAdd, BinaryKind::kSubtract,
+                                              BinaryKind::kMultiply, BinaryKind::kDivide};
+
+// Numbers away from 0.
+inline kernel_test::Operand<float> divisor(const Shape& shape) {
+  kernel_test::Operand<float> operand = kernel_test::random_operand(shape, 2);
+  for (float& value : operand.values) value = value * value + 0.5F;
+  return operand;
+}
+
+}  // namespace engine::ops
