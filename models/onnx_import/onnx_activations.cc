@@ -3,7 +3,7 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -62,11 +62,13 @@ void translate_clip(OnnxOperator& op) {
 
 // Whether this input is that function of the other one.
 bool is_gate(OnnxOperator& op, std::size_t index, const std::string& function) {
-  const int at = op.activation(index).layer;
-  if (at < 0) return false;
+  const auto& gate = std::get<OnnxActivation>(op.input(index));
+  const auto& other = std::get<OnnxActivation>(op.input(1 - index));
+  const int at = gate.layer;
+  if (at < 0 || as_plain(gate).plain.scale != 1 || as_plain(other).plain.scale != 1) return false;
   const OnnxListedLayer& layer = op.all().layers.at(at);
   return layer.kind == "activation" && layer.options.front().second == quoted(function) &&
-         layer.inputs[0] == op.activation(1 - index).layer;
+         layer.inputs[0] == other.layer;
 }
 
 }  // namespace
