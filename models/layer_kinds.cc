@@ -2,6 +2,7 @@
 // the options and defaults that the functions read.
 #include "models/layer_kinds.h"
 
+#include <cmath>
 #include <utility>
 
 #include "engine/layers/general/general_layers.h"
@@ -39,10 +40,16 @@ engine::LayerPtr make_gelu(Options& options, std::int64_t) {
 }
 
 engine::LayerPtr make_activation(Options& options, std::int64_t) {
+  using enum engine::ops::ActivationKind;
   const auto& names = engine::ops::kActivationNames;
-  const std::string function = options.text("function", "", {names.begin(), names.end()});
-  const double slope = options.number("slope", engine::ops::Activation{}.slope);
-  return layers::activation({*engine::ops::find_activation(function), slope});
+  const std::string function = options.text("function", "", {names.begin(), names.end() - 1});
+  engine::ops::Activation f{*engine::ops::find_activation(function)};
+  const double slope = options.number("slope", f.first), infinity = HUGE_VAL,
+               low = options.number("low", -infinity), high = options.number("high", infinity),
+               exponent = options.number("exponent", 1);
+  f.first = f.kind == kClip ? low : f.kind == kPower ? exponent : slope;
+  f.second = f.kind == kClip ? high : 0;
+  return layers::activation(f);
 }
 
 layers::AttentionOptions attention_options(Options& options) {
@@ -222,8 +229,11 @@ constexpr Kind kKinds[] = {
     {"position_embedding", make_position_embedding, "[t, width] → the same",
      "t at most `context`; deviation of the initial values", "weight [context, width]"},
     {"layer_norm",
-     [](Options& o, std::int64_t) { return layers::layer_norm(o.number("eps", 1e-5)); },
-     "[..., width] → the same", "eps above 0", "weight [width], bias [width]"},
+     [](Options& o, std::int64_t) {
+       const double eps = o.number("eps", 1e-5);
+       return layers::layer_norm(eps, o.boolean("affine", true));
+     },
+     "[..., width] → the same", "eps above 0", "weight [width], bias [width], both if `affine`"},
     {"rms_norm", [](Options& o, std::int64_t) { return layers::rms_norm(o.number("eps", 1e-6)); },
      "[..., width] → the same", "eps above 0; divides by the root mean square", "weight [width]"},
     {"gelu", make_gelu, kSame, "approximate \"none\" or \"tanh\"", ""},
@@ -260,7 +270,15 @@ constexpr Kind kKinds[] = {
     {"permute", [](Options& o, std::int64_t) { return layers::permute(o.integers("order")); },
      "any → its dimensions in another order", "each dimension once, as PyTorch's", ""},
     {"activation", make_activation, kSame,
-     "PyTorch's function of that name; slope of leaky_relu, from 0", ""},
+     "PyTorch's function of that name; slope of leaky_relu, from 0; low and high of clip; exponent "
+     "of power",
+     ""},
+    {"scale_shift",
+     [](Options& o, std::int64_t) {
+       const double scale = o.number("scale", 1);
+       return layers::scale_shift(scale, o.number("shift", 0));
+     },
+     kSame, "scale * x + shift", ""},
     {"multiply", [](Options&, std::int64_t) { return layers::multiply(); }, kExpanded, kTwoInputs,
      ""},
     {"divide", [](Options&, std::int64_t) { return layers::divide(); }, kExpanded, kTwoInputs, ""},

@@ -55,6 +55,7 @@ LayerPtr group_norm(const GroupNormOptions& options);
 LayerPtr relu();
 // On a CUDA device, memory() throws ModelError.
 LayerPtr activation(const ops::Activation& function);
+LayerPtr scale_shift(double scale, double shift);  // scale x + shift
 
 struct PoolOptions {
   std::int64_t window = 2, stride = 0 /* 0: the window */, padding = 0;
@@ -85,9 +86,10 @@ LayerPtr embedding(std::int64_t vocabulary, std::int64_t width,
                    double deviation = 1);  // ids [t] of i32 -> [t, width]; weight
 LayerPtr position_embedding(
     std::int64_t context,
-    double deviation = 1);               // adds weight[:t] of [context, width] to [t, width]
-LayerPtr layer_norm(double eps = 1e-5);  // over the last dimension; parameters weight, bias
-LayerPtr rms_norm(double eps = 1e-6);    // over the last dimension; parameter weight
+    double deviation = 1);  // adds weight[:t] of [context, width] to [t, width]
+// Over the last dimension; parameters weight and bias, without `affine` none.
+LayerPtr layer_norm(double eps = 1e-5, bool affine = true);
+LayerPtr rms_norm(double eps = 1e-6);  // over the last dimension; parameter weight
 
 LayerPtr gelu(ops::GeluKind kind = ops::GeluKind::kExact);
 struct AttentionOptions {

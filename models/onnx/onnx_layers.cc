@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "engine/layers/layers.h"
+#include "models/onnx/onnx_functions.h"
 #include "models/onnx/onnx_pooling.h"
 #include "models/onnx/onnx_sequences.h"
 
@@ -89,10 +90,14 @@ std::string add_group_norm(OnnxLayer& layer) {
 // Normalizes over the last dimension, which is the channels for images.
 std::string add_layer_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
-  return layer.channels_first(out.add(
-      "LayerNormalization",
-      {layer.channels_last(0), out.weight(layer.parameter(0)), out.weight(layer.parameter(1))},
-      {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}}));
+  const std::int64_t width = layer.input_shape().dims().back();
+  const auto parameter = [&](std::size_t index, float constant) {
+    if (layer.parameters() > 0) return out.weight(layer.parameter(index));
+    return out.floats(std::vector<float>(static_cast<std::size_t>(width), constant), {width});
+  };
+  return layer.channels_first(
+      out.add("LayerNormalization", {layer.channels_last(0), parameter(0, 1), parameter(1, 0)},
+              {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}}));
 }
 
 std::string add_softmax(OnnxLayer& layer) {
@@ -134,29 +139,6 @@ std::string add_gelu(OnnxLayer& layer) {
   }
   const std::string half = out.add("Mul", {x, out.scalar(0.5F)});
   return out.add("Mul", {half, out.add("Add", {inner, out.scalar(1)})});
-}
-
-std::string add_activation(OnnxLayer& layer) {
-  OnnxBuilder& out = layer.out;
-  const std::string& x = layer.inputs[0];
-  using enum engine::ops::ActivationKind;
-  switch (static_cast<engine::ops::ActivationKind>(layer.whole("function"))) {
-    case kRelu6:
-      return out.add("Clip", {x, out.scalar(0), out.scalar(6)});
-    case kSilu:
-      return out.add("Mul", {x, out.add("Sigmoid", {x})});
-    case kSigmoid:
-      return out.add("Sigmoid", {x});
-    case kHardSigmoid:
-      return out.add("HardSigmoid", {x}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
-    case kHardSwish:
-      return out.add("HardSwish", {x});
-    case kLeakyRelu:
-      return out.add("LeakyRelu", {x}, {{"alpha", static_cast<float>(layer.option("slope"))}});
-    case kTanh:
-      return out.add("Tanh", {x});
-  }
-  throw engine::Error("internal: an unknown activation function");
 }
 
 std::string add_flatten(OnnxLayer& layer) {
@@ -213,6 +195,7 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"constant", add_constant},
     {"concat", add_concat},
     {"activation", add_activation},
+    {"scale_shift", add_activation},
     {"dropout", add_nothing},
     {"flatten", add_flatten},
     {"pad_channels", add_pad_channels},

@@ -253,7 +253,7 @@ void translate_sum(OnnxOperator& op) {
     if (const auto number = scalar(op, index))
       return combine_with_number(op, plain_input(op, 1 - index), *number, index == 0);
   if (type == "Mul" && op.is_activation(0) && op.is_activation(1) &&
-      (set_gated(op) || set_gelu(op)))
+      (set_gelu(op) || set_gated(op)))
     return;
   combine(op, type == "Add"   ? "add"
               : type == "Sub" ? "subtract"

@@ -238,7 +238,7 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
       "dropout, embedding, "
       "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
       "self_attention, matmul, softmax, rotary, head_rms_norm, concat, slice, reshape, permute, "
-      "activation, multiply, divide, reduce, gather, parameter, constant)");
+      "activation, scale_shift, multiply, divide, reduce, gather, parameter, constant)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "
             "kind, name, inputs, "
@@ -260,7 +260,8 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
   EXPECT_EQ(
       error_of("[[layer]]\nkind = \"activation\"\nfunction = \"sillu\"\n"),
       "m.toml:3: unknown function 'sillu': did you mean 'silu'? (known: relu6, silu, sigmoid, "
-      "hard_sigmoid, hard_swish, leaky_relu, tanh)");
+      "hard_sigmoid, hard_swish, leaky_relu, tanh, exp, log, sqrt, erf, abs, negate, reciprocal, "
+      "softplus, elu, mish, softsign, clip, power)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nout_channels = 4\ngroups = 3\n"),
             "m.toml:1: conv2d: out_channels must be a multiple of groups, 3, not 4");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
@@ -284,8 +285,9 @@ TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
             "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), "
             "got [8, 8, 3]");
   EXPECT_EQ(error_of<engine::ShapeError>(
-                "[[layer]]\nkind = \"global_average_pool\"\n[[layer]]\nkind = \"flatten\"\n"),
-            "m.toml:3: layer #2 (flatten): expected an input of rank 3 [h, w, c], got [2]");
+                "[[layer]]\nkind = \"global_average_pool\"\n[[layer]]\nkind = \"conv2d\"\nname = "
+                "\"c\"\nout_channels = 2\n"),
+            "m.toml:3: layer 'c' (conv2d): expected an input of rank 3 [h, w, c], got [2]");
   EXPECT_EQ(
       error_of<engine::ShapeError>(
           "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),

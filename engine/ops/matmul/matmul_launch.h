@@ -82,7 +82,7 @@ struct BatchOperands {
 // kByDepthA: A is [m, k], else [k, m]; kByDepthB: B is [n, k], else [k, n].
 template <bool kByDepthA, bool kByDepthB, class T>
 void launch_products(KernelContext& context, const BatchOperands<T>& x) {
-  const auto& [count, m, n, k] = x.sizes;
+  const std::int64_t count = x.sizes.products, m = x.sizes.m, n = x.sizes.n, k = x.sizes.k;
   const std::int64_t a_pitch = kByDepthA ? k : m, b_pitch = kByDepthB ? k : n;
   const auto start = [&](auto products, auto aligned) {
     using Product = GemmProduct<MatrixLoader<T, kByDepthA, aligned()>,

@@ -211,6 +211,12 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .groups = 3}), engine::ModelError);
   EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kLeakyRelu, -0.1}),
                engine::ModelError);
+  EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kClip, 2, 1}), engine::ModelError);
+  EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kPower, HUGE_VAL}),
+               engine::ModelError);
+  EXPECT_THROW(layers::scale_shift(std::nan(""), 0), engine::ModelError);
+  EXPECT_THROW(layers::layer_norm(0, false), engine::ModelError);
+  EXPECT_THROW(layers::self_attention({.heads = 4, .kv_heads = 3}), engine::ModelError);
   EXPECT_THROW(layers::dense(0), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .stride = 0}), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .padding = -1}), engine::ModelError);
