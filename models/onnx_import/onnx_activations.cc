@@ -1,5 +1,6 @@
 // Activation functions, and products, which are part of some of them.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "io/base/text/text_format.h"
@@ -57,7 +58,16 @@ void translate_clip(OnnxOperator& op) {
   const bool has_max = op.has_input(2) && std::isfinite(op.number(2));
   if (from_zero && !has_max) return translate_relu(op);
   if (from_zero && op.number(2) == 6) return set_activation(op, "relu6");
-  throw OnnxUnsupported("expected the limits 0 and infinity, a ReLU, or 0 and 6, a ReLU6");
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double low = op.has_input(1) ? op.number(1) : -infinity,
+               high = op.has_input(2) ? op.number(2) : infinity;
+  if (!(low < high))
+    throw OnnxUnsupported("the limits " + io::shortest_text(low) + " and " +
+                          io::shortest_text(high) + ", expected the first below the second");
+  Options options{{"function", quoted("clip")}};
+  if (std::isfinite(low)) options.emplace_back("low", io::shortest_text(low));
+  if (std::isfinite(high)) options.emplace_back("high", io::shortest_text(high));
+  set_elementwise(op, "activation", std::move(options));
 }
 
 // Whether this input is that function of the other one.

@@ -109,6 +109,29 @@ void permute(OnnxOperator& op, OnnxActivation& value, const std::vector<int>& or
       if (axis != kOnnxBatchAxis) axis = renamed[static_cast<std::size_t>(axis)];
 }
 
+// Multiplies by the factor. A product of matrices has one of its own: a copy of it replaces the
+// layer without, which is left out if nothing else reads it.
+void multiply(OnnxOperator& op, OnnxActivation& value) {
+  OnnxTranslation& all = op.all();
+  double scale = value.plain.scale;
+  value.plain.scale = 1;
+  const auto product = all.products.find(value.layer);
+  if (product == all.products.end()) {
+    value.layer = op.add_layer("scale_shift", {value.layer}, {{"scale", io::shortest_text(scale)}});
+    return;
+  }
+  auto operands = product->second;
+  operands.first.plain.scale *= scale;
+  const OnnxListedLayer& layer = all.layers.at(value.layer);
+  std::vector<std::pair<std::string, std::string>> options = layer.options;
+  for (const auto& [key, text] : options)
+    if (key == "scale") scale *= std::stod(text);
+  std::erase_if(options, [](const auto& option) { return option.first == "scale"; });
+  options.emplace_back("scale", io::shortest_text(scale));
+  value.layer = op.add_layer("matmul", std::vector<int>(layer.inputs), std::move(options));
+  all.products[value.layer] = std::move(operands);
+}
+
 // Joins axes that follow each other, as one dimension has them and nothing else.
 void join_axes(OnnxPlain& plain, int first, std::size_t count) {
   for (std::size_t i = 1; i < count; ++i) {
@@ -124,11 +147,7 @@ OnnxActivation settled(OnnxOperator& op, OnnxActivation value) {
   value = as_plain(value);
   for (int axis = static_cast<int>(value.plain.axes.size()) - 1; axis >= 0; --axis)
     if (value.plain.axes[static_cast<std::size_t>(axis)].entry >= 0) select_entry(op, value, axis);
-  if (value.plain.scale != 1) {
-    value.layer = op.add_layer("scale_shift", {value.layer},
-                               {{"scale", io::shortest_text(value.plain.scale)}});
-    value.plain.scale = 1;
-  }
+  if (value.plain.scale != 1) multiply(op, value);
   return value;
 }
 

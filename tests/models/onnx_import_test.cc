@@ -285,6 +285,8 @@ TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
   };
   EXPECT_EQ(kind_of({"Clip", "/act/Clip", {"b", "zero", "six"}, {"c"}, {}}), text("\"relu6\"\n"));
   EXPECT_CONTAINS(kind_of({"Clip", "/act/Clip", {"b", "zero"}, {"c"}, {}}), "kind = \"relu\"");
+  EXPECT_EQ(kind_of({"Clip", "/act/Clip", {"b", "", "six"}, {"c"}, {}}),
+            text("\"clip\"\nhigh = 6\n"));
   EXPECT_EQ(kind_of({"Sigmoid", "/act/Sigmoid", {"b"}, {"c"}, {}}), text("\"sigmoid\"\n"));
   EXPECT_EQ(kind_of({"HardSigmoid", "/act/HardSigmoid", {"b"}, {"c"}, {{"alpha", 1.0F / 6}}}),
             text("\"hard_sigmoid\"\n"));
@@ -295,7 +297,7 @@ TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
   EXPECT_CONTAINS(fault(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})),
                   "alpha 0.2 and beta 0.5, expected 1 / 6 and 0.5");
   EXPECT_CONTAINS(fault(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})),
-                  "expected the limits 0 and infinity, a ReLU, or 0 and 6, a ReLU6");
+                  "the limits 6 and 6, expected the first below the second");
   EXPECT_CONTAINS(fault(net_with({{"LeakyRelu", "l", {"b"}, {"c"}, {{"alpha", -1.0F}}}})),
                   "alpha -1, expected 0 or more");
 }
