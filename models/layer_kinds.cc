@@ -2,6 +2,7 @@
 // the options and defaults that the functions read.
 #include "models/layer_kinds.h"
 
+#include <cmath>
 #include <utility>
 
 #include "engine/layers/general/general_layers.h"
@@ -39,19 +40,32 @@ engine::LayerPtr make_gelu(Options& options, std::int64_t) {
 }
 
 engine::LayerPtr make_activation(Options& options, std::int64_t) {
+  using enum engine::ops::ActivationKind;
   const auto& names = engine::ops::kActivationNames;
-  const std::string function = options.text("function", "", {names.begin(), names.end()});
-  const double slope = options.number("slope", engine::ops::Activation{}.slope);
-  return layers::activation({*engine::ops::find_activation(function), slope});
+  const std::string function = options.text("function", "", {names.begin(), names.end() - 1});
+  engine::ops::Activation f{*engine::ops::find_activation(function)};
+  const double slope = options.number("slope", f.first), infinity = HUGE_VAL,
+               low = options.number("low", -infinity), high = options.number("high", infinity),
+               exponent = options.number("exponent", 1);
+  f.first = f.kind == kClip ? low : f.kind == kPower ? exponent : slope;
+  f.second = f.kind == kClip ? high : 0;
+  return layers::activation(f);
 }
 
-engine::LayerPtr make_attention(Options& options, std::int64_t) {
+layers::AttentionOptions attention_options(Options& options) {
   layers::AttentionOptions o;
   o.heads = options.integer("heads");
   o.kv_heads = options.integer("kv_heads", o.kv_heads);
   o.head_size = options.integer("head_size", o.head_size);
   o.dropout = options.number("dropout", o.dropout);
-  return layers::causal_self_attention(o);
+  return o;
+}
+
+engine::LayerPtr make_matmul(Options& options, std::int64_t) {
+  layers::MatmulOptions o;
+  o.transpose_second = options.boolean("transpose_second", o.transpose_second);
+  o.scale = options.number("scale", o.scale);
+  return layers::matmul(o);
 }
 
 engine::LayerPtr make_rotary(Options& options, std::int64_t) {
@@ -154,6 +168,7 @@ struct Kind {
 
 constexpr const char* kSame = "any → the same";
 constexpr const char* kImageSame = "[h, w, c] → the same";
+constexpr const char* kProjectionHeads = "[t, (heads + 2 kv_heads) * size] → [t, heads * size]";
 constexpr const char* kProjectionSame = "[t, (heads + 2 kv_heads) * size] → the same";
 constexpr const char* kExpanded = "two → their shape, expanded as NumPy does";
 constexpr const char* kTwoInputs =
@@ -171,7 +186,7 @@ constexpr const char* kBatchNormArrays =
 constexpr const char* kBatchNormRules = "eps above 0; momentum 0 to 1";
 
 constexpr Kind kKinds[] = {
-    {"dense", make_dense, "[in] → [out]; [t, in] → [t, out]", "",
+    {"dense", make_dense, "[..., in] → [..., out]", "",
      "weight [out, in]; bias [out] where it has one"},
     {"conv2d", make_conv2d,
      "[h, w, c] → [h', w', out_channels], h' = floor((h + 2 padding - kernel) / stride) + 1",
@@ -214,17 +229,29 @@ constexpr Kind kKinds[] = {
     {"position_embedding", make_position_embedding, "[t, width] → the same",
      "t at most `context`; deviation of the initial values", "weight [context, width]"},
     {"layer_norm",
-     [](Options& o, std::int64_t) { return layers::layer_norm(o.number("eps", 1e-5)); },
-     "[..., width] → the same", "eps above 0", "weight [width], bias [width]"},
+     [](Options& o, std::int64_t) {
+       const double eps = o.number("eps", 1e-5);
+       return layers::layer_norm(eps, o.boolean("affine", true));
+     },
+     "[..., width] → the same", "eps above 0", "weight [width], bias [width], both if `affine`"},
     {"rms_norm", [](Options& o, std::int64_t) { return layers::rms_norm(o.number("eps", 1e-6)); },
      "[..., width] → the same", "eps above 0; divides by the root mean square", "weight [width]"},
     {"gelu", make_gelu, kSame, "approximate \"none\" or \"tanh\"", ""},
-    {"causal_self_attention", make_attention,
-     "[t, (heads + 2 kv_heads) * size] → [t, heads * size]",
+    {"causal_self_attention",
+     [](Options& o, std::int64_t) { return layers::causal_self_attention(attention_options(o)); },
+     kProjectionHeads,
      "reads queries, keys and values side by side; heads / kv_heads heads of queries share one of "
      "keys and values; kv_heads 0: as many as heads; head_size above 0: the size that is required; "
      "dropout of the probabilities from 0, below 1",
      ""},
+    {"self_attention",
+     [](Options& o, std::int64_t) { return layers::self_attention(attention_options(o)); },
+     kProjectionHeads, "as `causal_self_attention`, but every position attends to all", ""},
+    {"matmul", make_matmul,
+     "[..., m, k], [..., k, n] (with `transpose_second` [..., n, k]) → [..., m, n]",
+     "needs `inputs`, two of them; equal leading dimensions; `scale` multiplies the product", ""},
+    {"softmax", [](Options&, std::int64_t) { return layers::softmax(); }, "[..., width] → the same",
+     "over the last dimension", ""},
     {"rotary", make_rotary, kProjectionSame,
      "turns heads of queries and keys by their position, as Llama (rotate_half); an even size, at "
      "most 256; factor 1: plain frequencies, else Llama 3's scaling; low_factor below high_factor, "
@@ -243,7 +270,15 @@ constexpr Kind kKinds[] = {
     {"permute", [](Options& o, std::int64_t) { return layers::permute(o.integers("order")); },
      "any → its dimensions in another order", "each dimension once, as PyTorch's", ""},
     {"activation", make_activation, kSame,
-     "PyTorch's function of that name; slope of leaky_relu, from 0", ""},
+     "PyTorch's function of that name; slope of leaky_relu, from 0; low and high of clip; exponent "
+     "of power",
+     ""},
+    {"scale_shift",
+     [](Options& o, std::int64_t) {
+       const double scale = o.number("scale", 1);
+       return layers::scale_shift(scale, o.number("shift", 0));
+     },
+     kSame, "scale * x + shift", ""},
     {"multiply", [](Options&, std::int64_t) { return layers::multiply(); }, kExpanded, kTwoInputs,
      ""},
     {"divide", [](Options&, std::int64_t) { return layers::divide(); }, kExpanded, kTwoInputs, ""},

@@ -9,7 +9,7 @@
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_families.h"
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 #include "models/published/published_layers.h"
 #include "models/published/published_model.h"
 

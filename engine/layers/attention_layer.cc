@@ -1,5 +1,5 @@
-// Causal self-attention on the fused queries, keys and values. It saves the log-sum-exp of each
-// row.
+// Self-attention, causal or not, on the fused queries, keys and values. It saves the log-sum-exp of
+// each row.
 #include "engine/ops/attention/attention.h"
 
 #include <string>
@@ -12,22 +12,25 @@
 namespace engine::layers {
 namespace {
 
-constexpr const char* kKind = "causal_self_attention";
+constexpr const char* kind_of(bool causal) {
+  return causal ? "causal_self_attention" : "self_attention";
+}
 
-class CausalSelfAttention final : public Layer {
+class SelfAttention final : public Layer {
  public:
-  explicit CausalSelfAttention(const AttentionOptions& options)
-      : Layer({.kind = kKind,
+  SelfAttention(const AttentionOptions& options, bool causal)
+      : Layer({.kind = kind_of(causal),
                .options = {{"heads", static_cast<double>(options.heads)},
                            {"kv_heads", static_cast<double>(options.kv_heads)}},
                .backward_needs = {.inputs = true, .output = true},
-               .extends_texts = true}),
-        counts_(expect_heads(kKind, options.heads, options.kv_heads)),
+               .extends_texts = causal}),
+        causal_(causal),
+        counts_(expect_heads(kind_of(causal), options.heads, options.kv_heads)),
         head_size_(options.head_size),
         dropout_(options.dropout) {
-    expect_at_least(kKind, "head_size", head_size_, 0);
+    expect_at_least(kind_of(causal), "head_size", head_size_, 0);
     if (!(dropout_ >= 0 && dropout_ < 1))
-      throw ModelError(std::string(kKind) + ": dropout must lie in [0, 1), not " +
+      throw ModelError(std::string(kind_of(causal)) + ": dropout must lie in [0, 1), not " +
                        std::to_string(dropout_));
   }
 
@@ -52,25 +55,27 @@ class CausalSelfAttention final : public Layer {
 
   void forward(const LayerRun& run) const override {
     if (!run.earlier.counts.empty()) return extend(run);
-    ops::causal_attention_forward(run.kernels,
-                                  {.qkv = run.inputs[0],
-                                   .heads = counts_.heads,
-                                   .kv_heads = counts_.kv_heads,
-                                   .dropout = run.training ? dropout(run) : ops::AttentionDropout{},
-                                   .y = run.output,
-                                   .lse = run.training ? saved(run) : TensorView{}});
+    ops::attention_forward(run.kernels,
+                           {.qkv = run.inputs[0],
+                            .heads = counts_.heads,
+                            .kv_heads = counts_.kv_heads,
+                            .causal = causal_,
+                            .dropout = run.training ? dropout(run) : ops::AttentionDropout{},
+                            .y = run.output,
+                            .lse = run.training ? saved(run) : TensorView{}});
   }
   void backward(const LayerRun& run) const override {
     if (run.gradients.inputs[0])
-      ops::causal_attention_backward(run.kernels, {.qkv = run.inputs[0],
-                                                   .heads = counts_.heads,
-                                                   .kv_heads = counts_.kv_heads,
-                                                   .dropout = dropout(run),
-                                                   .y = run.output,
-                                                   .lse = saved(run),
-                                                   .dy = run.gradients.output,
-                                                   .dqkv = run.gradients.inputs[0],
-                                                   .write = run.gradients.input_writes[0]});
+      ops::attention_backward(run.kernels, {.qkv = run.inputs[0],
+                                            .heads = counts_.heads,
+                                            .kv_heads = counts_.kv_heads,
+                                            .causal = causal_,
+                                            .dropout = dropout(run),
+                                            .y = run.output,
+                                            .lse = saved(run),
+                                            .dy = run.gradients.output,
+                                            .dqkv = run.gradients.inputs[0],
+                                            .write = run.gradients.input_writes[0]});
   }
 
  private:
@@ -97,6 +102,7 @@ class CausalSelfAttention final : public Layer {
     return view;
   }
 
+  bool causal_;
   HeadCounts counts_;
   std::int64_t head_size_;  // 0: what the input has
   double dropout_;
@@ -105,10 +111,14 @@ class CausalSelfAttention final : public Layer {
 }  // namespace
 
 LayerPtr causal_self_attention(const AttentionOptions& options) {
-  return std::make_unique<CausalSelfAttention>(options);
+  return std::make_unique<SelfAttention>(options, true);
 }
 LayerPtr causal_self_attention(std::int64_t heads, double dropout) {
   return causal_self_attention({.heads = heads, .dropout = dropout});
+}
+
+LayerPtr self_attention(const AttentionOptions& options) {
+  return std::make_unique<SelfAttention>(options, false);
 }
 
 }  // namespace engine::layers

@@ -1,7 +1,7 @@
-// Fully connected layer, with an optional fused ReLU, over one vector or over each position of a
-// sequence.
+// Fully connected layer, with an optional fused ReLU, over the last dimension.
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
@@ -28,9 +28,11 @@ class Dense final : public Layer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     const Shape& in = inputs[0];
-    if (in.rank() != 1 && in.rank() != 2)
-      throw ShapeError("expected an input of shape [in] or [positions, in], got " + in.to_string());
-    return in.rank() == 1 ? Shape{out_} : Shape{in[0], out_};
+    if (in.rank() < 1)
+      throw ShapeError("expected an input of shape [..., in], got " + in.to_string());
+    std::vector<std::int64_t> dims(in.dims().begin(), in.dims().end());
+    dims.back() = out_;
+    return Shape(std::span<const std::int64_t>(dims));
   }
 
   // As PyTorch's Linear.reset_parameters(): kaiming_uniform with a = sqrt(5) is uniform within 1 /
@@ -85,7 +87,7 @@ class Dense final : public Layer {
   }
 
  private:
-  // Views [n, positions, c] as [n * positions, c].
+  // Views [n, ..., c] as [n * ..., c].
   static TensorView rows(TensorView view) {
     const std::int64_t columns = view.shape.dims().back();
     view.shape = {view.count() / columns, columns};

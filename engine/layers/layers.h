@@ -15,8 +15,8 @@ struct DenseOptions {
   double deviation = 0;  // standard deviation of normally distributed initial weights, with biases
                          // 0 (GPT-2); 0: PyTorch's uniform distribution
 };
-LayerPtr dense(const DenseOptions& options);  // [in], or [t, in] per position; parameters weight
-                                              // [out, in], bias [out]
+LayerPtr dense(const DenseOptions& options);  // [..., in] -> [..., out]; parameters weight [out,
+                                              // in], bias [out]
 LayerPtr dense(std::int64_t out, bool bias = true);
 
 // The initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in);
@@ -55,6 +55,7 @@ LayerPtr group_norm(const GroupNormOptions& options);
 LayerPtr relu();
 // On a CUDA device, memory() throws ModelError.
 LayerPtr activation(const ops::Activation& function);
+LayerPtr scale_shift(double scale, double shift);  // scale x + shift
 
 struct PoolOptions {
   std::int64_t window = 2, stride = 0 /* 0: the window */, padding = 0;
@@ -85,9 +86,10 @@ LayerPtr embedding(std::int64_t vocabulary, std::int64_t width,
                    double deviation = 1);  // ids [t] of i32 -> [t, width]; weight
 LayerPtr position_embedding(
     std::int64_t context,
-    double deviation = 1);               // adds weight[:t] of [context, width] to [t, width]
-LayerPtr layer_norm(double eps = 1e-5);  // over the last dimension; parameters weight, bias
-LayerPtr rms_norm(double eps = 1e-6);    // over the last dimension; parameter weight
+    double deviation = 1);  // adds weight[:t] of [context, width] to [t, width]
+// Over the last dimension; parameters weight and bias, without `affine` none.
+LayerPtr layer_norm(double eps = 1e-5, bool affine = true);
+LayerPtr rms_norm(double eps = 1e-6);  // over the last dimension; parameter weight
 
 LayerPtr gelu(ops::GeluKind kind = ops::GeluKind::kExact);
 struct AttentionOptions {
@@ -99,6 +101,15 @@ struct AttentionOptions {
 // size]. It has no parameters: the projections are dense layers.
 LayerPtr causal_self_attention(const AttentionOptions& options);
 LayerPtr causal_self_attention(std::int64_t heads, double dropout = 0);
+LayerPtr self_attention(const AttentionOptions& options);  // every position attends to all
+
+struct MatmulOptions {
+  bool transpose_second = false;
+  double scale = 1;  // multiplies the product
+};
+// Inputs [..., m, k] and [..., k, n] (or [..., n, k] with transpose_second), output [..., m, n].
+LayerPtr matmul(const MatmulOptions& options = {});
+LayerPtr softmax();  // over the last dimension
 
 struct RotaryOptions {
   std::int64_t heads = 0, kv_heads = 0 /* 0: as many as heads */;

@@ -18,6 +18,17 @@ std::vector<std::int64_t> OnnxLayer::list(const std::string& name) const {
   return values;
 }
 
+std::string OnnxLayer::channels_last(std::size_t index) {
+  if (graph.input_shapes(id).at(index).rank() != 3) return inputs.at(index);
+  return out.add("Transpose", {inputs.at(index)},
+                 {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}});
+}
+
+std::string OnnxLayer::channels_first(const std::string& value) {
+  if (node().shape.rank() != 3) return value;
+  return out.add("Transpose", {value}, {{"perm", std::vector<std::int64_t>{0, 3, 1, 2}}});
+}
+
 std::size_t OnnxLayer::parameters() const {
   return graph.own_parameters(graph.parameter_node(id)).size();
 }

@@ -29,6 +29,10 @@ struct OnnxLayer {
   }
   // Returns the numbers of a list, which has an option of this name for each.
   std::vector<std::int64_t> list(const std::string& name) const;
+  // The value of input `index` with its channels in the last dimension, as in the engine, and the
+  // value of an output of the node that has them there in the place that other nodes expect.
+  std::string channels_last(std::size_t index);
+  std::string channels_first(const std::string& value);
   std::size_t parameters() const;
   std::string parameter(std::size_t index) const;  // its name in the model's state
   std::string buffer(const std::string& name) const { return node().name + "." + name; }

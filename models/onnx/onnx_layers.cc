@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "engine/layers/layers.h"
+#include "models/onnx/onnx_functions.h"
 #include "models/onnx/onnx_pooling.h"
 #include "models/onnx/onnx_sequences.h"
 
@@ -16,7 +17,7 @@ using Ints = std::vector<std::int64_t>;
 
 bool is_image(const OnnxLayer& layer) { return layer.input_shape().rank() == 3; }
 
-// Uses one Gemm for [batch, in]; a product and an addition for [batch, positions, in].
+// Uses one Gemm for [batch, in]; a product and an addition for more dimensions.
 std::string add_dense(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   const bool bias = layer.parameters() > 1;
@@ -35,8 +36,9 @@ std::string add_dense(OnnxLayer& layer) {
   const std::string matrix =
       tied ? out.add("Transpose", {out.weight(weight)}, {{"perm", Ints{1, 0}}})
            : out.transposed_weight(weight);
-  const std::string product = out.add("MatMul", {layer.inputs[0], matrix});
-  return bias ? out.add("Add", {product, out.weight(layer.parameter(1))}) : product;
+  std::string y = out.add("MatMul", {layer.channels_last(0), matrix});
+  if (bias) y = out.add("Add", {y, out.weight(layer.parameter(1))});
+  return layer.channels_first(y);
 }
 
 std::string add_conv2d(OnnxLayer& layer) {
@@ -88,12 +90,34 @@ std::string add_group_norm(OnnxLayer& layer) {
 // Normalizes over the last dimension, which is the channels for images.
 std::string add_layer_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
-  std::string x = layer.inputs[0];
-  if (is_image(layer)) x = out.add("Transpose", {x}, {{"perm", Ints{0, 2, 3, 1}}});
-  x = out.add("LayerNormalization",
-              {x, out.weight(layer.parameter(0)), out.weight(layer.parameter(1))},
-              {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}});
-  return is_image(layer) ? out.add("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}}) : x;
+  const std::int64_t width = layer.input_shape().dims().back();
+  const auto parameter = [&](std::size_t index, float constant) {
+    if (layer.parameters() > 0) return out.weight(layer.parameter(index));
+    return out.floats(std::vector<float>(static_cast<std::size_t>(width), constant), {width});
+  };
+  return layer.channels_first(
+      out.add("LayerNormalization", {layer.channels_last(0), parameter(0, 1), parameter(1, 0)},
+              {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}}));
+}
+
+std::string add_softmax(OnnxLayer& layer) {
+  return layer.channels_first(
+      layer.out.add("Softmax", {layer.channels_last(0)}, {{"axis", std::int64_t{-1}}}));
+}
+
+std::string add_matmul(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  std::string second = layer.channels_last(1);
+  if (layer.option("transpose_second") != 0) {
+    Ints order;
+    for (int i = 0; i <= layer.input_shape().rank(); ++i) order.push_back(i);
+    std::swap(order.end()[-1], order.end()[-2]);
+    second = out.add("Transpose", {second}, {{"perm", order}});
+  }
+  std::string y = out.add("MatMul", {layer.channels_last(0), second});
+  const auto scale = static_cast<float>(layer.option("scale"));
+  if (scale != 1) y = out.add("Mul", {y, out.scalar(scale)});
+  return layer.channels_first(y);
 }
 
 std::string add_relu(OnnxLayer& layer) { return layer.out.add("Relu", layer.inputs); }
@@ -115,29 +139,6 @@ std::string add_gelu(OnnxLayer& layer) {
   }
   const std::string half = out.add("Mul", {x, out.scalar(0.5F)});
   return out.add("Mul", {half, out.add("Add", {inner, out.scalar(1)})});
-}
-
-std::string add_activation(OnnxLayer& layer) {
-  OnnxBuilder& out = layer.out;
-  const std::string& x = layer.inputs[0];
-  using enum engine::ops::ActivationKind;
-  switch (static_cast<engine::ops::ActivationKind>(layer.whole("function"))) {
-    case kRelu6:
-      return out.add("Clip", {x, out.scalar(0), out.scalar(6)});
-    case kSilu:
-      return out.add("Mul", {x, out.add("Sigmoid", {x})});
-    case kSigmoid:
-      return out.add("Sigmoid", {x});
-    case kHardSigmoid:
-      return out.add("HardSigmoid", {x}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
-    case kHardSwish:
-      return out.add("HardSwish", {x});
-    case kLeakyRelu:
-      return out.add("LeakyRelu", {x}, {{"alpha", static_cast<float>(layer.option("slope"))}});
-    case kTanh:
-      return out.add("Tanh", {x});
-  }
-  throw engine::Error("internal: an unknown activation function");
 }
 
 std::string add_flatten(OnnxLayer& layer) {
@@ -194,6 +195,7 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"constant", add_constant},
     {"concat", add_concat},
     {"activation", add_activation},
+    {"scale_shift", add_activation},
     {"dropout", add_nothing},
     {"flatten", add_flatten},
     {"pad_channels", add_pad_channels},
@@ -209,6 +211,9 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"embedding", add_embedding},
     {"position_embedding", add_position_embedding},
     {"causal_self_attention", add_attention},
+    {"self_attention", add_attention},
+    {"matmul", add_matmul},
+    {"softmax", add_softmax},
     {"rotary", add_rotary},
     {"head_rms_norm", add_head_rms_norm},
 };

@@ -156,10 +156,11 @@ std::string add_attention(OnnxLayer& layer) {
   const std::string q = by_head(0, {0, 2, 1, 3}), k = by_head(1, {0, 2, 3, 1}),
                     v = by_head(2, {0, 2, 1, 3});
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(heads.size)));
-  const std::string scores = out.add("Mul", {out.add("MatMul", {q, k}), out.scalar(scale)});
-  const std::string seen = out.add(
-      "Where", {causal_mask(layer), scores, out.scalar(-std::numeric_limits<float>::infinity())});
-  const std::string p = out.add("Softmax", {seen}, {{"axis", std::int64_t{-1}}});
+  std::string scores = out.add("Mul", {out.add("MatMul", {q, k}), out.scalar(scale)});
+  if (layer.node().layer->kind() == "causal_self_attention")
+    scores = out.add(
+        "Where", {causal_mask(layer), scores, out.scalar(-std::numeric_limits<float>::infinity())});
+  const std::string p = out.add("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
   const std::string mixed =
       out.add("Transpose", {out.add("MatMul", {p, v})}, {{"perm", Ints{0, 2, 1, 3}}});
   return out.add("Reshape", {mixed, out.integers({0, 0, heads.queries * heads.size})});

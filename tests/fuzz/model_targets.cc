@@ -11,7 +11,7 @@
 #include "io/base/files/io_error.h"
 #include "models/layer_kinds.h"
 #include "models/model_catalog.h"
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 #include "models/published/published_layers.h"
 #include "tests/fuzz/targets.h"
 

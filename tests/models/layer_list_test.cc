@@ -80,9 +80,22 @@ kind = "group_norm"
 name = "n2"
 groups = 2
 [[layer]]
+kind = "softmax"
+name = "soft"
+[[layer]]
+kind = "matmul"
+name = "scores"
+inputs = ["soft", "start"]
+transpose_second = true
+scale = 0.5
+[[layer]]
+kind = "matmul"
+name = "mixed"
+inputs = ["scores", "n2"]
+[[layer]]
 kind = "add"
 name = "sum"
-inputs = ["n2", "start"]
+inputs = ["mixed", "start"]
 [[layer]]
 kind = "max_pool2d"
 window = 3
@@ -125,7 +138,7 @@ out = "classes"
 
 TEST_F(LayerList, TakesEveryKindAndRuns) {
   const engine::Graph graph = build(kEveryKind);
-  EXPECT_EQ(graph.nodes().size(), 2U + 19 + 1);
+  EXPECT_EQ(graph.nodes().size(), 2U + 22 + 1);
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 1);
   EXPECT_EQ(state.entries.front().name, "c1.weight");
@@ -216,16 +229,16 @@ TEST_F(LayerList, MistakesInModelsOfTextNameTheLine) {
 }
 
 TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"convd\"\n"),
-            "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
-            "batch_norm2d, sync_batch_norm2d, group_norm, "
-            "relu, max_pool2d, average_pool2d, pad_channels, shuffle_channels, "
-            "global_average_pool, flatten, add, subtract, "
-            "dropout, embedding, "
-            "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
-            "rotary, head_rms_norm, concat, slice, reshape, permute, "
-            "activation, multiply, divide, reduce, gather, "
-            "parameter, constant)");
+  EXPECT_EQ(
+      error_of("[[layer]]\nkind = \"convd\"\n"),
+      "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
+      "batch_norm2d, sync_batch_norm2d, group_norm, "
+      "relu, max_pool2d, average_pool2d, pad_channels, shuffle_channels, "
+      "global_average_pool, flatten, add, subtract, "
+      "dropout, embedding, "
+      "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
+      "self_attention, matmul, softmax, rotary, head_rms_norm, concat, slice, reshape, permute, "
+      "activation, scale_shift, multiply, divide, reduce, gather, parameter, constant)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "
             "kind, name, inputs, "
@@ -247,7 +260,8 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
   EXPECT_EQ(
       error_of("[[layer]]\nkind = \"activation\"\nfunction = \"sillu\"\n"),
       "m.toml:3: unknown function 'sillu': did you mean 'silu'? (known: relu6, silu, sigmoid, "
-      "hard_sigmoid, hard_swish, leaky_relu, tanh)");
+      "hard_sigmoid, hard_swish, leaky_relu, tanh, exp, log, sqrt, erf, abs, negate, reciprocal, "
+      "softplus, elu, mish, softsign, clip, power)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nout_channels = 4\ngroups = 3\n"),
             "m.toml:1: conv2d: out_channels must be a multiple of groups, 3, not 4");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
@@ -268,8 +282,12 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
 
 TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
   EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 3\n"),
-            "m.toml:1: layer 'fc' (dense): expected an input of shape [in] or [positions, in], got "
-            "[8, 8, 2]");
+            "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), "
+            "got [8, 8, 3]");
+  EXPECT_EQ(error_of<engine::ShapeError>(
+                "[[layer]]\nkind = \"global_average_pool\"\n[[layer]]\nkind = \"conv2d\"\nname = "
+                "\"c\"\nout_channels = 2\n"),
+            "m.toml:3: layer 'c' (conv2d): expected an input of rank 3 [h, w, c], got [2]");
   EXPECT_EQ(
       error_of<engine::ShapeError>(
           "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),

@@ -1,4 +1,4 @@
-// Checks and dispatches causal self-attention.
+// Checks and dispatches self-attention.
 #include "engine/ops/attention/attention.h"
 
 #include <cmath>
@@ -34,7 +34,8 @@ AttentionSizes check_heads(const char* kernel, const Operands& o) {
     throw ShapeError(std::string(kernel) + ": qkv has the shape " + qkv.to_string() +
                      ", expected [n, t, width] with a width that " + std::to_string(all) +
                      " heads divide");
-  return {qkv[0], qkv[1], o.heads, o.kv_heads, qkv[2] / all, 0, 0, 0, 1, nullptr};
+  const std::int64_t ahead = o.causal ? 0 : qkv[1];
+  return {qkv[0], qkv[1], o.heads, o.kv_heads, qkv[2] / all, ahead, 0, 0, 0, 1, nullptr};
 }
 
 template <class Operands>
@@ -86,6 +87,7 @@ void for_each_head(KernelContext& context, const AttentionSizes& s, const Operan
       const auto block = static_cast<std::uint64_t>((id * s.heads + h) * s.t * ((s.t + 3) / 4));
       const reference::AttentionHead<double> head{.t = s.t,
                                                   .size = s.size,
+                                                  .ahead = s.ahead,
                                                   .width = width,
                                                   .stride = stride,
                                                   .q = row + h * s.size,
@@ -101,15 +103,14 @@ void for_each_head(KernelContext& context, const AttentionSizes& s, const Operan
   });
 }
 
-void forward_reference(KernelContext& context, const AttentionSizes& s,
-                       const CausalAttentionForward& o) {
+void forward_reference(KernelContext& context, const AttentionSizes& s, const AttentionForward& o) {
   for_each_head(context, s, o, [&](const auto& head, std::int64_t at) {
-    reference::causal_attention_forward(head, o.y.as<double>() + at);
+    reference::attention_forward(head, o.y.as<double>() + at);
   });
 }
 
 void backward_reference(KernelContext& context, const AttentionSizes& s,
-                        const CausalAttentionBackward& o) {
+                        const AttentionBackward& o) {
   double* dqkv = o.dqkv.as<double>();
   if (o.write == Write::kOverwrite)
     context.threads->run(o.dqkv.count(), [=](std::int64_t first, std::int64_t last, int) {
@@ -117,9 +118,9 @@ void backward_reference(KernelContext& context, const AttentionSizes& s,
     });
   for_each_head(context, s, o, [&](const auto& head, std::int64_t at) {
     const double* qkv = o.qkv.as<double>();
-    reference::causal_attention_backward(head, o.y.as<double>() + at, o.dy.as<double>() + at,
-                                         dqkv + (head.q - qkv), dqkv + (head.k - qkv),
-                                         dqkv + (head.v - qkv));
+    reference::attention_backward(head, o.y.as<double>() + at, o.dy.as<double>() + at,
+                                  dqkv + (head.q - qkv), dqkv + (head.k - qkv),
+                                  dqkv + (head.v - qkv));
   });
 }
 
@@ -137,8 +138,8 @@ std::size_t attention_scratch_bytes(const AttentionScratch& of) {
       [&] { return cuda::attention_scratch_bytes(of.n, of.t, of.heads); });
 }
 
-void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o) {
-  constexpr const char* kName = "causal_attention_forward";
+void attention_forward(KernelContext& context, const AttentionForward& o) {
+  constexpr const char* kName = "attention_forward";
   const AttentionSizes s = check(kName, context, o);
   if (o.lse) {
     check_dtype(kName, "lse", o.lse, wide_dtype(o.qkv.dtype));
@@ -147,11 +148,11 @@ void causal_attention_forward(KernelContext& context, const CausalAttentionForwa
   dispatch(
       context, o.qkv.dtype, [&] { forward_reference(context, s, o); },
       [&] { fast(context.products).forward(o, s, *context.threads, scratch_floats(context)); },
-      [&] { cuda::causal_attention_forward(context, o); });
+      [&] { cuda::attention_forward(context, o); });
 }
 
-void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o) {
-  constexpr const char* kName = "causal_attention_backward";
+void attention_backward(KernelContext& context, const AttentionBackward& o) {
+  constexpr const char* kName = "attention_backward";
   const AttentionSizes s = check(kName, context, o);
   check_dtype(kName, "lse", o.lse, wide_dtype(o.qkv.dtype));
   check_shape(kName, "lse", o.lse, {s.n, o.heads, s.t});
@@ -160,7 +161,7 @@ void causal_attention_backward(KernelContext& context, const CausalAttentionBack
   dispatch(
       context, o.qkv.dtype, [&] { backward_reference(context, s, o); },
       [&] { fast(context.products).backward(o, s, *context.threads, scratch_floats(context)); },
-      [&] { cuda::causal_attention_backward(context, o); });
+      [&] { cuda::attention_backward(context, o); });
 }
 
 }  // namespace engine::ops

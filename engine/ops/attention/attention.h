@@ -1,14 +1,15 @@
-// Causal self-attention of several heads in one kernel. Memory grows with t, not with t squared:
-// the matrix of probabilities exists only in small blocks. Forward stores the log-sum-exp of each
-// row, from which backward recomputes the probabilities. Sources: Vaswani et al., 2017; the online
-// softmax: Rabe and Staats, arXiv 2112.05682, 2021; Dao et al., FlashAttention, 2022.
+// Self-attention of several heads in one kernel, causal or not. Memory grows with t, not with t
+// squared: the matrix of probabilities exists only in small blocks. Forward stores the log-sum-exp
+// of each row, from which backward recomputes the probabilities. Sources: Vaswani et al., 2017; the
+// online softmax: Rabe and Staats, arXiv 2112.05682, 2021; Dao et al., FlashAttention, 2022.
 //
-//   y_i = sum over j <= i of p_ij v_j,  p_i = softmax over j <= i of (q_i . k_j / sqrt(size))
+//   y_i = sum over j of p_ij v_j,  p_i = softmax over j of (q_i . k_j / sqrt(size))
+// with j <= i if it is causal, else over all positions.
 // qkv, dqkv [n, t, (heads + 2 kv_heads) * size]: queries, keys and values side by side. A head h of
 // queries reads head h / (heads / kv_heads) of keys and values (grouped queries: Ainslie et al.,
 // GQA, 2023). y, dy [n, t, heads * size]; lse [n, heads, t], f32 on a CUDA device, where the head
 // size is at most 128.
-// The results equal those of PyTorch's scaled_dot_product_attention(is_causal=True).
+// The results equal those of PyTorch's scaled_dot_product_attention(is_causal=causal).
 #pragma once
 
 #include <cstdint>
@@ -38,22 +39,24 @@ struct AttentionScratch {
 };
 std::size_t attention_scratch_bytes(const AttentionScratch& of);
 
-struct CausalAttentionForward {
+struct AttentionForward {
   TensorView qkv;
   std::int64_t heads, kv_heads = heads;  // kv_heads divides heads
+  bool causal = true;
   AttentionDropout dropout{};
   TensorView y;
   TensorView lse{};  // absent in inference
 };
-void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o);
+void attention_forward(KernelContext& context, const AttentionForward& o);
 
-struct CausalAttentionBackward {
+struct AttentionBackward {
   TensorView qkv;
   std::int64_t heads, kv_heads = heads;
+  bool causal = true;
   AttentionDropout dropout{};  // must equal the dropout of forward, as must y and lse
   TensorView y, lse, dy, dqkv;
   Write write = Write::kOverwrite;
 };
-void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o);
+void attention_backward(KernelContext& context, const AttentionBackward& o);
 
 }  // namespace engine::ops

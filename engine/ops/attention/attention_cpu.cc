@@ -1,4 +1,4 @@
-// Causal self-attention in float32: one head of one sample at a time, on the tiles of gemm_tiles.h.
+// Self-attention in float32: one head of one sample at a time, on the tiles of gemm_tiles.h.
 //
 // Blocks of kQueries rows process the visible keys in chunks of kKeys. Scores, probabilities and
 // their gradients are tiles of kKeys x kQueries that stay in L1, transposed: a vector holds one
@@ -9,9 +9,9 @@
 // maximum. Backward (Dao, FlashAttention-2, 2023) recomputes a tile of probabilities, P = exp(S -
 // lse), and adds its contributions:
 //   dV += P^T dY;  dS = P (dY V^T - row sums of dY Y) / sqrt(size);  dQ += dS K;  dK += dS^T Q
-// Exponents are in units of log(2), which saves half of exp. Only the rows and columns of a tile up
-// to the diagonal are computed. Threads divide the heads, in backward those of keys and values; the
-// order within a head is fixed.
+// Exponents are in units of log(2), which saves half of exp. In causal attention, only the rows and
+// columns of a tile up to the diagonal are computed. Threads divide the heads, in backward those of
+// keys and values; the order within a head is fixed.
 #include "engine/ops/attention/attention_cpu.h"
 
 #include "engine/ops/attention/attention_products.h"
@@ -80,7 +80,7 @@ ENGINE_INLINE void for_masked_keys(const Chunk& chunk, std::int64_t r, std::int6
   Ints query{};
   for (int i = 0; i < kWidth; ++i) query[i] = i;
   for (std::int64_t j = first; j < last; ++j)
-    body(j, query >= Ints{} + static_cast<std::int32_t>(chunk.first + j - chunk.query - r));
+    body(j, query >= Ints{} + static_cast<std::int32_t>(j - chunk.diagonal - r));
 }
 
 // Writes zeros for keys that another vector of the block has computed but this one does not see.
@@ -172,7 +172,7 @@ void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, 
   for (RunningSoftmax& each : running) each = {broadcast(-__builtin_inff()), zero()};
   float factors[kQueries];
   pack_across(head.q.from(block), rows, head.size, b.across);
-  for (std::int64_t first = 0; first < block + rows; first += kKeys) {
+  for (std::int64_t first = 0; first < head.seen_before(block + rows); first += kKeys) {
     const Chunk chunk(head, block, first);
     multiply_across(steps_of(head.size), keys.from(first), chunk, b.across, b.scores);
     for (std::int64_t r = 0; r < rows; r += kWidth)
@@ -196,7 +196,7 @@ void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, 
   scale_rows(y, rows, head.size, factors);
 }
 
-void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPool& threads,
+void forward(const AttentionForward& o, const AttentionSizes& s, ThreadPool& threads,
              float* scratch) {
   const float* qkv = floats(o.qkv);
   float *y = floats(o.y), *lse = floats(o.lse);
@@ -288,7 +288,7 @@ void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b,
   pack_across(in.dy, rows, head.size, b.dy_across);
   pack_down(q, rows, head.size, b.down);
   pack_down(in.dy, rows, head.size, b.dy_down);
-  for (std::int64_t first = 0; first < block + rows; first += kKeys) {
+  for (std::int64_t first = 0; first < head.seen_before(block + rows); first += kKeys) {
     const Chunk chunk(head, block, first);
     multiply_across(steps_of(head.size), in.keys.from(first), chunk, b.across, b.scores);
     multiply_across(steps_of(head.size), in.values.from(first), chunk, b.dy_across, b.gradients);
@@ -301,7 +301,7 @@ void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b,
   }
 }
 
-void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadPool& threads,
+void backward(const AttentionBackward& o, const AttentionSizes& s, ThreadPool& threads,
               float* scratch) {
   const float *qkv = floats(o.qkv), *y = floats(o.y), *lse = floats(o.lse), *dy = floats(o.dy);
   float* dqkv = floats(o.dqkv);

@@ -1,4 +1,4 @@
-// The kernel tables of causal self-attention in float32 on the CPU; attention.cc calls the one of
+// The kernel tables of self-attention in float32 on the CPU; attention.cc calls the one of
 // the chosen instruction set.
 #pragma once
 
@@ -12,6 +12,7 @@ namespace engine::ops {
 
 struct AttentionSizes {
   std::int64_t n, t, heads, kv_heads, size;  // size is the head size
+  std::int64_t ahead;  // the number of keys after its own that a query may see: 0 if causal, else t
   std::uint64_t key,
       epoch;  // dropout: a probability is kept if its word's upper 24 bits reach `threshold`
   std::uint32_t threshold;
@@ -23,10 +24,10 @@ struct AttentionSizes {
 // of threads.
 struct AttentionTable {
   std::int64_t (*scratch_floats)(std::int64_t t, std::int64_t size, int threads);
-  void (*forward)(const CausalAttentionForward& o, const AttentionSizes& sizes, ThreadPool& threads,
+  void (*forward)(const AttentionForward& o, const AttentionSizes& sizes, ThreadPool& threads,
                   float* scratch);
-  void (*backward)(const CausalAttentionBackward& o, const AttentionSizes& sizes,
-                   ThreadPool& threads, float* scratch);
+  void (*backward)(const AttentionBackward& o, const AttentionSizes& sizes, ThreadPool& threads,
+                   float* scratch);
 };
 
 ENGINE_ISA_TABLE(AttentionTable, attention_table)

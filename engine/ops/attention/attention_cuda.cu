@@ -67,16 +67,17 @@ std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t
   return static_cast<std::size_t>(n * t * heads) * sizeof(float);
 }
 
-void causal_attention_forward(KernelContext& context, const CausalAttentionForward& from) {
+void attention_forward(KernelContext& context, const AttentionForward& from) {
   if (from.qkv.count() == 0) return;
   with_storage(from.qkv.dtype, [&]<class T>(T) {
     const AttentionOperands<T> o = operands_of<T>(context, from);
-    use_tensor_cores(o, context.products) ? start_mma_forward(o, context.products, context.stream)
-                                          : start_simt_forward(o, context.stream);
+    use_tensor_cores(o, context.products)
+        ? start_mma_forward(o, from.causal, context.products, context.stream)
+        : start_simt_forward(o, from.causal, context.stream);
   });
 }
 
-void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& from) {
+void attention_backward(KernelContext& context, const AttentionBackward& from) {
   if (from.qkv.count() == 0) return;
   with_storage(from.qkv.dtype, [&]<class T>(T) {
     AttentionOperands<T> o = operands_of<T>(context, from);
@@ -87,8 +88,9 @@ void causal_attention_backward(KernelContext& context, const CausalAttentionBack
     launch("attention_weights", sum_weights<T>,
            {static_cast<unsigned>(divide_up(o.n * o.t * o.heads, kWarps))}, kThreads, 0,
            context.stream, o);
-    use_tensor_cores(o, context.products) ? start_mma_backward(o, context.products, context.stream)
-                                          : start_simt_backward(o, context.stream);
+    use_tensor_cores(o, context.products)
+        ? start_mma_backward(o, from.causal, context.products, context.stream)
+        : start_simt_backward(o, from.causal, context.stream);
   });
 }
 

@@ -1,4 +1,4 @@
-// Causal self-attention on a CUDA device. attention.h describes and attention.cc checks the
+// Self-attention on a CUDA device. attention.h describes and attention.cc checks the
 // operands. Bound by flops for long contexts.
 #pragma once
 
@@ -11,7 +11,7 @@ inline constexpr std::int64_t kMaxHeadSize = 128;
 std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads);
 
 // `dropout.sample_ids` is in device memory; context.epoch, if present, replaces dropout.epoch.
-void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o);
-void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o);
+void attention_forward(KernelContext& context, const AttentionForward& o);
+void attention_backward(KernelContext& context, const AttentionBackward& o);
 
 }  // namespace engine::ops::cuda

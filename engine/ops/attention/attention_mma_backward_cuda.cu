@@ -27,7 +27,7 @@ __device__ __forceinline__ void pull_back(bool seen, float scale, float lse, flo
   slope = p * (factor * slope - weight);
 }
 
-template <class T, class M, int kSize>
+template <class T, class M, int kSize, bool kCausal>
 __global__ void __launch_bounds__(kMmaThreads)
     mma_backward_queries(AttentionOperands<T> o, int blocks) {
   using Tile = MmaTile<M, kSize>;
@@ -58,14 +58,14 @@ __global__ void __launch_bounds__(kMmaThreads)
     lse[half] = row < o.t ? o.lse[problem * o.t + row] : 0;
     weight[half] = row < o.t ? o.weights[problem * o.t + row] : 0;
   }
-  const std::int64_t end = query + kOwn < o.t ? query + kOwn : o.t;
+  const std::int64_t end = kCausal && query + kOwn < o.t ? query + kOwn : o.t;
   int stage = 0;
   for (std::int64_t first = 0; first < end; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < end) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
     wait_copies<1>();  // all except those of the next chunk, which does not exist for the last one
     __syncthreads();
-    if (first <= mine + 15) {
+    if (!kCausal || first <= mine + 15) {
       float scores[Tile::kOther / 8][4], slopes[Tile::kOther / 8][4];
       multiply_tiles<M, kSize>(shared.own[0] + own, shared.other[stage][0], scores);
       multiply_tiles<M, kSize>(shared.own[1] + own, shared.other[stage][1], slopes);
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kMmaThreads)
         for (int i = 0; i < 4; ++i) {
           const std::int64_t row = mine + lane / 4 + i / 2 * 8,
                              column = first + 8 * n + lane % 4 * 2 + i % 2;
-          pull_back(column <= row && row < o.t, o.scale, lse[i / 2], weight[i / 2], factors[i],
-                    scores[n][i], slopes[n][i]);
+          pull_back((kCausal ? column <= row : column < o.t) && row < o.t, o.scale, lse[i / 2],
+                    weight[i / 2], factors[i], scores[n][i], slopes[n][i]);
         }
       }
       add_tiles<M, kSize>(slopes, shared.other[stage][0], dq);
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kMmaThreads)
 }
 
 // pull_back() for one tile of 8 queries from `start` on, with the keys of the warp from `mine` on.
-template <class T>
+template <bool kCausal, class T>
 __device__ __forceinline__ void pull_back_keys(const AttentionOperands<T>& o, std::int64_t problem,
                                                const ProblemDropout& dropout, std::int64_t mine,
                                                std::int64_t start, float (&scores)[4],
@@ -104,15 +104,15 @@ __device__ __forceinline__ void pull_back_keys(const AttentionOperands<T>& o, st
     const std::int64_t query = start + lane % 4 * 2 + side, row = mine + lane / 4;
     const bool real = query < o.t;
     const float of_query = real ? lse[query] : 0, weight = real ? weights[query] : 0;
-    pull_back(real && row <= query, o.scale, of_query, weight, factors[side], scores[side],
-              slopes[side]);
-    pull_back(real && row + 8 <= query, o.scale, of_query, weight, factors[2 + side],
+    pull_back(real && (!kCausal || row <= query), o.scale, of_query, weight, factors[side],
+              scores[side], slopes[side]);
+    pull_back(real && (!kCausal || row + 8 <= query), o.scale, of_query, weight, factors[2 + side],
               scores[2 + side], slopes[2 + side]);
   }
 }
 
 // kGroups: several heads read the keys; false spares their loop its registers.
-template <class T, class M, int kSize, bool kGroups>
+template <class T, class M, int kSize, bool kCausal, bool kGroups>
 __global__ void __launch_bounds__(kMmaThreads)
     mma_backward_keys(AttentionOperands<T> o, int blocks) {
   using Tile = MmaTile<M, kSize>;
@@ -140,10 +140,12 @@ __global__ void __launch_bounds__(kMmaThreads)
       fetch_rows<M, kSize>(dy + first * o.width(), o.width(), Tile::kOther, o.t - first,
                            shared.other[stage][1]);
     };
-    fetch(key, 0);  // the first queries that see a key of the block; kOther divides kOwn
+    // The first queries that see a key of the block; kOther divides kOwn.
+    const std::int64_t begin = kCausal ? key : 0;
+    fetch(begin, 0);
     commit_copies();
     int stage = 0;
-    for (std::int64_t first = key; first < o.t; first += Tile::kOther, stage ^= 1) {
+    for (std::int64_t first = begin; first < o.t; first += Tile::kOther, stage ^= 1) {
       if (first + Tile::kOther < o.t) fetch(first + Tile::kOther, stage ^ 1);
       commit_copies();
       wait_copies<1>();  // all except those of the next chunk, which does not exist for the last
@@ -151,7 +153,8 @@ __global__ void __launch_bounds__(kMmaThreads)
 #pragma unroll 1
       for (int step = 0; step < Tile::kOther; step += kStep) {
         const std::int64_t start = first + step;
-        if (start + kStep <= mine) continue;  // no query of the step sees a key of the warp
+        if (kCausal && start + kStep <= mine)
+          continue;  // no query of the step sees a key of the warp
         const M *queries = shared.other[stage][0] + step * Tile::kStride,
                 *gradients = shared.other[stage][1] + step * Tile::kStride;
         float scores[kStep / 8][4], slopes[kStep / 8][4];
@@ -159,7 +162,7 @@ __global__ void __launch_bounds__(kMmaThreads)
         multiply_tiles<M, kSize>(shared.own[1] + own, gradients, slopes);
 #pragma unroll
         for (int n = 0; n < kStep / 8; ++n)
-          pull_back_keys(o, problem, dropout, mine, start + 8 * n, scores[n], slopes[n]);
+          pull_back_keys<kCausal>(o, problem, dropout, mine, start + 8 * n, scores[n], slopes[n]);
         add_tiles<M, kSize>(scores, gradients, dv);
         add_tiles<M, kSize>(slopes, queries, dk);
       }
@@ -175,25 +178,28 @@ __global__ void __launch_bounds__(kMmaThreads)
 }  // namespace
 
 template <class T>
-void start_mma_backward(const AttentionOperands<T>& operands, Products products, void* stream) {
-  with_mma_tile<T>(products, operands.size,
-                   [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
-                     const std::int64_t blocks = divide_up(operands.t, kOwn);
-                     const auto start = [&](const char* name, auto kernel, std::int64_t problems) {
-                       launch(name, kernel, {static_cast<unsigned>(problems * blocks)}, kMmaThreads,
-                              sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
-                     };
-                     start("attention_mma_backward_queries", mma_backward_queries<T, M, kSize>,
-                           operands.n * operands.heads);
-                     start("attention_mma_backward_keys",
-                           operands.group > 1 ? mma_backward_keys<T, M, kSize, true>
-                                              : mma_backward_keys<T, M, kSize, false>,
-                           operands.n * (operands.heads / operands.group));
-                   });
+void start_mma_backward(const AttentionOperands<T>& operands, bool causal, Products products,
+                        void* stream) {
+  with_mma_tile<T>(
+      products, operands.size, [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
+        const std::int64_t blocks = divide_up(operands.t, kOwn);
+        const auto start = [&](const char* name, auto kernel, std::int64_t problems) {
+          launch(name, kernel, {static_cast<unsigned>(problems * blocks)}, kMmaThreads,
+                 sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
+        };
+        with_mask(causal, [&](auto mask) {
+          start("attention_mma_backward_queries", mma_backward_queries<T, M, kSize, mask()>,
+                operands.n * operands.heads);
+          start("attention_mma_backward_keys",
+                operands.group > 1 ? mma_backward_keys<T, M, kSize, mask(), true>
+                                   : mma_backward_keys<T, M, kSize, mask(), false>,
+                operands.n * (operands.heads / operands.group));
+        });
+      });
 }
 
-template void start_mma_backward(const AttentionOperands<float>&, Products, void*);
-template void start_mma_backward(const AttentionOperands<bf16>&, Products, void*);
-template void start_mma_backward(const AttentionOperands<f16>&, Products, void*);
+template void start_mma_backward(const AttentionOperands<float>&, bool, Products, void*);
+template void start_mma_backward(const AttentionOperands<bf16>&, bool, Products, void*);
+template void start_mma_backward(const AttentionOperands<f16>&, bool, Products, void*);
 
 }  // namespace engine::ops::cuda

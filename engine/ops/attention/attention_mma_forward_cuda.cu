@@ -22,7 +22,7 @@ struct RunningRows {
 // One step of the online softmax: a block of scores becomes exp(score - running maximum), and the
 // running maximum and sum of each row are updated. A larger maximum makes all previous sums too
 // large by the same factor: the caller multiplies its output sums by `shrink`.
-template <int kTiles>
+template <bool kCausal, int kTiles>
 __device__ __forceinline__ void online_softmax_step(float (&scores)[kTiles][4], std::int64_t i,
                                                     std::int64_t j, std::int64_t t, float scale,
                                                     RunningRows& rows, float (&shrink)[2]) {
@@ -30,7 +30,8 @@ __device__ __forceinline__ void online_softmax_step(float (&scores)[kTiles][4], 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = i + lane / 4 + 8 * half,
-                       last = row < t - 1 ? row : t - 1;  // rows from t on are not stored
+                       last =
+                           kCausal && row < t - 1 ? row : t - 1;  // rows from t on are not stored
     const int seen =
         last - j < 8 * kTiles ? static_cast<int>(last - j) : 8 * kTiles;  // the last column seen
     float top = rows.top[half];
@@ -77,7 +78,7 @@ __device__ __forceinline__ void finish_rows(const AttentionOperands<T>& o, std::
   }
 }
 
-template <class T, class M, int kSize>
+template <class T, class M, int kSize, bool kCausal>
 __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> o, int blocks) {
   using Tile = MmaTile<M, kSize>;
   auto& shared = block_shared<Shared<M, kSize>>();
@@ -97,18 +98,18 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
 
   RunningRows rows{{-INFINITY, -INFINITY}, {0, 0}};
   float y[kSize / 8][4] = {};
-  const std::int64_t end = query + kOwn < o.t ? query + kOwn : o.t;
+  const std::int64_t end = kCausal && query + kOwn < o.t ? query + kOwn : o.t;
   int stage = 0;
   for (std::int64_t first = 0; first < end; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < end) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
     wait_copies<1>();  // all except those of the next chunk, which does not exist for the last one
     __syncthreads();
-    if (first <= mine + 15) {  // otherwise no row of the warp sees the chunk
+    if (!kCausal || first <= mine + 15) {  // otherwise no row of the warp sees the chunk
       float scores[Tile::kOther / 8][4], shrink[2];
       multiply_tiles<M, kSize>(shared.q + warp_index() * 16 * Tile::kStride, shared.k[stage],
                                scores);
-      online_softmax_step(scores, mine, first, o.t, o.scale, rows, shrink);
+      online_softmax_step<kCausal>(scores, mine, first, o.t, o.scale, rows, shrink);
       if (dropout.active) {
 #pragma unroll
         for (int n = 0; n < Tile::kOther / 8; ++n) {
@@ -135,18 +136,21 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
 }  // namespace
 
 template <class T>
-void start_mma_forward(const AttentionOperands<T>& operands, Products products, void* stream) {
+void start_mma_forward(const AttentionOperands<T>& operands, bool causal, Products products,
+                       void* stream) {
   with_mma_tile<T>(
       products, operands.size, [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
         const std::int64_t blocks = divide_up(operands.t, kOwn);
-        launch("attention_mma_forward", mma_forward<T, M, kSize>,
-               {static_cast<unsigned>(operands.n * operands.heads * blocks)}, kMmaThreads,
-               sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
+        with_mask(causal, [&](auto mask) {
+          launch("attention_mma_forward", mma_forward<T, M, kSize, mask()>,
+                 {static_cast<unsigned>(operands.n * operands.heads * blocks)}, kMmaThreads,
+                 sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
+        });
       });
 }
 
-template void start_mma_forward(const AttentionOperands<float>&, Products, void*);
-template void start_mma_forward(const AttentionOperands<bf16>&, Products, void*);
-template void start_mma_forward(const AttentionOperands<f16>&, Products, void*);
+template void start_mma_forward(const AttentionOperands<float>&, bool, Products, void*);
+template void start_mma_forward(const AttentionOperands<bf16>&, bool, Products, void*);
+template void start_mma_forward(const AttentionOperands<f16>&, bool, Products, void*);
 
 }  // namespace engine::ops::cuda

@@ -2,6 +2,8 @@
 // .cu files only.
 #pragma once
 
+#include <type_traits>
+
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/device/device_code.h"
 
@@ -48,18 +50,27 @@ struct AttentionOperands {
   }
 };
 
+// The kind of attention that a kernel computes, as a template argument: in causal attention, query
+// i sees the keys up to i, else all.
+template <class Start>
+void with_mask(bool causal, Start start) {
+  causal ? start(std::true_type{}) : start(std::false_type{});
+}
+
 // Kernels in plain float32 arithmetic for every head size up to 128; see attention_simt_cuda.cu.
 template <class T>
-void start_simt_forward(const AttentionOperands<T>& operands, void* stream);
+void start_simt_forward(const AttentionOperands<T>& operands, bool causal, void* stream);
 template <class T>
-void start_simt_backward(const AttentionOperands<T>& operands, void* stream);
+void start_simt_backward(const AttentionOperands<T>& operands, bool causal, void* stream);
 
 // Kernels on tensor cores, for head sizes of 32, 64 and 128 and rows aligned to 16 bytes; see
 // attention_mma_*_cuda.cu. f32 operands are rounded according to `products`, which must not be
 // kF32; 16-bit operands are multiplied without rounding.
 template <class T>
-void start_mma_forward(const AttentionOperands<T>& operands, Products products, void* stream);
+void start_mma_forward(const AttentionOperands<T>& operands, bool causal, Products products,
+                       void* stream);
 template <class T>
-void start_mma_backward(const AttentionOperands<T>& operands, Products products, void* stream);
+void start_mma_backward(const AttentionOperands<T>& operands, bool causal, Products products,
+                        void* stream);
 
 }  // namespace engine::ops::cuda

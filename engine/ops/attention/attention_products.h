@@ -1,6 +1,6 @@
 // The tile products of attention_cpu.cc: a head's rows, the blocks of queries and chunks of keys
-// that they are divided into, and the products of these tiles, of which only the part up to the
-// diagonal is computed. For products in bf16, packing rounds the operands and stores them as pairs
+// that they are divided into, and the products of these tiles, of which only the part that a query
+// sees is computed. For products in bf16, packing rounds the operands and stores them as pairs
 // (gemm_tiles.h). Only for sources compiled once per instruction set.
 #pragma once
 
@@ -24,11 +24,12 @@ using Target = Strided<float>;
 // The location of one head of a sample; width is the distance between rows of y.
 struct Head {
   std::int64_t t, size, index, width;
+  std::int64_t ahead;  // the number of keys after its own that a query may see
   std::int64_t y_offset, q_offset, k_offset, v_offset;  // of the first row
   Source q, k, v;
 
   ENGINE_INLINE Head(const AttentionSizes& s, const float* qkv, std::int64_t i)
-      : t(s.t), size(s.size), index(i), width(s.heads * s.size) {
+      : t(s.t), size(s.size), index(i), width(s.heads * s.size), ahead(s.ahead) {
     const std::int64_t sample = i / s.heads, h = i % s.heads, kv_width = s.kv_heads * size,
                        stride = width + 2 * kv_width;
     y_offset = sample * t * width + h * size;
@@ -39,6 +40,8 @@ struct Head {
     k = {qkv + k_offset, stride};
     v = {qkv + v_offset, stride};
   }
+  // The number of keys that the queries before `end` see.
+  ENGINE_INLINE std::int64_t seen_before(std::int64_t end) const { return smaller(end + ahead, t); }
 };
 
 // Returns `count` rows for tiles that sum along the row, without packing; for bf16, rounds them
@@ -83,13 +86,16 @@ inline void pack_down(Source rows, std::int64_t count, std::int64_t size, float*
 // block's last query sees the last of these keys.
 struct Chunk {
   std::int64_t query, rows, first, count;
+  std::int64_t diagonal;  // the place in the chunk of the last key that the first query sees
   ENGINE_INLINE Chunk(const Head& head, std::int64_t block, std::int64_t start)
-      : query(block), rows(smaller(head.t - block, kQueries)), first(start) {
-    count = smaller(query + rows - first, kKeys);
-  }
-  // The number of keys of the chunk up to the key of the block's query r.
+      : query(block),
+        rows(smaller(head.t - block, kQueries)),
+        first(start),
+        count(smaller(head.seen_before(block + rows) - start, kKeys)),
+        diagonal(block + head.ahead - start) {}
+  // The number of keys of the chunk that the block's query r sees.
   ENGINE_INLINE std::int64_t up_to(std::int64_t r) const {
-    return smaller(query + r + 1 - first, count);
+    return smaller(diagonal + r + 1, count);
   }
   // For the vector of queries r to r + kWidth - 1: the number of keys that all of them see, and
   // that at least one of them sees.
@@ -147,15 +153,15 @@ inline void multiply_down(const Head& head, const float* tile, const Chunk& chun
 }
 
 // to [keys, size] += tile [key][query] * queries (or dy) packed down. The first block that sees a
-// key, which contains the key's own position, overwrites unless `add`. The tile and `room` are as
-// in multiply_down().
+// key (in causal attention, the one with the key's own position) overwrites unless `add`. The tile
+// and `room` are as in multiply_down().
 inline void multiply_keys(const Head& head, const float* tile, const Chunk& chunk,
                           const float* packed, Target to, bool add, float* room) {
   const Source read = read_across({tile, kQueries}, chunk.count, kQueries, room);
   const std::int64_t steps = steps_of(chunk.rows);
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
   for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * read.stride, c_row[i] = i * to.stride;
-  const std::int64_t before = smaller(larger(chunk.query - chunk.first, 0), chunk.count);
+  const std::int64_t before = chunk.query > 0 ? smaller(larger(chunk.diagonal, 0), chunk.count) : 0;
   const auto run = [&](std::int64_t first, std::int64_t last, bool diagonal) {
     const EvenCut tiles(last - first, kMaxPointerRows);
     for (std::int64_t p = 0; first < last && p < panel_count(head.size); ++p) {
@@ -163,7 +169,7 @@ inline void multiply_keys(const Head& head, const float* tile, const Chunk& chun
                          width = panel_width(head.size, p);
       for (std::int64_t i = 0; i < tiles.pieces; ++i) {
         const std::int64_t key = first + tiles.start(i);
-        const std::int64_t seen = diagonal ? chunk.first + key - chunk.query : 0,
+        const std::int64_t seen = diagonal ? larger(key - chunk.diagonal, 0) : 0,
                            r = kPairs ? seen / 2 : seen;  // the step of the first query that sees
                                                           // it
         pointer_tile_for<false>(tiles.size(i), columns)(

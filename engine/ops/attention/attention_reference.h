@@ -1,4 +1,4 @@
-// Implements causal self-attention in plain loops over one head of one sample, as the reference for
+// Implements self-attention in plain loops over one head of one sample, as the reference for
 // tests. Contract: attention.h.
 #pragma once
 
@@ -14,13 +14,17 @@ namespace engine::ops::reference {
 // `stride`; rows of y and dy have `size` elements at a distance of `width`.
 template <class T>
 struct AttentionHead {
-  std::int64_t t, size, width, stride;
+  std::int64_t t, size;
+  std::int64_t ahead;  // the number of keys after its own that a query may see
+  std::int64_t width, stride;
   const T *q, *k, *v;
   T* lse;  // [t]; nullptr: not stored
   double rate;
   std::uint64_t key, epoch,
       first_block;  // first Philox block of row 0; each row has ceil(t / 4) blocks
 
+  // The number of keys that query i sees.
+  std::int64_t seen(std::int64_t i) const { return i + 1 + ahead < t ? i + 1 + ahead : t; }
   T score(std::int64_t i, std::int64_t j) const {
     T sum = 0;
     for (std::int64_t c = 0; c < size; ++c) sum += q[i * stride + c] * k[j * stride + c];
@@ -37,12 +41,12 @@ struct AttentionHead {
 // Makes two passes over the keys, the first for the largest score, so that no row of scores is
 // stored.
 template <class T>
-void causal_attention_forward(const AttentionHead<T>& head, T* y) {
+void attention_forward(const AttentionHead<T>& head, T* y) {
   for (std::int64_t i = 0; i < head.t; ++i, y += head.width) {
     T largest = head.score(i, 0), sum = 0;
-    for (std::int64_t j = 1; j <= i; ++j) largest = std::fmax(largest, head.score(i, j));
+    for (std::int64_t j = 1; j < head.seen(i); ++j) largest = std::fmax(largest, head.score(i, j));
     for (std::int64_t c = 0; c < head.size; ++c) y[c] = 0;
-    for (std::int64_t j = 0; j <= i; ++j) {
+    for (std::int64_t j = 0; j < head.seen(i); ++j) {
       const T p = std::exp(head.score(i, j) - largest), kept = p * head.keep(i, j);
       sum += p;
       for (std::int64_t c = 0; c < head.size; ++c) y[c] += kept * head.v[j * head.stride + c];
@@ -54,13 +58,13 @@ void causal_attention_forward(const AttentionHead<T>& head, T* y) {
 
 // Adds to dq, dk and dv.
 template <class T>
-void causal_attention_backward(const AttentionHead<T>& head, const T* y, const T* dy, T* dq, T* dk,
-                               T* dv) {
+void attention_backward(const AttentionHead<T>& head, const T* y, const T* dy, T* dq, T* dk,
+                        T* dv) {
   const T scale = 1 / std::sqrt(static_cast<T>(head.size));
   for (std::int64_t i = 0; i < head.t; ++i, y += head.width, dy += head.width) {
     T weight = 0;  // sum over j of p_ij times its gradient
     for (std::int64_t c = 0; c < head.size; ++c) weight += dy[c] * y[c];
-    for (std::int64_t j = 0; j <= i; ++j) {
+    for (std::int64_t j = 0; j < head.seen(i); ++j) {
       const std::int64_t row_i = i * head.stride, row_j = j * head.stride;
       const T p = std::exp(head.score(i, j) - head.lse[i]), keep = head.keep(i, j);
       T dp = 0;

@@ -99,7 +99,7 @@ struct ForwardShared {
   alignas(16) float weights[kForwardWarps][kRows * kOther];
 };
 
-template <class T, int kSize, bool kVector>
+template <class T, int kSize, bool kVector, bool kCausal>
 __global__ void __launch_bounds__(kForwardWarps* kWarp)
     forward(AttentionOperands<T> o, int blocks) {
   auto& shared = block_shared<ForwardShared<kSize>>();
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kForwardWarps* kWarp)
   }
   load_tile<kSize, kVector>(q + query * o.stride, o.stride, kQueries, o.t - query, o.size,
                             shared.q);
-  const std::int64_t end = query + kQueries < o.t ? query + kQueries : o.t;
+  const std::int64_t end = kCausal && query + kQueries < o.t ? query + kQueries : o.t;
   for (std::int64_t first = 0; first < end; first += kOther) {
     __syncthreads();
     const T* k = keys + first * o.stride;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kForwardWarps* kWarp)
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t i =
           query + w * kRows + r;  // rows from t on see keys as well, but are not stored
-      const bool seen = j <= i && j < o.t;
+      const bool seen = (!kCausal || j <= i) && j < o.t;
       const float s = seen ? score[r] * o.scale : -INFINITY, chunk_top = warp_max(s);
       const float new_top = chunk_top > top[r] ? chunk_top : top[r],
                   shrink = expf(top[r] - new_top);
@@ -181,7 +181,7 @@ __device__ __forceinline__ Slope slope_of(const ProblemDropout& dropout, std::in
   return {p * keep, p * (keep * s.slope - s.weight) * scale};
 }
 
-template <class T, int kSize, bool kVector>
+template <class T, int kSize, bool kVector, bool kCausal>
 __global__ void __launch_bounds__(kBackwardWarps* kWarp)
     backward_queries(AttentionOperands<T> o, int blocks) {
   using Shared = BackwardShared<kSize>;
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
                             shared.own[0]);
   load_tile<kSize, kVector>(o.dy + o.y_offset(problem) + query * o.width(), o.width(), Shared::kOwn,
                             o.t - query, o.size, shared.own[1]);
-  const std::int64_t end = query + Shared::kOwn < o.t ? query + Shared::kOwn : o.t;
+  const std::int64_t end = kCausal && query + Shared::kOwn < o.t ? query + Shared::kOwn : o.t;
   for (std::int64_t first = 0; first < end; first += kOther) {
     __syncthreads();
     const T* k = keys + first * o.stride;
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t i = query + w * kRows + r;
-      const bool seen = j <= i && i < o.t;
+      const bool seen = (kCausal ? j <= i : j < o.t) && i < o.t;
       shared.weights[w][0][r * kOther + lane] =
           seen ? slope_of(dropout, i, j, {product[r], slope[r], lse[r], weight[r]}, o.scale).score
                : 0.0f;
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
 }
 
 // kGroups: several heads read the keys; false spares their loop its registers.
-template <class T, int kSize, bool kVector, bool kGroups>
+template <class T, int kSize, bool kVector, bool kCausal, bool kGroups>
 __global__ void __launch_bounds__(kBackwardWarps* kWarp)
     backward_keys(AttentionOperands<T> o, int blocks) {
   using Shared = BackwardShared<kSize>;
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
   for (std::int64_t problem = shared_by; problem < shared_by + group; ++problem) {
     const T *q = o.qkv + o.q_offset(problem), *dy = o.dy + o.y_offset(problem);
     const ProblemDropout dropout(o, problem);
-    for (std::int64_t first = key; first < o.t; first += kOther) {
+    for (std::int64_t first = kCausal ? key : 0; first < o.t; first += kOther) {
       __syncthreads();
       load_tile<kSize, kVector>(q + first * o.stride, o.stride, kOther, o.t - first, o.size,
                                 shared.other[0]);
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
       for (int r = 0; r < kRows; ++r) {
         const std::int64_t j = key + w * kRows + r;
         Slope s{0, 0};
-        if (j <= i && i < o.t)
+        if ((!kCausal || j <= i) && i < o.t)
           s = slope_of(dropout, i, j, {product[r], slope[r], lse, weight}, o.scale);
         shared.weights[w][0][r * kOther + lane] = s.score;
         shared.weights[w][1][r * kOther + lane] = s.kept_probability;
@@ -323,38 +323,42 @@ void launch_blocks(const char* name, void (*kernel)(AttentionOperands<T>, int),
 }  // namespace
 
 template <class T>
-void start_simt_forward(const AttentionOperands<T>& operands, void* stream) {
+void start_simt_forward(const AttentionOperands<T>& operands, bool causal, void* stream) {
   with_tile(operands.size, rows_take_vectors(operands),
             [&]<int kSize, bool kVector>(std::integral_constant<int, kSize>,
                                          std::bool_constant<kVector>) {
-              launch_blocks("attention_forward", forward<T, kSize, kVector>, operands,
-                            operands.n * operands.heads, kForwardWarps,
-                            sizeof(ForwardShared<kSize>), stream);
+              with_mask(causal, [&](auto mask) {
+                launch_blocks("attention_forward", forward<T, kSize, kVector, mask()>, operands,
+                              operands.n * operands.heads, kForwardWarps,
+                              sizeof(ForwardShared<kSize>), stream);
+              });
             });
 }
 
 template <class T>
-void start_simt_backward(const AttentionOperands<T>& operands, void* stream) {
+void start_simt_backward(const AttentionOperands<T>& operands, bool causal, void* stream) {
   with_tile(operands.size, rows_take_vectors(operands),
             [&]<int kSize, bool kVector>(std::integral_constant<int, kSize>,
                                          std::bool_constant<kVector>) {
               using Shared = BackwardShared<kSize>;
-              launch_blocks("attention_backward_queries", backward_queries<T, kSize, kVector>,
-                            operands, operands.n * operands.heads, kBackwardWarps, sizeof(Shared),
-                            stream);
-              launch_blocks("attention_backward_keys",
-                            operands.group > 1 ? backward_keys<T, kSize, kVector, true>
-                                               : backward_keys<T, kSize, kVector, false>,
-                            operands, operands.n * (operands.heads / operands.group),
-                            kBackwardWarps, sizeof(Shared), stream);
+              with_mask(causal, [&](auto mask) {
+                launch_blocks("attention_backward_queries",
+                              backward_queries<T, kSize, kVector, mask()>, operands,
+                              operands.n * operands.heads, kBackwardWarps, sizeof(Shared), stream);
+                launch_blocks("attention_backward_keys",
+                              operands.group > 1 ? backward_keys<T, kSize, kVector, mask(), true>
+                                                 : backward_keys<T, kSize, kVector, mask(), false>,
+                              operands, operands.n * (operands.heads / operands.group),
+                              kBackwardWarps, sizeof(Shared), stream);
+              });
             });
 }
 
-template void start_simt_forward(const AttentionOperands<float>&, void*);
-template void start_simt_forward(const AttentionOperands<bf16>&, void*);
-template void start_simt_forward(const AttentionOperands<f16>&, void*);
-template void start_simt_backward(const AttentionOperands<float>&, void*);
-template void start_simt_backward(const AttentionOperands<bf16>&, void*);
-template void start_simt_backward(const AttentionOperands<f16>&, void*);
+template void start_simt_forward(const AttentionOperands<float>&, bool, void*);
+template void start_simt_forward(const AttentionOperands<bf16>&, bool, void*);
+template void start_simt_forward(const AttentionOperands<f16>&, bool, void*);
+template void start_simt_backward(const AttentionOperands<float>&, bool, void*);
+template void start_simt_backward(const AttentionOperands<bf16>&, bool, void*);
+template void start_simt_backward(const AttentionOperands<f16>&, bool, void*);
 
 }  // namespace engine::ops::cuda

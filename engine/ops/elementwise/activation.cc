@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numbers>
 
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
@@ -15,7 +17,8 @@ namespace {
 const ActivationTable& table_for(DType dtype) { return ENGINE_TABLE_FOR(dtype, activation_table); }
 
 ActivationSizes sizes_of(const TensorView& x, const Activation& f) {
-  return {x.count(), static_cast<int>(f.kind), static_cast<float>(f.slope)};
+  return {x.count(), static_cast<int>(f.kind), static_cast<float>(f.first),
+          static_cast<float>(f.second)};
 }
 
 // NaN passes, as in PyTorch.
@@ -26,45 +29,65 @@ double relu6(double x) {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-double activation(double x, const Activation& f) {
-  switch (f.kind) {
-    case ActivationKind::kRelu6:
-      return relu6(x);
-    case ActivationKind::kSilu:
-      return x / (1 + std::exp(-x));
-    case ActivationKind::kSigmoid:
-      return sigmoid(x);
-    case ActivationKind::kHardSigmoid:
-      return relu6(x + 3) / 6;
-    case ActivationKind::kHardSwish:
-      return x * relu6(x + 3) / 6;
-    case ActivationKind::kLeakyRelu:
-      return x > 0 ? x : x * f.slope;
-    case ActivationKind::kTanh:
-      return std::tanh(x);
-  }
-  return x;
+double softplus(double x) { return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
+double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+
+double mish_slope(double x) {
+  const double t = std::tanh(softplus(x));
+  return t + x * (1 - t * t) * sigmoid(x);
 }
 
-// The derivative at `v`, which is y if uses_output(), else x.
-double activation_slope(double v, const Activation& f) {
-  switch (f.kind) {
-    case ActivationKind::kRelu6:
-      return v > 0 && v < 6 ? 1 : 0;
-    case ActivationKind::kSilu:
-      return sigmoid(v) * (1 + v * (1 - sigmoid(v)));
-    case ActivationKind::kSigmoid:
-      return v * (1 - v);
-    case ActivationKind::kHardSigmoid:
-      return v > -3 && v < 3 ? 1.0 / 6 : 0;
-    case ActivationKind::kHardSwish:
-      return v <= -3 ? 0 : v < 3 ? v / 3 + 0.5 : 1;
-    case ActivationKind::kLeakyRelu:
-      return v > 0 ? 1 : f.slope;
-    case ActivationKind::kTanh:
-      return 1 - v * v;
-  }
-  return 0;
+// A function, and its derivative at `v`, which is y if uses_output(), else x.
+struct Function {
+  double (*value)(double x, const Activation& f);
+  double (*slope)(double v, const Activation& f);
+};
+using Numbers = const Activation&;
+
+// In the order of ActivationKind.
+constexpr Function kFunctions[] = {
+    {[](double x, Numbers) { return relu6(x); },
+     [](double y, Numbers) { return y > 0 && y < 6 ? 1.0 : 0; }},
+    {[](double x, Numbers) { return x / (1 + std::exp(-x)); },
+     [](double x, Numbers) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }},
+    {[](double x, Numbers) { return sigmoid(x); }, [](double y, Numbers) { return y * (1 - y); }},
+    {[](double x, Numbers) { return relu6(x + 3) / 6; },
+     [](double x, Numbers) { return x > -3 && x < 3 ? 1.0 / 6 : 0; }},
+    {[](double x, Numbers) { return x * relu6(x + 3) / 6; },
+     [](double x, Numbers) { return x <= -3 ? 0
+                                    : x < 3 ? x / 3 + 0.5
+                                            : 1; }},
+    {[](double x, Numbers f) { return x > 0 ? x : x * f.first; },
+     [](double y, Numbers f) { return y > 0 ? 1 : f.first; }},
+    {[](double x, Numbers) { return std::tanh(x); }, [](double y, Numbers) { return 1 - y * y; }},
+    {[](double x, Numbers) { return std::exp(x); }, [](double y, Numbers) { return y; }},
+    {[](double x, Numbers) { return std::log(x); }, [](double x, Numbers) { return 1 / x; }},
+    {[](double x, Numbers) { return std::sqrt(x); }, [](double y, Numbers) { return 0.5 / y; }},
+    {[](double x, Numbers) { return std::erf(x); },
+     [](double x, Numbers) { return 2 * std::numbers::inv_sqrtpi * std::exp(-x * x); }},
+    {[](double x, Numbers) { return std::fabs(x); }, [](double x, Numbers) { return sign(x); }},
+    {[](double x, Numbers) { return -x; }, [](double, Numbers) { return -1.0; }},
+    {[](double x, Numbers) { return 1 / x; }, [](double y, Numbers) { return -y * y; }},
+    {[](double x, Numbers) { return x != x ? x : softplus(x); },
+     [](double x, Numbers) { return sigmoid(x); }},
+    {[](double x, Numbers) { return x > 0 ? x : std::expm1(x); },
+     [](double y, Numbers) { return y > 0 ? 1 : y + 1; }},
+    {[](double x, Numbers) { return x * std::tanh(softplus(x)); },
+     [](double x, Numbers) { return mish_slope(x); }},
+    {[](double x, Numbers) { return x / (1 + std::fabs(x)); },
+     [](double x, Numbers) { return 1 / ((1 + std::fabs(x)) * (1 + std::fabs(x))); }},
+    {[](double x, Numbers f) { return x < f.first    ? f.first
+                                      : x > f.second ? f.second
+                                                     : x; },
+     [](double x, Numbers f) { return x >= f.first && x <= f.second ? 1.0 : 0; }},
+    {[](double x, Numbers f) { return std::pow(x, f.first); },
+     [](double x, Numbers f) { return f.first == 0 ? 0 : f.first * std::pow(x, f.first - 1); }},
+    {[](double x, Numbers f) { return f.first * x + f.second; },
+     [](double, Numbers f) { return f.first; }}};
+static_assert(std::size(kFunctions) == kActivationNames.size());
+
+const Function& function_of(const Activation& f) {
+  return kFunctions[static_cast<std::size_t>(f.kind)];
 }
 
 }  // namespace
@@ -84,14 +107,11 @@ void activation_forward(KernelContext& context, TensorView x, Activation functio
       [&] {
         context.threads->run(x.count(), [&](std::int64_t first, std::int64_t last, int) {
           for (std::int64_t i = first; i < last; ++i)
-            y.as<double>()[i] = activation(x.as<double>()[i], function);
+            y.as<double>()[i] = function_of(function).value(x.as<double>()[i], function);
         });
       },
       [&] { table_for(x.dtype).forward(x, sizes_of(x, function), y, *context.threads); },
-      [&] {
-        const auto [count, kind, slope] = sizes_of(x, function);
-        cuda::activation_forward(context, x, kind, slope, y);
-      });
+      [&] { cuda::activation_forward(context, x, sizes_of(x, function), y); });
 }
 
 void activation_backward(KernelContext& context, TensorView value, TensorView dy,
@@ -107,7 +127,7 @@ void activation_backward(KernelContext& context, TensorView value, TensorView dy
           for (std::int64_t i = first; i < last; ++i) {
             double& to = dx.as<double>()[i];
             const double gradient =
-                dy.as<double>()[i] * activation_slope(value.as<double>()[i], function);
+                dy.as<double>()[i] * function_of(function).slope(value.as<double>()[i], function);
             to = write == Write::kAdd ? to + gradient : gradient;
           }
         });
@@ -117,10 +137,7 @@ void activation_backward(KernelContext& context, TensorView value, TensorView dy
             .backward(value, dy, sizes_of(value, function), dx, write == Write::kAdd,
                       *context.threads);
       },
-      [&] {
-        const auto [count, kind, slope] = sizes_of(value, function);
-        cuda::activation_backward(context, value, dy, kind, slope, dx, write);
-      });
+      [&] { cuda::activation_backward(context, value, dy, sizes_of(value, function), dx, write); });
 }
 
 }  // namespace engine::ops

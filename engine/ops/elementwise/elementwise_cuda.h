@@ -3,6 +3,7 @@
 // and products.
 #pragma once
 
+#include "engine/ops/elementwise/activation.h"
 #include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::ops::cuda {
@@ -31,10 +32,10 @@ struct DropoutDraw {
 };
 void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw);
 
-// `kind`: an ActivationKind.
-void activation_forward(KernelContext& context, TensorView x, int kind, float slope, TensorView y);
-void activation_backward(KernelContext& context, TensorView value, TensorView dy, int kind,
-                         float slope, TensorView dx, Write write);
+void activation_forward(KernelContext& context, TensorView x, const ActivationSizes& s,
+                        TensorView y);
+void activation_backward(KernelContext& context, TensorView value, TensorView dy,
+                         const ActivationSizes& s, TensorView dx, Write write);
 
 // An element of `narrow` belongs to one channel of `pixels` adjacent rows of `wide`; with one pixel
 // both have one size. Writes wide * narrow, in the shape of `wide`, which may be `to`.

@@ -5,6 +5,7 @@
 #include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/ops/elementwise/elementwise_cases.h"
 
 namespace engine {
 namespace {
@@ -290,9 +291,9 @@ TYPED_TEST(ImageLayersCuda, ConvolutionOfGroupsAgreesWithFloat64) {
 }
 
 TYPED_TEST(ImageLayersCuda, ActivationsAgreeWithFloat64) {
-  for (std::size_t kind = 0; kind < ops::kActivationNames.size(); ++kind) {
-    SCOPED_TRACE(ops::kActivationNames[kind]);
-    const LayerPtr layer = layers::activation({static_cast<ops::ActivationKind>(kind), 0.2});
+  for (const ops::Activation& function : kernel_test::all_activations()) {
+    SCOPED_TRACE(kernel_test::activation_name(function));
+    const LayerPtr layer = layers::activation(function);
     for (const Shape& item : {Shape{5, 7, 6}, Shape{33}})
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         compare<TypeParam>(*layer, {item}, 3, {.write = write});

@@ -29,9 +29,18 @@ std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes
 }
 
 TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
+  EXPECT_EQ(shape_error(layers::dense(10), {Shape{}}),
+            "layer 'x' (dense): expected an input of shape [..., in], got []");
+  EXPECT_EQ(shape_error(layers::softmax(), {Shape{}}),
+            "layer 'x' (softmax): expected an input of rank 1 or more, got []");
   EXPECT_EQ(
-      shape_error(layers::dense(10), {{28, 28, 1}}),
-      "layer 'x' (dense): expected an input of shape [in] or [positions, in], got [28, 28, 1]");
+      shape_error(layers::matmul(), {{2, 3, 4}, {2, 3, 4}}),
+      "layer 'x' (matmul): expected two inputs of shapes [..., m, k] and [..., k, n], got [2, "
+      "3, 4] and [2, 3, 4]");
+  EXPECT_EQ(
+      shape_error(layers::matmul({.transpose_second = true}), {{2, 3, 4}, {3, 4}}),
+      "layer 'x' (matmul): expected two inputs of shapes [..., m, k] and [..., n, k], got [2, "
+      "3, 4] and [3, 4]");
   EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1}), {{10}}),
             "layer 'x' (conv2d): expected an input of rank 3 [h, w, c], got [10]");
   EXPECT_EQ(
@@ -140,6 +149,18 @@ TEST(LayerShapes, PermuteOrdersTheDimensions) {
             "expected an order with each of the 3 dimensions of [6, 4, 1] once");
 }
 
+TEST(LayerShapes, ProductsKeepTheLeadingDimensions) {
+  const auto product = [](const std::vector<Shape>& inputs, bool transpose_second) {
+    return layers::matmul({.transpose_second = transpose_second})->output_shape(inputs);
+  };
+  EXPECT_EQ(product({{3, 4}, {4, 5}}, false), (Shape{3, 5}));
+  EXPECT_EQ(product({{2, 6, 3, 4}, {2, 6, 5, 4}}, true), (Shape{2, 6, 3, 5}));
+  EXPECT_THROW(product({{4}, {4}}, true), engine::ShapeError);
+  EXPECT_THROW(product({{2, 3, 4}, {6, 4, 5}}, false), engine::ShapeError);
+  EXPECT_THROW(product({{3, 4}}, false), engine::ShapeError);
+  EXPECT_EQ(layers::dense(7)->output_shape(std::vector<Shape>{{2, 3, 5}}), (Shape{2, 3, 7}));
+}
+
 TEST(LayerShapes, ReduceRemovesOrKeepsAxes) {
   const std::vector<Shape> inputs{{7, 5, 3}};
   EXPECT_EQ(layers::reduce({.axes = {0, -1}})->output_shape(inputs), (Shape{5}));
@@ -190,6 +211,12 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .groups = 3}), engine::ModelError);
   EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kLeakyRelu, -0.1}),
                engine::ModelError);
+  EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kClip, 2, 1}), engine::ModelError);
+  EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kPower, HUGE_VAL}),
+               engine::ModelError);
+  EXPECT_THROW(layers::scale_shift(std::nan(""), 0), engine::ModelError);
+  EXPECT_THROW(layers::layer_norm(0, false), engine::ModelError);
+  EXPECT_THROW(layers::self_attention({.heads = 4, .kv_heads = 3}), engine::ModelError);
   EXPECT_THROW(layers::dense(0), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .stride = 0}), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .padding = -1}), engine::ModelError);

@@ -28,6 +28,15 @@ void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }  // for
 Case alone(const char* name, engine::LayerPtr (*make)()) {
   return {name, [make](Graph& g, NodeId x) { return head(g, g.add("n", make(), {x})); }};
 }
+// A function of numbers between 0.5 and 1.5.
+Case of_positive(const char* name, const engine::ops::Activation& function) {
+  return {name, [function](Graph& g, NodeId x) {
+            const NodeId sigmoid =
+                g.add("", layers::activation({engine::ops::ActivationKind::kSigmoid}), {x});
+            const NodeId positive = g.add("", layers::scale_shift(1, 0.5), {sigmoid});
+            return head(g, g.add("", layers::activation(function), {positive}));
+          }};
+}
 // Another convolution that keeps the map.
 NodeId conv(Graph& g, NodeId x, std::int64_t channels) {
   return g.add("c", layers::conv2d({.out_channels = channels, .padding = 1}), {x});
@@ -84,6 +93,31 @@ const Case kCases[] = {
             return layers::activation({engine::ops::ActivationKind::kLeakyRelu, 0.1});
           }),
     alone("tanh", [] { return layers::activation({engine::ops::ActivationKind::kTanh}); }),
+    alone("erf", [] { return layers::activation({engine::ops::ActivationKind::kErf}); }),
+    alone("abs", [] { return layers::activation({engine::ops::ActivationKind::kAbs}); }),
+    alone("negate", [] { return layers::activation({engine::ops::ActivationKind::kNegate}); }),
+    alone("softplus", [] { return layers::activation({engine::ops::ActivationKind::kSoftplus}); }),
+    alone("elu", [] { return layers::activation({engine::ops::ActivationKind::kElu}); }),
+    alone("mish", [] { return layers::activation({engine::ops::ActivationKind::kMish}); }),
+    alone("softsign", [] { return layers::activation({engine::ops::ActivationKind::kSoftsign}); }),
+    alone("clip",
+          [] {
+            return layers::activation({engine::ops::ActivationKind::kClip, -0.2, 0.3});
+          }),
+    alone("exp", [] { return layers::activation({engine::ops::ActivationKind::kExp}); }),
+    alone("scale_shift", [] { return layers::scale_shift(-0.7, 0.2); }),
+    of_positive("log", {engine::ops::ActivationKind::kLog}),
+    of_positive("sqrt", {engine::ops::ActivationKind::kSqrt}),
+    of_positive("reciprocal", {engine::ops::ActivationKind::kReciprocal}),
+    of_positive("square", {engine::ops::ActivationKind::kPower, 2}),
+    of_positive("power", {engine::ops::ActivationKind::kPower, -1.5}),
+    alone("layer_norm", [] { return layers::layer_norm(); }),
+    alone("layer_norm_without_parameters", [] { return layers::layer_norm(1e-3, false); }),
+    {"layer_norm_without_parameters_read_twice",
+     [](Graph& g, NodeId x) {
+       return head(g,
+                   g.add("", layers::add(), {g.add("", layers::layer_norm(0.1, false), {x}), x}));
+     }},
     alone("dropout", [] { return layers::dropout(0.4); }),
     alone("dropout_of_rate_0", [] { return layers::dropout(0); }),
     {"flatten", head},
@@ -95,6 +129,23 @@ const Case kCases[] = {
      [](Graph& g, NodeId x) {
        const NodeId hidden = g.add("d", layers::dense(8), {g.add("", layers::flatten(), {x})});
        return g.add("e", layers::dense(4), {relu(g, hidden)});
+     }},
+    {"dense_of_pixels_with_relu",
+     [](Graph& g, NodeId x) { return head(g, relu(g, g.add("d", layers::dense(5), {x}))); }},
+    alone("softmax", [] { return layers::softmax(); }),
+    {"softmax_read_twice",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::multiply(), {g.add("", layers::softmax(), {x}), x}));
+     }},
+    {"matmul",
+     [](Graph& g, NodeId x) {
+       const NodeId scores =
+           g.add("", layers::matmul({.transpose_second = true, .scale = 0.7}), {x, conv(g, x, 3)});
+       return head(g, g.add("", layers::matmul(), {scores, x}));
+     }},
+    {"matmul_of_one_tensor",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::matmul({.transpose_second = true, .scale = 2}), {x, x}));
      }},
     {"batch_norm2d_with_relu", [](Graph& g, NodeId x) { return head(g, relu(g, norm(g, x))); }},
     {"batch_norm2d_with_residual",

@@ -71,6 +71,14 @@ constexpr TextLayerCase kTextLayerCases[] = {
        const NodeId qkv = g.add("qkv", layers::dense(12), {x});
        return text_head(g, g.add("", layers::causal_self_attention(1), {qkv}));
      }},
+    {"attention_by_products",
+     [](Graph& g, NodeId x) {
+       const NodeId q = g.add("q", layers::dense(7), {x}), k = g.add("k", layers::dense(7), {x});
+       const NodeId scores =
+           g.add("", layers::matmul({.transpose_second = true, .scale = 0.3}), {q, k});
+       return text_head(g,
+                        g.add("", layers::matmul(), {g.add("", layers::softmax(), {scores}), x}));
+     }},
     {"attention_of_three_heads",
      [](Graph& g, NodeId x) {
        const NodeId qkv = g.add("qkv", layers::dense(27), {x});
@@ -133,6 +141,16 @@ constexpr TextLayerCase kTextLayerCases[] = {
            g.add("", layers::multiply(), {gate, g.add("up", layers::dense(12, false), {y})});
        return text_head(
            g, g.add("", layers::add(), {g.add("down", layers::dense(8, false), {wide}), sum}));
+     }},
+    {"self_attention",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(24), {x});
+       return text_head(g, g.add("", layers::self_attention({.heads = 4, .kv_heads = 2}), {qkv}));
+     }},
+    {"self_attention_with_dropout",
+     [](Graph& g, NodeId x) {
+       const NodeId qkv = g.add("qkv", layers::dense(24), {x});
+       return text_head(g, g.add("", layers::self_attention({.heads = 2, .dropout = 0.4}), {qkv}));
      }},
     {"attention_with_dropout",
      [](Graph& g, NodeId x) {

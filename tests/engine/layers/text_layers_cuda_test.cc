@@ -190,6 +190,17 @@ TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::rotary({.heads = 4, .kv_heads = 2}), {{9, 8 * 6}});
   this->compare(layers::causal_self_attention(3), {{9, 3 * 3 * 8}});
   this->compare(layers::causal_self_attention({.heads = 4, .kv_heads = 2}), {{9, 8 * 6}});
+  this->compare(layers::self_attention({.heads = 3}), {{9, 3 * 3 * 8}});
+  this->compare(layers::self_attention({.heads = 4, .kv_heads = 2, .dropout = 0.3}), {{9, 8 * 6}},
+                true);
+  this->compare(layers::self_attention({.heads = 2}), {{70, 3 * 2 * 32}});
+  this->compare(layers::dense(11), {{3, 5, 16}});
+  this->compare(layers::matmul({.scale = 0.3}), {{2, 5, 16}, {2, 16, 9}});
+  this->compare(layers::matmul({.transpose_second = true}), {{5, 16}, {7, 16}});
+  this->compare(layers::softmax(), {{5, 17}});
+  this->compare(layers::softmax(), {{2, 1100}});
+  this->compare(layers::layer_norm(1e-5, false), {{5, 48}});
+  this->compare(layers::scale_shift(0.5, -1), {{5, 17}});
   this->compare(layers::head_rms_norm({.heads = 3}), {{9, 3 * 3 * 8}});
   this->compare(layers::head_rms_norm({.heads = 4, .kv_heads = 2}), {{9, 8 * 6}});
   this->compare(layers::causal_self_attention(2, 0.3), {{9, 3 * 2 * 32}}, true);

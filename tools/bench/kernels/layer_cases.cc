@@ -149,23 +149,22 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
     };
     cases.push_back(std::move(made));
   };
-  add(make_case("causal_attention_forward", model, y, kAttentionOnCuda,
+  add(make_case("attention_forward", model, y, kAttentionOnCuda,
                 {{qkv}, out(y), {lse, Storage::kVector, Use::kOut}},
                 [heads](KernelContext& c, const Views& v) {
-                  k::causal_attention_forward(
-                      c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2]});
+                  k::attention_forward(c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2]});
                 }),
       2);
   KernelCase backward = make_case(
-      "causal_attention_backward", model, y, kAttentionOnCuda,
+      "attention_backward", model, y, kAttentionOnCuda,
       {{qkv}, {y}, {lse, Storage::kVector}, {y}, out(qkv)},
       [heads](KernelContext& c, const Views& v) {
-        k::causal_attention_backward(
+        k::attention_backward(
             c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2], .dy = v[3], .dqkv = v[4]});
       });
   backward.operands[1].use = backward.operands[2].use = Use::kPrepared;
   backward.prepare = [heads](KernelContext& c, const Views& v) {
-    k::causal_attention_forward(c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2]});
+    k::attention_forward(c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2]});
   };
   add(std::move(backward), 5);
 }

@@ -1,5 +1,5 @@
-// Causal attention on a CUDA device against the float64 reference: every storage and way to
-// multiply, odd and model sizes, dropout.
+// Attention, causal or not, on a CUDA device against the float64 reference: every storage and way
+// to multiply, odd and model sizes, dropout.
 #include "engine/ops/attention/attention.h"
 
 #include <numeric>
@@ -13,6 +13,7 @@ using namespace cuda_test;
 
 struct AttentionSizes {
   std::int64_t n, t, heads, size, kv_heads = heads;
+  bool causal = true;
 
   std::int64_t width() const { return heads * size; }
   Shape qkv() const { return {n, t, (heads + 2 * kv_heads) * size}; }
@@ -40,21 +41,23 @@ Results<double> expected_of(const AttentionSizes& s, const Operand<float>& qkv,
   Operand<double> wide = kept<T>(qkv), wide_dy = kept<T>(dy), y(s.y(), 0), lse(s.lse(), 0),
                   dqkv = kept<T>(start);
   Context host(1, 0);
-  causal_attention_forward(host.context, {.qkv = wide.view(),
-                                          .heads = s.heads,
-                                          .kv_heads = s.kv_heads,
-                                          .dropout = dropout,
-                                          .y = y.view(),
-                                          .lse = lse.view()});
-  causal_attention_backward(host.context, {.qkv = wide.view(),
-                                           .heads = s.heads,
-                                           .kv_heads = s.kv_heads,
-                                           .dropout = dropout,
-                                           .y = y.view(),
-                                           .lse = lse.view(),
-                                           .dy = wide_dy.view(),
-                                           .dqkv = dqkv.view(),
-                                           .write = write});
+  attention_forward(host.context, {.qkv = wide.view(),
+                                   .heads = s.heads,
+                                   .kv_heads = s.kv_heads,
+                                   .causal = s.causal,
+                                   .dropout = dropout,
+                                   .y = y.view(),
+                                   .lse = lse.view()});
+  attention_backward(host.context, {.qkv = wide.view(),
+                                    .heads = s.heads,
+                                    .kv_heads = s.kv_heads,
+                                    .causal = s.causal,
+                                    .dropout = dropout,
+                                    .y = y.view(),
+                                    .lse = lse.view(),
+                                    .dy = wide_dy.view(),
+                                    .dqkv = dqkv.view(),
+                                    .write = write});
   return {y.values, lse.values, dqkv.values};
 }
 
@@ -80,26 +83,29 @@ Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
              inferred = to_device<T>(s.y(), std::vector<float>(dy.values.size(), NAN));
   const auto lse =
       to_device<float>(s.lse(), std::vector<float>(static_cast<std::size_t>(s.lse().count()), NAN));
-  causal_attention_forward(c.context, {.qkv = device_qkv.view(),
-                                       .heads = s.heads,
-                                       .kv_heads = s.kv_heads,
-                                       .dropout = on_device,
-                                       .y = y.view(),
-                                       .lse = lse.view()});
-  causal_attention_forward(c.context, {.qkv = device_qkv.view(),
-                                       .heads = s.heads,
-                                       .kv_heads = s.kv_heads,
-                                       .dropout = on_device,
-                                       .y = inferred.view()});
-  causal_attention_backward(c.context, {.qkv = device_qkv.view(),
-                                        .heads = s.heads,
-                                        .kv_heads = s.kv_heads,
-                                        .dropout = on_device,
-                                        .y = y.view(),
-                                        .lse = lse.view(),
-                                        .dy = device_dy.view(),
-                                        .dqkv = device_dqkv.view(),
-                                        .write = write});
+  attention_forward(c.context, {.qkv = device_qkv.view(),
+                                .heads = s.heads,
+                                .kv_heads = s.kv_heads,
+                                .causal = s.causal,
+                                .dropout = on_device,
+                                .y = y.view(),
+                                .lse = lse.view()});
+  attention_forward(c.context, {.qkv = device_qkv.view(),
+                                .heads = s.heads,
+                                .kv_heads = s.kv_heads,
+                                .causal = s.causal,
+                                .dropout = on_device,
+                                .y = inferred.view()});
+  attention_backward(c.context, {.qkv = device_qkv.view(),
+                                 .heads = s.heads,
+                                 .kv_heads = s.kv_heads,
+                                 .causal = s.causal,
+                                 .dropout = on_device,
+                                 .y = y.view(),
+                                 .lse = lse.view(),
+                                 .dy = device_dy.view(),
+                                 .dqkv = device_dqkv.view(),
+                                 .write = write});
   c.finish();
   EXPECT_EQ(as_floats(inferred.values()), as_floats(y.values()));
   return {as_floats(y.values()), lse.values(), as_floats(device_dqkv.values())};
@@ -108,7 +114,7 @@ Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
 template <class T>
 void compare_attention(const AttentionSizes& s, double tolerance, double rate = 0,
                        Products products = Products::kF32) {
-  SCOPED_TRACE(s.text() + (rate > 0 ? ", dropout" : ""));
+  SCOPED_TRACE(s.text() + (rate > 0 ? ", dropout" : "") + (s.causal ? "" : ", not causal"));
   const Operand<float> qkv = random_qkv(s), dy = random_operand(s.y(), 2);
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; rate > 0 && i < s.n; ++i)
@@ -138,6 +144,23 @@ TEST_F(AttentionCuda, Float32AgreesWithTheReference) {
   for (const AttentionSizes& s :
        {AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 2, 32}, AttentionSizes{2, 35, 4, 8, 2}})
     compare_attention<float>(s, 1e-5, 0.25);
+}
+
+// Every kernel, with several blocks of queries and of keys.
+TEST_F(AttentionCuda, WithoutTheMaskAgreesWithTheReference) {
+  for (const AttentionSizes& s :
+       {AttentionSizes{2, 1, 1, 1}, AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 1, 64},
+        AttentionSizes{1, 33, 2, 100}, AttentionSizes{2, 70, 4, 20, 2},
+        AttentionSizes{1, 35, 3, 64, 1}, AttentionSizes{1, 130, 1, 32},
+        AttentionSizes{1, 80, 1, 128}, AttentionSizes{2, 100, 4, 32, 2}}) {
+    AttentionSizes whole = s;
+    whole.causal = false;
+    compare_attention<float>(whole, 1e-5);
+    compare_attention<float>(whole, 1e-3, 0.25, Products::kTf32);
+    compare_attention<bf16>(whole, 1e-2);
+    compare_attention<f16>(whole, 2e-3);
+    compare_attention<bf16>(whole, 1e-2, 0.25);
+  }
 }
 
 TEST_F(AttentionCuda, HalvesOfOddSizesAgreeWithTheReference) {
@@ -221,7 +244,7 @@ TEST_F(AttentionCuda, LongerHeadsAreRefused) {
   DeviceContext c(1 << 16);
   const auto qkv = to_device<float>({1, 2, 387}, std::vector<float>(774)),
              y = to_device<float>({1, 2, 129}, std::vector<float>(258));
-  EXPECT_THROW(causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = 1, .y = y.view()}),
+  EXPECT_THROW(attention_forward(c.context, {.qkv = qkv.view(), .heads = 1, .y = y.view()}),
                ShapeError);
 }
 

@@ -82,7 +82,7 @@ TEST(AttentionExtend, IsTheAttentionOfTheWholeText) {
       Context c(threads, 0);
       const Operand<float> qkv = random_operand({1, s.t, s.row()}, 5);
       Operand<double> wide = widen(qkv), expected({1, s.t, s.width()}, 0);
-      causal_attention_forward(
+      attention_forward(
           c.context,
           {.qkv = wide.view(), .heads = s.heads, .kv_heads = s.kv_heads, .y = expected.view()});
       for (const std::int64_t piece : {std::int64_t{1}, std::int64_t{5}, s.t}) {

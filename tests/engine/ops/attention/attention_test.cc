@@ -1,10 +1,11 @@
-// Causal self-attention: the fused kernels against a softmax written out in full, dropout's mask,
-// threads, memory.
+// Self-attention, causal or not: the fused kernels against a softmax written out in full, dropout's
+// mask, threads, memory.
 #include "engine/ops/attention/attention.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 
 #include "engine/core/random.h"
 #include "tests/engine/ops/common/bf16_test_support.h"
@@ -16,17 +17,26 @@ using namespace kernel_test;
 
 struct AttentionSizes {
   std::int64_t n, t, heads, size, kv_heads = heads;
+  bool causal = true;
+  std::int64_t seen(std::int64_t i) const { return causal ? i + 1 : t; }
   std::int64_t width() const { return heads * size; }
   std::int64_t stride() const { return (heads + 2 * kv_heads) * size; }
   std::string text() const {
     return "t " + std::to_string(t) + ", heads " + std::to_string(heads) + " and " +
-           std::to_string(kv_heads) + " of " + std::to_string(size);
+           std::to_string(kv_heads) + " of " + std::to_string(size) +
+           (causal ? "" : ", not causal");
   }
 };
 constexpr AttentionSizes kAttentionSizes[] = {
     {0, 5, 2, 8},      {1, 1, 1, 1},      {2, 7, 3, 5},    {1, 33, 2, 17},    {3, 64, 4, 32},
     {1, 65, 1, 40},    {1, 130, 2, 32},   {1, 300, 1, 16}, {1, 257, 1, 64},   {2, 7, 6, 5, 2},
     {1, 65, 4, 16, 1}, {1, 131, 4, 9, 2}, {0, 5, 4, 8, 2}, {1, 40, 2, 256, 1}};
+
+std::vector<AttentionSizes> without_mask(std::span<const AttentionSizes> sizes) {
+  std::vector<AttentionSizes> all(sizes.begin(), sizes.end());
+  for (AttentionSizes& s : all) s.causal = false;
+  return all;
+}
 
 // All in float64, with the whole matrix of probabilities of each head: y, lse and the gradient of
 // qkv.
@@ -57,7 +67,7 @@ struct Naive {
     for (std::int64_t i = 0; i < s.t; ++i) {
       std::vector<double>& row = p[static_cast<std::size_t>(i)];
       double sum = 0;
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = 0; j < s.seen(i); ++j) {
         double score = 0;
         for (std::int64_t c = 0; c < s.size; ++c) score += qkv[in(0, i, c)] * qkv[in(1, j, c)];
         row.push_back(std::exp(score * scale));
@@ -72,7 +82,7 @@ struct Naive {
       };
       std::vector<double> dp;
       double weight = 0;
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = 0; j < s.seen(i); ++j) {
         const double probability = row[static_cast<std::size_t>(j)];
         dp.push_back(0);
         for (std::int64_t c = 0; c < s.size; ++c) {
@@ -82,7 +92,7 @@ struct Naive {
         }
         weight += probability * dp.back();
       }
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = 0; j < s.seen(i); ++j) {
         const double ds =
             row[static_cast<std::size_t>(j)] * (dp[static_cast<std::size_t>(j)] - weight) * scale;
         for (std::int64_t c = 0; c < s.size; ++c) {
@@ -106,27 +116,30 @@ struct Fused {
     Context c(threads, attention_scratch_bytes({s.n, s.t, s.width(), s.heads, DTypeOf<T>::value,
                                                 threads, Device::Kind::kCpu, products}));
     c.context.products = products;
-    causal_attention_forward(c.context, {.qkv = qkv.view(),
-                                         .heads = s.heads,
-                                         .kv_heads = s.kv_heads,
-                                         .dropout = dropout,
-                                         .y = y.view(),
-                                         .lse = lse.view()});
-    causal_attention_backward(c.context, {.qkv = qkv.view(),
-                                          .heads = s.heads,
-                                          .kv_heads = s.kv_heads,
-                                          .dropout = dropout,
-                                          .y = y.view(),
-                                          .lse = lse.view(),
-                                          .dy = dy.view(),
-                                          .dqkv = dqkv.view(),
-                                          .write = write});
+    attention_forward(c.context, {.qkv = qkv.view(),
+                                  .heads = s.heads,
+                                  .kv_heads = s.kv_heads,
+                                  .causal = s.causal,
+                                  .dropout = dropout,
+                                  .y = y.view(),
+                                  .lse = lse.view()});
+    attention_backward(c.context, {.qkv = qkv.view(),
+                                   .heads = s.heads,
+                                   .kv_heads = s.kv_heads,
+                                   .causal = s.causal,
+                                   .dropout = dropout,
+                                   .y = y.view(),
+                                   .lse = lse.view(),
+                                   .dy = dy.view(),
+                                   .dqkv = dqkv.view(),
+                                   .write = write});
     Operand<T> inferred = y;
-    causal_attention_forward(c.context, {.qkv = qkv.view(),
-                                         .heads = s.heads,
-                                         .kv_heads = s.kv_heads,
-                                         .dropout = dropout,
-                                         .y = inferred.view()});
+    attention_forward(c.context, {.qkv = qkv.view(),
+                                  .heads = s.heads,
+                                  .kv_heads = s.kv_heads,
+                                  .causal = s.causal,
+                                  .dropout = dropout,
+                                  .y = inferred.view()});
     EXPECT_EQ(inferred.values, y.values);
   }
 };
@@ -169,6 +182,13 @@ TEST(CausalAttention, IsTheSoftmaxOverWhatCameBefore) {
   }
 }
 
+TEST(SelfAttention, IsTheSoftmaxOverAllPositions) {
+  for (const AttentionSizes& s : without_mask(kAttentionSizes)) {
+    SCOPED_TRACE(s.text());
+    compare(s, {}, {});
+  }
+}
+
 constexpr AttentionSizes kDroppedSizes[] = {
     {2, 7, 3, 5}, {1, 66, 2, 8}, {1, 131, 1, 16}, {2, 35, 4, 8, 2}};
 
@@ -197,6 +217,14 @@ std::vector<double> kept_by(const AttentionSizes& s, const AttentionDropout& dro
 
 TEST(CausalAttention, DropoutIsThatOfPhiloxWhateverTheBlocks) {
   for (const AttentionSizes& s : kDroppedSizes) {
+    const std::vector<std::int64_t> ids = ids_of(s);
+    const AttentionDropout dropout{0.25, 0xabcdef0123456789, 3, ids};
+    compare(s, dropout, kept_by(s, dropout));
+  }
+}
+
+TEST(SelfAttention, DropoutIsThatOfPhiloxWhateverTheBlocks) {
+  for (const AttentionSizes& s : without_mask(kDroppedSizes)) {
     const std::vector<std::int64_t> ids = ids_of(s);
     const AttentionDropout dropout{0.25, 0xabcdef0123456789, 3, ids};
     compare(s, dropout, kept_by(s, dropout));
@@ -246,6 +274,10 @@ TEST_F(CausalAttentionBf16, IsNearTheSoftmaxOverWhatCameBefore) {
   for (const AttentionSizes& s : kAttentionSizes) compare_bf16(s, {}, {});
 }
 
+TEST_F(CausalAttentionBf16, WithoutTheMaskIsNearTheSoftmaxOverAllPositions) {
+  for (const AttentionSizes& s : without_mask(kAttentionSizes)) compare_bf16(s, {}, {});
+}
+
 TEST_F(CausalAttentionBf16, DropsWhatF32Drops) {
   for (const AttentionSizes& s : kDroppedSizes) {
     const std::vector<std::int64_t> ids = ids_of(s);
@@ -260,13 +292,13 @@ TEST_F(CausalAttentionBf16, NeverLooksAheadAndDoesNotDependOnAlignment) {
                                             Device::Kind::kCpu, Products::kBF16}));
   const auto y_of = [&](const Operand<float>& qkv) {
     Operand<float> from = qkv, y({1, s.t, s.width()}, 0);
-    causal_attention_forward(c.context, {.qkv = from.view(), .heads = s.heads, .y = y.view()});
+    attention_forward(c.context, {.qkv = from.view(), .heads = s.heads, .y = y.view()});
     return y.values;
   };
   Operand<float> qkv = random_qkv(s);
   const std::vector<float> before = y_of(qkv);
   Misplaced moved(qkv), y(Operand<float>({1, s.t, s.width()}, 0));
-  causal_attention_forward(c.context, {.qkv = moved.view(), .heads = s.heads, .y = y.view()});
+  attention_forward(c.context, {.qkv = moved.view(), .heads = s.heads, .y = y.view()});
   EXPECT_EQ(y.values(), before);
   for (std::size_t i = static_cast<std::size_t>(41 * 3 * s.width()); i < qkv.values.size(); ++i)
     qkv.values[i] += 3;
@@ -300,10 +332,10 @@ TEST(CausalAttention, NeverLooksAhead) {
     Context c(threads,
               attention_scratch_bytes({s.n, s.t, s.width(), s.heads, DType::kF32, threads}));
     Operand<float> qkv = random_qkv(s), before({1, s.t, s.width()}, 0), after = before;
-    causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = s.heads, .y = before.view()});
+    attention_forward(c.context, {.qkv = qkv.view(), .heads = s.heads, .y = before.view()});
     for (std::size_t i = static_cast<std::size_t>(40 * 3 * s.width()); i < qkv.values.size(); ++i)
       qkv.values[i] += 3;
-    causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = s.heads, .y = after.view()});
+    attention_forward(c.context, {.qkv = qkv.view(), .heads = s.heads, .y = after.view()});
     for (std::size_t i = 0; i < static_cast<std::size_t>(s.t * s.width()); ++i) {
       if (i < static_cast<std::size_t>(40 * s.width()))
         ASSERT_EQ(after.values[i], before.values[i]) << i;
@@ -322,34 +354,32 @@ TEST(CausalAttention, MemoryIsLinearInTheContext) {
 TEST(CausalAttention, RefusesShapesThatDoNotFit) {
   Context c(1, 1 << 20);
   Operand<float> qkv({1, 4, 24}, 0), y({1, 4, 8}, 0), wrong({1, 4, 9}, 0);
-  EXPECT_THROW(causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = 3, .y = y.view()}),
+  EXPECT_THROW(attention_forward(c.context, {.qkv = qkv.view(), .heads = 3, .y = y.view()}),
                ShapeError);
-  EXPECT_THROW(
-      causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = 2, .y = wrong.view()}),
-      ShapeError);
-  EXPECT_THROW(causal_attention_forward(
+  EXPECT_THROW(attention_forward(c.context, {.qkv = qkv.view(), .heads = 2, .y = wrong.view()}),
+               ShapeError);
+  EXPECT_THROW(attention_forward(
                    c.context, {.qkv = qkv.view(), .heads = 2, .y = y.view(), .lse = wrong.view()}),
                ShapeError);
   EXPECT_EQ(shape_error([&] {
-              causal_attention_forward(
-                  c.context, {.qkv = qkv.view(), .heads = 3, .kv_heads = 2, .y = y.view()});
+              attention_forward(c.context,
+                                {.qkv = qkv.view(), .heads = 3, .kv_heads = 2, .y = y.view()});
             }),
-            "causal_attention_forward: 3 heads and 2 of keys and values, expected the latter to "
+            "attention_forward: 3 heads and 2 of keys and values, expected the latter to "
             "divide the former");
   EXPECT_EQ(shape_error([&] {
-              causal_attention_forward(
-                  c.context, {.qkv = qkv.view(), .heads = 3, .kv_heads = 1, .y = y.view()});
+              attention_forward(c.context,
+                                {.qkv = qkv.view(), .heads = 3, .kv_heads = 1, .y = y.view()});
             }),
-            "causal_attention_forward: qkv has the shape [1, 4, 24], expected [n, t, width] with a "
+            "attention_forward: qkv has the shape [1, 4, 24], expected [n, t, width] with a "
             "width that 5 heads divide");
   EXPECT_THROW(
-      causal_attention_forward(
-          c.context, {.qkv = qkv.view(), .heads = 2, .dropout = {1.0, 0, 0, {}}, .y = y.view()}),
+      attention_forward(c.context,
+                        {.qkv = qkv.view(), .heads = 2, .dropout = {1.0, 0, 0, {}}, .y = y.view()}),
       ModelError);
   Context none(1, 0);
-  EXPECT_THROW(
-      causal_attention_forward(none.context, {.qkv = qkv.view(), .heads = 2, .y = y.view()}),
-      Error);
+  EXPECT_THROW(attention_forward(none.context, {.qkv = qkv.view(), .heads = 2, .y = y.view()}),
+               Error);
 }
 
 }  // namespace

@@ -102,10 +102,35 @@ TEST_F(ActivationCudaRange, AgreesWithTheDefinitionEverywhere) {
                         dx.view(), Write::kOverwrite);
     const auto [values, slopes] = on_device(f, at);
     for (std::size_t i = 0; i < at.size(); ++i) {
-      const double size = std::fabs(f.kind == ActivationKind::kSilu ? x.values[i] : y.values[i]);
+      const double size = std::fabs(
+          f.kind == ActivationKind::kSilu || f.kind == ActivationKind::kMish ? x.values[i]
+                                                                             : y.values[i]);
       ASSERT_LE(std::fabs(values[i] - y.values[i]), 1e-6 * size + 1e-38)
           << activation_name(f) << " of " << at[i];
       ASSERT_LE(std::fabs(slopes[i] - dx.values[i]), 2e-6) << activation_name(f) << " of " << at[i];
+    }
+  }
+}
+
+TEST_F(ActivationCudaRange, SteepOnesAgreeWithTheDefinition) {
+  std::vector<float> at{1e-12f, 1e-4f, 80, 1e4f, 1e12f};
+  for (int i = 1; i <= 200; ++i) at.push_back(static_cast<float>(i) * 0.05f);
+  Operand<double> x = widen(operand_of<float>({static_cast<std::int64_t>(at.size())}, at)),
+                  y(x.shape, 0), dy(x.shape, 1), dx(x.shape, 0);
+  Context host(1, 0);
+  for (const Activation& f : steep_activations()) {
+    activation_forward(host.context, x.view(), f, y.view());
+    activation_backward(host.context, uses_output(f.kind) ? y.view() : x.view(), dy.view(), f,
+                        dx.view(), Write::kOverwrite);
+    const auto [values, slopes] = on_device(f, at);
+    const double least = f.kind == ActivationKind::kLog ? 1 : 0;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      if (y.values[i] > 3e38 || std::fabs(dx.values[i]) > 3e38) continue;
+      ASSERT_LE(std::fabs(values[i] - y.values[i]),
+                1e-6 * std::fmax(least, std::fabs(y.values[i])) + 1e-38)
+          << activation_name(f) << " of " << at[i];
+      ASSERT_LE(std::fabs(slopes[i] - dx.values[i]), 2e-6 * std::fabs(dx.values[i]) + 1e-38)
+          << activation_name(f) << " of " << at[i];
     }
   }
 }

@@ -12,7 +12,7 @@
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_export.h"
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
@@ -104,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                          testing::Values("resnet18", "vgg11_bn", "viewed", "squeezenet1_1",
                                          "densenet", "mobilenet_v2", "mobilenet_v3_small",
                                          "efficientnet_b0", "regnet_y_400mf", "googlenet",
-                                         "shufflenet_v2_x0_5", "gates"),
+                                         "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
+                                         "encoder", "vit", "swin"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
@@ -155,7 +156,8 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
   EXPECT_LE(largest, 1e-9);
 }
 INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
-                         testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0"),
+                         testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
+                                         "trace_convnext", "trace_vit", "trace_swin"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {
@@ -199,6 +201,106 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) {
       return test_support::test_name(test.param.model) + "_" + std::to_string(test.index);
     });
+
+// A patch embedding, attention, and a gate that positions share, as no fixed model has them.
+constexpr const char* kGeneralNet = R"(
+[[layer]]
+kind = "conv2d"
+name = "stem"
+out_channels = 12
+kernel = 4
+stride = 4
+[[layer]]
+kind = "reshape"
+name = "patches"
+shape = [-1, 12]
+[[layer]]
+kind = "parameter"
+name = "positions"
+shape = [1, 6, 12]
+[[layer]]
+kind = "reshape"
+name = "rows"
+shape = [6, 12]
+[[layer]]
+kind = "add"
+name = "start"
+inputs = ["patches", "rows"]
+[[layer]]
+kind = "layer_norm"
+name = "norm"
+[[layer]]
+kind = "dense"
+name = "qkv"
+out = 36
+[[layer]]
+kind = "self_attention"
+heads = 3
+[[layer]]
+kind = "dense"
+name = "proj"
+out = 12
+[[layer]]
+kind = "add"
+name = "mixed"
+inputs = ["proj", "start"]
+[[layer]]
+kind = "permute"
+order = [1, 0]
+[[layer]]
+kind = "dense"
+name = "tokens"
+out = 6
+[[layer]]
+kind = "gelu"
+[[layer]]
+kind = "permute"
+order = [1, 0]
+name = "back"
+[[layer]]
+kind = "multiply"
+inputs = ["back", "mixed"]
+[[layer]]
+kind = "reduce"
+function = "mean"
+axes = [0]
+[[layer]]
+kind = "dense"
+name = "fc"
+out = "classes"
+)";
+
+// Parameters have the same bits; attention and GELU are recognized in their expressions.
+TEST(GeneralExport, ComesBackWithItsLayers) {
+  const test_support::TemporaryDirectory folder;
+  const std::string list = folder / "general.toml", path = folder / "m.onnx";
+  test_support::write_text(list, kGeneralNet);
+  const engine::Shape sample{8, 12, 3};
+  const engine::Graph graph = models::build_model(list, {.sample_shape = sample, .classes = 10});
+  engine::ModelState state = onnx_fixture::random_state(graph);
+  const std::vector<io::NamedArray> arrays = engine::export_state(state, {});
+  io::save_onnx(models::onnx_model(graph, arrays), path);
+  const std::string definition = models::model_definition(path);
+  EXPECT_CONTAINS(definition, "kind = \"self_attention\"");
+  EXPECT_CONTAINS(definition, "kind = \"gelu\"");
+  EXPECT_EQ(definition.find("\"matmul\""), std::string::npos) << definition;
+  Network again(path);
+  std::size_t found = 0;
+  for (const io::NamedArray& array : engine::export_state(again.state, {}))
+    for (const io::NamedArray& old : arrays)
+      if (old.name == array.name) {
+        EXPECT_EQ(old.shape, array.shape) << old.name;
+        EXPECT_EQ(old.data, array.data) << old.name;
+        ++found;
+      }
+  EXPECT_EQ(found, arrays.size());
+  const std::vector<float> samples = onnx_fixture::random_samples(3 * sample.count(), 1),
+                           before = onnx_fixture::logits_of_images(graph, state, 3, samples),
+                           after =
+                               onnx_fixture::logits_of_images(again.graph, again.state, 3, samples);
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-5F);
+}
 
 class OnnxRun : public testing::Test {
  protected:
@@ -322,6 +424,25 @@ TEST_F(OnnxRun, GroupsAndGatesHaveTheSameBitsAnyway) {
       call("verify --only params --rtol 0 --atol 1e-20", folder_ / "one/step-00000004.ckpt",
            folder_ / "again/step-00000001.ckpt");
   EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+}
+
+// Attention and general layers as well.
+TEST_F(OnnxRun, GeneralLayersHaveTheSameBitsAnyway) {
+  const std::string net = folder_ / "general.toml";
+  test_support::write_text(net, kGeneralNet);
+  const auto exact =
+      argv("--synthetic-shape 8x12x3 --steps 4 --reduction-order canonical --model", net);
+  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
+    expect_success(train(name, test_support::overridden(exact, more)));
+  };
+  run("one", argv("--threads 1"));
+  run("two", argv("--spawn 2 --threads 1"));
+  run("threads", argv("--threads 3"));
+  run("part", argv("--threads 1 --steps 2"));
+  expect_success(call("train --resume", folder_ / "part", "--steps 4"));
+  for (const char* other : {"two", "threads", "part"})
+    expect_same_arrays(folder_ / "one/step-00000004.ckpt",
+                       folder_ / (std::string(other) + "/step-00000004.ckpt"));
 }
 
 TEST_F(OnnxRun, OtherClassesReplaceTheLastLayer) {

@@ -17,8 +17,8 @@ try:
     import onnxscript  # the newer one
     import torch
     import torchvision
-    from torchvision.models import (GoogLeNet, densenet, efficientnet, mobilenetv2, mobilenetv3, regnet, resnet, shufflenetv2,
-                                    squeezenet, vgg)
+    from torchvision.models import (ConvNeXt, GoogLeNet, SwinTransformer, VisionTransformer, convnext, densenet, efficientnet,
+                                    mobilenetv2, mobilenetv3, regnet, resnet, shufflenetv2, squeezenet, vgg)
 except ImportError as error:
     print(error)
     sys.exit(77)
@@ -91,6 +91,60 @@ class Gates(torch.nn.Module):
         return self.fc(torch.sigmoid(f.adaptive_avg_pool2d(x, 1).flatten(1)))
 
 
+def small_convnext():
+    block = convnext.CNBlockConfig
+    return ConvNeXt([block(16, 32, 1), block(32, None, 2)], num_classes=CLASSES)
+
+
+def small_vit():
+    return VisionTransformer(32, 8, 2, 3, 24, 48, num_classes=CLASSES)
+
+
+def small_swin():
+    """Windows with and without a shift, a mask, and a merging of patches."""
+    return SwinTransformer([4, 4], 16, [2, 2], [2, 4], [4, 4], num_classes=CLASSES)
+
+
+class Mixer(torch.nn.Module):
+    """Dense layers over positions and over channels, and the expression of GELU of older exporters."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.stem = n.Conv2d(3, 12, 8, 8)
+        self.norm1, self.norm2, self.norm3 = n.LayerNorm(12), n.LayerNorm(12), n.LayerNorm(12)
+        self.positions1, self.positions2 = n.Linear(16, 20), n.Linear(20, 16)
+        self.channels1, self.channels2 = n.Linear(12, 24), n.Linear(24, 12)
+        self.fc = n.Linear(12, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x).flatten(2).transpose(1, 2)
+        y = torch.nn.functional.gelu(self.positions1(self.norm1(x).transpose(1, 2)))
+        x = x + self.positions2(y).transpose(1, 2)
+        y = self.channels1(self.norm2(x))
+        x = x + self.channels2(y * 0.5 * (1 + torch.erf(y / 2 ** 0.5)))
+        return self.fc(self.norm3(x).mean(1))
+
+
+class Encoder(torch.nn.Module):
+    """A transformer encoder on patches, with a position embedding."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 16, 8, 8)
+        self.positions = torch.nn.Parameter(torch.randn(1, 16, 16) * 0.1)
+        layer = torch.nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True)
+        self.encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        for parameter in self.encoder.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.xavier_uniform_(parameter)
+        self.fc = torch.nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x).flatten(2).transpose(1, 2) + self.positions
+        return self.fc(self.encoder(x).mean(1))
+
+
 NETWORKS = {
     "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
     "vgg11_bn": (small_vgg, 32),
@@ -104,6 +158,11 @@ NETWORKS = {
     "googlenet": (lambda: GoogLeNet(num_classes=CLASSES, aux_logits=False, init_weights=False), 64),
     "shufflenet_v2_x0_5": (lambda: shufflenetv2.shufflenet_v2_x0_5(num_classes=CLASSES), 64),
     "gates": (Gates, 16),
+    "convnext": (small_convnext, 32),
+    "mixer": (Mixer, 32),
+    "encoder": (Encoder, 32),
+    "vit": (small_vit, 32),
+    "swin": (small_swin, 32),
 }
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
 # of the last bit by more than 30.
@@ -111,6 +170,9 @@ TRACES = {
     "trace": (Residual, (5, 2, 9, 8), 0.05),
     "trace_mobilenet_v2": (lambda: mobilenetv2.mobilenet_v2(num_classes=CLASSES), (6, 3, 64, 64), 1e-4),
     "trace_efficientnet_b0": (lambda: efficientnet.efficientnet_b0(num_classes=CLASSES), (6, 3, 64, 64), 1e-4),
+    "trace_convnext": (small_convnext, (4, 3, 32, 32), 0.01),
+    "trace_vit": (small_vit, (4, 3, 32, 32), 0.01),
+    "trace_swin": (small_swin, (4, 3, 32, 32), 0.01),
 }
 EXPORTS = {
     "eval": {"dynamo": False},
@@ -120,7 +182,13 @@ EXPORTS = {
 
 
 def with_statistics(model):
-    """Norms whose statistics are not those of the start, or their use would not be seen; nothing that draws layers."""
+    """Norms whose statistics are not those of the start, or their use would not be seen; nothing that draws layers.
+
+    Nor parameters that are equal, which exporters merge.
+    """
+    for parameter in model.parameters():
+        if parameter.dim() > 0 and parameter.numel() > 1 and parameter.min() == parameter.max():
+            torch.nn.init.uniform_(parameter, parameter.min().item() - 0.2, parameter.max().item() + 0.2)
     for module in model.modules():
         if isinstance(module, torchvision.ops.StochasticDepth):
             module.p = 0.0

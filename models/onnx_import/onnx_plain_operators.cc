@@ -3,7 +3,8 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_import/onnx_products.h"
 
 namespace models {
 namespace {
@@ -125,7 +126,7 @@ void set_global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes)
 
 // A window over the whole image is a global average, as PyTorch exports AdaptiveAvgPool2d(1).
 void translate_average_pool(OnnxOperator& op) {
-  OnnxActivation value = op.activation(0);
+  OnnxActivation value = image_or_vector(op, 0);
   const Numbers window = op.integers("kernel_shape").value_or(Numbers{}), none{0, 0, 0, 0};
   const bool is_padded = op.integers("pads").value_or(none) != none;
   if (value.shape.size() != 4)
@@ -146,7 +147,7 @@ void translate_average_pool(OnnxOperator& op) {
 }
 
 void translate_global_average_pool(OnnxOperator& op) {
-  OnnxActivation value = op.activation(0);
+  OnnxActivation value = image_or_vector(op, 0);
   if (value.shape.size() != 4)
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", expected an image");
   set_global_average(op, std::move(value), /*keeps_axes=*/true);
@@ -154,98 +155,20 @@ void translate_global_average_pool(OnnxOperator& op) {
 
 // The axes are an attribute up to operator set 17, then an input.
 void translate_reduce_mean(OnnxOperator& op) {
-  OnnxActivation value = op.activation(0);
   Numbers axes = op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{});
+  const auto rank = std::ssize(op.activation(0).shape);
   for (std::int64_t& axis : axes)
-    if (axis < 0) axis += std::ssize(value.shape);
+    if (axis < 0) axis += rank;
   std::ranges::sort(axes);
-  if (value.shape.size() != 4 || axes != Numbers{2, 3})
-    throw OnnxUnsupported("a mean over the axes " + onnx_shape_text(axes) + " of " +
-                          onnx_shape_text(value.shape) + ", expected height and width of an image");
-  set_global_average(op, std::move(value), op.integer("keepdims", 1) != 0);
-}
-
-// A constant that is added to the output of a layer without a bias is its bias: Linear as MatMul
-// and Add.
-void add_bias(OnnxOperator& op, std::size_t index) {
-  OnnxActivation value = op.activation(1 - index);
-  const OnnxConstant bias = op.constant(index);
-  OnnxListedLayer* layer = value.layer < 0 ? nullptr : &op.all().layers.at(value.layer);
-  const std::int64_t channels = value.shape.at(1);
-  const bool is_dense = layer != nullptr && layer->kind == "dense",
-             is_conv = layer != nullptr && layer->kind == "conv2d";
-  const Numbers shape = shape_of(bias);
-  const bool has_shape =
-      is_dense ? shape == Numbers{channels} || shape == Numbers{1, channels}
-               : shape == Numbers{channels, 1, 1} || shape == Numbers{1, channels, 1, 1};
-  const bool fits = (is_dense || is_conv) && layer->arrays.size() == 1 && has_shape &&
-                    value.shape.size() == (is_dense ? 2U : 4U) &&
-                    op.all().values.readers(op.node().inputs[1 - index]) == 1;
-  if (!fits)
-    throw OnnxUnsupported(
-        "it adds a constant of " + onnx_shape_text(shape_of(bias)) + " to " +
-        onnx_shape_text(value.shape) +
-        ", expected the bias of a MatMul or Conv: a number for each of its outputs");
-  for (auto& [key, text] : layer->options)
-    if (key == "bias") text = "true";
-  layer->arrays.push_back({"bias", bias, {channels}});
-  op.set(std::move(value));
-}
-
-void translate_add(OnnxOperator& op) {
-  if (fold_numbers(op)) return;
-  if (!op.is_activation(0)) return add_bias(op, 0);
-  if (!op.is_activation(1)) return add_bias(op, 1);
-  OnnxActivation a = op.activation(0);
-  const OnnxActivation b = op.activation(1);
-  if (a.shape != b.shape || a.layout != b.layout)
-    throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
-                          ", expected two of one shape");
-  a.layer = op.add_layer("add", {a.layer, b.layer});
-  op.set(std::move(a));
-}
-
-void translate_concat(OnnxOperator& op) {
-  if (fold_numbers(op)) return;
-  const std::size_t count = op.node().inputs.size();
-  const std::int64_t axis = op.integer("axis", 0);
-  OnnxActivation all = op.activation(0);
-  if (axis != 1 && axis != 1 - std::ssize(all.shape))
-    throw OnnxUnsupported("axis " + std::to_string(axis) + ", expected 1: the channels");
-  if (count == 1) return op.set(std::move(all));
-  std::vector<int> layers{all.layer};
-  Numbers rest = all.shape;
-  rest[1] = 0;
-  for (std::size_t i = 1; i < count; ++i) {
-    const OnnxActivation next = op.activation(i);
-    Numbers others = next.shape;
-    if (others.size() > 1) others[1] = 0;
-    if (others != rest || next.layout != all.layout || next.shape[1] == kOnnxUnknown ||
-        all.shape[1] == kOnnxUnknown ||
-        __builtin_add_overflow(all.shape[1], next.shape[1], &all.shape[1]))
-      throw OnnxUnsupported(onnx_shape_text(all.shape) + " and " + onnx_shape_text(next.shape) +
-                            ", expected outputs of layers that differ in their channels alone");
-    layers.push_back(next.layer);
-  }
-  all.layer = op.add_layer("concat", layers);
-  op.set(std::move(all));
-}
-
-// The loss contains the softmax.
-void translate_softmax(OnnxOperator& op) {
-  const OnnxActivation value = op.activation(0);
-  const std::int64_t axis = op.integer("axis", -1);
-  if (op.node().outputs[0] != op.all().graph.outputs[0].name || value.shape.size() != 2 ||
-      (axis != -1 && axis != 1))
-    throw OnnxUnsupported("expected it at the end, over the classes");
-  op.all().notes.push_back(op.node().type + " at the end is left out: the loss contains it");
-  op.set(value);
+  if (rank != 4 || axes != Numbers{2, 3}) return translate_reduction(op, axes);
+  set_global_average(op, image_or_vector(op, 0), op.integer("keepdims", 1) != 0);
 }
 
 // PyTorch's residual networks pad channels in shortcuts without parameters.
 void translate_pad(OnnxOperator& op) {
-  OnnxActivation value = op.image(0);
   const Numbers pads = op.numbers(1);
+  if (pads == Numbers(2 * op.activation(0).shape.size(), 0)) return op.set(op.activation(0));
+  OnnxActivation value = op.image(0);
   const bool of_zeros = op.text("mode", "constant") == "constant" && !op.has_input(3) &&
                         (!op.has_input(2) || op.number(2) == 0);
   Numbers others = pads;
@@ -265,16 +188,10 @@ void translate_pad(OnnxOperator& op) {
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_plain_operators() {
-  return {{"Dropout", translate_dropout},
-          {"MaxPool", translate_max_pool},
-          {"AveragePool", translate_average_pool},
-          {"GlobalAveragePool", translate_global_average_pool},
-          {"ReduceMean", translate_reduce_mean},
-          {"Add", translate_add},
-          {"Concat", translate_concat},
-          {"Softmax", translate_softmax},
-          {"LogSoftmax", translate_softmax},
-          {"Pad", translate_pad}};
+  return {
+      {"Dropout", translate_dropout},          {"MaxPool", translate_max_pool},
+      {"AveragePool", translate_average_pool}, {"GlobalAveragePool", translate_global_average_pool},
+      {"ReduceMean", translate_reduce_mean},   {"Pad", translate_pad}};
 }
 
 }  // namespace models

@@ -1,7 +1,7 @@
 // Goes through the nodes of an ONNX graph in their order.
 #pragma once
 
-#include "models/onnx/onnx_translation.h"
+#include "models/onnx_import/onnx_translation.h"
 
 namespace models {
 

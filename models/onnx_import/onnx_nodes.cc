@@ -1,9 +1,9 @@
 // Collects all that cannot be translated, for one message.
-#include "models/onnx/onnx_nodes.h"
+#include "models/onnx_import/onnx_nodes.h"
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_operator.h"
 
 namespace models {
 namespace {
@@ -52,10 +52,11 @@ class NodePass {
       return report(node,
                     "an operator of '" + base::escape_text(node.domain) + "', expected ONNX's own");
     const OnnxBuild build = find_onnx_operator(node.type);
-    if (build == nullptr) return report(node, "no layer does this");
     if (node.outputs.empty()) return report(node, "it has no output");
     try {
       OnnxOperator op(all_, node);
+      if (fold_node(op)) return;
+      if (build == nullptr) return report(node, "no layer does this");
       build(op);
       for (std::size_t i = 1; i < node.outputs.size(); ++i)
         if (is_missing(node.outputs[i]))
@@ -79,14 +80,20 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
   NodePass(all).run();
   const std::string& name = all.graph.outputs[0].name;
   const OnnxKnown* known = all.values.find(name);
-  const auto* output = known == nullptr ? nullptr : std::get_if<OnnxActivation>(known);
+  const auto* found = known == nullptr ? nullptr : std::get_if<OnnxActivation>(known);
   const std::string who = all.file.name() + ": its output '" + base::escape_text(name) + "' ";
-  if (output == nullptr || output->layer < 0)
+  if (found == nullptr || found->layer < 0)
     throw engine::ModelError(who + "is not computed by a layer");
-  if (output->layout != OnnxActivation::Layout::kVector)
-    throw engine::ModelError(who + "has the shape " + onnx_shape_text(output->shape) +
+  OnnxActivation output = *found;
+  if (output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 2 &&
+      output.shape[0] == kOnnxBatch) {
+    OnnxOperator last(all, all.graph.nodes.back());
+    output = flattened(last, output);
+  }
+  if (output.layout != OnnxActivation::Layout::kVector)
+    throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
                              ", expected [batch, classes]");
-  return *output;
+  return output;
 }
 
 }  // namespace models

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/onnx/onnx_translation.h"
+#include "models/onnx_import/onnx_translation.h"
 
 namespace models {
 
@@ -51,9 +51,11 @@ class OnnxOperator : public OnnxAttributes {
   OnnxConstant constant(std::size_t index) const;
   // A constant that has this shape.
   OnnxConstant constant(std::size_t index, const std::vector<std::int64_t>& shape) const;
-  bool has_numbers(std::size_t index) const;  // integers, constant or computed from shapes
-  std::vector<std::int64_t> numbers(std::size_t index) const;
-  double number(std::size_t index) const;  // a constant of one element
+  // A constant that the translation may compute with: not a parameter.
+  bool is_computable(std::size_t index) const;
+  OnnxTensor tensor(std::size_t index) const;                  // any constant, with its numbers
+  std::vector<std::int64_t> numbers(std::size_t index) const;  // a short list of integers
+  double number(std::size_t index) const;                      // a constant of one element
 
   // Adds a layer without parameters, which reads these layers; returns its index.
   int add_layer(const std::string& kind, const std::vector<int>& inputs,
@@ -65,6 +67,8 @@ class OnnxOperator : public OnnxAttributes {
   OnnxTranslation& all_;
 };
 
+// A layer's output, in the engine's order of images if it has 4 dimensions.
+OnnxActivation image_or_vector(OnnxOperator& op, std::size_t index);
 // PyTorch's attributes are doubles, stored as floats: 9.99999975e-06 stands for 1e-05.
 double shortest_decimal(float value);
 std::vector<std::int64_t> shape_of(const OnnxConstant& constant);
@@ -73,8 +77,11 @@ OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 // Returns the number of elements of a sample, kOnnxUnknown if that is not known.
 std::int64_t elements_of(const OnnxActivation& value);
 
-// Computes Add, Sub, Mul, Div and Concat of integers; returns false if an input has other values.
-bool fold_numbers(OnnxOperator& op);
+// Computes the node if all of its inputs are computable constants; else returns false.
+bool fold_node(OnnxOperator& op);
+
+// x * sigmoid(x) as one layer; returns false for other products.
+bool set_gated(OnnxOperator& op);
 
 // The table of operators. Returns null for an unknown type.
 using OnnxBuild = void (*)(OnnxOperator& op);
@@ -86,9 +93,11 @@ struct OnnxOperatorRow {
   const char* type;
   OnnxBuild build;
 };
-std::vector<OnnxOperatorRow> onnx_weight_operators();  // layers with parameters
-std::vector<OnnxOperatorRow> onnx_activations();       // activation functions and products
-std::vector<OnnxOperatorRow> onnx_plain_operators();   // other layers without parameters
-std::vector<OnnxOperatorRow> onnx_shape_operators();   // arithmetic on shapes, and constants
+std::vector<OnnxOperatorRow> onnx_weight_operators();   // layers with parameters
+std::vector<OnnxOperatorRow> onnx_activations();        // activation functions and products
+std::vector<OnnxOperatorRow> onnx_plain_operators();    // other layers without parameters
+std::vector<OnnxOperatorRow> onnx_shape_operators();    // shapes, and constants
+std::vector<OnnxOperatorRow> onnx_general_operators();  // sums, products and means of any tensors
+std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order
 
 }  // namespace models

@@ -1,8 +1,10 @@
 // Operators that become layers with parameters.
+#include <algorithm>
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
 
 namespace models {
 namespace {
@@ -31,6 +33,10 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
     is_same = other.arrays[i].from.tensor == layer.arrays[i].from.tensor &&
               other.arrays[i].from.transposed == layer.arrays[i].from.transposed &&
               other.arrays[i].shape == layer.arrays[i].shape;
+  // An Add may follow with the bias; a weight that is equal by chance is not shared then.
+  if (!is_same && op.node().type == "MatMul" && other.kind == "dense" &&
+      other.arrays.at(0).shape == layer.arrays.at(0).shape)
+    return all.layers.add(std::move(layer));
   if (!is_same)
     throw OnnxUnsupported("it shares the weight '" + weight->name + "' with layer '" + other.name +
                           "', but not its bias, shape or use");
@@ -106,7 +112,7 @@ void translate_pixel_conv(OnnxOperator& op, OnnxActivation value, const OnnxCons
 }
 
 void translate_conv(OnnxOperator& op) {
-  OnnxActivation value = op.activation(0);
+  OnnxActivation value = image_or_vector(op, 0);
   const OnnxConstant weight = op.constant(1);
   const Numbers shape = shape_of(weight);
   if (shape.size() != 4 || value.shape.size() != 4)
@@ -163,30 +169,46 @@ void translate_batch_norm(OnnxOperator& op) {
   op.set(std::move(value));
 }
 
+// Over the last dimensions, which become the last one of the layer.
 void translate_layer_norm(OnnxOperator& op) {
-  OnnxActivation value = op.activation(0);
-  const std::int64_t axis = op.integer("axis", -1), width = value.shape.at(1);
-  if (value.shape.size() != 2 || (axis != -1 && axis != 1))
-    throw OnnxUnsupported("over axis " + std::to_string(axis) + " of " +
-                          onnx_shape_text(value.shape) + ", expected the last of [batch, width]");
-  const OnnxConstant weight = op.constant(1, {width});
+  OnnxActivation value = plain_input(op, 0);
+  std::vector<int> axes;
+  Numbers normed;
+  for (std::size_t i = dimension_of(op.integer("axis", -1), value.plain.dims.size());
+       i < value.plain.dims.size(); ++i) {
+    const std::vector<int>& dim = value.plain.dims[i];
+    axes.insert(axes.end(), dim.begin(), dim.end());
+    normed.push_back(extent_of(value.plain, dim));
+  }
+  if (std::ranges::any_of(normed, is_onnx_symbol))
+    throw OnnxUnsupported("over " + onnx_shape_text(normed) + ", expected known extents");
+  const std::int64_t width = extent_of(value.plain, axes);
+  const OnnxConstant weight = op.constant(1, normed);
+  value = with_last(op, std::move(value), axes);
   OnnxListedLayer layer{.kind = "layer_norm",
                         .name = op.all().layers.free_name(initializer_name(weight), op.node()),
                         .tied = {},
                         .inputs = {value.layer},
                         .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
                         .arrays = {{"weight", weight, {width}}, {"bias", {}, {width}}}};
-  if (op.has_input(2)) layer.arrays[1].from = op.constant(2, {width});
+  if (op.has_input(2)) layer.arrays[1].from = op.constant(2, normed);
   value.layer = op.all().layers.add(std::move(layer));
-  op.set(std::move(value));
+  set_plain(op, std::move(value));
 }
 
-// `matrix` has the shape [out, in] after its transposition.
-void set_dense(OnnxOperator& op, OnnxActivation value, const OnnxConstant& matrix,
+// `matrix` has the shape [out, in] after its transposition; dimension `dim` of the value is `in`.
+void set_dense(OnnxOperator& op, OnnxActivation value, std::size_t dim, const OnnxConstant& matrix,
                std::vector<OnnxLayerArray> bias) {
   const Numbers shape = shape_of(matrix);
-  if (shape.size() != 2 || value.shape.size() != 2 ||
-      (shape[1] != value.shape[1] && value.shape[1] != kOnnxUnknown))
+  const bool is_vector = value.layout == OnnxActivation::Layout::kVector && value.shape.size() == 2;
+  if (!is_vector) {
+    const std::vector<int> axes = as_plain(value).plain.dims.at(dim);
+    if (std::ranges::find(axes, kOnnxBatchAxis) != axes.end())
+      throw OnnxUnsupported("a product over the samples of " + onnx_shape_text(value.shape));
+    value = with_last(op, std::move(value), axes);
+  }
+  const std::int64_t in = is_vector ? value.shape.at(1) : value.plain.stored.back();
+  if (shape.size() != 2 || (shape[1] != in && in != kOnnxUnknown))
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + " with a weight of " +
                           onnx_shape_text(shape) + " (outputs, inputs), expected [batch, inputs]");
   std::vector<OnnxLayerArray> arrays{{"weight", matrix, shape}};
@@ -199,12 +221,16 @@ void set_dense(OnnxOperator& op, OnnxActivation value, const OnnxConstant& matri
            .inputs = {value.layer},
            .options = {{"out", std::to_string(shape[0])}, {"bias", bool_text(has_bias)}},
            .arrays = std::move(arrays)});
-  value.shape = {kOnnxBatch, shape[0]};
-  op.set(std::move(value));
+  if (is_vector) {
+    value.shape = {kOnnxBatch, shape[0]};
+    return op.set(std::move(value));
+  }
+  replace_last(value.plain, dim, shape[0]);
+  set_plain(op, std::move(value));
 }
 
-OnnxConstant matrix_of(OnnxOperator& op, bool transposed) {
-  OnnxConstant matrix = op.constant(1);
+OnnxConstant matrix_of(OnnxOperator& op, std::size_t index, bool transposed) {
+  OnnxConstant matrix = op.constant(index);
   if (matrix.tensor->shape.size() != 2)
     throw OnnxUnsupported("its weight has the shape " + onnx_shape_text(matrix.tensor->shape) +
                           ", expected two dimensions");
@@ -215,7 +241,7 @@ OnnxConstant matrix_of(OnnxOperator& op, bool transposed) {
 void translate_gemm(OnnxOperator& op) {
   if (op.real("alpha", 1) != 1 || op.real("beta", 1) != 1 || op.integer("transA", 0) != 0)
     throw OnnxUnsupported("expected alpha 1, beta 1 and transA 0");
-  const OnnxConstant matrix = matrix_of(op, op.integer("transB", 0) == 0);
+  const OnnxConstant matrix = matrix_of(op, 1, op.integer("transB", 0) == 0);
   std::vector<OnnxLayerArray> bias;
   if (op.has_input(2)) {
     const std::int64_t out = shape_of(matrix)[0];
@@ -225,11 +251,25 @@ void translate_gemm(OnnxOperator& op) {
                             ", expected " + onnx_shape_text({out}));
     bias.push_back({"bias", given, {out}});
   }
-  set_dense(op, op.activation(0), matrix, std::move(bias));
+  set_dense(op, op.activation(0), 1, matrix, std::move(bias));
 }
 
+bool is_matrix(OnnxOperator& op, std::size_t index) {
+  const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
+  return constant != nullptr && constant->tensor->shape.size() == 2;
+}
+
+// A matrix before the value multiplies its columns.
 void translate_mat_mul(OnnxOperator& op) {
-  set_dense(op, op.activation(0), matrix_of(op, /*transposed=*/true), {});
+  const auto rank = [&](std::size_t index) {
+    const auto* value = std::get_if<OnnxActivation>(&op.input(index));
+    return value == nullptr ? 0 : value->shape.size();
+  };
+  if (rank(0) >= 2 && is_matrix(op, 1))
+    return set_dense(op, op.activation(0), rank(0) - 1, matrix_of(op, 1, /*transposed=*/true), {});
+  if (is_matrix(op, 0) && rank(1) > 2)
+    return set_dense(op, op.activation(1), rank(1) - 2, matrix_of(op, 0, /*transposed=*/false), {});
+  translate_product(op);
 }
 
 }  // namespace

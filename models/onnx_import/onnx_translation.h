@@ -15,13 +15,37 @@
 
 namespace models {
 
-// Extents that are no numbers: the number of samples, and one that is unknown before the run.
-inline constexpr std::int64_t kOnnxBatch = std::numeric_limits<std::int64_t>::min();
-inline constexpr std::int64_t kOnnxUnknown = kOnnxBatch + 1;
+// Extents that are no numbers: one that is unknown before the run, and a multiple of the number of
+// samples, kOnnxUnknown + the multiple.
+inline constexpr std::int64_t kOnnxUnknown = std::numeric_limits<std::int64_t>::min();
+inline constexpr std::int64_t kOnnxBatch = kOnnxUnknown + 1;
 
-inline constexpr std::int64_t kMaxOnnxExtent = 1 << 30;  // sums of a few do not overflow
-inline constexpr std::size_t kMaxOnnxNumbers = 64;       // limit of a list computed from shapes
+inline constexpr std::int64_t kMaxOnnxExtent = 1 << 30;   // sums of a few do not overflow
+inline constexpr std::size_t kMaxOnnxNumbers = 64;        // limit of a list of integers
+inline constexpr std::size_t kMaxOnnxComputed = 1 << 20;  // limit of a computed tensor's elements
+inline constexpr std::size_t kMaxOnnxAllComputed = 1 << 25;  // of all of them
 inline constexpr std::size_t kMaxOnnxLayers = 10'000;
+
+inline bool is_onnx_symbol(std::int64_t extent) { return extent <= kOnnxUnknown + kMaxOnnxExtent; }
+// Returns n for n times the number of samples, 0 for any other extent.
+inline std::int64_t batches_of(std::int64_t extent) {
+  return is_onnx_symbol(extent) ? extent - kOnnxUnknown : 0;
+}
+
+// How ONNX's dimensions of a value lie in the engine's tensor of one sample. Transpositions, shapes
+// and selected entries change this alone, until a layer needs another order.
+struct OnnxPlain {
+  struct Axis {
+    std::int64_t extent = 0;  // never 1
+    std::int64_t entry = -1;  // the selected one; -1: all
+  };
+
+  std::vector<std::int64_t> stored;    // the layer's output shape
+  std::vector<Axis> axes;              // the same numbers, in the same order, by finer dimensions
+  std::vector<std::vector<int>> dims;  // the axes of ONNX's dimensions; kOnnxBatchAxis: the samples
+  double scale = 1;                    // a factor of all numbers
+};
+inline constexpr int kOnnxBatchAxis = -1;
 
 // The output of a layer. ONNX's shape starts with the batch and has channels before height and
 // width; the engine's layout of the same numbers is that of one sample.
@@ -31,33 +55,47 @@ struct OnnxActivation {
     kVector,    // [c]
     kGroups,    // an image whose channels are in groups: [batch, groups, c / groups, h, w]
     kShuffled,  // after a transposition of these two
+    kPlain,     // any other: see OnnxPlain
   };
 
   int layer = -1;  // its index; -1: the sample
   std::vector<std::int64_t> shape;
   Layout layout = Layout::kImage;
+  OnnxPlain plain{};  // of kPlain
 };
 
 struct OnnxConstant {
   const io::StoredTensor* tensor = nullptr;
   bool transposed = false;  // its two dimensions change places
+  bool is_node = false;     // of a Constant node, not of a parameter or buffer
 };
 
-// Integers that are computed from shapes.
-struct OnnxNumbers {
-  std::vector<std::int64_t> values;
+// A constant that is computed: from shapes, indices and masks.
+struct OnnxTensor {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> integers;  // or booleans; extents may be symbols
+  std::vector<double> reals;           // in place of integers
+  bool is_real = false;
+};
+
+// Integers that count samples: step * sample + offset, with the sample as their first dimension.
+struct OnnxSampleIndices {
+  std::int64_t step = 1;
+  OnnxTensor offsets;  // [1, ...]
 };
 
 // The output of a node that has no translation.
 struct OnnxUntranslated {};
 
-using OnnxKnown = std::variant<OnnxUntranslated, OnnxActivation, OnnxConstant, OnnxNumbers, double>;
+using OnnxKnown =
+    std::variant<OnnxUntranslated, OnnxActivation, OnnxConstant, OnnxTensor, OnnxSampleIndices>;
 
 // A parameter or buffer of a layer, and where its numbers are. Without a tensor they are 0.
 struct OnnxLayerArray {
   std::string name;  // "weight"
   OnnxConstant from;
   std::vector<std::int64_t> shape;
+  std::vector<double> values{};  // computed ones, in place of a tensor
 };
 
 // An entry of the list of layers.
@@ -93,6 +131,10 @@ class OnnxLayerList {
   int add(OnnxListedLayer layer);  // returns its index
   // Returns a layer name that is still free: from the name of a parameter, else of the node.
   std::string free_name(const std::string& parameter, const io::ReadNode& node);
+  // The same for a layer that is a parameter alone: its name, without an ending ".weight".
+  std::string free_parameter_name(const std::string& parameter);
+  // Lets the layer have the name of the owner of this parameter, if that is free.
+  void rename(int layer, const std::string& parameter);
   // The layer that reads this tensor as its weight; -1: none so far.
   int user_of(const io::StoredTensor* weight) const;
   void set_user(const io::StoredTensor* weight, int layer) { users_[weight] = layer; }
@@ -117,8 +159,11 @@ struct OnnxTranslation {
   OnnxValues values;
   OnnxLayerList layers;
   std::vector<std::string> notes;  // what the user should know, a line each
-  std::size_t folded_norms = 0;    // batch norms that are part of a convolution
-  std::int64_t fixed_batch = 0;    // number of samples; 0: chosen when the model runs
+  // The operands of layers `matmul`, before they were brought in order.
+  std::unordered_map<int, std::pair<OnnxActivation, OnnxActivation>> products;
+  std::size_t computed = 0;      // elements of computed constants
+  std::size_t folded_norms = 0;  // batch norms that are part of a convolution
+  std::int64_t fixed_batch = 0;  // number of samples; 0: chosen when the model runs
 };
 
 std::string onnx_shape_text(const std::vector<std::int64_t>& shape);  // "[batch, 3, ?, 7]"

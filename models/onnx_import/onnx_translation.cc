@@ -1,5 +1,5 @@
 // Names layers as PyTorch's modules, and checks the ends of the graph.
-#include "models/onnx/onnx_translation.h"
+#include "models/onnx_import/onnx_translation.h"
 
 #include <algorithm>
 #include <cctype>
@@ -102,6 +102,7 @@ std::string onnx_shape_text(const std::vector<std::int64_t>& shape) {
   for (const std::int64_t extent : shape)
     parts.push_back(extent == kOnnxBatch     ? "batch"
                     : extent == kOnnxUnknown ? "?"
+                    : batches_of(extent) > 0 ? std::to_string(batches_of(extent)) + " batch"
                                              : std::to_string(extent));
   return std::string("[").append(base::join_text(parts)).append("]");
 }
@@ -152,6 +153,20 @@ std::string OnnxLayerList::free_name(const std::string& parameter, const io::Rea
   const bool is_of_parameters = parameter.empty() && owners_.contains(module);
   if (!module.empty()) return unique(is_of_parameters ? module + "." + type : module);
   return unique(type + "_" + std::to_string(layers_.size()));
+}
+
+std::string OnnxLayerList::free_parameter_name(const std::string& parameter) {
+  const std::string ending = ".weight";
+  if (!parameter.ends_with(ending)) return unique(parameter);
+  return unique(parameter.substr(0, parameter.size() - ending.size()));
+}
+
+void OnnxLayerList::rename(int layer, const std::string& parameter) {
+  const std::string owner = plain_characters(owner_name(parameter));
+  OnnxListedLayer& renamed = at(layer);
+  const bool is_read = std::ranges::any_of(
+      layers_, [&](const OnnxListedLayer& other) { return other.tied == renamed.name; });
+  if (!owner.empty() && !names_.contains(owner) && !is_read) renamed.name = unique(owner);
 }
 
 int OnnxLayerList::user_of(const io::StoredTensor* weight) const {

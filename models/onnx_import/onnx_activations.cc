@@ -1,9 +1,10 @@
 // Activation functions, and products, which are part of some of them.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -57,17 +58,30 @@ void translate_clip(OnnxOperator& op) {
   const bool has_max = op.has_input(2) && std::isfinite(op.number(2));
   if (from_zero && !has_max) return translate_relu(op);
   if (from_zero && op.number(2) == 6) return set_activation(op, "relu6");
-  throw OnnxUnsupported("expected the limits 0 and infinity, a ReLU, or 0 and 6, a ReLU6");
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double low = op.has_input(1) ? op.number(1) : -infinity,
+               high = op.has_input(2) ? op.number(2) : infinity;
+  if (!(low < high))
+    throw OnnxUnsupported("the limits " + io::shortest_text(low) + " and " +
+                          io::shortest_text(high) + ", expected the first below the second");
+  Options options{{"function", quoted("clip")}};
+  if (std::isfinite(low)) options.emplace_back("low", io::shortest_text(low));
+  if (std::isfinite(high)) options.emplace_back("high", io::shortest_text(high));
+  set_elementwise(op, "activation", std::move(options));
 }
 
 // Whether this input is that function of the other one.
 bool is_gate(OnnxOperator& op, std::size_t index, const std::string& function) {
-  const int at = op.activation(index).layer;
-  if (at < 0) return false;
+  const auto& gate = std::get<OnnxActivation>(op.input(index));
+  const auto& other = std::get<OnnxActivation>(op.input(1 - index));
+  const int at = gate.layer;
+  if (at < 0 || as_plain(gate).plain.scale != 1 || as_plain(other).plain.scale != 1) return false;
   const OnnxListedLayer& layer = op.all().layers.at(at);
   return layer.kind == "activation" && layer.options.front().second == quoted(function) &&
-         layer.inputs[0] == op.activation(1 - index).layer;
+         layer.inputs[0] == other.layer;
 }
+
+}  // namespace
 
 // x * sigmoid(x) is SiLU, for which ONNX has no operator, and x * hard_sigmoid(x) hard swish. The
 // layer of the inner function is left out if nothing else reads it.
@@ -84,29 +98,6 @@ bool set_gated(OnnxOperator& op) {
   return false;
 }
 
-bool scales_channels(const OnnxActivation& wide, const OnnxActivation& narrow) {
-  const auto &a = wide.shape, &b = narrow.shape;
-  return wide.layout == OnnxActivation::Layout::kImage && a.size() == 4 && b.size() == 4 &&
-         a[1] == b[1] && b[2] == 1 && b[3] == 1;
-}
-
-void translate_mul(OnnxOperator& op) {
-  if (fold_numbers(op)) return;
-  if (!op.is_activation(0) || !op.is_activation(1))
-    throw OnnxUnsupported("a product with a constant; no layer does this");
-  if (set_gated(op)) return;
-  OnnxActivation wide = op.activation(0), narrow = op.activation(1);
-  const bool is_same = wide.shape == narrow.shape && wide.layout == narrow.layout;
-  if (!is_same && !scales_channels(wide, narrow)) std::swap(wide, narrow);
-  if (!is_same && !scales_channels(wide, narrow))
-    throw OnnxUnsupported(onnx_shape_text(narrow.shape) + " and " + onnx_shape_text(wide.shape) +
-                          ", expected two of one shape, or one of [batch, channels, 1, 1]");
-  wide.layer = op.add_layer("multiply", {wide.layer, narrow.layer});
-  op.set(std::move(wide));
-}
-
-}  // namespace
-
 std::vector<OnnxOperatorRow> onnx_activations() {
   return {{"Relu", translate_relu},
           {"Gelu", translate_gelu},
@@ -115,8 +106,7 @@ std::vector<OnnxOperatorRow> onnx_activations() {
           {"HardSigmoid", translate_hard_sigmoid},
           {"HardSwish", translate_hard_swish},
           {"LeakyRelu", translate_leaky_relu},
-          {"Tanh", translate_tanh},
-          {"Mul", translate_mul}};
+          {"Tanh", translate_tanh}};
 }
 
 }  // namespace models

@@ -1,6 +1,7 @@
 // Access to a node's attributes and inputs, and the table of operators.
-#include "models/onnx/onnx_operator.h"
+#include "models/onnx_import/onnx_operator.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +17,7 @@ const std::map<std::string, OnnxBuild>& onnx_table() {
   static const std::map<std::string, OnnxBuild> table = [] {
     std::map<std::string, OnnxBuild> all;
     for (const auto& rows : {onnx_weight_operators(), onnx_activations(), onnx_plain_operators(),
-                             onnx_shape_operators()})
+                             onnx_shape_operators(), onnx_general_operators(), onnx_movements()})
       for (const OnnxOperatorRow& row : rows) all.emplace(row.type, row.build);
     return all;
   }();
@@ -111,27 +112,6 @@ bool OnnxOperator::is_activation(std::size_t index) const {
   return std::holds_alternative<OnnxActivation>(input(index));
 }
 
-OnnxActivation OnnxOperator::activation(std::size_t index) {
-  const auto* found = std::get_if<OnnxActivation>(&input(index));
-  if (found == nullptr)
-    throw OnnxUnsupported("input " + std::to_string(index) +
-                          " is a constant, expected the output of a layer");
-  if (found->shape.size() == 2 && found->layout == OnnxActivation::Layout::kImage) {
-    const OnnxActivation row = flattened(*this, *found);
-    all_.values.set(node().inputs[index], row);
-    return row;
-  }
-  return *found;
-}
-
-OnnxActivation OnnxOperator::image(std::size_t index) {
-  const OnnxActivation found = activation(index);
-  if (found.layout != OnnxActivation::Layout::kImage)
-    throw OnnxUnsupported("it reads " + onnx_shape_text(found.shape) +
-                          ", expected an image, [batch, channels, height, width]");
-  return found;
-}
-
 OnnxConstant OnnxOperator::constant(std::size_t index) const {
   if (const auto* found = std::get_if<OnnxConstant>(&input(index))) return *found;
   throw OnnxUnsupported("input " + std::to_string(index) +
@@ -148,40 +128,65 @@ OnnxConstant OnnxOperator::constant(std::size_t index,
   return found;
 }
 
-bool OnnxOperator::has_numbers(std::size_t index) const {
+bool OnnxOperator::is_computable(std::size_t index) const {
   const OnnxKnown& known = input(index);
-  if (std::holds_alternative<OnnxNumbers>(known)) return true;
+  if (std::holds_alternative<OnnxTensor>(known)) return true;
   const auto* constant = std::get_if<OnnxConstant>(&known);
-  return constant != nullptr &&
-         (constant->tensor->type == io::DType::kI64 || constant->tensor->type == io::DType::kI32);
+  if (constant == nullptr || constant->tensor->count() > kMaxOnnxComputed) return false;
+  const auto type = constant->tensor->type;
+  if (type == io::DType::kI64 || type == io::DType::kI32) return true;
+  const bool is_real = type == io::DType::kF32 || type == io::DType::kF64;
+  return is_real && !constant->transposed && (constant->is_node || constant->tensor->count() == 1);
+}
+
+// Floats are the shortest decimal numbers, as attributes are: both stand for Python's numbers.
+// Integers of a file are no symbols.
+OnnxTensor OnnxOperator::tensor(std::size_t index) const {
+  if (const auto* found = std::get_if<OnnxTensor>(&input(index))) return *found;
+  const io::StoredTensor& stored = *constant(index).tensor;
+  const std::string who = "input " + std::to_string(index) + " has the shape " +
+                          onnx_shape_text(stored.shape) + ", expected ";
+  if (stored.count() > kMaxOnnxComputed)
+    throw OnnxUnsupported(who + "at most " + std::to_string(kMaxOnnxComputed) + " elements");
+  const auto type = stored.type;
+  OnnxTensor all{.shape = stored.shape, .integers = {}, .reals = {}};
+  all.is_real = type == io::DType::kF32 || type == io::DType::kF64;
+  if (!all.is_real && type != io::DType::kI64 && type != io::DType::kI32)
+    throw OnnxUnsupported(who + "numbers of type float, double, int32 or int64");
+  const io::NamedArray array = all_.file.load(stored);
+  for (std::size_t i = 0; i < stored.count(); ++i) {
+    if (type == io::DType::kF32)
+      all.reals.push_back(shortest_decimal(read_number<float>(array, i)));
+    if (type == io::DType::kF64) all.reals.push_back(read_number<double>(array, i));
+    if (type == io::DType::kI32) all.integers.push_back(read_number<std::int32_t>(array, i));
+    if (type == io::DType::kI64)
+      all.integers.push_back(
+          std::max(read_number<std::int64_t>(array, i), kOnnxUnknown + 2 * kMaxOnnxExtent));
+  }
+  return all;
 }
 
 std::vector<std::int64_t> OnnxOperator::numbers(std::size_t index) const {
-  if (const auto* found = std::get_if<OnnxNumbers>(&input(index))) return found->values;
   const std::string who = "input " + std::to_string(index);
-  if (!has_numbers(index)) throw OnnxUnsupported(who + " is not a list of integers");
-  const io::StoredTensor& tensor = *constant(index).tensor;
-  if (tensor.shape.size() > 1 || tensor.count() > kMaxOnnxNumbers)
-    throw OnnxUnsupported(who + " has the shape " + onnx_shape_text(tensor.shape) +
+  if (!is_computable(index)) throw OnnxUnsupported(who + " is not a list of integers");
+  OnnxTensor found = tensor(index);
+  if (found.is_real) throw OnnxUnsupported(who + " is not a list of integers");
+  if (found.shape.size() > 1 || found.integers.size() > kMaxOnnxNumbers)
+    throw OnnxUnsupported(who + " has the shape " + onnx_shape_text(found.shape) +
                           ", expected a list of at most " + std::to_string(kMaxOnnxNumbers) +
                           " integers");
-  const io::NamedArray array = all_.file.load(tensor);
-  std::vector<std::int64_t> values(tensor.count());
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = array.type == io::DType::kI64 ? read_number<std::int64_t>(array, i)
-                                              : read_number<std::int32_t>(array, i);
-  return values;
+  return std::move(found.integers);
 }
 
 double OnnxOperator::number(std::size_t index) const {
-  if (const auto* found = std::get_if<double>(&input(index))) return *found;
-  const io::StoredTensor& tensor = *constant(index).tensor;
-  const bool is_f64 = tensor.type == io::DType::kF64;
-  if ((!is_f64 && tensor.type != io::DType::kF32) || tensor.count() != 1)
-    throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +
-                          onnx_shape_text(tensor.shape) + ", expected one float");
-  const io::NamedArray array = all_.file.load(tensor);
-  return is_f64 ? read_number<double>(array, 0) : shortest_decimal(read_number<float>(array, 0));
+  const auto* constant = std::get_if<OnnxConstant>(&input(index));
+  if (constant == nullptr || constant->tensor->count() == 1) {
+    const OnnxTensor found = tensor(index);
+    if (found.is_real && found.reals.size() == 1) return found.reals[0];
+  }
+  throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +
+                        (constant != nullptr ? onnx_shape_text(constant->tensor->shape) : "?") +
+                        ", expected one float");
 }
 
 int OnnxOperator::add_layer(const std::string& kind, const std::vector<int>& inputs,
@@ -192,24 +197,6 @@ int OnnxOperator::add_layer(const std::string& kind, const std::vector<int>& inp
                           .inputs = inputs,
                           .options = std::move(options),
                           .arrays = {}});
-}
-
-std::int64_t elements_of(const OnnxActivation& value) {
-  std::int64_t elements = 1;
-  for (std::size_t i = 1; i < value.shape.size(); ++i)
-    if (value.shape[i] == kOnnxUnknown ||
-        __builtin_mul_overflow(elements, value.shape[i], &elements))
-      return kOnnxUnknown;
-  return elements;
-}
-
-OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from) {
-  OnnxActivation to = from;
-  to.shape = {kOnnxBatch, elements_of(from)};
-  if (from.layout == OnnxActivation::Layout::kVector) return to;
-  to.layout = OnnxActivation::Layout::kVector;
-  to.layer = op.add_layer("flatten", {from.layer});
-  return to;
 }
 
 }  // namespace models

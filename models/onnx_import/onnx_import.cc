@@ -1,12 +1,13 @@
 // Writes the layers that the output depends on as TOML text, and loads their parameters.
-#include "models/onnx/onnx_import.h"
+#include "models/onnx_import/onnx_import.h"
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "engine/core/error.h"
 #include "io/interchange/array_files.h"
-#include "models/onnx/onnx_nodes.h"
+#include "models/onnx_import/onnx_nodes.h"
 
 namespace models {
 namespace {
@@ -91,12 +92,16 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
                                " of layer '" + layer.name + "', has type " +
                                std::string(to_string(array.type)) + ", expected floats");
     if (wanted.from.transposed) array = io::transposed(std::move(array));
-  } else {
+  } else if (wanted.values.empty()) {
     array.data.resize(static_cast<std::size_t>(wanted.shape[0]) * sizeof(float));
+  } else {
+    const std::vector<float> values(wanted.values.begin(), wanted.values.end());
+    const auto bytes = std::as_bytes(std::span(values));
+    array.data.assign(bytes.begin(), bytes.end());
   }
   array.shape = wanted.shape;
   array.name = layer.name + "." + wanted.name;
-  array.section = io::section_of_name(array.name);
+  array.section = layer.kind == "constant" ? io::Section::kBuffer : io::section_of_name(array.name);
   return array;
 }
 

@@ -1,0 +1,12 @@
+// Softmax on a CUDA device. softmax.h describes and softmax.cc checks the operands.
+#pragma once
+
+#include "engine/ops/attention/softmax.h"
+
+namespace engine::ops::cuda {
+
+void softmax_forward(KernelContext& context, TensorView x, TensorView y);
+void softmax_backward(KernelContext& context, TensorView y, TensorView dy, TensorView dx,
+                      Write write);
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,164 @@
+// Arithmetic on the elements of constants.
+#include <cmath>
+
+#include "models/onnx_import/onnx_folding.h"
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+std::int64_t times_batch(std::int64_t count) {
+  return count > 0 && count <= kMaxOnnxExtent ? kOnnxUnknown + count : kOnnxUnknown;
+}
+
+// A product of m times the number of samples and a number.
+std::int64_t multiplied(std::int64_t m, std::int64_t number) {
+  if (m < 1 || is_onnx_symbol(number) || number > kMaxOnnxExtent) return kOnnxUnknown;
+  return times_batch(m * number);
+}
+
+// A quotient of m times the number of samples.
+std::int64_t divided(std::int64_t m, std::int64_t b) {
+  const std::int64_t n = batches_of(b);
+  if (m < 1) return kOnnxUnknown;
+  if (n > 0) return m % n == 0 ? m / n : kOnnxUnknown;
+  return b > 0 && m % b == 0 ? times_batch(m / b) : kOnnxUnknown;
+}
+
+// A sum, difference, product or quotient with an operand that is a multiple of the number of
+// samples.
+std::int64_t computed_batches(const std::string& type, std::int64_t a, std::int64_t b) {
+  const std::int64_t m = batches_of(a), n = batches_of(b);
+  if (type == "Mul") return m > 0 ? multiplied(m, b) : multiplied(n, a);
+  if (type == "Div") return divided(m, b);
+  if (type == "Mod") return m > 0 && b > 0 && m % b == 0 ? 0 : kOnnxUnknown;
+  if (type == "Sub" && m > 0 && m == n) return 0;
+  if ((type == "Add" || type == "Sub") && b == 0) return a;
+  return type == "Add" && a == 0 ? b : kOnnxUnknown;
+}
+
+OnnxTensor as_reals(OnnxTensor tensor) {
+  if (tensor.is_real) return tensor;
+  for (const std::int64_t value : tensor.integers) {
+    if (is_onnx_symbol(value)) throw OnnxUnsupported("it computes with an extent that is unknown");
+    tensor.reals.push_back(static_cast<double>(value));
+  }
+  tensor.integers.clear();
+  tensor.is_real = true;
+  return tensor;
+}
+
+double computed(const std::string& type, double a, double b) {
+  if (type == "Add") return a + b;
+  if (type == "Sub") return a - b;
+  if (type == "Mul") return a * b;
+  if (type == "Div") return a / b;
+  if (type == "Pow") return std::pow(a, b);
+  throw OnnxUnsupported("of floats");
+}
+
+OnnxTensor fold_binary(OnnxOperator& op) {
+  OnnxTensor a = op.tensor(0), b = op.tensor(1);
+  const std::string& type = op.node().type;
+  const bool is_test = type == "Equal" || type == "Less" || type == "Greater";
+  const bool has_reals = a.is_real || b.is_real || type == "Pow";
+  if (has_reals) a = as_reals(std::move(a)), b = as_reals(std::move(b));
+  const Numbers shape = broadcast_shape(a.shape, b.shape);
+  a = expanded(op, a, shape), b = expanded(op, b, shape);
+  OnnxTensor result = zeros(op, shape, has_reals && !is_test);
+  for (std::size_t i = 0; i < count_of(result); ++i) {
+    if (result.is_real)
+      result.reals[i] = computed(type, a.reals[i], b.reals[i]);
+    else if (!has_reals)
+      result.integers[i] = computed_extent(type, a.integers[i], b.integers[i]);
+    else
+      result.integers[i] = type == "Equal"  ? a.reals[i] == b.reals[i]
+                           : type == "Less" ? a.reals[i] < b.reals[i]
+                                            : a.reals[i] > b.reals[i];
+  }
+  return result;
+}
+
+OnnxTensor fold_unary(OnnxOperator& op) {
+  const std::string& type = op.node().type;
+  OnnxTensor all = op.tensor(0);
+  if (type == "Not") {
+    if (all.is_real) throw OnnxUnsupported("of floats");
+    for (std::int64_t& value : all.integers) value = value == 0;
+    return all;
+  }
+  if (type == "Neg" && !all.is_real) {
+    for (std::int64_t& value : all.integers) value = computed_extent("Sub", std::int64_t{0}, value);
+    return all;
+  }
+  all = as_reals(std::move(all));
+  for (double& value : all.reals)
+    value = type == "Sqrt"    ? std::sqrt(value)
+            : type == "Floor" ? std::floor(value)
+            : type == "Ceil"  ? std::ceil(value)
+                              : -value;
+  return all;
+}
+
+// ONNX's types: 1 float, 11 double, 6 and 7 integers, 9 booleans.
+OnnxTensor fold_cast(OnnxOperator& op) {
+  const std::int64_t to = op.integer("to", 0);
+  OnnxTensor all = op.tensor(0);
+  if (to == 1 || to == 11) return as_reals(std::move(all));
+  if (to != 6 && to != 7 && to != 9)
+    throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
+                          ", expected 1 (float), 6, 7 (integers), 9 (bool) or 11 (double)");
+  if (!all.is_real && to != 9) return all;
+  const auto truth = [&](auto value) { return static_cast<std::int64_t>(value != 0); };
+  OnnxTensor result = zeros(op, all.shape, false);
+  for (std::size_t i = 0; i < result.integers.size(); ++i) {
+    if (!all.is_real) {
+      result.integers[i] = truth(all.integers[i]);
+      continue;
+    }
+    const double value = all.reals[i];
+    if (!(std::abs(value) < 9e18)) throw OnnxUnsupported("a float that is no integer");
+    result.integers[i] = to == 9 ? truth(value) : static_cast<std::int64_t>(value);
+  }
+  return result;
+}
+
+OnnxTensor fold_where(OnnxOperator& op) {
+  OnnxTensor choice = op.tensor(0), a = op.tensor(1), b = op.tensor(2);
+  if (choice.is_real || a.is_real != b.is_real) throw OnnxUnsupported("of different types");
+  const Numbers shape = broadcast_shape(broadcast_shape(choice.shape, a.shape), b.shape);
+  choice = expanded(op, choice, shape), a = expanded(op, a, shape), b = expanded(op, b, shape);
+  for (std::size_t i = 0; i < choice.integers.size(); ++i)
+    if (choice.integers[i] != 0) copy_element(a, i, b, i);
+  return b;
+}
+
+}  // namespace
+
+std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  if (type == "Equal") return a == b;
+  if (is_onnx_symbol(a) || is_onnx_symbol(b)) return computed_batches(type, a, b);
+  if (type == "Less") return a < b;
+  if (type == "Greater") return a > b;
+  if (type == "And") return a != 0 && b != 0;
+  if (type == "Or") return a != 0 || b != 0;
+  if (type == "Div") return b == 0 || b == -1 ? kOnnxUnknown : a / b;
+  if (type == "Mod") return b <= 0 ? kOnnxUnknown : ((a % b) + b) % b;
+  const bool overflows = type == "Add"   ? __builtin_add_overflow(a, b, &result)
+                         : type == "Sub" ? __builtin_sub_overflow(a, b, &result)
+                                         : __builtin_mul_overflow(a, b, &result);
+  return overflows ? kOnnxUnknown : result;
+}
+
+std::map<std::string, OnnxFold> onnx_arithmetic() {
+  std::map<std::string, OnnxFold> all{{"Cast", fold_cast}, {"Where", fold_where}};
+  for (const char* name :
+       {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Equal", "Less", "Greater", "And", "Or"})
+    all.emplace(name, fold_binary);
+  for (const char* name : {"Sqrt", "Neg", "Not", "Floor", "Ceil"}) all.emplace(name, fold_unary);
+  return all;
+}
+
+}  // namespace models

@@ -1,0 +1,249 @@
+// Constants in another shape or order, and parts of them.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "models/onnx_import/onnx_folding.h"
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+std::size_t axis_of(OnnxOperator& op, std::int64_t axis, std::size_t rank) {
+  const auto count = static_cast<std::int64_t>(rank);
+  if (axis < -count || axis >= count)
+    throw OnnxUnsupported("axis " + std::to_string(axis) + " of " + std::to_string(rank) +
+                          " dimensions in " + op.node().type);
+  return static_cast<std::size_t>(axis < 0 ? axis + count : axis);
+}
+
+OnnxTensor fold_reshape(OnnxOperator& op) {
+  OnnxTensor all = op.tensor(0);
+  Numbers to = op.numbers(1);
+  const auto count = static_cast<std::int64_t>(count_of(all));
+  std::int64_t known = 1, free = -1;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (to[i] == 0 && op.integer("allowzero", 0) == 0 && i < all.shape.size()) to[i] = all.shape[i];
+    if (to[i] == -1)
+      free = static_cast<std::int64_t>(i);
+    else if (__builtin_mul_overflow(known, to[i], &known))
+      known = -1;
+  }
+  if (free >= 0 && known > 0) to[static_cast<std::size_t>(free)] = count / known;
+  if (known < 1 || (free < 0 ? known != count : count % known != 0) ||
+      to.size() > io::kMaxOnnxDimensions)
+    throw OnnxUnsupported("a constant of " + onnx_shape_text(all.shape) + " to " +
+                          onnx_shape_text(op.numbers(1)));
+  all.shape = to;
+  return all;
+}
+
+OnnxTensor fold_transpose(OnnxOperator& op) {
+  const OnnxTensor all = op.tensor(0);
+  Numbers order(all.shape.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  order = op.integers("perm").value_or(order);
+  Numbers sorted = order, shape, strides;
+  std::ranges::sort(sorted);
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    if (sorted.size() != all.shape.size() || sorted[i] != static_cast<std::int64_t>(i))
+      throw OnnxUnsupported("perm " + onnx_shape_text(order) + " of " + onnx_shape_text(all.shape));
+  const Numbers own = strides_of(all.shape);
+  for (const std::int64_t from : order) {
+    shape.push_back(all.shape[static_cast<std::size_t>(from)]);
+    strides.push_back(own[static_cast<std::size_t>(from)]);
+  }
+  return strided(op, all, shape, strides);
+}
+
+OnnxTensor fold_unsqueeze(OnnxOperator& op) {
+  OnnxTensor all = op.tensor(0);
+  Numbers axes = op.numbers(1);
+  const std::size_t rank = all.shape.size() + axes.size();
+  for (std::int64_t& axis : axes) axis = static_cast<std::int64_t>(axis_of(op, axis, rank));
+  std::ranges::sort(axes);
+  for (const std::int64_t axis : axes) {
+    if (axis > std::ssize(all.shape)) throw OnnxUnsupported("axes that are named twice");
+    all.shape.insert(all.shape.begin() + axis, 1);
+  }
+  if (all.shape.size() > io::kMaxOnnxDimensions) throw OnnxUnsupported("more than 8 dimensions");
+  return all;
+}
+
+OnnxTensor fold_squeeze(OnnxOperator& op) {
+  OnnxTensor all = op.tensor(0);
+  Numbers axes = op.has_input(1) ? op.numbers(1) : Numbers{};
+  for (std::int64_t& axis : axes)
+    axis = static_cast<std::int64_t>(axis_of(op, axis, all.shape.size()));
+  Numbers shape;
+  for (std::size_t i = 0; i < all.shape.size(); ++i) {
+    const bool is_named = std::ranges::count(axes, static_cast<std::int64_t>(i)) > 0;
+    if (is_named && all.shape[i] != 1) throw OnnxUnsupported("a dimension that is not 1");
+    if (!(op.has_input(1) ? is_named : all.shape[i] == 1)) shape.push_back(all.shape[i]);
+  }
+  all.shape = shape;
+  return all;
+}
+
+OnnxTensor fold_slice(OnnxOperator& op) {
+  const OnnxTensor all = op.tensor(0);
+  const Numbers begins = op.numbers(1), ends = op.numbers(2);
+  Numbers axes(begins.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (op.has_input(3)) axes = op.numbers(3);
+  const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers(begins.size(), 1);
+  if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
+    throw OnnxUnsupported("begins, ends, axes and steps of different lengths");
+  Numbers shape = all.shape, strides = strides_of(all.shape);
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::size_t axis = axis_of(op, axes[i], shape.size());
+    const std::int64_t extent = shape[axis];
+    const std::int64_t step = steps[i], before = step < 0 ? 1 : 0;
+    if (is_onnx_symbol(begins[i]) || is_onnx_symbol(ends[i]) || step == 0 ||
+        std::abs(step) > kMaxOnnxExtent || extent != all.shape[axis])
+      throw OnnxUnsupported("a part of a constant with unknown ends");
+    const auto place = [&](std::int64_t at) {
+      return std::clamp<std::int64_t>(at < 0 ? at + extent : at, -before, extent - before);
+    };
+    const std::int64_t begin = place(begins[i]), end = place(ends[i]),
+                       distance = step < 0 ? begin - end : end - begin;
+    shape[axis] = distance > 0 ? (distance - 1) / std::abs(step) + 1 : 0;
+    if (shape[axis] > 0) first += begin * strides[axis];
+    strides[axis] *= step;
+  }
+  return strided(op, all, shape, strides, first);
+}
+
+OnnxTensor fold_gather(OnnxOperator& op) {
+  const OnnxTensor all = op.tensor(0), indices = op.tensor(1);
+  const std::size_t axis = axis_of(op, op.integer("axis", 0), all.shape.size());
+  if (indices.is_real) throw OnnxUnsupported("indices that are floats");
+  const auto at = static_cast<std::ptrdiff_t>(axis);
+  const std::int64_t extent = all.shape[axis], chosen = std::ssize(indices.integers),
+                     inner = strides_of(all.shape)[axis];
+  Numbers shape(all.shape.begin(), all.shape.begin() + at);
+  shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
+  shape.insert(shape.end(), all.shape.begin() + at + 1, all.shape.end());
+  OnnxTensor result = zeros(op, shape, all.is_real);
+  for (std::size_t k = 0; k < count_of(result); ++k) {
+    const auto place = static_cast<std::int64_t>(k);
+    std::int64_t index = indices.integers[static_cast<std::size_t>(place / inner % chosen)];
+    if (index < -extent || index >= extent)
+      throw OnnxUnsupported("entry " + std::to_string(index) + " of " + std::to_string(extent));
+    if (index < 0) index += extent;
+    copy_element(all,
+                 static_cast<std::size_t>((place / (inner * chosen) * extent + index) * inner +
+                                          place % inner),
+                 result, k);
+  }
+  return result;
+}
+
+OnnxTensor fold_concat(OnnxOperator& op) {
+  std::vector<OnnxTensor> parts;
+  for (std::size_t i = 0; i < op.node().inputs.size(); ++i) parts.push_back(op.tensor(i));
+  Numbers shape = parts.at(0).shape;
+  if (shape.empty()) shape = {1};  // what older exporters write for one entry of a shape
+  const std::size_t axis = axis_of(op, op.integer("axis", 0), shape.size());
+  shape[axis] = 0;
+  for (OnnxTensor& part : parts) {
+    if (part.shape.empty()) part.shape = {1};
+    Numbers rest = part.shape;
+    if (rest.size() != shape.size() || part.is_real != parts[0].is_real)
+      throw OnnxUnsupported("constants of different ranks or types");
+    shape[axis] += rest[axis];
+    rest[axis] = shape[axis];
+    if (rest != shape) throw OnnxUnsupported("constants of different shapes");
+  }
+  OnnxTensor all = zeros(op, shape, parts[0].is_real);
+  const Numbers strides = strides_of(shape);
+  std::int64_t first = 0;
+  for (const OnnxTensor& part : parts) {
+    for_each_element(part.shape, strides, first,
+                     [&](std::size_t k, std::size_t i) { copy_element(part, k, all, i); });
+    first += part.shape[axis] * strides[axis];
+  }
+  return all;
+}
+
+OnnxTensor fold_expand(OnnxOperator& op) {
+  const OnnxTensor all = op.tensor(0);
+  return expanded(op, all, broadcast_shape(all.shape, op.numbers(1)));
+}
+
+OnnxTensor fold_filled(OnnxOperator& op) {
+  const Numbers shape = op.numbers(0);
+  const io::ReadAttribute* value = op.attribute("value");
+  const auto* tensor = value == nullptr ? nullptr : std::get_if<io::StoredTensor>(&value->value);
+  if (tensor == nullptr) return zeros(op, shape, true);
+  op.set(OnnxConstant{.tensor = tensor, .is_node = true});  // read through the node's output
+  const io::ReadNode reader{.type = {},
+                            .domain = {},
+                            .name = {},
+                            .inputs = {op.node().outputs[0]},
+                            .outputs = {},
+                            .attributes = {}};
+  const OnnxTensor one = OnnxOperator(op.all(), reader).tensor(0);
+  if (count_of(one) != 1) throw OnnxUnsupported("a value of several elements");
+  OnnxTensor all = zeros(op, shape, one.is_real);
+  for (std::size_t i = 0; i < count_of(all); ++i) copy_element(one, 0, all, i);
+  return all;
+}
+
+OnnxTensor fold_range(OnnxOperator& op) {
+  const Numbers begin = op.numbers(0), end = op.numbers(1), step = op.numbers(2);
+  if (begin.size() != 1 || end.size() != 1 || step.size() != 1 || is_onnx_symbol(begin[0]) ||
+      is_onnx_symbol(end[0]) || step[0] == 0 || std::abs(begin[0]) > kMaxOnnxExtent ||
+      std::abs(end[0]) > kMaxOnnxExtent || std::abs(step[0]) > kMaxOnnxExtent)
+    throw OnnxUnsupported("a range with unknown ends");
+  const std::int64_t sign = step[0] > 0 ? 1 : -1;
+  const std::int64_t count =
+      std::max<std::int64_t>(0, (end[0] - begin[0] + step[0] - sign) / step[0]);
+  OnnxTensor all = zeros(op, {count}, false);
+  for (std::int64_t i = 0; i < count; ++i)
+    all.integers[static_cast<std::size_t>(i)] = begin[0] + i * step[0];
+  return all;
+}
+
+OnnxTensor fold_scatter(OnnxOperator& op) {
+  OnnxTensor all = op.tensor(0);
+  const OnnxTensor indices = op.tensor(1), updates = op.tensor(2);
+  if (op.text("reduction", "none") != "none" || indices.is_real || indices.shape.empty() ||
+      updates.is_real != all.is_real)
+    throw OnnxUnsupported("expected integers as indices, values of one type, no reduction");
+  const auto depth = static_cast<std::size_t>(indices.shape.back());
+  if (depth < 1 || depth > all.shape.size()) throw OnnxUnsupported("indices of another rank");
+  const Numbers strides = strides_of(all.shape);
+  const auto inner = static_cast<std::size_t>(strides[depth - 1]),
+             places = indices.integers.size() / depth;
+  if (count_of(updates) != places * inner) throw OnnxUnsupported("values of another shape");
+  for (std::size_t place = 0; place < places; ++place) {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < depth; ++d) {
+      std::int64_t index = indices.integers[place * depth + d];
+      const std::int64_t extent = all.shape[d];
+      if (index < -extent || index >= extent)
+        throw OnnxUnsupported("entry " + std::to_string(index) + " of " + std::to_string(extent));
+      offset += (index < 0 ? index + extent : index) * strides[d];
+    }
+    for (std::size_t i = 0; i < inner; ++i)
+      copy_element(updates, place * inner + i, all, static_cast<std::size_t>(offset) + i);
+  }
+  op.all().computed += count_of(all);
+  return all;
+}
+
+}  // namespace
+
+std::map<std::string, OnnxFold> onnx_constant_movements() {
+  return {{"Reshape", fold_reshape},     {"Transpose", fold_transpose},
+          {"Unsqueeze", fold_unsqueeze}, {"Squeeze", fold_squeeze},
+          {"Slice", fold_slice},         {"Gather", fold_gather},
+          {"Concat", fold_concat},       {"Expand", fold_expand},
+          {"Range", fold_range},         {"ConstantOfShape", fold_filled},
+          {"ScatterND", fold_scatter}};
+}
+
+}  // namespace models

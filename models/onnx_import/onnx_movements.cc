@@ -1,0 +1,316 @@
+// Operators that select, join and repeat numbers.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include "models/onnx_import/onnx_plain.h"
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+// Entries [first, first + count * step) of a dimension.
+struct Part {
+  std::size_t dim = 0;
+  std::int64_t first = 0, count = 0, step = 1;
+};
+
+OnnxActivation sliced(OnnxOperator& op, OnnxActivation value, const Part& part) {
+  std::size_t place = 0;
+  value = with_axis(op, std::move(value), part.dim, place);
+  std::vector<std::pair<std::string, std::string>> options{{"first", std::to_string(part.first)},
+                                                           {"count", std::to_string(part.count)}};
+  if (place + 1 != value.plain.stored.size()) options.emplace_back("axis", std::to_string(place));
+  if (part.step != 1) options.emplace_back("step", std::to_string(part.step));
+  value.layer = op.add_layer("slice", {value.layer}, std::move(options));
+  value.plain.stored[place] = part.count;
+  std::vector<int>& dim = value.plain.dims[part.dim];
+  if (dim.empty()) return value;
+  value.plain.axes[static_cast<std::size_t>(dim[0])].extent = part.count;
+  if (part.count == 1) remove_axis(value.plain, dim[0]);
+  return value;
+}
+
+std::int64_t known_extent(const OnnxActivation& value, std::size_t dim) {
+  const std::int64_t extent = extent_of(value.plain, value.plain.dims.at(dim));
+  if (is_onnx_symbol(extent))
+    throw OnnxUnsupported("axis " + std::to_string(dim) + " of " + onnx_shape_text(value.shape) +
+                          ", expected one of known extent");
+  return extent;
+}
+
+// Equal parts of one axis are entries of an axis before it: queries, keys and values.
+bool set_entries(OnnxOperator& op, const OnnxActivation& value, std::size_t dim,
+                 const Numbers& counts) {
+  const std::vector<int>& axes = value.plain.dims[dim];
+  const auto parts = std::ssize(counts);
+  if (axes.size() != 1 || parts < 2 || counts != Numbers(counts.size(), counts[0])) return false;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    OnnxActivation part = value;
+    const int axis = part.plain.dims[dim][0];
+    if (counts[0] > 1) split_axis(part.plain, axis, parts);
+    part.plain.axes[static_cast<std::size_t>(axis)].entry = static_cast<std::int64_t>(i);
+    std::erase(part.plain.dims[dim], axis);
+    set_plain(op, std::move(part), i);
+  }
+  return true;
+}
+
+void translate_split(OnnxOperator& op) {
+  OnnxActivation value = plain_input(op, 0);
+  const std::size_t dim = dimension_of(op.integer("axis", 0), value.plain.dims.size());
+  const std::int64_t extent = known_extent(value, dim);
+  const std::vector<std::string>& outputs = op.node().outputs;
+  const std::int64_t parts = std::ssize(outputs), size = (extent + parts - 1) / parts;
+  Numbers counts = op.has_input(1) ? op.numbers(1) : op.integers("split").value_or(Numbers{});
+  if (counts.empty())  // equal ones; the last one may be smaller
+    for (std::int64_t left = extent; left > 0; left -= size) counts.push_back(std::min(size, left));
+  std::int64_t first = 0;
+  if (std::ssize(counts) != parts || std::ranges::min(counts) < 1 ||
+      std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) != extent)
+    throw OnnxUnsupported("parts " + onnx_shape_text(counts) + " of " +
+                          onnx_shape_text(value.shape) + ", expected all " +
+                          std::to_string(extent) + " entries in " + std::to_string(parts) +
+                          " parts");
+  const bool is_special = as_special(value).layout != OnnxActivation::Layout::kPlain;
+  if (!is_special && set_entries(op, value, dim, counts)) return;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    set_plain(op, sliced(op, value, {dim, first, counts[i]}), i);
+    first += counts[i];
+  }
+}
+
+void translate_slice(OnnxOperator& op) {
+  OnnxActivation value = plain_input(op, 0);
+  const Numbers begins = op.numbers(1), ends = op.numbers(2);
+  Numbers axes(begins.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (op.has_input(3)) axes = op.numbers(3);
+  const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers(begins.size(), 1);
+  if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
+    throw OnnxUnsupported("begins, ends, axes and steps of different lengths");
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::size_t dim = dimension_of(axes[i], value.plain.dims.size());
+    const auto place = [&](std::int64_t at, std::int64_t extent) {
+      return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
+    };
+    if (begins[i] == 0 && ends[i] > kMaxOnnxExtent && steps[i] == 1) continue;  // all entries
+    if (begins[i] == 0 && is_onnx_symbol(ends[i]) && steps[i] == 1 &&
+        ends[i] == extent_of(value.plain, value.plain.dims[dim]))
+      continue;
+    if (is_onnx_symbol(begins[i]) || is_onnx_symbol(ends[i]) || steps[i] < 1)
+      throw OnnxUnsupported("a part with unknown ends or a step below 1");
+    const std::int64_t extent = known_extent(value, dim), first = place(begins[i], extent),
+                       end = place(ends[i], extent);
+    if (end <= first) throw OnnxUnsupported("a part without entries");
+    const std::int64_t count = (end - first - 1) / steps[i] + 1;
+    if (count < extent) value = sliced(op, std::move(value), {dim, first, count, steps[i]});
+  }
+  set_plain(op, std::move(value));
+}
+
+// One entry of a dimension, which disappears.
+OnnxActivation entry_of(OnnxOperator& op, OnnxActivation value, std::size_t dim,
+                        std::int64_t index) {
+  if (value.plain.dims[dim].size() > 1) {
+    std::size_t place = 0;
+    value = with_axis(op, std::move(value), dim, place);
+  }
+  std::vector<int>& axes = value.plain.dims[dim];
+  if (!axes.empty()) value.plain.axes.at(static_cast<std::size_t>(axes[0])).entry = index;
+  value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(dim));
+  return value;
+}
+
+// Each sample's own entries in their order, as a mean is read as strided memory.
+bool set_own_entries(OnnxOperator& op) {
+  const auto* indices = std::get_if<OnnxSampleIndices>(&op.input(1));
+  if (indices == nullptr) return false;
+  OnnxActivation value = plain_input(op, 0);
+  Numbers shape = indices->offsets.shape;
+  shape[0] = kOnnxBatch;
+  Numbers expected(indices->offsets.integers.size());
+  std::iota(expected.begin(), expected.end(), 0);
+  if (value.plain.dims.size() != 1 || op.integer("axis", 0) != 0 ||
+      indices->step != std::ssize(expected) || indices->offsets.integers != expected ||
+      value.plain.dims[0].empty() || value.plain.dims[0][0] != kOnnxBatchAxis ||
+      !reshape_plain(value.plain, shape, op.all().fixed_batch))
+    throw OnnxUnsupported("entries that are chosen by sample");
+  set_plain(op, std::move(value));
+  return true;
+}
+
+void translate_gather(OnnxOperator& op) {
+  if (set_own_entries(op)) return;
+  OnnxActivation value = plain_input(op, 0);
+  const std::size_t dim = dimension_of(op.integer("axis", 0), value.plain.dims.size());
+  const std::int64_t extent = known_extent(value, dim);
+  if (op.is_activation(1) || !op.is_computable(1))
+    throw OnnxUnsupported("indices that are computed from samples");
+  OnnxTensor indices = op.tensor(1);
+  if (indices.is_real || indices.integers.empty())
+    throw OnnxUnsupported("indices without integers");
+  for (std::int64_t& index : indices.integers) {
+    if (index < -extent || index >= extent)
+      throw OnnxUnsupported("entry " + std::to_string(index) + " of " + std::to_string(extent));
+    if (index < 0) index += extent;
+  }
+  if (indices.shape.empty())
+    return set_plain(op, entry_of(op, std::move(value), dim, indices.integers[0]));
+  std::size_t place = 0;
+  value = with_axis(op, std::move(value), dim, place);
+  value.layer =
+      op.add_layer("gather", {value.layer},
+                   {{"axis", std::to_string(place)}, {"indices", list_text(indices.integers)}});
+  const std::int64_t count = std::ssize(indices.integers);
+  value.plain.stored[place] = count;
+  std::vector<int>& axes = value.plain.dims[dim];
+  if (axes.empty()) {
+    if (count != 1) throw OnnxUnsupported("one entry, repeated");
+  } else {
+    value.plain.axes[static_cast<std::size_t>(axes[0])].extent = count;
+    if (count == 1) remove_axis(value.plain, axes[0]);
+  }
+  Numbers shape = shape_of(value.plain);
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), indices.shape.begin(),
+               indices.shape.end());
+  if (!reshape_plain(value.plain, shape, 0)) throw OnnxUnsupported("indices of this shape");
+  set_plain(op, std::move(value));
+}
+
+// The order of axes as (dimension, place in it); the joined dimension counts as one.
+using Order = std::vector<std::pair<std::size_t, std::size_t>>;
+
+Order order_of(const OnnxPlain& plain, std::size_t joined) {
+  Order order;
+  for (int axis = 0; axis < static_cast<int>(plain.axes.size()); ++axis)
+    for (std::size_t dim = 0; dim < plain.dims.size(); ++dim)
+      for (std::size_t k = 0; k < plain.dims[dim].size(); ++k)
+        if (plain.dims[dim][k] == axis && (dim != joined || k == 0)) order.emplace_back(dim, k);
+  const auto is_joined = [&](const auto& entry) { return entry.first == joined; };
+  if (std::ranges::none_of(order, is_joined)) order.insert(order.begin(), {joined, 0});
+  return order;
+}
+
+OnnxGroups groups_in(const OnnxPlain& plain, const Order& order, std::size_t joined) {
+  OnnxGroups groups;
+  for (const auto& [dim, k] : order) {
+    if (dim == joined)
+      groups.push_back(plain.dims[dim]);
+    else
+      groups.push_back({plain.dims[dim].at(k)});
+  }
+  return groups;
+}
+
+[[noreturn]] void refuse_parts(const OnnxActivation& a, const OnnxActivation& b) {
+  throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
+                        ", expected tensors that differ in one dimension alone");
+}
+
+// The channels of images or vectors. Returns false for others.
+bool concat_channels(OnnxOperator& op) {
+  const std::int64_t axis = op.integer("axis", 0);
+  std::vector<int> layers;
+  OnnxActivation all;
+  for (std::size_t i = 0; i < op.node().inputs.size(); ++i) {
+    if (!op.is_activation(i)) return false;
+    const OnnxActivation next = op.activation(i);
+    if (i == 0) all = next;
+    const bool is_special = next.layout == OnnxActivation::Layout::kImage ||
+                            next.layout == OnnxActivation::Layout::kVector;
+    if (!is_special || next.layout != all.layout || next.shape.size() != all.shape.size() ||
+        (axis != 1 && axis != 1 - std::ssize(all.shape)))
+      return false;
+    Numbers rest = all.shape;
+    rest[1] = next.shape[1];
+    if (rest != next.shape || is_onnx_symbol(next.shape[1])) return false;
+    if (i > 0 && __builtin_add_overflow(all.shape[1], next.shape[1], &all.shape[1])) return false;
+    layers.push_back(next.layer);
+  }
+  if (layers.size() > 1) all.layer = op.add_layer("concat", layers);
+  op.set(std::move(all));
+  return true;
+}
+
+// Cuts the other dimensions of all parts as finely as those of any of them.
+void align_parts(std::vector<OnnxActivation>& parts, std::size_t joined) {
+  OnnxActivation& first = parts[0];
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      if (parts[i].plain.dims.size() != first.plain.dims.size()) refuse_parts(first, parts[i]);
+      for (std::size_t d = 0; d < first.plain.dims.size(); ++d)
+        if (d != joined && !refine_plain(first.plain, parts[i].plain, d))
+          refuse_parts(first, parts[i]);
+    }
+}
+
+void translate_concat(OnnxOperator& op) {
+  if (op.node().inputs.empty()) throw OnnxUnsupported("it has no inputs");
+  if (concat_channels(op)) return;
+  std::vector<OnnxActivation> parts;
+  for (std::size_t i = 0; i < op.node().inputs.size(); ++i)
+    parts.push_back(settled(op, plain_input(op, i)));
+  const std::size_t dim = dimension_of(op.integer("axis", 0), parts[0].plain.dims.size());
+  align_parts(parts, dim);
+  std::size_t widest = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].plain.axes.size() > parts[widest].plain.axes.size()) widest = i;
+  const Order order = order_of(parts[widest].plain, dim);
+  const auto place = static_cast<std::size_t>(
+      std::ranges::find(order, std::pair<std::size_t, std::size_t>{dim, 0}) - order.begin());
+  std::vector<int> layers;
+  std::int64_t total = 0;
+  for (OnnxActivation& part : parts) {
+    if (__builtin_add_overflow(total, known_extent(part, dim), &total))
+      refuse_parts(parts[0], part);
+    part = ordered(op, part, groups_in(part.plain, order, dim));
+    layers.push_back(part.layer);
+  }
+  OnnxActivation value = parts[widest];
+  std::vector<std::pair<std::string, std::string>> options;
+  if (place + 1 != order.size()) options.emplace_back("axis", std::to_string(place));
+  if (layers.size() > 1) value.layer = op.add_layer("concat", layers, std::move(options));
+  value.plain.stored[place] = total;
+  while (!value.plain.dims[dim].empty()) remove_axis(value.plain, value.plain.dims[dim][0]);
+  if (total > 1) {
+    insert_axis(value.plain, static_cast<int>(place), total);
+    value.plain.dims[dim] = {static_cast<int>(place)};
+  }
+  set_plain(op, std::move(value));
+}
+
+// To more samples; other dimensions that repeat are no layer.
+void translate_expand(OnnxOperator& op) {
+  OnnxActivation value = plain_input(op, 0);
+  const Numbers to = op.numbers(1);
+  while (value.plain.dims.size() < to.size())
+    value.plain.dims.insert(value.plain.dims.begin(), std::vector<int>{});
+  const std::size_t first = value.plain.dims.size() - to.size();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    std::vector<int>& dim = value.plain.dims[first + i];
+    const bool is_batch =
+        to[i] == kOnnxBatch || (i == 0 && to[i] > 1 && to[i] == op.all().fixed_batch);
+    if (to[i] == 1 || to[i] == -1 || to[i] == extent_of(value.plain, dim)) continue;
+    if (!is_batch || (!dim.empty() && dim != std::vector<int>{kOnnxBatchAxis}))
+      throw OnnxUnsupported(onnx_shape_text(value.shape) + " to " + onnx_shape_text(to) +
+                            ", expected it to repeat for each sample alone");
+    dim = {kOnnxBatchAxis};
+  }
+  set_plain(op, std::move(value));
+}
+
+}  // namespace
+
+std::vector<OnnxOperatorRow> onnx_movements() {
+  return {{"Split", translate_split},
+          {"Slice", translate_slice},
+          {"Gather", translate_gather},
+          {"Concat", translate_concat},
+          {"Expand", translate_expand}};
+}
+
+}  // namespace models

@@ -1,0 +1,216 @@
+// Products of two outputs of layers, softmax, and attention, which consists of these.
+#include "models/onnx_import/onnx_products.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "io/base/text/text_format.h"
+#include "models/onnx_import/onnx_plain.h"
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+bool contains_batch(const std::vector<int>& dim) {
+  return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
+}
+
+// The axes of the dimensions before the last two, without that of the samples, in their order in
+// the layer's output.
+std::vector<int> leading_axes(const OnnxPlain& plain) {
+  std::vector<int> axes;
+  for (std::size_t i = 0; i + 2 < plain.dims.size(); ++i)
+    for (const int axis : plain.dims[i])
+      if (axis != kOnnxBatchAxis) axes.push_back(axis);
+  return axes;
+}
+
+// The axes of `b` that stand for these of `a` in the dimensions before the last two.
+std::vector<int> matching(const OnnxPlain& a, const std::vector<int>& axes, const OnnxPlain& b) {
+  std::vector<int> found;
+  for (const int axis : axes)
+    for (std::size_t i = 0; i + 2 < a.dims.size(); ++i)
+      for (std::size_t k = 0; k < a.dims[i].size(); ++k)
+        if (a.dims[i][k] == axis) found.push_back(b.dims[i][k]);
+  return found;
+}
+
+void check_product(const OnnxActivation& a, const OnnxActivation& b, OnnxPlain& x, OnnxPlain& y) {
+  const std::size_t rank = x.dims.size();
+  bool fits = rank == y.dims.size() && rank >= 2;
+  for (std::size_t i = 0; fits && i + 2 < rank; ++i) fits = refine_plain(x, y, i);
+  fits = fits && extent_of(x, x.dims[rank - 1]) == extent_of(y, y.dims[rank - 2]);
+  for (std::size_t i = 0; fits && i < 2; ++i)
+    fits = !contains_batch(x.dims[rank - 1 - i]) && !contains_batch(y.dims[rank - 1 - i]);
+  if (!fits)
+    throw OnnxUnsupported("a product of " + onnx_shape_text(a.shape) + " and " +
+                          onnx_shape_text(b.shape) +
+                          ", expected [..., m, k] and [..., k, n] with the same dimensions before "
+                          "them");
+}
+
+// The layer of this kind that the value is the output of; -1: another one.
+int layer_of_kind(OnnxOperator& op, int layer, const char* kind) {
+  return layer >= 0 && op.all().layers.at(layer).kind == kind ? layer : -1;
+}
+
+struct Attention {
+  OnnxActivation q;  // of one layer, with axes [t..., 3, heads..., size...]
+  std::int64_t heads = 0, size = 0;
+  double dropout = 0;
+  int entries = -1;  // the axis of 3
+};
+
+// The axis whose entry 0, 1 or 2 is selected, and no other; -1: there is none.
+int entry_axis(const OnnxPlain& plain, std::int64_t entry) {
+  int found = -1;
+  for (std::size_t i = 0; i < plain.axes.size(); ++i) {
+    if (plain.axes[i].entry < 0) continue;
+    if (found >= 0 || plain.axes[i].entry != entry || plain.axes[i].extent != 3) return -1;
+    found = static_cast<int>(i);
+  }
+  return found;
+}
+
+bool same_layout(const OnnxActivation& a, const OnnxActivation& b) {
+  return a.layer == b.layer && a.plain.dims == b.plain.dims &&
+         std::ranges::equal(a.plain.axes, b.plain.axes, {}, &OnnxPlain::Axis::extent,
+                            &OnnxPlain::Axis::extent);
+}
+
+// The layer of scores whose softmax the value is, perhaps with dropout; -1: it is another value.
+int scores_of(OnnxOperator& op, const OnnxActivation& weights, double& dropout) {
+  const OnnxLayerList& layers = op.all().layers;
+  int layer = weights.layer;
+  if (layer_of_kind(op, layer, "dropout") >= 0) {
+    dropout = std::stod(layers.at(layer).options.at(0).second);
+    layer = layers.at(layer).inputs[0];
+  }
+  if (layer_of_kind(op, layer, "softmax") < 0 || weights.plain.scale != 1) return -1;
+  return layers.at(layer).inputs[0];
+}
+
+// Whether the axes are [t..., 3, heads..., size...] in this order; sets their extents.
+bool is_attention_order(const OnnxPlain& q, Attention& found) {
+  const std::size_t rank = q.dims.size();
+  std::vector<int> order = q.dims[rank - 2], heads = leading_axes(q);
+  const std::vector<int>& sizes = q.dims[rank - 1];
+  if (contains_batch(order) || contains_batch(sizes)) return false;
+  found.heads = extent_of(q, heads);
+  found.size = extent_of(q, sizes);
+  order.push_back(found.entries);
+  order.insert(order.end(), heads.begin(), heads.end());
+  order.insert(order.end(), sizes.begin(), sizes.end());
+  return std::ranges::is_sorted(order) && order.size() == q.axes.size() && found.heads > 0;
+}
+
+// softmax(q k^T) v, with q, k and v side by side in the output of one layer. `weights` is the
+// softmax.
+std::optional<Attention> attention_of(OnnxOperator& op, const OnnxActivation& weights,
+                                      const OnnxActivation& v) {
+  Attention found;
+  const auto operands = op.all().products.find(scores_of(op, weights, found.dropout));
+  if (operands == op.all().products.end() || v.layer < 0) return std::nullopt;
+  auto [q, k] = operands->second;
+  const std::size_t rank = q.plain.dims.size();
+  if (rank < 3 || k.plain.dims.size() != rank) return std::nullopt;
+  std::swap(k.plain.dims[rank - 1], k.plain.dims[rank - 2]);
+  found.entries = entry_axis(q.plain, 0);
+  if (!same_layout(q, k) || !same_layout(q, v) || found.entries < 0 ||
+      entry_axis(k.plain, 1) != found.entries || entry_axis(v.plain, 2) != found.entries ||
+      v.plain.scale != 1 || !is_attention_order(q.plain, found))
+    return std::nullopt;
+  const double wanted = 1 / std::sqrt(static_cast<double>(found.size));
+  if (std::abs(q.plain.scale * k.plain.scale - wanted) > 1e-6 * wanted) return std::nullopt;
+  found.q = std::move(q);
+  return found;
+}
+
+void set_attention(OnnxOperator& op, Attention found) {
+  OnnxActivation& q = found.q;
+  std::vector<int> positions, rest;
+  for (int axis = 0; axis < static_cast<int>(q.plain.axes.size()); ++axis)
+    (axis < found.entries ? positions : rest).push_back(axis);
+  q.plain.axes[static_cast<std::size_t>(found.entries)].entry = -1;
+  q.plain.scale = 1;
+  OnnxActivation value = ordered(op, q, {positions, rest});
+  std::vector<std::pair<std::string, std::string>> options{{"heads", std::to_string(found.heads)}};
+  if (found.dropout > 0) options.emplace_back("dropout", io::shortest_text(found.dropout));
+  value.layer = op.add_layer("self_attention", {value.layer}, std::move(options));
+  value.plain.stored[1] = found.heads * found.size;
+  remove_axis(value.plain, found.entries);
+  set_plain(op, std::move(value));
+}
+
+// The softmax of the classes at the end, which the loss contains.
+bool is_last_softmax(OnnxOperator& op) {
+  const auto* value = std::get_if<OnnxActivation>(&op.input(0));
+  const std::int64_t axis = op.integer("axis", -1);
+  return value != nullptr && op.node().outputs[0] == op.all().graph.outputs[0].name &&
+         value->shape.size() == 2 && (axis == -1 || axis == 1);
+}
+
+void translate_softmax(OnnxOperator& op) {
+  if (is_last_softmax(op)) {
+    op.all().notes.push_back(op.node().type + " at the end is left out: the loss contains it");
+    return op.set(op.activation(0));
+  }
+  if (op.node().type != "Softmax")
+    throw OnnxUnsupported("expected it at the end, over the classes");
+  OnnxActivation value = plain_input(op, 0);
+  const std::size_t dim = dimension_of(op.integer("axis", -1), value.plain.dims.size());
+  if (contains_batch(value.plain.dims[dim])) throw OnnxUnsupported("over the samples");
+  value = with_last(op, value, value.plain.dims[dim]);
+  value.layer = op.add_layer("softmax", {value.layer});
+  set_plain(op, std::move(value));
+}
+
+}  // namespace
+
+void translate_product(OnnxOperator& op) {
+  const OnnxActivation a = plain_input(op, 0), b = plain_input(op, 1);
+  if (auto attention = attention_of(op, a, b)) return set_attention(op, std::move(*attention));
+  OnnxActivation x = a, y = b;
+  check_product(a, b, x.plain, y.plain);
+  const std::size_t rank = x.plain.dims.size();
+  std::vector<int> lead = leading_axes(x.plain);
+  std::ranges::sort(lead);
+  const std::vector<int> other = matching(x.plain, lead, y.plain);
+  const std::vector<int> rows = x.plain.dims[rank - 2], inner = y.plain.dims[rank - 2],
+                         columns = y.plain.dims[rank - 1];
+  const bool transposed = !inner.empty() && !columns.empty() && inner.back() > columns.back();
+  const double scale = x.plain.scale * y.plain.scale;
+  x.plain.scale = y.plain.scale = 1;
+  OnnxGroups first{rows, x.plain.dims[rank - 1]}, second{inner, columns};
+  if (transposed) std::swap(second[0], second[1]);
+  if (!lead.empty()) first.insert(first.begin(), lead), second.insert(second.begin(), other);
+  OnnxActivation value = ordered(op, x, first);
+  const OnnxActivation factor = ordered(op, y, second);
+  std::vector<std::pair<std::string, std::string>> options;
+  if (transposed) options.emplace_back("transpose_second", "true");
+  if (scale != 1) options.emplace_back("scale", io::shortest_text(scale));
+  value.layer = op.add_layer("matmul", {value.layer, factor.layer}, std::move(options));
+  op.all().products[value.layer] = {a, b};
+  // The columns, which may be several axes.
+  const std::vector<int> own = transposed ? factor.plain.dims[rank - 1] : columns;
+  OnnxPlain& plain = value.plain;
+  plain.axes.resize(plain.axes.size() - plain.dims[rank - 1].size());
+  plain.dims[rank - 1].clear();
+  plain.stored.back() = extent_of(y.plain, columns);
+  for (const int column : columns) {
+    plain.dims[rank - 1].push_back(static_cast<int>(plain.axes.size()));
+    plain.axes.push_back({y.plain.axes[static_cast<std::size_t>(column)].extent});
+  }
+  set_plain(op, std::move(value));
+}
+
+std::vector<OnnxOperatorRow> onnx_general_operators() {
+  std::vector<OnnxOperatorRow> rows = onnx_sums();
+  rows.push_back({"Softmax", translate_softmax});
+  rows.push_back({"LogSoftmax", translate_softmax});
+  return rows;
+}
+
+}  // namespace models

@@ -1,0 +1,18 @@
+// Translations that files of operators share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/onnx_import/onnx_operator.h"
+
+namespace models {
+
+// A MatMul of two outputs of layers; one of attention becomes `self_attention`.
+void translate_product(OnnxOperator& op);
+// Rows of sums and products of any tensors, and of functions of their elements.
+std::vector<OnnxOperatorRow> onnx_sums();
+// A mean, sum or maximum over these axes.
+void translate_reduction(OnnxOperator& op, const std::vector<std::int64_t>& axes);
+
+}  // namespace models

@@ -1,0 +1,358 @@
+// Sums and products of any tensors, means and maxima, and functions of their elements.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "io/base/text/text_format.h"
+#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+bool has_arrays_of(const OnnxListedLayer& layer, const OnnxListedLayer& other) {
+  return layer.kind == other.kind &&
+         std::ranges::equal(layer.arrays, other.arrays,
+                            [](const OnnxLayerArray& a, const OnnxLayerArray& b) {
+                              return a.from.tensor == b.from.tensor &&
+                                     a.from.transposed == b.from.transposed && a.shape == b.shape;
+                            });
+}
+
+// A layer with the weight and the bias of an earlier one shares them.
+void tie_to_owner(OnnxLayerList& layers, int index) {
+  OnnxListedLayer& layer = layers.at(index);
+  const int owner = layers.user_of(layer.arrays[0].from.tensor);
+  if (owner < 0 || owner == index || !has_arrays_of(layer, layers.at(owner))) return;
+  layer.tied = layers.at(owner).name;
+  layer.arrays.clear();
+}
+
+// The dimension of the numbers that a bias of this layer has; nothing if it has one, or the value
+// is no longer the layer's output as it is.
+std::optional<std::size_t> bias_dimension(const OnnxListedLayer& layer, const OnnxPlain& plain) {
+  const std::size_t rank = plain.dims.size();
+  const bool is_dense = layer.kind == "dense" && rank >= 2,
+             is_conv = layer.kind == "conv2d" && rank == 4;
+  if ((!is_dense && !is_conv) || layer.arrays.size() != 1 || plain.scale != 1) return std::nullopt;
+  const std::size_t dim = is_dense ? rank - 1 : 1;
+  if (stored_groups(plain).back() != plain.dims[dim]) return std::nullopt;
+  return dim;
+}
+
+// A constant that is added to the output of a layer without a bias is its bias: Linear as MatMul
+// and Add. Returns false for other sums.
+bool add_bias(OnnxOperator& op, std::size_t index) {
+  const auto* bias = std::get_if<OnnxConstant>(&op.input(index));
+  const auto* found = std::get_if<OnnxActivation>(&op.input(1 - index));
+  if (bias == nullptr || found == nullptr || found->layer < 0 ||
+      op.all().values.readers(op.node().inputs[1 - index]) != 1)
+    return false;
+  const OnnxPlain plain = as_plain(*found).plain;
+  const auto dim = bias_dimension(op.all().layers.at(found->layer), plain);
+  if (!dim) return false;
+  const std::int64_t channels = plain.stored.back();
+  Numbers shape = shape_of(*bias), wanted(plain.dims.size() - *dim, 1);
+  wanted[0] = channels;
+  while (shape.size() > wanted.size() && shape[0] == 1) shape.erase(shape.begin());
+  if (shape != wanted) return false;
+  OnnxListedLayer& layer = op.all().layers.at(found->layer);
+  for (auto& [key, text] : layer.options)
+    if (key == "bias") text = "true";
+  if (!layer.arrays[0].from.tensor->name.ends_with(".weight"))
+    op.all().layers.rename(found->layer, bias->tensor->name);
+  layer.arrays.push_back({"bias", *bias, {channels}});
+  tie_to_owner(op.all().layers, found->layer);
+  op.set(OnnxActivation(*found));
+  return true;
+}
+
+// The input as a number; nothing if it has several or is no constant.
+std::optional<double> scalar(OnnxOperator& op, std::size_t index) {
+  if (op.is_activation(index) || !op.is_computable(index)) return std::nullopt;
+  const OnnxTensor found = op.tensor(index);
+  if (found.reals.size() == 1) return found.reals[0];
+  if (found.integers.size() == 1 && !is_onnx_symbol(found.integers[0]))
+    return static_cast<double>(found.integers[0]);
+  return std::nullopt;
+}
+
+void add_scale_shift(OnnxOperator& op, OnnxActivation& value, double scale, double shift) {
+  value.layer =
+      op.add_layer("scale_shift", {value.layer},
+                   {{"scale", io::shortest_text(scale)}, {"shift", io::shortest_text(shift)}});
+}
+
+void add_function(OnnxOperator& op, OnnxActivation& value, const std::string& function) {
+  value.layer = op.add_layer("activation", {value.layer}, {{"function", "\"" + function + "\""}});
+}
+
+// A sum, product ... of a tensor and a number. Factors wait until a layer needs the numbers.
+void combine_with_number(OnnxOperator& op, OnnxActivation value, double number, bool is_first) {
+  const std::string& type = op.node().type;
+  if (type == "Mul") {
+    value.plain.scale *= number;
+  } else if (type == "Div" && !is_first) {
+    value.plain.scale /= number;
+  } else if (type == "Div") {
+    value = settled(op, std::move(value));
+    add_function(op, value, "reciprocal");
+    value.plain.scale = number;
+  } else {
+    const bool negates = type == "Sub" && is_first;
+    const double scale = negates ? -value.plain.scale : value.plain.scale;
+    value.plain.scale = 1;
+    value = settled(op, std::move(value));
+    add_scale_shift(op, value, scale, type == "Sub" && !is_first ? -number : number);
+  }
+  if (!std::isfinite(value.plain.scale)) throw OnnxUnsupported("a factor that is not finite");
+  set_plain(op, std::move(value));
+}
+
+std::optional<double> option_of(const OnnxListedLayer& layer, const std::string& key) {
+  for (const auto& [name, text] : layer.options)
+    if (name == key) return std::stod(text);
+  return std::nullopt;
+}
+
+bool is_near(std::optional<double> value, double wanted) {
+  return value && std::abs(*value - wanted) < 1e-6;
+}
+
+// x (1 + erf(x / sqrt(2))), twice the GELU, as exporters write it for operator sets before 20.
+bool set_gelu(OnnxOperator& op) {
+  for (const std::size_t inner : {0U, 1U}) {
+    OnnxActivation x = as_plain(std::get<OnnxActivation>(op.input(1 - inner)));
+    const OnnxActivation sum = as_plain(std::get<OnnxActivation>(op.input(inner)));
+    const OnnxLayerList& layers = op.all().layers;
+    const auto input_of = [&](int layer, const char* kind) {
+      return layer >= 0 && layers.at(layer).kind == kind ? layers.at(layer).inputs.at(0) : -2;
+    };
+    const int erf = input_of(sum.layer, "scale_shift"), scaled = input_of(erf, "activation"),
+              start = input_of(scaled, "scale_shift");
+    if (start != x.layer || sum.plain.scale != 1 || sum.plain.dims != x.plain.dims) continue;
+    if (!is_near(option_of(layers.at(sum.layer), "scale"), 1) ||
+        !is_near(option_of(layers.at(sum.layer), "shift"), 1) ||
+        layers.at(erf).options[0].second != "\"erf\"" ||
+        !is_near(option_of(layers.at(scaled), "scale"), std::sqrt(0.5)))
+      continue;
+    const double scale = x.plain.scale;
+    x.plain.scale = 1;
+    x = settled(op, std::move(x));
+    x.layer = op.add_layer("gelu", {x.layer}, {{"approximate", "\"none\""}});
+    x.plain.scale = 2 * scale;
+    set_plain(op, std::move(x));
+    return true;
+  }
+  return false;
+}
+
+// Gives both values as many dimensions, and cuts the axes of those that both have alike.
+bool align(OnnxPlain& a, OnnxPlain& b) {
+  while (a.dims.size() < b.dims.size()) a.dims.insert(a.dims.begin(), std::vector<int>{});
+  while (b.dims.size() < a.dims.size()) b.dims.insert(b.dims.begin(), std::vector<int>{});
+  for (std::size_t i = 0; i < a.dims.size(); ++i)
+    if (!a.dims[i].empty() && !b.dims[i].empty() && !refine_plain(a, b, i)) return false;
+  return true;
+}
+
+bool covers(const OnnxPlain& a, const OnnxPlain& b) {
+  for (std::size_t i = 0; i < a.dims.size(); ++i)
+    if (a.dims[i].empty() && !b.dims[i].empty()) return false;
+  return true;
+}
+
+// The axes of `b` in the groups of `a`; false if a group has some of its axes only.
+bool groups_like(const OnnxPlain& a, const OnnxGroups& groups, const OnnxPlain& b,
+                 OnnxGroups& found) {
+  found.clear();
+  for (const std::vector<int>& group : groups) {
+    found.emplace_back();
+    for (const int axis : group)
+      for (std::size_t i = 0; i < a.dims.size(); ++i)
+        for (std::size_t k = 0; k < a.dims[i].size() && !b.dims[i].empty(); ++k)
+          if (a.dims[i][k] == axis) found.back().push_back(b.dims[i][k]);
+    if (!found.back().empty() && found.back().size() != group.size()) return false;
+  }
+  while (!found.empty() && found.front().empty()) found.erase(found.begin());
+  if (found.empty()) found.emplace_back();
+  return true;
+}
+
+OnnxGroups single_axes(const OnnxPlain& plain) {
+  OnnxGroups groups;
+  for (int axis = 0; axis < static_cast<int>(plain.axes.size()); ++axis) groups.push_back({axis});
+  return groups;
+}
+
+OnnxGroups groups_of_dims(const OnnxPlain& plain) {
+  OnnxGroups groups;
+  for (const std::vector<int>& dim : plain.dims) {
+    groups.push_back(dim);
+    std::erase(groups.back(), kOnnxBatchAxis);
+  }
+  return groups;
+}
+
+// Neither value has all dimensions of the result: both are brought in ONNX's order.
+OnnxActivation combined_in_order(OnnxOperator& op, const char* kind, OnnxActivation a,
+                                 OnnxActivation b) {
+  a = ordered(op, a, groups_of_dims(a.plain));
+  b = ordered(op, b, groups_of_dims(b.plain));
+  OnnxActivation result = a;
+  result.plain.axes.clear();
+  for (std::size_t i = 0; i < a.plain.dims.size(); ++i) {
+    const OnnxPlain& from = a.plain.dims[i].empty() ? b.plain : a.plain;
+    result.plain.stored[i] = from.stored[i];
+    result.plain.dims[i] = from.dims[i];
+    for (int& axis : result.plain.dims[i]) {
+      if (axis == kOnnxBatchAxis) continue;
+      result.plain.axes.push_back(from.axes[static_cast<std::size_t>(axis)]);
+      axis = static_cast<int>(result.plain.axes.size()) - 1;
+    }
+  }
+  result.layer = op.add_layer(kind, {a.layer, b.layer});
+  return result;
+}
+
+// `a` has all dimensions of the result, and keeps its order.
+OnnxActivation combined_like_first(OnnxOperator& op, const char* kind, OnnxActivation a,
+                                   OnnxActivation b, bool swaps) {
+  OnnxGroups groups;
+  a = settled(op, std::move(a));
+  b = settled(op, std::move(b));
+  if (!groups_like(a.plain, stored_groups(a.plain), b.plain, groups)) {
+    a = ordered(op, a, single_axes(a.plain));
+    groups_like(a.plain, stored_groups(a.plain), b.plain, groups);
+  }
+  b = ordered(op, b, groups);
+  a.layer = op.add_layer(
+      kind, swaps ? std::vector<int>{b.layer, a.layer} : std::vector<int>{a.layer, b.layer});
+  return a;
+}
+
+void combine(OnnxOperator& op, const char* kind) {
+  OnnxActivation a = plain_input(op, 0), b = plain_input(op, 1);
+  if (!align(a.plain, b.plain))
+    throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
+                          ", expected two of one shape, or extents of 1 (as NumPy broadcasts)");
+  const bool is_ordered = op.node().type == "Sub" || op.node().type == "Div";
+  if (covers(a.plain, b.plain))
+    return set_plain(op, combined_like_first(op, kind, std::move(a), std::move(b), false));
+  if (covers(b.plain, a.plain))
+    return set_plain(op, combined_like_first(op, kind, std::move(b), std::move(a), is_ordered));
+  set_plain(op, combined_in_order(op, kind, std::move(a), std::move(b)));
+}
+
+void translate_sum(OnnxOperator& op) {
+  const std::string& type = op.node().type;
+  if (type == "Add" && (add_bias(op, 0) || add_bias(op, 1))) return;
+  for (const std::size_t index : {0U, 1U})
+    if (const auto number = scalar(op, index))
+      return combine_with_number(op, plain_input(op, 1 - index), *number, index == 0);
+  if (type == "Mul" && op.is_activation(0) && op.is_activation(1) &&
+      (set_gelu(op) || set_gated(op)))
+    return;
+  combine(op, type == "Add"   ? "add"
+              : type == "Sub" ? "subtract"
+              : type == "Mul" ? "multiply"
+                              : "divide");
+}
+
+void translate_power(OnnxOperator& op) {
+  const auto exponent = scalar(op, 1);
+  if (!exponent) throw OnnxUnsupported("an exponent that is no number");
+  OnnxActivation value = settled(op, plain_input(op, 0));
+  if (*exponent == 2)
+    value.layer = op.add_layer("multiply", {value.layer, value.layer});
+  else
+    value.layer =
+        op.add_layer("activation", {value.layer},
+                     {{"function", "\"power\""}, {"exponent", io::shortest_text(*exponent)}});
+  set_plain(op, std::move(value));
+}
+
+void translate_function(OnnxOperator& op) {
+  constexpr const char* kNames[][2] = {
+      {"Erf", "erf"},   {"Exp", "exp"},           {"Log", "log"},
+      {"Sqrt", "sqrt"}, {"Abs", "abs"},           {"Reciprocal", "reciprocal"},
+      {"Mish", "mish"}, {"Softplus", "softplus"}, {"Softsign", "softsign"}};
+  OnnxActivation value = plain_input(op, 0);
+  if (op.node().type == "Neg") {
+    value.plain.scale = -value.plain.scale;
+    return set_plain(op, std::move(value));
+  }
+  value = settled(op, std::move(value));
+  for (const auto& [type, function] : kNames)
+    if (op.node().type == type) add_function(op, value, function);
+  set_plain(op, std::move(value));
+}
+
+void translate_any_reduction(OnnxOperator& op) {
+  translate_reduction(op,
+                      op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{}));
+}
+
+}  // namespace
+
+void translate_reduction(OnnxOperator& op, const Numbers& axes) {
+  OnnxActivation value = settled(op, plain_input(op, 0));
+  std::vector<int> reduced;
+  std::vector<std::size_t> dims;
+  for (const std::int64_t axis : axes) {
+    dims.push_back(dimension_of(axis, value.plain.dims.size()));
+    const std::vector<int>& dim = value.plain.dims[dims.back()];
+    reduced.insert(reduced.end(), dim.begin(), dim.end());
+  }
+  const auto is_reduced = [&](int axis) { return std::ranges::count(reduced, axis) > 0; };
+  if (dims.empty() || is_reduced(kOnnxBatchAxis))
+    throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) + " of " +
+                          onnx_shape_text(shape_of(value.plain)) +
+                          ", expected some without the samples");
+  OnnxGroups groups = stored_groups(value.plain);
+  const bool is_torn = std::ranges::any_of(groups, [&](const std::vector<int>& group) {
+    const auto count = std::ranges::count_if(group, is_reduced);
+    return count != 0 && count != std::ssize(group);
+  });
+  if (is_torn) {
+    value = ordered(op, std::move(value), single_axes(value.plain));
+    groups = stored_groups(value.plain);
+  }
+  Numbers places;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    if (!groups[i].empty() && is_reduced(groups[i][0])) {
+      places.push_back(static_cast<std::int64_t>(i));
+      value.plain.stored[i] = 1;
+    }
+  const std::string function = op.node().type == "ReduceMean"  ? "\"mean\""
+                               : op.node().type == "ReduceSum" ? "\"sum\""
+                                                               : "\"max\"";
+  const bool keeps = places.size() == groups.size();
+  if (!places.empty())
+    value.layer = op.add_layer(
+        "reduce", {value.layer},
+        {{"function", function}, {"axes", list_text(places)}, {"keep", keeps ? "true" : "false"}});
+  for (std::size_t i = places.size(); i-- > 0 && !keeps;)
+    value.plain.stored.erase(value.plain.stored.begin() + places[i]);
+  std::ranges::sort(reduced, std::greater<>());
+  for (const int axis : reduced) remove_axis(value.plain, axis);
+  std::ranges::sort(dims, std::greater<>());
+  for (std::size_t i = 0; i < dims.size() && op.integer("keepdims", 1) == 0; ++i)
+    value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(dims[i]));
+  set_plain(op, std::move(value));
+}
+
+std::vector<OnnxOperatorRow> onnx_sums() {
+  std::vector<OnnxOperatorRow> rows{{"ReduceSum", translate_any_reduction},
+                                    {"ReduceMax", translate_any_reduction},
+                                    {"Pow", translate_power}};
+  for (const char* type : {"Add", "Sub", "Mul", "Div"}) rows.push_back({type, translate_sum});
+  for (const char* type :
+       {"Erf", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Mish", "Softplus", "Softsign"})
+    rows.push_back({type, translate_function});
+  return rows;
+}
+
+}  // namespace models

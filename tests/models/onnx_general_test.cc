@@ -1,0 +1,220 @@
+// Translations of general operators: which of them move no numbers, and what becomes one layer.
+#include "models/onnx_import/onnx_import.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "io/interchange/onnx_file.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+io::NamedArray floats(const std::string& name, const Ints& shape, float first = 0) {
+  std::size_t count = 1;
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  std::vector<float> values(count);
+  for (float& value : values) value = first++;
+  const auto bytes = std::as_bytes(std::span(values));
+  return {.name = name, .shape = shape, .data = {bytes.begin(), bytes.end()}};
+}
+
+io::NamedArray integers(const std::string& name, const Ints& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {.name = name,
+          .type = io::DType::kI64,
+          .shape = {std::ssize(values)},
+          .data = {bytes.begin(), bytes.end()}};
+}
+
+io::NamedArray scalar(const std::string& name, float value) {
+  io::NamedArray array = floats(name, {1}, value);
+  array.shape = {};
+  return array;
+}
+
+io::OnnxNode transpose(const std::string& from, const std::string& to, const Ints& order) {
+  return {"Transpose", to, {from}, {to}, {{"perm", order}}};
+}
+io::OnnxNode node(const std::string& type, const std::vector<std::string>& inputs,
+                  const std::string& to, std::vector<io::OnnxAttribute> attributes = {}) {
+  return {type, to, inputs, {to}, std::move(attributes)};
+}
+
+class OnnxGeneralTest : public testing::Test {
+ protected:
+  // The nodes go from the image "x", [batch, 6, 4, 5], to "end", which means and a matrix follow.
+  models::OnnxImport imported(const std::vector<io::OnnxNode>& nodes,
+                              const std::vector<io::NamedArray>& constants,
+                              const Ints& means = {2, 3}) {
+    io::OnnxModel model;
+    model.inputs = {{.name = "x", .shape = {"batch", 6, 4, 5}}};
+    model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+    model.nodes = nodes;
+    model.nodes.push_back(
+        node("ReduceMean", {"end", "means"}, "mean", {{"keepdims", std::int64_t{0}}}));
+    model.nodes.push_back(node("Gemm", {"mean", "fc.weight"}, "y", {{"transB", std::int64_t{1}}}));
+    model.constants = constants;
+    model.constants.push_back(integers("means", means));
+    model.constants.push_back(floats("fc.weight", {3, 6}));
+    io::save_onnx(model, path_);
+    return models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
+  }
+  // The kinds of layers, with the values of some options.
+  std::string kinds(const models::OnnxImport& import) {
+    std::string text;
+    for (std::size_t at = import.definition.find("kind = \""); at != std::string::npos;
+         at = import.definition.find("kind = \"", at + 1)) {
+      const std::size_t begin = at + 8;
+      text += (text.empty() ? "" : " ") +
+              import.definition.substr(begin, import.definition.find('"', begin) - begin);
+    }
+    return text;
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  const std::string path_ = folder_ / "net.onnx";
+};
+
+// The engine's images have their channels last.
+TEST_F(OnnxGeneralTest, NormsOfChannelsNeedNoTransposition) {
+  const models::OnnxImport found =
+      imported({transpose("x", "last", {0, 2, 3, 1}),
+                node("LayerNormalization", {"last", "norm.weight", "norm.bias"}, "normed"),
+                node("MatMul", {"normed", "matrix"}, "product"),
+                node("Add", {"linear.bias", "product"}, "sum"), node("Gelu", {"sum"}, "gelu"),
+                transpose("gelu", "first", {0, 3, 1, 2}), node("Mul", {"scale", "first"}, "scaled"),
+                node("Add", {"scaled", "x"}, "end")},
+               {floats("norm.weight", {6}), floats("norm.bias", {6}), floats("matrix", {6, 6}),
+                floats("linear.bias", {6}), floats("scale", {6, 1, 1})});
+  EXPECT_EQ(kinds(found),
+            "layer_norm dense gelu parameter reshape multiply add global_average_pool dense");
+  EXPECT_CONTAINS(found.definition, "name = \"linear\"\ninputs = [\"norm\"]\nout = 6\nbias = true");
+  EXPECT_CONTAINS(found.definition,
+                  "kind = \"parameter\"\nname = \"scale\"\ninputs = []\nshape = [6, 1, 1]");
+}
+
+TEST_F(OnnxGeneralTest, PositionsAreReachedByOnePermutation) {
+  const models::OnnxImport found =
+      imported({node("Reshape", {"x", "flat"}, "rows"),  // [batch, 6, 20]
+                node("MatMul", {"rows", "matrix"}, "end")},
+               {integers("flat", {0, 6, -1}), floats("matrix", {20, 7})}, {2});
+  EXPECT_EQ(kinds(found), "permute reshape dense reduce dense");
+  EXPECT_CONTAINS(found.definition, "order = [2, 0, 1]");
+}
+
+TEST_F(OnnxGeneralTest, ANumberIsAFactorOrAShift) {
+  const models::OnnxImport found =
+      imported({node("Mul", {"x", "two"}, "a"), node("Div", {"a", "four"}, "b"),
+                node("Sub", {"two", "b"}, "end")},
+               {scalar("two", 2), scalar("four", 4)});
+  EXPECT_EQ(kinds(found), "scale_shift global_average_pool dense");
+  EXPECT_CONTAINS(found.definition, "scale = -0.5\nshift = 2\n");
+  EXPECT_EQ(kinds(imported({node("Mul", {"x", "two"}, "a"), node("Mul", {"half", "a"}, "end")},
+                           {scalar("two", 2), scalar("half", 0.5)})),
+            "global_average_pool dense");
+}
+
+// x / 2 (1 + erf(x / sqrt(2)))
+TEST_F(OnnxGeneralTest, TheExpressionOfGeluBecomesOne) {
+  const models::OnnxImport found =
+      imported({node("Relu", {"x"}, "r"), node("Div", {"r", "root"}, "a"), node("Erf", {"a"}, "b"),
+                node("Add", {"b", "one"}, "c"), node("Mul", {"r", "c"}, "d"),
+                node("Mul", {"d", "half"}, "end")},
+               {scalar("root", std::sqrt(2.0F)), scalar("one", 1), scalar("half", 0.5)});
+  EXPECT_EQ(kinds(found), "relu gelu global_average_pool dense");
+}
+
+// The parts of one projection: queries, keys and values for two heads of 3 on 20 positions.
+std::vector<io::OnnxNode> attention_nodes() {
+  return {node("Reshape", {"x", "flat"}, "columns"),
+          transpose("columns", "rows", {0, 2, 1}),
+          node("MatMul", {"rows", "matrix"}, "qkv"),
+          node("Reshape", {"qkv", "parts"}, "five"),
+          transpose("five", "split", {2, 0, 3, 1, 4}),
+          node("Gather", {"split", "0"}, "q", {{"axis", std::int64_t{0}}}),
+          node("Gather", {"split", "1"}, "k", {{"axis", std::int64_t{0}}}),
+          node("Gather", {"split", "2"}, "v", {{"axis", std::int64_t{0}}}),
+          node("Mul", {"q", "factor"}, "scaled"),
+          transpose("k", "turned", {0, 1, 3, 2}),
+          node("MatMul", {"scaled", "turned"}, "scores"),
+          node("Softmax", {"scores"}, "weights", {{"axis", std::int64_t{-1}}}),
+          node("MatMul", {"weights", "v"}, "heads"),
+          transpose("heads", "positions", {0, 2, 1, 3}),
+          node("Reshape", {"positions", "joined"}, "end")};
+}
+
+std::vector<io::NamedArray> attention_constants(float factor) {
+  std::vector<io::NamedArray> all{integers("flat", {0, 6, -1}),
+                                  floats("matrix", {6, 18}),
+                                  integers("parts", {-1, 20, 3, 2, 3}),
+                                  integers("0", {0}),
+                                  integers("1", {1}),
+                                  integers("2", {2}),
+                                  scalar("factor", factor),
+                                  integers("joined", {0, 20, 6})};
+  for (std::size_t i = 3; i < 6; ++i) all[i].shape = {};
+  return all;
+}
+
+TEST_F(OnnxGeneralTest, UnmaskedAttentionBecomesOneLayer) {
+  const models::OnnxImport found =
+      imported(attention_nodes(), attention_constants(1 / std::sqrt(3.0F)), {1});
+  EXPECT_EQ(kinds(found), "dense reshape self_attention reduce dense");
+  EXPECT_CONTAINS(found.definition, "heads = 2\n");
+}
+
+// Another factor, or another order of queries and keys, is no attention of the engine's layer.
+TEST_F(OnnxGeneralTest, OtherAttentionIsProducts) {
+  const models::OnnxImport scaled = imported(attention_nodes(), attention_constants(2), {1});
+  EXPECT_EQ(scaled.definition.find("self_attention"), std::string::npos);
+  EXPECT_CONTAINS(scaled.definition, "transpose_second = true\nscale = 2\n");
+  std::vector<io::OnnxNode> swapped = attention_nodes();
+  std::swap(swapped[5].inputs[1], swapped[6].inputs[1]);
+  EXPECT_EQ(imported(swapped, attention_constants(1 / std::sqrt(3.0F)), {1})
+                .definition.find("self_attention"),
+            std::string::npos);
+}
+
+// Indices and masks are computed when the file is read.
+TEST_F(OnnxGeneralTest, ConstantsAreComputed) {
+  const models::OnnxImport found = imported(
+      {node("Range", {"zero", "four", "one"}, "r"), node("Unsqueeze", {"r", "last"}, "column"),
+       node("Cast",
+            {
+                "column",
+            },
+            "real", {{"to", std::int64_t{1}}}),
+       node("Mul", {"real", "factor"}, "mask"), node("Add", {"x", "mask"}, "end")},
+      {[] {
+         auto a = integers("zero", {0});
+         a.shape = {};
+         return a;
+       }(),
+       [] {
+         auto a = integers("four", {4});
+         a.shape = {};
+         return a;
+       }(),
+       [] {
+         auto a = integers("one", {1});
+         a.shape = {};
+         return a;
+       }(),
+       integers("last", {1}), scalar("factor", 0.5)});
+  EXPECT_EQ(kinds(found), "constant reshape add global_average_pool dense");
+  std::vector<float> values(4);
+  for (const io::NamedArray& array : found.arrays)
+    if (array.name.ends_with(".value")) {
+      EXPECT_EQ(array.shape, (Ints{4, 1}));
+      EXPECT_EQ(array.section, io::Section::kBuffer);
+      std::memcpy(values.data(), array.data.data(), array.data.size());
+    }
+  EXPECT_EQ(values, (std::vector<float>{0, 0.5, 1, 1.5}));
+}
+
+}  // namespace
