@@ -167,6 +167,7 @@ struct Kind {
 };
 
 constexpr const char* kSame = "any → the same";
+constexpr const char* kRowsSame = "[..., width] → the same";
 constexpr const char* kImageSame = "[h, w, c] → the same";
 constexpr const char* kProjectionHeads = "[t, (heads + 2 kv_heads) * size] → [t, heads * size]";
 constexpr const char* kProjectionSame = "[t, (heads + 2 kv_heads) * size] → the same";
@@ -233,9 +234,9 @@ constexpr Kind kKinds[] = {
        const double eps = o.number("eps", 1e-5);
        return layers::layer_norm(eps, o.boolean("affine", true));
      },
-     "[..., width] → the same", "eps above 0", "weight [width], bias [width], both if `affine`"},
+     kRowsSame, "eps above 0", "weight [width], bias [width], both if `affine`"},
     {"rms_norm", [](Options& o, std::int64_t) { return layers::rms_norm(o.number("eps", 1e-6)); },
-     "[..., width] → the same", "eps above 0; divides by the root mean square", "weight [width]"},
+     kRowsSame, "eps above 0; divides by the root mean square", "weight [width]"},
     {"gelu", make_gelu, kSame, "approximate \"none\" or \"tanh\"", ""},
     {"causal_self_attention",
      [](Options& o, std::int64_t) { return layers::causal_self_attention(attention_options(o)); },
@@ -250,7 +251,7 @@ constexpr Kind kKinds[] = {
     {"matmul", make_matmul,
      "[..., m, k], [..., k, n] (with `transpose_second` [..., n, k]) → [..., m, n]",
      "needs `inputs`, two of them; equal leading dimensions; `scale` multiplies the product", ""},
-    {"softmax", [](Options&, std::int64_t) { return layers::softmax(); }, "[..., width] → the same",
+    {"softmax", [](Options&, std::int64_t) { return layers::softmax(); }, kRowsSame,
      "over the last dimension", ""},
     {"rotary", make_rotary, kProjectionSame,
      "turns heads of queries and keys by their position, as Llama (rotate_half); an even size, at "

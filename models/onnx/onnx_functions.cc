@@ -1,10 +1,9 @@
 // Implements one function per kind of activation that is not a single operator of ONNX.
-#include "models/onnx/onnx_functions.h"
-
 #include <cmath>
 #include <iterator>
 
 #include "engine/layers/layers.h"
+#include "models/onnx/onnx_sequences.h"
 
 namespace models {
 namespace {

@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "engine/layers/layers.h"
-#include "models/onnx/onnx_functions.h"
 #include "models/onnx/onnx_pooling.h"
 #include "models/onnx/onnx_sequences.h"
 

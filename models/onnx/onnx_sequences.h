@@ -1,5 +1,5 @@
-// Translates the layers of sequences that know positions or heads, and RMS normalization, to ONNX's
-// operators.
+// Translates the layers of sequences that know positions or heads, RMS normalization, and functions
+// of single elements to ONNX's operators.
 #pragma once
 
 #include <string>
@@ -13,5 +13,6 @@ std::string add_head_rms_norm(OnnxLayer& layer);
 std::string add_position_embedding(OnnxLayer& layer);
 std::string add_rotary(OnnxLayer& layer);
 std::string add_attention(OnnxLayer& layer);
+std::string add_activation(OnnxLayer& layer);  // `activation` and `scale_shift`
 
 }  // namespace models

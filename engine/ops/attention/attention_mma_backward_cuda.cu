@@ -140,9 +140,8 @@ __global__ void __launch_bounds__(kMmaThreads)
       fetch_rows<M, kSize>(dy + first * o.width(), o.width(), Tile::kOther, o.t - first,
                            shared.other[stage][1]);
     };
-    // The first queries that see a key of the block; kOther divides kOwn.
-    const std::int64_t begin = kCausal ? key : 0;
-    fetch(begin, 0);
+    const std::int64_t begin = kCausal ? key : 0;  // of the queries that see the block's keys
+    fetch(begin, 0);                               // kOther divides kOwn
     commit_copies();
     int stage = 0;
     for (std::int64_t first = begin; first < o.t; first += Tile::kOther, stage ^= 1) {

@@ -1,7 +1,8 @@
 // Softmax on a CUDA device. softmax.h describes and softmax.cc checks the operands.
 #pragma once
 
-#include "engine/ops/attention/softmax.h"
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
 
 namespace engine::ops::cuda {
 

@@ -21,6 +21,10 @@ ActivationSizes sizes_of(const TensorView& x, const Activation& f) {
           static_cast<float>(f.second)};
 }
 
+cuda::ElementFunction element_function(const Activation& f) {
+  return {static_cast<int>(f.kind), static_cast<float>(f.first), static_cast<float>(f.second)};
+}
+
 // NaN passes, as in PyTorch.
 double relu6(double x) {
   const double positive = x < 0 ? 0 : x;
@@ -111,7 +115,7 @@ void activation_forward(KernelContext& context, TensorView x, Activation functio
         });
       },
       [&] { table_for(x.dtype).forward(x, sizes_of(x, function), y, *context.threads); },
-      [&] { cuda::activation_forward(context, x, sizes_of(x, function), y); });
+      [&] { cuda::activation_forward(context, x, element_function(function), y); });
 }
 
 void activation_backward(KernelContext& context, TensorView value, TensorView dy,
@@ -137,7 +141,9 @@ void activation_backward(KernelContext& context, TensorView value, TensorView dy
             .backward(value, dy, sizes_of(value, function), dx, write == Write::kAdd,
                       *context.threads);
       },
-      [&] { cuda::activation_backward(context, value, dy, sizes_of(value, function), dx, write); });
+      [&] {
+        cuda::activation_backward(context, value, dy, element_function(function), dx, write);
+      });
 }
 
 }  // namespace engine::ops

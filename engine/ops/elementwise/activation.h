@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -49,13 +48,6 @@ struct Activation {
   ActivationKind kind = ActivationKind::kRelu6;
   double first = 0.01;  // numbers of the function; the slope of leaky_relu is at least 0
   double second = 0;
-};
-
-// What kernels need of a call.
-struct ActivationSizes {
-  std::int64_t count;
-  int kind;             // the number of the function, in the order of ActivationKind
-  float first, second;  // numbers of the function
 };
 
 // Whether the derivative is computed from y; otherwise, from x.

@@ -2,11 +2,19 @@
 // chosen instruction set.
 #pragma once
 
+#include <cstdint>
+
+#include "engine/core/tensor_view.h"
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/bf16_dispatch.h"
-#include "engine/ops/elementwise/activation.h"
 
 namespace engine::ops {
+
+struct ActivationSizes {
+  std::int64_t count;
+  int kind;             // the number of the function, in the order of ActivationKind
+  float first, second;  // numbers of the function
+};
 
 // Operands are as in activation.h. Results do not depend on the number of threads.
 struct ActivationTable {

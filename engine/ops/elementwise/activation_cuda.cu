@@ -1,7 +1,6 @@
 // Activation functions as operations of map_elements.h: a kernel for each function. Bound by bytes;
 // with 16-bit storage the functions with an exponential take almost as long.
 #include "engine/ops/device/map_elements.h"
-#include "engine/ops/elementwise/activation.h"
 #include "engine/ops/elementwise/elementwise_cuda.h"
 
 namespace engine::ops::cuda {
@@ -183,19 +182,19 @@ using Functions =
 
 }  // namespace
 
-void activation_forward(KernelContext& context, TensorView x, const ActivationSizes& s,
+void activation_forward(KernelContext& context, TensorView x, const ElementFunction& f,
                         TensorView y) {
-  Functions::with(s.kind, [&]<class F>(F) {
-    launch_map(context, "activation_forward", ValueOf<F>{{s.first, s.second}},
-               {.a = x, .b = {}, .count = s.count, .to = y});
+  Functions::with(f.kind, [&]<class F>(F) {
+    launch_map(context, "activation_forward", ValueOf<F>{{f.first, f.second}},
+               {.a = x, .b = {}, .count = x.count(), .to = y});
   });
 }
 
 void activation_backward(KernelContext& context, TensorView value, TensorView dy,
-                         const ActivationSizes& s, TensorView dx, Write write) {
-  Functions::with(s.kind, [&]<class F>(F) {
-    launch_map(context, "activation_backward", GradientOf<F>{{s.first, s.second}},
-               {.a = value, .b = dy, .count = s.count, .to = dx, .write = write});
+                         const ElementFunction& f, TensorView dx, Write write) {
+  Functions::with(f.kind, [&]<class F>(F) {
+    launch_map(context, "activation_backward", GradientOf<F>{{f.first, f.second}},
+               {.a = value, .b = dy, .count = value.count(), .to = dx, .write = write});
   });
 }
 

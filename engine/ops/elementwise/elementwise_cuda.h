@@ -3,7 +3,6 @@
 // and products.
 #pragma once
 
-#include "engine/ops/elementwise/activation.h"
 #include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::ops::cuda {
@@ -32,10 +31,15 @@ struct DropoutDraw {
 };
 void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw);
 
-void activation_forward(KernelContext& context, TensorView x, const ActivationSizes& s,
+// A function of activation.h: the number of its kind, and its own numbers.
+struct ElementFunction {
+  int kind;
+  float first, second;
+};
+void activation_forward(KernelContext& context, TensorView x, const ElementFunction& f,
                         TensorView y);
 void activation_backward(KernelContext& context, TensorView value, TensorView dy,
-                         const ActivationSizes& s, TensorView dx, Write write);
+                         const ElementFunction& f, TensorView dx, Write write);
 
 // An element of `narrow` belongs to one channel of `pixels` adjacent rows of `wide`; with one pixel
 // both have one size. Writes wide * narrow, in the shape of `wide`, which may be `to`.

@@ -1,7 +1,7 @@
 // Batched matrix products on a CUDA device. matmul.h describes and matmul.cc checks the operands.
 #pragma once
 
-#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/matmul/matmul_operands.h"
 
 namespace engine::ops::cuda {
 
