@@ -67,6 +67,9 @@ RestartResume resume_after_restart(const LaunchOptions& options) {
   if (folder.empty())
     return {{}, restarts + "train has no --save-dir, so every restart begins from step 0"};
   if (!values["resume"].value.empty()) return {};
+  // It begins a new run, once: a restart resumes that one.
+  if (values.contains("overwrite"))
+    return {{"--resume", "none"}, restarts + "train goes on from the newest snapshot in " + folder};
   return {{"--resume", "auto"},
           restarts + "train goes on from the newest snapshot in " + folder +
               " (--resume auto; give it --resume none to begin anew)"};

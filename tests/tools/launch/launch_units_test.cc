@@ -52,6 +52,8 @@ TEST(RestartResume, FollowsWhatTrainIsTold) {
     EXPECT_EQ(given.more, nothing);
     EXPECT_EQ(given.notice, "");
   }
+  EXPECT_EQ(of({"train", "--save-dir", "run", "--overwrite"}).more,
+            (std::vector<std::string>{"--resume", "none"}));
   EXPECT_EQ(of({"train", "--epochs", "3"}).more, nothing);
   EXPECT_CONTAINS(of({"train"}).notice, "begins from step 0");
   EXPECT_EQ(of({"train", "--save-dir", "auto"}).more, nothing);

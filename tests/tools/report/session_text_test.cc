@@ -177,16 +177,19 @@ TEST(SessionText, ACompleteRunSaysWhatWouldGoOn) {
             "evaluations); --early-stop 6 goes on");
 }
 
-engine::StepReport report_of_slow_rank(const std::vector<engine::StepPhases>& ranks, double ratio) {
-  return {.progress = {}, .ranks = ranks, .slowest_rank = 1, .slowest_ratio = ratio};
-}
-
-std::string slow_rank_notices(const std::vector<double>& ratios, double data = 0.5) {
+// Reports after 2, 4, 6 ... steps with these ratios.
+std::string slow_rank_notices(const std::vector<double>& ratios, double data = 0.5,
+                              bool equal_work = true) {
   const std::vector<engine::StepPhases> ranks{{.forward = 0.001}, {.data = data, .forward = 0.001}};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  const auto console = tools::make_console_observer({});
-  for (const double ratio : ratios) console->on_report(report_of_slow_rank(ranks, ratio));
+  const auto console = tools::make_console_observer({.equal_work = equal_work});
+  std::int64_t step = 0;
+  for (const double ratio : ratios)
+    console->on_report({.progress = {.global_step = step += 2},
+                        .ranks = ranks,
+                        .slowest_rank = 1,
+                        .slowest_ratio = ratio});
   testing::internal::GetCapturedStdout();
   return testing::internal::GetCapturedStderr();
 }
@@ -197,6 +200,8 @@ TEST(SlowRank, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
   EXPECT_EQ(slow_rank_notices({2.5, 1.2, 2.5}), "");
   EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}, 0.0005), "")
       << "a step as short as this is all noise";
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}, 0.1), "") << "it has not cost a second";
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5, 2.5, 2.5, 2.5}, 0.5, /*equal_work=*/false), "");
   EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}),
             "engine: rank 1 is slow: its own work per step is 2.50x the other ranks' median "
             "(data 500.00 ms, forward 1.00 ms, "

@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 // The ratio of a rank's own work to the others' median from which on it is named.
 constexpr double kSlowRatio = 1.5;
 constexpr double kSlowSeconds = 0.001;  // same, for the difference per step
+constexpr double kSlowCost = 1;         // same, for the sum of these differences
 
 // Returns "24 + 8", of many ranks only the first.
 std::string sum_text(const std::vector<std::int64_t>& numbers) {
@@ -93,7 +94,7 @@ class ConsoleObserver : public engine::TrainObserver {
                     static_cast<long long>(report.averagings), *report.spread);
       print(text);
     }
-    name_straggler(report);
+    if (options_.equal_work) name_straggler(report, span.steps);
   }
 
   void on_eval(const engine::EvalReport& report) override {
@@ -196,11 +197,13 @@ class ConsoleObserver : public engine::TrainObserver {
     if (slowest >= report.ranks.size()) return 0;
     return report.ranks[slowest].own() * (1 - 1 / report.slowest_ratio);
   }
-  // Names a rank only if it is the slowest in two reports in a row: a single one is noise, as are
-  // fractions of a millisecond.
-  void name_straggler(const engine::StepReport& report) {
+  // Names a rank only if it is the slowest in two reports in a row and has cost a second by then:
+  // less is noise.
+  void name_straggler(const engine::StepReport& report, double steps) {
     const bool slow = report.slowest_ratio >= kSlowRatio && excess_of(report) >= kSlowSeconds;
-    if (slow && slow_rank_ == report.slowest_rank && !slow_told_) {
+    const bool again = slow && slow_rank_ == report.slowest_rank;
+    slow_cost_ = (again ? slow_cost_ : 0) + excess_of(report) * steps;
+    if (again && slow_cost_ >= kSlowCost && !slow_told_) {
       const engine::StepPhases& own = report.ranks[static_cast<std::size_t>(slow_rank_)];
       char text[256];
       std::snprintf(text, sizeof text,
@@ -210,7 +213,7 @@ class ConsoleObserver : public engine::TrainObserver {
                     1e3 * own.backward, 1e3 * own.update);
       print_notice(text);
       slow_told_ = true;
-    } else if (!slow || slow_rank_ != report.slowest_rank) {
+    } else if (!again) {
       slow_told_ = false;
     }
     slow_rank_ = slow ? report.slowest_rank : -1;
@@ -261,8 +264,9 @@ class ConsoleObserver : public engine::TrainObserver {
   std::optional<double> loss_;  // as last reported
   LossHistory losses_;
   bool drawn_bar_ = false;
-  int drawn_above_ = 0;  // lines above the bar
-  int slow_rank_ = -1;   // in the last report; -1: none
+  int drawn_above_ = 0;   // lines above the bar
+  int slow_rank_ = -1;    // in the last report; -1: none
+  double slow_cost_ = 0;  // seconds, since it is the slowest
   bool slow_told_ = false;
 };
 

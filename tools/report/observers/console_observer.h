@@ -16,9 +16,10 @@ struct ConsoleOptions {
   std::int64_t steps_per_epoch = 1, total_steps = 1, epochs = 1;  // at the end
   // Only if stdout is a terminal; without it each report has a line with rate and remaining time.
   bool progress_bar = false;
-  bool rich = false;     // the bar has a curve of the loss above it
-  bool color = false;    // colors the curve
-  bool verbose = false;  // each report has a line with the phases of a step
+  bool rich = false;       // the bar has a curve of the loss above it
+  bool color = false;      // colors the curve
+  bool verbose = false;    // each report has a line with the phases of a step
+  bool equal_work = true;  // of all ranks: a slower one is named
   ProgressUnit unit;
   std::chrono::milliseconds min_interval{0};  // between two printed reports
   double seconds_before = 0;                  // duration of the training so far, with other ranks
