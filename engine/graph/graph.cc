@@ -186,10 +186,12 @@ double forward_flops(const Graph& graph, NodeId node) {
   if (!it.layer) return 0;
   const std::string_view kind = it.layer->kind();
   const Shape& out = it.shape;
-  if (kind == "causal_self_attention") {  // [positions, 3 x width] to [positions, width]
-    const auto positions = static_cast<double>(out[0]);
-    return 2 * positions * static_cast<double>(out.count());
-  }
+  const auto outputs = static_cast<double>(out.count());
+  // [positions, projection] to [positions, width], by two products of positions x positions
+  if (kind == "causal_self_attention") return 2 * static_cast<double>(out[0]) * outputs;
+  if (kind == "self_attention") return 4 * static_cast<double>(out[0]) * outputs;
+  if (kind == "matmul")
+    return 2 * static_cast<double>(graph.input_shapes(node).front().dims().back()) * outputs;
   if (kind != "conv2d" && kind != "dense") return 0;
   // Each weight is used once at every position of the output: rows and columns, or positions.
   const std::int64_t channels = out[out.rank() - 1];

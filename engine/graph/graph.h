@@ -85,9 +85,9 @@ class Graph {
 };
 
 // Returns the floating-point operations of one sample's forward pass through this node: those of
-// the products of convolutions, dense layers and causal attention (half of each product of all
-// positions), where a multiplication and an addition are two; 0 for other kinds, which are bound by
-// memory.
+// the products of convolutions, dense layers, matmul and attention (causal: half of each product of
+// all positions), where a multiplication and an addition are two; 0 for other kinds, which are
+// bound by memory.
 double forward_flops(const Graph& graph, NodeId node);
 
 // Names of all parameters, in model order.

@@ -48,6 +48,21 @@ TEST(Graph, RefusesInputsThatAreNotThereOrOfTheWrongType) {
   EXPECT_THROW(graph.set_outputs(x, x), engine::ModelError);
 }
 
+TEST(Graph, CountsTheOperationsOfProducts) {
+  Graph graph;
+  const NodeId x = graph.input("x", {5, 12}), y = graph.input("y", {5, 12});
+  const auto flops = [&](engine::LayerPtr layer, const std::vector<NodeId>& inputs) {
+    const std::string name = "n" + std::to_string(graph.nodes().size());
+    return engine::forward_flops(graph, graph.add(name, std::move(layer), inputs));
+  };
+  EXPECT_EQ(flops(layers::dense(3), {x}), 2 * 5 * 12 * 3);
+  EXPECT_EQ(flops(layers::matmul({.transpose_second = true}), {x, y}), 2 * 5 * 5 * 12);
+  // 2 heads of 2: scores of 5 x 5, which a causal mask halves, and their product with the values.
+  EXPECT_EQ(flops(layers::self_attention({.heads = 2}), {x}), 2 * (2 * 5 * 5 * 4));
+  EXPECT_EQ(flops(layers::causal_self_attention(2), {x}), 2 * 5 * 5 * 4);
+  EXPECT_EQ(flops(layers::softmax(), {x}), 0);
+}
+
 TEST(Plan, RefusesALayerThatNothingReads) {
   Graph graph = test_support::classifier({4}, [](Graph& g, NodeId x) {
     g.add("spare", layers::dense(3), {x});
