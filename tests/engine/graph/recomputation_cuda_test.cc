@@ -33,7 +33,7 @@ struct Found {
 
 // A state on the device with the initial values of one on the host, and the control of steps.
 struct DeviceState {
-  DeviceState(const Graph& graph, DType dtype, const engine::KernelContext& context)
+  DeviceState(const Graph& graph, DType dtype, engine::KernelContext& context)
       : state(engine::ModelState::allocate(graph, dtype, kDevice)),
         control(sizeof(engine::StepControl), kDevice, "workspace") {
     engine::ModelState host = engine::ModelState::allocate(graph, DType::kF32);
