@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/ops/common/kernel_runs.h"
+#include "tests/engine/ops/common/stored_test_support.h"
 #include "tests/engine/ops/general/general_cases.h"
 
 namespace engine::ops {
@@ -79,7 +80,36 @@ TEST(StridedCopyKernel, EveryLoopMovesTheSameElements) {
   });
 }
 
-TEST(StridedCopyKernel, MovesHalvesAndDoubles) {
+struct StoredCopyCase {
+  const CopyCase& copy;
+  Write write;
+  double scale;
+
+  template <class T>
+  std::vector<std::vector<float>> operator()(T) const {
+    auto x = stored_operand<T>({20000}, 1), y = stored_operand<T>({20000}, 2);
+    Context c(2, 0);
+    strided_copy(c.context, {.x = x.view(),
+                             .y = y.view(),
+                             .axes = copy.axes,
+                             .x_first = copy.x_first,
+                             .y_first = copy.y_first,
+                             .scale = scale,
+                             .write = write});
+    return {floats_of(y)};
+  }
+};
+
+class StridedCopyStored : public Bf16Test {};
+
+TEST_F(StridedCopyStored, IsThatOfFloatsRounded) {
+  for (const CopyCase& each : kCopies)
+    for (const Write write : {Write::kOverwrite, Write::kAdd})
+      for (const double scale : {1.0, 0.75})
+        expect_same_rounded(StoredCopyCase{each, write, scale}, 1, 1e-4);
+}
+
+TEST(StridedCopyKernel, MovesDoubles) {
   Context c(2, 0);
   const Axes<2> turned = axes_of<2>({{2, {1, 2}}, {2, {2, 1}}});
   Operand<double> x = operand_of<double>({2, 2}, {1, 2, 3, 4}), y({2, 2}, 0);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/ops/common/kernel_runs.h"
+#include "tests/engine/ops/common/stored_test_support.h"
 #include "tests/engine/ops/general/sum_cases.h"
 
 namespace engine::ops {
@@ -74,6 +75,31 @@ TEST(StridedSumKernel, ThreadsDoNotChangeTheBits) {
       EXPECT_EQ(y.values, first) << each.name << ", " << threads;
     }
   }
+}
+
+// Into activations, and into the gradient of a parameter, which is never bf16.
+struct StoredSumCase {
+  const SumCase& sum;
+  SumTerm term;
+
+  template <class T>
+  std::vector<std::vector<float>> operator()(T) const {
+    auto u = stored_operand<T>({20000}, 1), v = stored_operand<T>({20000}, 2),
+         y = stored_operand<T>({20000}, 4);
+    Operand<float> wide = random_operand({20000}, 4);
+    Context c(2, 0);
+    sum_case(c.context, sum, term, Write::kAdd, u.view(), v.view(), v.view(), y.view());
+    sum_case(c.context, sum, term, Write::kAdd, u.view(), v.view(), v.view(), wide.view());
+    return {floats_of(y), wide.values};
+  }
+};
+
+class StridedSumStored : public Bf16Test {};
+
+TEST_F(StridedSumStored, IsThatOfFloatsRounded) {
+  for (const SumCase& each : kSums)
+    for (const SumTerm term : {SumTerm::kValue, SumTerm::kProduct})
+      expect_same_rounded(StoredSumCase{each, term}, 1, 1e-4);
 }
 
 TEST(StridedSumKernel, RefusesElementsOutside) {
