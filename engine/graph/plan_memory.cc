@@ -58,6 +58,7 @@ void PlanMemory::place(const std::vector<PlanSegment>& segments) {
     if (!bound_at_run_time(i)) at(value_block_, i) = new_block(bytes(i), 0, at(last_read_, i));
   for (int i = 0; i < step_count(); ++i) place_values(i);
   std::vector<int> saved_block;
+  saved_block.reserve(plan_.steps.size());
   for (int i = 0; i < step_count(); ++i) saved_block.push_back(place_saved(i));
   if (plan_.options.training)
     for (int i = step_count() - 1; i >= 0; --i) place_gradient(i, at(saved_block, i));
@@ -274,8 +275,8 @@ std::vector<StepCost> PlanMemory::step_costs() const {
   std::vector<std::size_t> entering(plan_.steps.size() + 1, 0), leaving = entering;
   for (int r = 0; r < static_cast<int>(plan_.tensors.size()); ++r)
     if (at(producer_, r) != kNone && at(forward_read_, r) > at(producer_, r)) {
-      entering[static_cast<std::size_t>(at(producer_, r) + 1)] += bytes(r);
-      leaving[static_cast<std::size_t>(at(forward_read_, r) + 1)] += bytes(r);
+      entering[static_cast<std::size_t>(at(producer_, r)) + 1] += bytes(r);
+      leaving[static_cast<std::size_t>(at(forward_read_, r)) + 1] += bytes(r);
     }
   std::vector<StepCost> costs;
   std::size_t alive = 0;

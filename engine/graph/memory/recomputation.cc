@@ -79,6 +79,7 @@ class Search {
     }
     std::ranges::stable_sort(gains, std::ranges::greater{}, &Gain::bytes_per_flop);
     std::vector<PlanSegment> sorted;
+    sorted.reserve(gains.size());
     for (const Gain& gain : gains) sorted.push_back(gain.segment);
     return sorted;
   }
