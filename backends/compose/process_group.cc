@@ -359,11 +359,6 @@ class ProcessGroup final : public Group {
             [relay = relay_] { return relay_fault(relay.get()); }};
   }
 
-  bool has_several_hosts() const {
-    return std::ranges::any_of(
-        peers_, [this](const PeerInfo& p) { return p.host_id != peers_.front().host_id; });
-  }
-
   // While ranks connect, prints a notice about the wait, and cancels it if this process is asked to
   // stop.
   void watch_connecting(const std::stop_token& stop, const std::string& backend,
@@ -380,10 +375,7 @@ class ProcessGroup final : public Group {
       options_.notice("backend " + backend + ": rank " + std::to_string(rank()) +
                       " is still waiting for connections with the other ranks, for at most " +
                       std::to_string(options_.timeout_ms / 1000) + " s (--timeout)" +
-                      (relay_ == nullptr && has_several_hosts()
-                           ? "; if a firewall or a router keeps hosts from connecting to each "
-                             "other, give all ranks --relay rank0:PORT"
-                           : ""));
+                      (relay_ == nullptr ? relay_advice(peers_) : ""));
     }
   }
 

@@ -380,6 +380,12 @@ class Joiner {
 
 }  // namespace
 
+std::string relay_advice(const std::vector<PeerInfo>& peers) {
+  if (is_one_host(peers)) return "";
+  return "; if a firewall or a router keeps hosts from connecting to each other, give all ranks "
+         "--relay rank0:PORT";
+}
+
 JoinedStore join_store(const GroupOptions& options, const base::Clock& clock) {
   return Joiner(options, clock).join();
 }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/group.h"
 #include "backends/identity/rendezvous_file.h"
@@ -28,5 +29,9 @@ struct JoinedStore {
 // Blocks until all ranks have joined. Notices and exceptions are those of join_group(). The clock
 // measures the rendezvous timeout and the time between notices.
 JoinedStore join_store(const GroupOptions& options, const base::Clock& clock = base::kSteadyClock);
+
+// Returns an addition to notices of ranks that wait for connections with each other; "" if all are
+// on one host.
+std::string relay_advice(const std::vector<PeerInfo>& peers);
 
 }  // namespace backends

@@ -5,23 +5,16 @@
 // loss are f32, also for predictions of bf16 or f16: targets are not rounded.
 #pragma once
 
-#include "engine/core/tensor_view.h"
 #include "engine/ops/common/kernel_context.h"
+#include "engine/ops/loss/regression_loss_operands.h"
 
 namespace engine::ops {
-
-enum class RegressionLoss { kSquared, kAbsolute, kHuber };
 
 // Writes per-row losses and, if `gradient` is present, the derivative of each with respect to its
 // predictions [rows, targets]: 2 e / targets, sign(e) / targets, which is 0 if they are equal, or e
 // limited to -1 and 1, / targets. A NaN makes its row's loss and its element of the gradient NaN.
 // Each row is summed in the order of its targets: results do not depend on the number of threads.
 // The backward pass, gradient * dloss, is softmax_cross_entropy_backward().
-struct RegressionLossForward {
-  TensorView prediction, target, loss;
-  TensorView gradient{};  // stored for backward; absent in inference
-  RegressionLoss kind = RegressionLoss::kSquared;
-};
 void regression_loss_forward(KernelContext& context, const RegressionLossForward& o);
 
 }  // namespace engine::ops

@@ -2,7 +2,8 @@
 // regression_loss.cc checks the operands. Bound by bytes.
 #pragma once
 
-#include "engine/ops/loss/regression_loss.h"
+#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/loss/regression_loss_operands.h"
 
 namespace engine::ops::cuda {
 
