@@ -7,35 +7,14 @@
 #include <cstring>
 
 #include "io/interchange/onnx_file.h"
+#include "tests/models/onnx_constants.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
-using Ints = std::vector<std::int64_t>;
-
-io::NamedArray floats(const std::string& name, const Ints& shape, float first = 0) {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  std::vector<float> values(count);
-  for (float& value : values) value = first++;
-  const auto bytes = std::as_bytes(std::span(values));
-  return {.name = name, .shape = shape, .data = {bytes.begin(), bytes.end()}};
-}
-
-io::NamedArray integers(const std::string& name, const Ints& values) {
-  const auto bytes = std::as_bytes(std::span(values));
-  return {.name = name,
-          .type = io::DType::kI64,
-          .shape = {std::ssize(values)},
-          .data = {bytes.begin(), bytes.end()}};
-}
-
-io::NamedArray scalar(const std::string& name, float value) {
-  io::NamedArray array = floats(name, {1}, value);
-  array.shape = {};
-  return array;
-}
+using onnx_constants::floats, onnx_constants::integers, onnx_constants::scalar,
+    onnx_constants::Ints;
 
 io::OnnxNode transpose(const std::string& from, const std::string& to, const Ints& order) {
   return {"Transpose", to, {from}, {to}, {{"perm", order}}};

@@ -5,33 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <numeric>
 
 #include "io/interchange/onnx_file.h"
 #include "models/model_catalog.h"
+#include "tests/models/onnx_constants.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
-using Ints = std::vector<std::int64_t>;
-
-io::NamedArray numbered(const std::string& name, const Ints& shape) {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), 0.0F);
-  const auto bytes = std::as_bytes(std::span(values));
-  return {.name = name, .shape = shape, .data = {bytes.begin(), bytes.end()}};
-}
-
-io::NamedArray integers(const std::string& name, const Ints& values) {
-  const auto bytes = std::as_bytes(std::span(values));
-  return {.name = name,
-          .type = io::DType::kI64,
-          .shape = {std::ssize(values)},
-          .data = {bytes.begin(), bytes.end()}};
-}
+using onnx_constants::floats, onnx_constants::integers, onnx_constants::scalar,
+    onnx_constants::Ints;
 
 std::vector<float> values_of(const io::NamedArray& array) {
   std::vector<float> values(array.data.size() / sizeof(float));
@@ -55,13 +39,13 @@ io::OnnxModel small_net() {
                  {"Flatten", "/Flatten", {"d"}, {"e"}, {{"axis", std::int64_t{1}}}},
                  {"MatMul", "/fc/MatMul", {"e", "onnx::MatMul_7"}, {"f"}, {}},
                  {"Add", "/fc/Add", {"fc.bias", "f"}, {"y"}, {}}};
-  model.constants = {numbered("stem.weight", {4, 3, 3, 3}),
-                     numbered("norm.weight", {4}),
-                     numbered("norm.bias", {4}),
-                     numbered("norm.running_mean", {4}),
-                     numbered("norm.running_var", {4}),
-                     numbered("onnx::MatMul_7", {4, 5}),
-                     numbered("fc.bias", {5})};
+  model.constants = {floats("stem.weight", {4, 3, 3, 3}),
+                     floats("norm.weight", {4}),
+                     floats("norm.bias", {4}),
+                     floats("norm.running_mean", {4}),
+                     floats("norm.running_var", {4}),
+                     floats("onnx::MatMul_7", {4, 5}),
+                     floats("fc.bias", {5})};
   return model;
 }
 
@@ -143,7 +127,7 @@ TEST_F(OnnxImportTest, UnneededNodesAreLeftOut) {
   io::OnnxModel model = small_net();
   model.nodes.push_back(
       {"Gemm", "/aux/Gemm", {"e", "aux.weight"}, {"unused"}, {{"transB", std::int64_t{1}}}});
-  model.constants.push_back(numbered("aux.weight", {2, 4}));
+  model.constants.push_back(floats("aux.weight", {2, 4}));
   const models::OnnxImport found = imported(model), plain = imported(small_net());
   EXPECT_EQ(found.definition, plain.definition);
   EXPECT_EQ(found.arrays.size(), plain.arrays.size());
@@ -162,7 +146,7 @@ TEST_F(OnnxImportTest, ParametersKeepTheNameOfTheirModule) {
 TEST_F(OnnxImportTest, ASharedWeightIsTied) {
   io::OnnxModel model = small_net();
   model.nodes[6].outputs = {"g"};
-  model.constants.push_back(numbered("square.weight", {5, 5}));
+  model.constants.push_back(floats("square.weight", {5, 5}));
   for (const auto& [from, to] : {std::pair("g", "h"), {"h", "y"}})
     model.nodes.push_back({"Gemm",
                            std::string("/") + to + "/Gemm",
@@ -192,7 +176,7 @@ TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
   model.nodes[0].outputs = {"b"};
   model.nodes.erase(model.nodes.begin() + 1);
   model.constants[0].name = "onnx::Conv_1";
-  model.constants.push_back(numbered("onnx::Conv_2", {4}));
+  model.constants.push_back(floats("onnx::Conv_2", {4}));
   const models::OnnxImport found = imported(model);
   ASSERT_EQ(found.notes.size(), 1U);
   EXPECT_CONTAINS(found.notes[0], "1 batch norms are folded");
@@ -237,11 +221,6 @@ std::string options_of(const std::string& definition, const std::string& layer) 
   return definition.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
-io::NamedArray scalar(const std::string& name, float value) {
-  const auto bytes = std::as_bytes(std::span(&value, 1));
-  return {.name = name, .shape = {}, .data = {bytes.begin(), bytes.end()}};
-}
-
 // small_net() with these nodes in place of its ReLU, from "b" to "c".
 io::OnnxModel net_with(const std::vector<io::OnnxNode>& nodes) {
   io::OnnxModel model = small_net();
@@ -263,9 +242,9 @@ TEST_F(OnnxImportTest, AConvolutionOfGroupsBecomesOne) {
                                    {"d1", "pairs.weight", "pairs.bias"},
                                    {"c"},
                                    {{"group", std::int64_t{2}}}}});
-  model.constants.push_back(numbered("depthwise.weight", {4, 1, 3, 3}));
-  model.constants.push_back(numbered("pairs.weight", {4, 2, 1, 1}));
-  model.constants.push_back(numbered("pairs.bias", {4}));
+  model.constants.push_back(floats("depthwise.weight", {4, 1, 3, 3}));
+  model.constants.push_back(floats("pairs.weight", {4, 2, 1, 1}));
+  model.constants.push_back(floats("pairs.bias", {4}));
   const models::OnnxImport found = imported(model);
   EXPECT_EQ(options_of(found.definition, "depthwise"),
             "kind = \"conv2d\"\nname = \"depthwise\"\ninputs = [\"norm\"]\nout_channels = 4\n"
@@ -336,7 +315,7 @@ TEST_F(OnnxImportTest, MeansOfChannelsScaleThem) {
                                     {"se.fc1.bias", {2}},
                                     {"se.fc2.weight", {4, 2, 1, 1}},
                                     {"se.fc2.bias", {4}}})
-    model.constants.push_back(numbered(name, shape));
+    model.constants.push_back(floats(name, shape));
   const std::string definition = imported(model).definition;
   EXPECT_EQ(options_of(definition, "se.fc1"),
             "kind = \"dense\"\nname = \"se.fc1\"\ninputs = [\"se.avgpool\"]\nout = 2\nbias = "

@@ -145,8 +145,8 @@ class ConsoleRun {
          .rich = config_.console.progress == RunConfig::Progress::kRich && shows_utf8(),
          .color = wants_colour(STDOUT_FILENO),
          .verbose = config_.console.verbose,
-         .unit = progress_unit(run_.session().data().train()),
          .equal_work = config_.data.shares.are_equal() && config_.data.local_steps.are_equal(),
+         .unit = progress_unit(run_.session().data().train()),
          .min_interval = std::chrono::seconds(config_.log_every ? 0 : 1),
          .seconds_before = turn_ == nullptr ? 0 : base::steady_seconds() - turn_->retained.begin}));
   }

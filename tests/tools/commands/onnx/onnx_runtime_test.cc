@@ -345,6 +345,22 @@ name = "tall"
 inputs = ["input", "rows"]
 axis = 0
 [[layer]]
+kind = "activation"
+function = "power"
+exponent = 2
+[[layer]]
+kind = "activation"
+function = "clip"
+low = 0.25
+high = 1.5
+[[layer]]
+kind = "scale_shift"
+scale = -0.5
+shift = 0.75
+[[layer]]
+kind = "layer_norm"
+affine = false
+[[layer]]
 kind = "permute"
 name = "turned"
 order = [1, 2, 0]
