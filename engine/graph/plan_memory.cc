@@ -205,13 +205,14 @@ void PlanMemory::place_gradient(int i, int saved_block) {
   if (own == kNone)
     own = new_block(bytes(s.output), step_count(), now);  // the loss: filled before backward
   block(own).last = now;
-  const int own_block = own, first = root(s.inputs[0]);
-  if (s.layer->traits().may_run_in_place && s.output == s.node && writes_gradient_of_first(s) &&
-      bytes(first) == bytes(s.output))
-    at(gradient_block_, first) = own_block;
-  if (s.layer->traits().may_save_in_place && writes_gradient_of_first(s) &&
-      bytes(first) == s.saved_bytes)
-    at(gradient_block_, first) = saved_block;
+  const int own_block = own;
+  if (writes_gradient_of_first(s)) {
+    const int first = root(s.inputs[0]);
+    if (s.layer->traits().may_run_in_place && s.output == s.node && bytes(first) == bytes(s.output))
+      at(gradient_block_, first) = own_block;
+    if (s.layer->traits().may_save_in_place && bytes(first) == s.saved_bytes)
+      at(gradient_block_, first) = saved_block;
+  }
   for_each_read(s, [&](int r) {
     int& its = at(gradient_block_, r);
     if (has_gradient(r) && its == kNone) its = new_block(bytes(r), now, now);
@@ -220,7 +221,7 @@ void PlanMemory::place_gradient(int i, int saved_block) {
 
 // Returns true if input 0 has a gradient and this step is the first to write it.
 bool PlanMemory::writes_gradient_of_first(const PlanStep& s) const {
-  if (s.input_writes[0] == Write::kAdd) return false;
+  if (s.inputs.empty() || s.input_writes[0] == Write::kAdd) return false;
   const int to = root(s.inputs[0]);
   for (std::size_t k = 1; k < s.inputs.size(); ++k)
     if (root(s.inputs[k]) == to) return false;
