@@ -129,7 +129,10 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
   for (float& value : dy) value = to_float(from_float<bf16>(value));
   const TensorView output = tensors.put(out_dtype, out, std::vector<float>(dy.size(), NAN));
   const std::size_t saved =
-      layer.memory({.inputs = items, .batch = kBatch, .dtype = storage}).saved;
+      layer
+          .memory(
+              {.inputs = items, .batch = kBatch, .dtype = storage, .device = context.device.kind})
+          .saved;
   const Arena saved_memory(saved, context.device);
   const TensorView ids = tensors.put(
       DType::kF32, {2 * kBatch}, std::vector<float>(2 * kBatch, 0.f));  // eight bytes each: id 0

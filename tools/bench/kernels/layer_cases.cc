@@ -149,14 +149,14 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
     };
     cases.push_back(std::move(made));
   };
-  add(make_case("attention_forward", model, y, kAttentionOnCuda,
+  add(make_case("causal_attention_forward", model, y, kAttentionOnCuda,
                 {{qkv}, out(y), {lse, Storage::kVector, Use::kOut}},
                 [heads](KernelContext& c, const Views& v) {
                   k::attention_forward(c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2]});
                 }),
       2);
   KernelCase backward = make_case(
-      "attention_backward", model, y, kAttentionOnCuda,
+      "causal_attention_backward", model, y, kAttentionOnCuda,
       {{qkv}, {y}, {lse, Storage::kVector}, {y}, out(qkv)},
       [heads](KernelContext& c, const Views& v) {
         k::attention_backward(
