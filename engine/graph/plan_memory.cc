@@ -233,7 +233,7 @@ int PlanMemory::new_block(std::size_t size, int first, int last) {
   return static_cast<int>(blocks_.size()) - 1;
 }
 
-// What the block has become so far is its earlier period, unless it already has one.
+// The block's time so far becomes its earlier period, unless it already has one.
 void PlanMemory::add_period(int number, int first, int last) {
   MemoryBlock& b = block(number);
   if (b.has_early()) {

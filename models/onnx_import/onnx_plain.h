@@ -25,7 +25,7 @@ std::int64_t extent_of(const OnnxPlain& plain, const std::vector<int>& axes);
 
 // Cuts an axis in two, the first of them with this extent; returns the number of the first.
 int split_axis(OnnxPlain& plain, int axis, std::int64_t first);
-// Gives ONNX's dimensions other extents, of which one may be -1. Returns false if the axes cannot
+// Gives ONNX's dimensions other extents; one may be -1. Returns false if the axes cannot
 // be cut so.
 bool reshape_plain(OnnxPlain& plain, const std::vector<std::int64_t>& to, std::int64_t fixed_batch);
 // Cuts the axes of dimension `dim` of both values alike; false if they differ.

@@ -27,7 +27,7 @@ void fold_constant(OnnxOperator& op) {
 
 void fold_identity(OnnxOperator& op) { op.set(op.input(0)); }
 
-// Of a value or parameter; constants are computed elsewhere.
+// Translates casts of values and parameters; constants are computed elsewhere.
 void translate_cast(OnnxOperator& op) {
   const std::int64_t to = op.integer("to", 0);
   if (to != 1 && to != 11)

@@ -32,7 +32,7 @@ inline std::int64_t batches_of(std::int64_t extent) {
   return is_onnx_symbol(extent) ? extent - kOnnxUnknown : 0;
 }
 
-// How ONNX's dimensions of a value lie in the engine's tensor of one sample. Transpositions, shapes
+// Places ONNX's dimensions of a value in the engine's tensor of one sample. Transpositions, shapes
 // and selected entries change this alone, until a layer needs another order.
 struct OnnxPlain {
   struct Axis {

@@ -14,7 +14,7 @@ struct PlanSegment {
   bool operator==(const PlanSegment&) const = default;
 };
 
-// What a step adds to the memory and the work of a plan.
+// The memory and the work that a step adds to a plan.
 struct StepCost {
   std::size_t bytes = 0;     // of its output and saved values, if backward reads them
   std::size_t entering = 0;  // of values that earlier steps compute and this or later ones read

@@ -1,6 +1,6 @@
 // The tile products of attention_cpu.cc: a head's rows, the blocks of queries and chunks of keys
-// that they are divided into, and the products of these tiles, of which only the part that a query
-// sees is computed. For products in bf16, packing rounds the operands and stores them as pairs
+// that they are divided into, and the products of these tiles, computed only where a query
+// sees them. For products in bf16, packing rounds the operands and stores them as pairs
 // (gemm_tiles.h). Only for sources compiled once per instruction set.
 #pragma once
 

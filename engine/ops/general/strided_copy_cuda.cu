@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// How values are written.
+// The factor of values, and whether they are added or plain copies.
 struct Writing {
   float scale;
   bool add, plain;

@@ -24,7 +24,7 @@ std::vector<std::byte> read(const engine::FlatBuffer& buffer, void* stream) {
   return bytes;
 }
 
-// What two micro-batches leave: gradients, running statistics and counters; and their loss.
+// The gradients, running statistics and counters after two micro-batches, and their loss.
 struct Found {
   std::vector<std::vector<std::byte>> state;
   double loss = 0;

@@ -32,7 +32,7 @@ std::vector<StepCost> four_blocks() {
   return steps;
 }
 
-// What enters the step after a segment is kept, and the largest segment is in memory at once.
+// Values that enter the step after a segment are kept; the largest segment is in memory at once.
 SegmentTrial trial(const std::vector<StepCost>& steps, const Segments& segments) {
   SegmentTrial found;
   for (const StepCost& step : steps) found.bytes += step.bytes;
@@ -153,7 +153,7 @@ TEST_P(RecomputationOf, NeverOverlapsWhatIsStillNeeded) {
   }
 }
 
-// Losses, gradients, running statistics and counters of two steps, of which the second adds.
+// Losses, gradients, running statistics and counters of two steps; the second one adds.
 std::vector<double> two_steps(Graph graph, PlanOptions options, std::size_t limit) {
   options.memory_limit = limit;
   test_support::Harness harness(std::move(graph), options);

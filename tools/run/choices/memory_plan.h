@@ -49,7 +49,7 @@ struct MemoryPlanOptions {
   std::int64_t batches = 1;       // kept ready by the loader, or being copied to the device
   std::int64_t sample_bytes = 0;  // per prepared sample
   std::uint64_t data = 0;
-  // What the rank may use, 0: no limit. The plan recomputes activations to stay below it.
+  // Bytes that the rank may use; 0: no limit. The plan recomputes activations to stay below it.
   std::uint64_t limit = 0;
   bool limit_is_hard = false;  // the user gave it
 };

@@ -24,8 +24,8 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
 engine::TreePartition shards_of(const SessionOptions& options, const backends::Group& group);
 
 // Returns what this rank may use with --memory, 0 if it is not limited. Throws as check_memory()
-// does. `memory`: of the host. For steps on a device that device's memory counts, of which nothing
-// has been allocated.
+// does. `memory`: of the host. For steps on a device, that device's memory counts; nothing of it
+// has been allocated yet.
 std::uint64_t check_own_memory(const SessionOptions& options, const Compute& compute,
                                const backends::Group& group, const SessionData& data,
                                const engine::Graph& graph, const engine::ThreadPool& pool,
