@@ -194,12 +194,12 @@ double forward_flops(const Graph& graph, NodeId node) {
     return 2 * static_cast<double>(graph.input_shapes(node).front().dims().back()) * outputs;
   if (kind != "conv2d" && kind != "dense") return 0;
   // Each weight is used once at every position of the output: rows and columns, or positions.
-  const std::int64_t channels = out[out.rank() - 1];
+  const std::int64_t positions = out.count() / out[out.rank() - 1];
   double flops = 0;
   for (const ParameterSpec& spec : it.layer->parameters(graph.input_shapes(node)))
     if (spec.layout.file_shape.rank() >= 2)
       flops += 2.0 * static_cast<double>(spec.layout.file_shape.count()) *
-               static_cast<double>(out.count() / channels);
+               static_cast<double>(positions);
   return flops;
 }
 
