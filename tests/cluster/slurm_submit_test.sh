@@ -83,6 +83,7 @@ check "its end is shown" bash -c "'$engine' submit --status followed | grep -q '
 submit limit --time 1 --signal-before 50 "${train[@]}" --steps 100000000
 wait_for 60 "signal before the time limit" has '^requeue 75' "$notes"
 check "the time limit was announced, and the run saved" has 'preempted by signal 10' "$log"
+wait_for 60 "job $job in the queue again" pending  # SLURM first completes its last start
 "$engine" submit --status "$job" >status.txt
 check "the state of the job is shown" has "^job $job: PENDING" status.txt
 "$engine" submit --cancel "$run" >cancel.txt

@@ -48,6 +48,13 @@ TEST_F(Ptx, FloatsRoundAsAsked) {
   expect_result(bits(8.0f), "mov.f32 %f1, 0f40400000; ex2.approx.f32 %f2, %f1; mov.b32 %r1, %f2;");
   expect_result(bits(0.0f), "mov.f32 %f1, 0f7FC00000; cvt.sat.f32.f32 %f2, %f1; mov.b32 %r1, %f2;");
   // Ties: to even, and away from zero.
+  // 1 + 1.5 * 2^-24 and 1 - 2^-30, whose nearest floats are 1 + 2^-23 and 1.
+  expect_result(0x3f800000,
+                "mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f33C00000; "
+                "add.rz.f32 %f3, %f1, %f2; mov.b32 %r1, %f3;");
+  expect_result(0x3f7fffff,
+                "mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0fB0800000; "
+                "add.rz.f32 %f3, %f1, %f2; mov.b32 %r1, %f3;");
   expect_result(0x3f80, "mov.f32 %f1, 0f3F808000; cvt.rn.bf16.f32 %h1, %f1; cvt.u32.u16 %r1, %h1;");
   expect_result(0x3f82, "mov.f32 %f1, 0f3F818000; cvt.rn.bf16.f32 %h1, %f1; cvt.u32.u16 %r1, %h1;");
   expect_result(0x3f802000, "mov.f32 %f1, 0f3F801000; cvt.rna.tf32.f32 %r1, %f1;");

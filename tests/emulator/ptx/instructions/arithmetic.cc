@@ -68,6 +68,16 @@ constexpr auto mul = [](auto a, auto b) {
   else
     return a * b;
 };
+// Rounds toward zero: the nearest sum, or the number before it if that is beyond the exact sum. The
+// error of the nearest sum is a float as well (Knuth's two-sum).
+constexpr auto add_toward_zero = [](f32 a, f32 b) {
+  const f32 sum = a + b;
+  if (!std::isfinite(a) || !std::isfinite(b)) return sum;
+  if (!std::isfinite(sum)) return std::copysign(std::numeric_limits<f32>::max(), sum);
+  const f32 part = sum - a, error = (a - (sum - part)) + (b - part);
+  const bool is_beyond = error != 0 && std::signbit(error) != std::signbit(sum);
+  return is_beyond ? std::nextafter(sum, f32{0}) : sum;
+};
 constexpr auto mad = [](auto a, auto b, auto c) { return add(mul(a, b), c); };
 constexpr auto wide_s32 = [](s32 a, s32 b) { return s64{a} * s64{b}; };
 constexpr auto wide_u32 = [](u32 a, u32 b) { return u64{a} * u64{b}; };
@@ -336,6 +346,7 @@ Forms make_forms() {
   OF_FLOATS(f32, "w", );
   OF_FLOATS(f64, "d", );
 
+  BINARY("add.rz", f32, "w=ww", add_toward_zero);
   f["neg.s16"] = {unary<u16, s16, negate>, "h=h"};
   f["neg.s32"] = {unary<u32, s32, negate>, "w=w"};
   f["neg.s64"] = {unary<u64, s64, negate>, "d=d"};
