@@ -47,6 +47,8 @@ TEST_F(Ptx, FloatsRoundAsAsked) {
                 "fma.rn.f32 %f4, %f1, %f2, %f2; mov.b32 %r1, %f4;");
   expect_result(bits(8.0f), "mov.f32 %f1, 0f40400000; ex2.approx.f32 %f2, %f1; mov.b32 %r1, %f2;");
   expect_result(bits(0.0f), "mov.f32 %f1, 0f7FC00000; cvt.sat.f32.f32 %f2, %f1; mov.b32 %r1, %f2;");
+  expect_result(bits(-2.0f),
+                "mov.f32 %f1, 0fBF8CCCCD; cvt.rmi.f32.f32 %f2, %f1; mov.b32 %r1, %f2;");
   // Ties: to even, and away from zero.
   // 1 + 1.5 * 2^-24 and 1 - 2^-30, whose nearest floats are 1 + 2^-23 and 1.
   expect_result(0x3f800000,

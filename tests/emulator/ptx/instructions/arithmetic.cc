@@ -223,6 +223,7 @@ constexpr auto with_sign = [](auto a, auto b) { return std::copysign(b, a); };
 template <class R>
 constexpr auto to_type = [](auto a) { return static_cast<R>(a); };
 constexpr auto saturate = [](f32 a) { return a > 0 ? std::min(a, 1.0f) : 0.0f; };  // NaN is 0
+constexpr auto round_down = [](auto a) { return std::floor(a); };
 constexpr auto truncate = [](auto a) { return std::trunc(a); };
 constexpr auto round_to_even = [](auto a) { return std::nearbyint(a); };
 // Integers of floats: what does not fit is the nearest that does, NaN is 0.
@@ -412,6 +413,7 @@ Forms make_forms() {
   f["cvt.sat.f32.f32"] = {unary<f32, f32, saturate>, "w=w"};
   f["cvt.rzi.f32.f32"] = {unary<f32, f32, truncate>, "w=w"};
   f["cvt.rzi.f64.f64"] = {unary<f64, f64, truncate>, "d=d"};
+  f["cvt.rmi.f32.f32"] = {unary<f32, f32, round_down>, "w=w"};
   f["cvt.rni.f32.f32"] = {unary<f32, f32, round_to_even>, "w=w"};
   f["cvt.rni.f64.f64"] = {unary<f64, f64, round_to_even>, "d=d"};
   f["cvt.rzi.s32.f32"] = {unary<s32, f32, to_integer<s32, false>>, "w=w"};
