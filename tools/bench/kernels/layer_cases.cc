@@ -259,7 +259,7 @@ std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
   cases.push_back(make_case(
       "add_forward", "resnet18-cifar", x, kElementwiseOnCuda, {{x}, {x}, out(x)},
       [](KernelContext& c, const Views& v) { k::add_forward(c, v[0], v[1], true, v[2]); }));
-  const Shape map{n, 7, 7, 32}, flat{n, 7 * 7 * 32};
+  const Shape map{n, 7, 7, 32}, flat{n, std::int64_t{7} * 7 * 32};
   cases.push_back(make_case("nhwc_to_channel_first", "convnet", map, kElementwiseOnCuda,
                             {{map}, out(flat)}, [](KernelContext& c, const Views& v) {
                               k::nhwc_to_channel_first(c, v[0], v[1], Write::kOverwrite);
