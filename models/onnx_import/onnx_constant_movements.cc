@@ -88,13 +88,7 @@ OnnxTensor fold_squeeze(OnnxOperator& op) {
 
 OnnxTensor fold_slice(OnnxOperator& op) {
   const OnnxTensor all = op.tensor(0);
-  const Numbers begins = op.numbers(1), ends = op.numbers(2);
-  Numbers axes(begins.size());
-  std::iota(axes.begin(), axes.end(), 0);
-  if (op.has_input(3)) axes = op.numbers(3);
-  const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers(begins.size(), 1);
-  if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
-    throw OnnxUnsupported("begins, ends, axes and steps of different lengths");
+  const auto [begins, ends, axes, steps] = slice_numbers(op);
   Numbers shape = all.shape, strides = strides_of(all.shape);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < begins.size(); ++i) {
@@ -111,7 +105,7 @@ OnnxTensor fold_slice(OnnxOperator& op) {
                        distance = step < 0 ? begin - end : end - begin;
     shape[axis] = distance > 0 ? (distance - 1) / std::abs(step) + 1 : 0;
     if (shape[axis] > 0) first += begin * strides[axis];
-    strides[axis] *= step;
+    if (shape[axis] > 1) strides[axis] *= step;  // a single entry could repeat any step
   }
   return strided(op, all, shape, strides, first);
 }

@@ -84,13 +84,7 @@ void translate_split(OnnxOperator& op) {
 
 void translate_slice(OnnxOperator& op) {
   OnnxActivation value = plain_input(op, 0);
-  const Numbers begins = op.numbers(1), ends = op.numbers(2);
-  Numbers axes(begins.size());
-  std::iota(axes.begin(), axes.end(), 0);
-  if (op.has_input(3)) axes = op.numbers(3);
-  const Numbers steps = op.has_input(4) ? op.numbers(4) : Numbers(begins.size(), 1);
-  if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
-    throw OnnxUnsupported("begins, ends, axes and steps of different lengths");
+  const auto [begins, ends, axes, steps] = slice_numbers(op);
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const std::size_t dim = dimension_of(axes[i], value.plain.dims.size());
     const auto place = [&](std::int64_t at, std::int64_t extent) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
@@ -197,6 +198,18 @@ int OnnxOperator::add_layer(const std::string& kind, const std::vector<int>& inp
                           .inputs = inputs,
                           .options = std::move(options),
                           .arrays = {}});
+}
+
+OnnxSlice slice_numbers(OnnxOperator& op) {
+  OnnxSlice slice{.begins = op.numbers(1), .ends = op.numbers(2), .axes = {}, .steps = {}};
+  const std::size_t count = slice.begins.size();
+  slice.axes.resize(count);
+  std::iota(slice.axes.begin(), slice.axes.end(), 0);
+  if (op.has_input(3)) slice.axes = op.numbers(3);
+  slice.steps = op.has_input(4) ? op.numbers(4) : std::vector<std::int64_t>(count, 1);
+  if (slice.ends.size() != count || slice.axes.size() != count || slice.steps.size() != count)
+    throw OnnxUnsupported("begins, ends, axes and steps of different lengths");
+  return slice;
 }
 
 }  // namespace models

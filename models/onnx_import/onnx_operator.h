@@ -77,6 +77,12 @@ OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 // Returns the number of elements of a sample, kOnnxUnknown if that is not known.
 std::int64_t elements_of(const OnnxActivation& value);
 
+// The inputs of Slice, of equal lengths. Throws OnnxUnsupported if they are not.
+struct OnnxSlice {
+  std::vector<std::int64_t> begins, ends, axes, steps;
+};
+OnnxSlice slice_numbers(OnnxOperator& op);
+
 // Computes the node if all of its inputs are computable constants; else returns false.
 bool fold_node(OnnxOperator& op);
 

@@ -196,7 +196,7 @@ OnnxGroups groups_of_dims(const OnnxPlain& plain) {
   return groups;
 }
 
-// Neither value has all dimensions of the result: both are brought in ONNX's order.
+// Brings both values in ONNX's order, since neither has all dimensions of the result.
 OnnxActivation combined_in_order(OnnxOperator& op, const char* kind, OnnxActivation a,
                                  OnnxActivation b) {
   a = ordered(op, a, groups_of_dims(a.plain));

@@ -98,6 +98,17 @@ TEST_F(OnnxGeneralTest, ANumberIsAFactorOrAShift) {
             "global_average_pool dense");
 }
 
+// Products of the steps would not fit in 64 bits.
+TEST_F(OnnxGeneralTest, ASliceMayNameAnAxisOfOneEntryAgainAndAgain) {
+  constexpr std::int64_t kLarge = 1 << 30;
+  const models::OnnxImport found = imported(
+      {node("Slice", {"factor", "begins", "ends", "axes", "steps"}, "same"),
+       node("Mul", {"x", "same"}, "a"), node("Sub", {"factor", "a"}, "end")},
+      {floats("factor", {1}, 2), integers("begins", {0, 0, 0, 0}), integers("ends", {1, 1, 1, 1}),
+       integers("axes", {0, 0, 0, 0}), integers("steps", {kLarge, kLarge, kLarge, kLarge})});
+  EXPECT_CONTAINS(found.definition, "scale = -2\nshift = 2\n");
+}
+
 // x / 2 (1 + erf(x / sqrt(2)))
 TEST_F(OnnxGeneralTest, TheExpressionOfGeluBecomesOne) {
   const models::OnnxImport found =
