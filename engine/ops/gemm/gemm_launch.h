@@ -163,15 +163,11 @@ void launch_gemm_tiles(KernelContext& context, const GemmPlan& plan, const Group
   if constexpr (Group::kMost == 1) launch_sum_parts(context, plan.splits, group.products[0], cut);
 }
 
-// Runs the products as planned. Scratch: gemm_workspace_bytes(plan, m, n). REQUIRES: a group of
-// several products is not split.
-template <Products kProducts, class Product, int kMost>
-void launch_gemm_group(KernelContext& context, const GemmPlan& plan,
-                       const GemmGroup<Product, kMost>& group) {
-  using Group = GemmGroup<Product, kMost>;
-  require(kMost == 1 || plan.splits == 1, "a group of matrix products is not split");
-  GemmCut cut{};
-  for (int i = 0; i < group.count; ++i) cut = gemm_cut(context, plan, group.products[i]);
+// Runs products that are cut in the same way, by the planned tiles.
+template <Products kProducts, class Group>
+void launch_planned(KernelContext& context, const GemmPlan& plan, const Group& group,
+                    const GemmCut& cut) {
+  using Product = typename Group::Product;
   if constexpr (sizeof(typename Product::LoaderA::Storage) == 2) {
     if (plan.warpgroup && plan.columns == 128)
       return launch_gemm_tiles<kProducts, WarpgroupTile128, Group>(context, plan, group, cut);
@@ -185,6 +181,17 @@ void launch_gemm_group(KernelContext& context, const GemmPlan& plan,
   if (plan.tile == 64)
     return launch_gemm_tiles<kProducts, GemmTile64, Group>(context, plan, group, cut);
   launch_gemm_tiles<kProducts, GemmTile32, Group>(context, plan, group, cut);
+}
+
+// Runs the products as planned. Scratch: gemm_workspace_bytes(plan, m, n). REQUIRES: a group of
+// several products is not split.
+template <Products kProducts, class Product, int kMost>
+void launch_gemm_group(KernelContext& context, const GemmPlan& plan,
+                       const GemmGroup<Product, kMost>& group) {
+  require(kMost == 1 || plan.splits == 1, "a group of matrix products is not split");
+  GemmCut cut{};
+  for (int i = 0; i < group.count; ++i) cut = gemm_cut(context, plan, group.products[i]);
+  launch_planned<kProducts>(context, plan, group, cut);
 }
 template <Products kProducts, class Product>
 void launch_gemm(KernelContext& context, const GemmPlan& plan, const Product& product) {

@@ -49,25 +49,6 @@ struct ProductBatch {
   int count;
 };
 
-template <Products kProducts, class Group>
-void launch_batch(KernelContext& context, const GemmPlan& plan, const Group& group) {
-  using Product = typename Group::Product;
-  const GemmCut cut = gemm_cut(context, plan, group.products[0]);
-  if constexpr (sizeof(typename Product::LoaderA::Storage) == 2) {
-    if (plan.warpgroup && plan.columns == 128)
-      return launch_gemm_tiles<kProducts, WarpgroupTile128, Group>(context, plan, group, cut);
-    if (plan.warpgroup)
-      return launch_gemm_tiles<kProducts, WarpgroupTile64, Group>(context, plan, group, cut);
-  }
-  if (plan.tile == 128 && plan.columns == 128)
-    return launch_gemm_tiles<kProducts, GemmTile128, Group>(context, plan, group, cut);
-  if (plan.tile == 128)
-    return launch_gemm_tiles<kProducts, GemmTile128x64, Group>(context, plan, group, cut);
-  if (plan.tile == 64)
-    return launch_gemm_tiles<kProducts, GemmTile64, Group>(context, plan, group, cut);
-  launch_gemm_tiles<kProducts, GemmTile32, Group>(context, plan, group, cut);
-}
-
 // The operands of all products, contiguous: C [m, n] = (or +=) scale * A B.
 template <class T>
 struct BatchOperands {
@@ -99,10 +80,9 @@ void launch_products(KernelContext& context, const BatchOperands<T>& x) {
                             .b = Product::LoaderB::of(x.b + first * k * n, n, b_pitch),
                             .store = {MatrixStore<T>::of(x.c + first * m * n, n, x.add),
                                       static_cast<float>(x.scale)}};
-      launch_batch<products()>(
-          context, plan,
-          Group{{product, m * k, k * n, m * n},
-                static_cast<int>(std::min<std::int64_t>(Group::kMost, count - first))});
+      const Group group{{product, m * k, k * n, m * n},
+                        static_cast<int>(std::min<std::int64_t>(Group::kMost, count - first))};
+      launch_planned<products()>(context, plan, group, gemm_cut(context, plan, product));
     }
   };
   const bool aligned = alignment_of(x.a, a_pitch) == 16 && alignment_of(x.b, b_pitch) == 16;
