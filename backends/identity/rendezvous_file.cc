@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <sstream>
+#include <thread>
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
@@ -20,19 +22,36 @@ constexpr const char* kNoSecret = "-";
 
 std::string absent(const std::string& path) { return "no file " + path + " yet"; }
 
-// Removes the stale file of run `nonce`. Another process may do the same and have created its own
-// file since; that file is put back.
-void remove_stale(const std::string& path, const std::string& nonce) {
-  const std::string aside = path + "." + to_hex(random_bytes(8)) + ".tmp";
-  if (rename(path.c_str(), aside.c_str()) != 0) {
-    if (errno == ENOENT) return;
+constexpr int kCreateAttempts = 100;
+constexpr std::chrono::milliseconds kRemovalPause{10};  // while another process replaces the file
+
+std::string claim_on(const std::string& path, const std::string& nonce) {
+  return path + "." + nonce.substr(0, 16) + ".tmp";
+}
+
+enum class Removal {
+  kDone,
+  kNotOfThisRun,  // there is no file, or another run's
+  kBusy,          // another process is about to remove it
+};
+
+// Removes the file of run `nonce`. A second link to it, whose name all processes derive from the
+// run, admits one of them at a time: otherwise one could remove the file that another has
+// published since it read the stale one.
+Removal remove_file_of(const std::string& path, const std::string& nonce) {
+  const std::string claim = claim_on(path, nonce);
+  if (link(path.c_str(), claim.c_str()) != 0) {
+    if (errno == ENOENT) return Removal::kNotOfThisRun;
+    if (errno == EEXIST) return Removal::kBusy;
     throw ConfigurationError("cannot replace the rendezvous file " + path + ": " +
                              base::system_error_text(errno));
   }
   std::string reason;
-  const std::optional<Rendezvous> taken = read_rendezvous(aside, reason);
-  if (!taken || taken->nonce != nonce) (void)!link(aside.c_str(), path.c_str());
-  unlink(aside.c_str());
+  const std::optional<Rendezvous> linked = read_rendezvous(claim, reason);
+  const bool is_of_run = linked && linked->nonce == nonce;
+  if (is_of_run) unlink(path.c_str());
+  unlink(claim.c_str());
+  return is_of_run ? Removal::kDone : Removal::kNotOfThisRun;
 }
 
 }  // namespace
@@ -85,7 +104,8 @@ RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
                                const std::function<void(const std::string&)>& notice)
     : path_(std::move(path)), nonce_(rendezvous.nonce), owner_pid_(getpid()) {
   const std::string text = rendezvous_text(rendezvous);
-  for (int attempt = 0; attempt < 10; ++attempt) {
+  std::string ended;  // the nonce of the run that is not running
+  for (int attempt = 0; attempt < kCreateAttempts; ++attempt) {
     if (publish_private_file(path_, text, Publish::kCreate)) return;
     if (errno != EEXIST)
       throw ConfigurationError("cannot write the rendezvous file " + path_ + ": " +
@@ -96,27 +116,30 @@ RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
       if (reason == absent(path_)) continue;  // that run has just ended
       throw ConfigurationError(reason + ": not replacing it; remove it or name another file");
     }
-    if (!is_certainly_dead(*old) && is_running(*old)) {
+    if (old->nonce != ended && !is_certainly_dead(*old) && is_running(*old)) {
       throw PeerError("rendezvous file " + path_ + " is used by a running job (host " + old->host +
                       ", pid " + std::to_string(old->pid) + "); use a different file for each job");
     }
-    if (notice)
+    ended = old->nonce;
+    const Removal removal = remove_file_of(path_, ended);
+    if (removal == Removal::kBusy) std::this_thread::sleep_for(kRemovalPause);
+    if (removal == Removal::kDone && notice)
       notice("replacing rendezvous file " + path_ + ": its run (host " + old->host + ", pid " +
              std::to_string(old->pid) + ") is gone");
-    remove_stale(path_, old->nonce);
   }
-  throw PeerError("rendezvous file " + path_ +
-                  " is used by several jobs at once; use a different file for each job");
+  throw PeerError(
+      "rendezvous file " + path_ +
+      " is used by several jobs at once; use a different file for each job, or, if no other "
+      "job is being started, remove it and " +
+      path_ + ".*.tmp");
 }
 
 RendezvousFile::~RendezvousFile() {
   if (getpid() != owner_pid_) return;  // a forked child
   try {
-    std::string reason;
-    const std::optional<Rendezvous> now = read_rendezvous(path_, reason);
-    if (now && now->nonce == nonce_) unlink(path_.c_str());
+    (void)remove_file_of(path_, nonce_);
   } catch (const Error&) {
-    // The file now belongs to another run.
+    // The file now belongs to another run, or another process removes it.
   }
 }
 

@@ -194,6 +194,36 @@ TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
   }
 }
 
+// One that has read the stale file may be late: it must not remove the file that another published.
+TEST_F(FileRendezvous, AJobThatIsLateRemovesNoNewFile) {
+  const auto of = [](const std::string& nonce) {
+    backends::Rendezvous run;
+    run.endpoint = {"127.0.0.1", 1};
+    run.nonce = run.secret_hex = std::string(64, nonce[0]);
+    run.pid = 1;
+    run.host = run.host_id = "elsewhere";
+    return run;
+  };
+  const backends::RendezvousFile left(path_, of("1"), [](const auto&) { return true; }, {});
+  std::optional<backends::RendezvousFile> second;
+  EXPECT_THROW(backends::RendezvousFile(
+                   path_, of("3"),
+                   [&](const backends::Rendezvous& found) {
+                     if (found.nonce[0] != '1') return true;
+                     // Meanwhile another job finds the stale file, too, and replaces it.
+                     second.emplace(
+                         path_, of("2"), [](const auto&) { return false; },
+                         [](const std::string&) {});
+                     return false;
+                   },
+                   [&](const std::string& line) { ADD_FAILURE() << line; }),
+               backends::PeerError);
+  std::string reason;
+  const std::optional<backends::Rendezvous> now = backends::read_rendezvous(path_, reason);
+  ASSERT_TRUE(now) << reason;
+  EXPECT_EQ(now->nonce[0], '2');
+}
+
 TEST_F(FileRendezvous, ALeftoverWhosePortIsNowAnotherProgramsIsReplaced) {
   const backends::Socket other =
       backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel, never answers
