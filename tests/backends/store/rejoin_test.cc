@@ -260,7 +260,7 @@ TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
   EXPECT_THROW((void)client.connect(listener.port), backends::MismatchError);
   tried = true;
   rank_0.join();
-  EXPECT_CONTAINS(failure, "died: its connection closed");
+  EXPECT_CONTAINS(failure, "died: its connection ");  // closed, or reset with bytes unread
 }
 
 TEST(RejoinLeaving, BeforeTheStartIsAcknowledgedEndsTheGroup) {
