@@ -208,7 +208,7 @@ TEST(Console, TextThatNobodyReadIsCountedWhenTheReaderGoesOn) {
   const TemporaryDirectory folder;
   const std::string run = folder / "run";
   const UnreadTraining training(argv(
-      "--steps 30000 --log-every 1 --verbose --eval-every 0 --save-every 20000s --save-dir", run));
+      "--steps 8000 --log-every 1 --verbose --eval-every 0 --save-every 6500s --save-dir", run));
   EXPECT_TRUE(test_support::eventually([&] { return std::filesystem::exists(run + "/latest"); }));
   std::string text;
   std::array<char, 4096> piece;
