@@ -20,9 +20,7 @@ using backends::PeerInfo;
 using backends::SetupStage;
 using backends::SetupStages;
 
-const std::vector<PeerInfo> kPeers = {{0, "a", 10, "a"},
-                                      {1, "b", 11, "b"},
-                                      {2, "c", 12, "c"}};
+const std::vector<PeerInfo> kPeers = {{0, "a", 10, "a"}, {1, "b", 11, "b"}, {2, "c", 12, "c"}};
 
 // What rank 0 says of a wait that ends without success, with this limit of time.
 std::string error_of_rank_0(backends::Store& store, std::chrono::milliseconds limit) {
