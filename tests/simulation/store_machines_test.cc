@@ -230,6 +230,28 @@ TEST_F(PatienceByHand, AConnectionThatStaysSilentIsEndedWhenItsProcessAnswersAga
   EXPECT_FALSE(failure());
 }
 
+// The notice would promise to wait for it, and the job ends.
+TEST_F(PatienceByHand, ABreakAfterAFailureIsNotReported) {
+  begin_and_cut(3, kHeartbeat);
+  others_[1]->member->abandon({"its disk is full"});
+  wait(milliseconds(100), others_);
+  ASSERT_TRUE(failure());
+  break_off(clients_.back(), Ending::kBroken);
+  wait(std::chrono::seconds(5), {others_[0]});
+  EXPECT_EQ(notices_, std::vector<std::string>());
+}
+
+// Its host accepts two connections, and nothing answers.
+TEST_F(PatienceByHand, AStoppedRankIsNotReportedAsCutOffBefore) {
+  begin_and_cut(2, kHeartbeat);
+  clients_.back().is_cut_off = false;
+  result_ = ServerMachine::Probe::kAccepted;
+  wait(std::chrono::seconds(5), others_);
+  ASSERT_TRUE(failure());
+  EXPECT_CONTAINS(failure()->what.text, "does not answer: no heartbeat for 3");
+  EXPECT_EQ(notices_, std::vector<std::string>());
+}
+
 TEST_F(PatienceByHand, ARankThatAnotherOneReachesIsBehindACutLink) {
   begin_and_cut(4, kHeartbeat);
   wait(std::chrono::seconds(4), others_);

@@ -85,7 +85,9 @@ void ServerMachine::examine(Link& l) {
   // hear this side.
   if (is_silent && !l.is_broken() && l.session.reach != ProbeReach::kReached)
     break_off(l, "no heartbeat");
-  if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime : is_silent) {
+  // A stopped process is told from a cut before anything is reported.
+  if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime
+                    : is_silent && !doubt.check.is_waiting()) {
     report_doubt(l, l.is_broken() ? doubt.broken : "no heartbeat");
     ask_others(l);
   }
@@ -159,8 +161,9 @@ void ServerMachine::probed(LinkId link, Probe result, Time now) {
   doubt.next_probe = now + (result == Probe::kAnswered ? heartbeat : heartbeat / 4);
 }
 
+// After a failure the job ends, and nobody is waited for.
 void ServerMachine::report_doubt(Link& l, const std::string& cause) {
-  if (std::exchange(l.doubt->reported, true)) return;
+  if (failed_ || std::exchange(l.doubt->reported, true)) return;
   output_.push_back({Output::Kind::kNotice, 0,
                      "lost the rendezvous connection of " + rank_text(l.hello) + " (" + cause +
                          "); waiting for it for up to " + time_text(patience_for(l).time)});
