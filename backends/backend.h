@@ -82,7 +82,12 @@ struct BackendContext {
   // By rank here: the weights of slices in all-reduces that ranks sum for each other (SumSlices);
   // empty: equal slices. A backend that sums in another way leaves them out.
   std::vector<std::uint32_t> sum_weights = {};
+  // The time limit of waits before all ranks are connected; 0: as `timeout`.
+  std::chrono::milliseconds setup_timeout{};
 
+  std::chrono::milliseconds time_to_connect() const {
+    return setup_timeout.count() > 0 ? setup_timeout : timeout;
+  }
   int group_rank(int rank_here) const { return members[static_cast<std::size_t>(rank_here)]; }
 };
 

@@ -16,6 +16,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_communicator.h"
+#include "backends/compose/process_watch.h"
+#include "backends/compose/setup_stages.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/compose/table/communicator_factory.h"
 #include "backends/compose/table/device_factory.h"
@@ -54,89 +56,6 @@ std::string own_cause(const std::exception& error) {
          "; raise the limit on memory (ulimit -v) or processes (ulimit -u)";
 }
 
-// Aborts communicators when the store reports a failure. Does not own the store, because the
-// store's own thread may release the last reference to this.
-class ProcessWatch final : public FailureDetector {
- public:
-  explicit ProcessWatch(std::weak_ptr<TcpStore> store) : store_(std::move(store)) {}
-
-  std::optional<GroupFailure> known_failure(std::chrono::milliseconds wait) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (interrupted_) return GroupFailure{*interrupted_};
-    }
-    const auto store = store_.lock();
-    return store ? store->wait_for_failure(wait) : std::nullopt;
-  }
-  void report_mismatch(const std::string& text) override {
-    if (const auto store = store_.lock()) store->abandon({text, true});
-  }
-  std::string reach_text(int rank) override {
-    const auto store = store_.lock();
-    return store ? store->reach_text(rank) : std::string();
-  }
-  bool interrupted() const override {
-    const std::lock_guard lock(mutex_);
-    return interrupted_.has_value();
-  }
-  void abort_on_failure(Communicator& communicator) override {
-    const std::lock_guard lock(mutex_);
-    abort_on_failure_.push_back(&communicator);
-    const auto store = store_.lock();
-    const auto failure = store ? store->failure() : std::nullopt;
-    if (interrupted_) {
-      communicator.abort(*interrupted_);
-    } else if (failure) {
-      communicator.abort(failure->text);
-    }
-  }
-  void forget(Communicator& communicator) noexcept override {
-    const std::lock_guard lock(mutex_);
-    std::erase(abort_on_failure_, &communicator);
-  }
-  void retain_until_group_ends(std::shared_ptr<void> resource) noexcept override {
-    const std::lock_guard lock(mutex_);
-    try {
-      kept_.push_back(std::move(resource));
-    } catch (const std::bad_alloc&) {
-      // Out of memory: destroy it now.
-    }
-  }
-  void release() noexcept {
-    std::vector<std::shared_ptr<void>> kept;
-    const std::lock_guard lock(mutex_);
-    kept.swap(kept_);
-  }
-  // Describes the communicator that waits; the others are idle and silent as well.
-  std::string waiting_text() const {
-    const std::lock_guard lock(mutex_);
-    std::string text;
-    for (const Communicator* c : abort_on_failure_) {
-      const std::string of_one = c->waiting_text();
-      const bool stuck = of_one.find("not acknowledged") != std::string::npos;
-      if (text.empty() || stuck) text = of_one;
-      if (stuck) break;
-    }
-    return text;
-  }
-  void interrupt(const std::string& why) {
-    const std::lock_guard lock(mutex_);
-    interrupted_ = why;
-    for (Communicator* c : abort_on_failure_) c->abort(why);
-  }
-  void failed(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    for (Communicator* c : abort_on_failure_) c->abort(text);
-  }
-
- private:
-  const std::weak_ptr<TcpStore> store_;
-  mutable std::mutex mutex_;
-  std::vector<Communicator*> abort_on_failure_;
-  std::vector<std::shared_ptr<void>> kept_;
-  std::optional<std::string> interrupted_;
-};
-
 // structure: overrides all of Group
 class ProcessGroup final : public Group {
  public:
@@ -147,12 +66,10 @@ class ProcessGroup final : public Group {
         recorder_(std::make_shared<FlightRecorder>()),
         peers_(joined_.store->state().peers),
         plan_(plan_for(options, peers_)),
-        encryption_(agree_on_encryption(*joined_.store, options.rank, options.world_size,
-                                        {.asked = options.links.encryption,
-                                         .fastest = fastest_cipher(),
-                                         .address = joined_.address,
-                                         .relayed = options.listen.relay.has_value()},
-                                        std::chrono::milliseconds(options.timeout_ms))),
+        stages_(
+            *joined_.store, peers_, options.rank,
+            std::chrono::milliseconds(std::min(options.timeout_ms, options.rendezvous_timeout_ms))),
+        encryption_(encryption_for(options, joined_, stages_)),
         relay_(relay_route(options, joined_, plan_)) {
     joined_.store->on_failure(
         [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
@@ -264,6 +181,18 @@ class ProcessGroup final : public Group {
     return plan;
   }
 
+  static LinkEncryption encryption_for(const GroupOptions& options, const JoinedStore& joined,
+                                       SetupStages& stages) {
+    return stages.run(SetupStage::kEncryption, [&] {
+      return agree_on_encryption(*joined.store, options.rank, options.world_size,
+                                 {.asked = options.links.encryption,
+                                  .fastest = fastest_cipher(),
+                                  .address = joined.address,
+                                  .relayed = options.listen.relay.has_value()},
+                                 stages.time());
+    });
+  }
+
   // Returns nullptr if no connection could use it.
   static std::shared_ptr<RelayRoute> relay_route(const GroupOptions& options,
                                                  const JoinedStore& joined,
@@ -331,6 +260,7 @@ class ProcessGroup final : public Group {
                            .link_patience = std::chrono::milliseconds(options_.links.patience_ms),
                            .notice = options_.notice};
     context.relay = relay_.get();
+    if (!stages_.is_over()) context.setup_timeout = stages_.time();
     context.world_size = static_cast<int>(members.size());
     context.rank = -1;
     for (const PeerInfo& p : members) {
@@ -372,10 +302,13 @@ class ProcessGroup final : public Group {
       }
       if (pause.count() == 0 || !options_.notice || !base::has_passed(next)) continue;
       next = base::deadline_in(pause);
-      options_.notice("backend " + backend + ": rank " + std::to_string(rank()) +
-                      " is still waiting for connections with the other ranks, for at most " +
-                      std::to_string(options_.timeout_ms / 1000) + " s (--timeout)" +
-                      (relay_ == nullptr ? relay_advice(peers_) : ""));
+      options_.notice(
+          "backend " + backend + ": rank " + std::to_string(rank()) +
+          " is still waiting for connections with the other ranks, for at most " +
+          (stages_.is_over()
+               ? std::to_string(options_.timeout_ms / 1000) + " s (--timeout)"
+               : std::to_string(stages_.time().count() / 1000) + " s (--rdzv-timeout)") +
+          (relay_ == nullptr ? relay_advice(peers_) : ""));
     }
   }
 
@@ -386,9 +319,10 @@ class ProcessGroup final : public Group {
     try {
       std::jthread watch(
           [&](const std::stop_token& stop) { watch_connecting(stop, backend, cancelled); });
-      auto made = make();
+      auto made = stages_.run(SetupStage::kConnecting, make);
       watch = {};
       if (cancelled) throw CancelledError(kCancelled);
+      stages_.enter(SetupStage::kConnected);
       return made;
     } catch (const ConfigurationError&) {
       throw;
@@ -410,6 +344,7 @@ class ProcessGroup final : public Group {
   std::shared_ptr<FlightRecorder> recorder_;
   std::vector<PeerInfo> peers_;
   const BackendPlan plan_;
+  SetupStages stages_;
   const LinkEncryption encryption_;
   const std::shared_ptr<RelayRoute> relay_;  // nullptr: without one
   std::vector<std::uint32_t> sum_weights_;   // of divide_sums()

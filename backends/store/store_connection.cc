@@ -9,9 +9,13 @@
 namespace backends {
 namespace {
 
-std::string broken_text() {
-  return std::string("its connection broke (") + std::strerror(errno) + ")";
+std::string broken_text(int error) {
+  return std::string("its connection broke (") + std::strerror(error) + ")";
 }
+
+// Linux reports EPIPE if the other kernel has finished the connection first, also if a reset
+// followed.
+Ending ending_of(int error) { return error == EPIPE ? Ending::kFinished : Ending::kBroken; }
 
 }  // namespace
 
@@ -26,7 +30,8 @@ std::string StoreConnection::flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      end = broken_text();
+      ending = ending_of(errno);
+      end = broken_text(errno);
     }
   }
   out.erase(0, sent);
@@ -39,9 +44,11 @@ std::string StoreConnection::receive(std::string& bytes) {
   if (n > 0) {
     bytes.append(buffer, static_cast<std::size_t>(n));
   } else if (n == 0) {
+    ending = Ending::kFinished;
     return "its connection closed";
   } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-    return broken_text();
+    ending = ending_of(errno);
+    return broken_text(errno);
   }
   return "";
 }

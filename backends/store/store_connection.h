@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "backends/store/protocol/member_doubt.h"
 #include "backends/store/tcp_socket.h"
 
 namespace backends {
@@ -13,6 +14,7 @@ struct StoreConnection {
   std::string out = {};      // bytes not sent yet
   bool close_after = false;  // closed when they have been sent, or at `deadline`
   Deadline deadline{};
+  Ending ending = Ending::kBroken;  // after receive() or flush() has returned a reason
 
   // Sends as much as the kernel accepts. Returns "", or why the connection ended.
   std::string flush();

@@ -143,7 +143,7 @@ void StoreServer::wait_and_read() {
     if (!c.close_after && end.empty() && (polled[i + 2].revents & ~POLLOUT) != 0)
       end = c.receive(bytes);
     if (!bytes.empty()) machine_.received(links[i], bytes, Clock::now());
-    if (!end.empty()) machine_.closed(links[i], end);
+    if (!end.empty()) machine_.closed(links[i], end, c.ending);
     // Carry out the actions before the next read, so that replies are in the order of the requests.
     carry_out();
   }
@@ -187,12 +187,12 @@ void StoreServer::carry_out() {
       c.close_after = true;
       c.deadline = base::deadline_in(kHandshakeTimeout);
     } else if (c.out.size() + output.text.size() > 4 * kFrameBytes) {
-      machine_.closed(output.link, "it does not read its input");
+      machine_.closed(output.link, "it does not read its input", Ending::kBroken);
     } else {
       c.out += output.text;
     }
     if (const std::string end = c.flush(); !end.empty()) {
-      machine_.closed(output.link, end);
+      machine_.closed(output.link, end, c.ending);
       c.out.clear();
     }
   }

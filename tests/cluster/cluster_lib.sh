@@ -109,6 +109,27 @@ leave_hosts() {
   exit "$status"
 }
 
+# put_behind_router I: BASE-I becomes a router that masquerades. Behind it lies BASE-inI, which has the address 192.168.7.2 on data0.
+inside=() # such namespaces, which remove_inside removes
+put_behind_router() {
+  local router=$base-$1 name=$base-in$1
+  ip netns add "$name"
+  inside+=("$name")
+  ip -n "$router" link add inner type veth peer name data0 netns "$name"
+  ip -n "$router" address add 192.168.7.1/24 dev inner
+  ip -n "$router" link set inner up
+  ip -n "$name" address add 192.168.7.2/24 dev data0
+  ip -n "$name" link set data0 up
+  ip -n "$name" link set lo up
+  ip -n "$name" route add default via 192.168.7.1
+  ip netns exec "$router" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward' 2>/dev/null || skip "cannot make a router"
+  ip netns exec "$router" iptables -t nat -A POSTROUTING -o data0 -j MASQUERADE 2>/dev/null || skip "the kernel has no masquerading"
+}
+remove_inside() {
+  local name
+  for name in "${inside[@]}"; do ip netns delete "$name" 2>/dev/null || true; done
+}
+
 # in_sync ENGINE COUNT FOLDER: the ranks' final models are COUNT, and their parameters have the same bits.
 in_sync() {
   local models

@@ -16,7 +16,7 @@ doctor() {
   ranks=() codes=
   for i in 0 1 2; do
     ip netns exec "$base-$i" timeout "$(scaled 100)" "$engine" doctor --rank $i --world-size 3 --init-method tcp://10.99.0.1:29500 \
-      --job-id "$base" --backend gloo --rdzv-timeout "$(scaled 30)" --timeout "$(scaled 30)" "$@" >"$folder/$output.$i" 2>&1 &
+      --job-id "$base" --backend gloo --rdzv-timeout "$(scaled "${joining:-30}")" --timeout "$(scaled 30)" "$@" >"$folder/$output.$i" 2>&1 &
     ranks+=($!)
   done
   for i in 0 1 2; do
@@ -63,6 +63,13 @@ harm() {
 harm "answers slowly" netem delay 20ms
 harm "carries little" tbf rate 40mbit burst 32kbit latency 400ms
 [ $tried -gt 0 ] || skip "this kernel can neither delay nor throttle"
+# Ranks 1 and 2 reach rank 0, but not each other.
+ip -n "$base-2" route add blackhole 10.99.0.2/32
+joining=5
+doctor apart
+joining=30
+expect apart "69 69 69" "3 ranks met at 10.99.0.1:29500" "BAD   " "no connection with rank" "not healthy"
+ip -n "$base-2" route delete blackhole 10.99.0.2/32
 healthy again
 expect again "0 0 0" "healthy"
 echo "doctor finds the slow links and their rank, $tried of 2 ways"

@@ -8,31 +8,20 @@ set -euo pipefail
 engine=$(readlink -f "${1:?usage: relay_netns_test.sh ENGINE}")
 need_tools ss iptables
 
-inside=() # namespaces behind the routers
 relay=""
 leave() {
-  local status=$? name
+  local status=$?
   set +e # the next-to-last line only sets the status for leave_hosts
   [ -z "$relay" ] || kill -KILL "$relay" 2>/dev/null || true
-  for name in "${inside[@]}"; do ip netns delete "$name" 2>/dev/null || true; done
+  remove_inside
   (exit "$status")
   leave_hosts
 }
 on_hosts 198.51.100 # documentation addresses, which count as public
 trap leave EXIT
 for i in 1 2; do
-  router=$base-$i name=$base-in$i
-  ip netns add "$name"
-  inside+=("$name")
-  ip -n "$router" link add inner type veth peer name data0 netns "$name"
-  ip -n "$router" address add 192.168.7.1/24 dev inner
-  ip -n "$router" link set inner up
-  ip -n "$name" address add 192.168.7.2/24 dev data0
-  ip -n "$name" link set data0 up
-  ip -n "$name" link set lo up
-  ip -n "$name" route add default via 192.168.7.1
-  ip netns exec "$router" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward' 2>/dev/null || skip "cannot make a router"
-  ip netns exec "$router" iptables -t nat -A POSTROUTING -o data0 -j MASQUERADE 2>/dev/null || skip "the kernel has no masquerading"
+  router=$base-$i
+  put_behind_router "$i"
   # Packets between the private network and the public host are counted by the first two rules, all others by the third.
   for rule in "-d 198.51.100.1 -j ACCEPT" "-s 198.51.100.1 -j ACCEPT" "-j DROP"; do
     # shellcheck disable=SC2086

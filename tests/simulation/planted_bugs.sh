@@ -26,7 +26,7 @@ compile() {  # FILE OBJECT
 }
 # What is quick comes first.
 simulate() {  # PROGRAM KIND
-  local tests by_hand='*ByHand.*' histories='*NobodyHangs*:*AWorldOf1000*:*ADeathIn*'
+  local tests by_hand='*ByHand.*' histories='*NobodyHangs*:*LoseNothing*:*AWorldOf1000*:*ADeathIn*'
   [ "$2" = store ] || by_hand='Proposer.*' histories='*TheJobGoesOn*:*AProcessMayDie*'
   for tests in "$by_hand" "$histories"; do
     ENGINE_SIMULATION_FAILURES=1 timeout 600 "$1" --gtest_filter="$tests" --gtest_fail_fast || return

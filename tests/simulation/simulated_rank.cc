@@ -136,7 +136,9 @@ void SimulatedRank::closed(ConnectionId id, const std::string& cause) {
     if (!broken_link_) broken_link_ = link->second;
     links_.erase(link);
   } else if (served_.erase(id) > 0) {
-    server_->closed(id, cause);
+    server_->closed(
+        id, cause,
+        cause == kFinishedText ? backends::Ending::kFinished : backends::Ending::kBroken);
   }
 }
 
@@ -409,6 +411,7 @@ void SimulatedRank::continue_session() {
     if (store_ != 0) network_.close(store_);
     store_ = std::exchange(attempt_store_, 0);
     ++continued_;
+    continued_at_ = now;
     member_->continued(std::move(again_->parser()), std::move(again_->seals()),
                        again_->peer_received(), now);
     again_.reset();
@@ -434,6 +437,13 @@ void SimulatedRank::start_probe(backends::LinkId link) {
   const int process = member->second;
   if (network_.is_cut(options_.number, process) || network_.is_cut(process, options_.number))
     return;
+  using enum VirtualNetwork::Router;
+  if (const auto router = network_.router_of(process)) {
+    if (router == kDrops) return;
+    const auto result =
+        router == kRefuses ? ServerMachine::Probe::kRefused : ServerMachine::Probe::kAccepted;
+    return server_->probed(link, result, network_.now());
+  }
   const ConnectionId id = network_.connect(options_.number, process, Port::kProbe);
   if (id == 0) return server_->probed(link, ServerMachine::Probe::kRefused, network_.now());
   probes_[id] = link;
@@ -444,8 +454,8 @@ void SimulatedRank::start_probe(backends::LinkId link) {
 void SimulatedRank::answer_questions() {
   for (const auto& [rank, address] : member_->take_questions()) {
     const int process = std::atoi(address.c_str() + std::string("process ").size());
-    const bool is_cut =
-        network_.is_cut(options_.number, process) || network_.is_cut(process, options_.number);
+    const bool is_cut = network_.is_cut(options_.number, process) ||
+                        network_.is_cut(process, options_.number) || network_.router_of(process);
     const ConnectionId id = is_cut ? 0 : network_.connect(options_.number, process, Port::kProbe);
     if (id == 0) {
       member_->answer(rank, false);
@@ -524,7 +534,8 @@ void SimulatedRank::train() {
   if (now >= stop_until_) return end(End::kStopped, "stopped alone");
   if (broken_link_) {
     // The store knows more: its verdict is waited for.
-    if (verdict_until_ == Time{}) verdict_until_ = now + milliseconds(4 * options_.heartbeat_ms);
+    if (verdict_until_ == Time{})
+      verdict_until_ = now + milliseconds(4 * options_.heartbeat_ms) + options_.data_patience;
     if (now >= verdict_until_) {
       outcome_.culprit = rank_of(*broken_link_);
       return end(End::kFailed, "lost the connection to rank " + std::to_string(*outcome_.culprit));

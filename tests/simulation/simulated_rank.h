@@ -30,6 +30,7 @@ struct RankOptions {
   bool uses_all = false;      // each kind of request
   bool counts_steps = false;  // in the store, each once, and waits for what others set
   milliseconds link_patience{0};
+  milliseconds data_patience{0};  // in which a broken connection for data would be restored
 };
 
 class SimulatedRank final : public Process {
@@ -78,6 +79,7 @@ class SimulatedRank final : public Process {
   };
   const Outcome& outcome() const { return outcome_; }
   int times_connected_again() const { return continued_; }
+  Time connected_again_at() const { return continued_at_; }
   bool takes_for_there(int rank) const;  // while it waits for the start
   bool has_trained() const { return !outcome_.group.empty(); }
   // As which such a rank comes to the store; and what its store is like.
@@ -145,6 +147,7 @@ class SimulatedRank final : public Process {
   std::unique_ptr<backends::SessionMachine> again_;
   Time attempt_until_{}, next_attempt_{};
   int continued_ = 0;
+  Time continued_at_{};
   std::map<ConnectionId, backends::LinkId> probes_;
   std::map<ConnectionId, int> questions_;  // probes that rank 0 asks for: of which rank
   bool gives_up_ = false, gives_no_reason_ = false;

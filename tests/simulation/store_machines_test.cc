@@ -20,6 +20,7 @@
 
 namespace {
 
+using backends::Ending;
 using backends::Frame;
 using backends::FrameType;
 using backends::FrameWriter;
@@ -84,7 +85,7 @@ class StoreByHand : public testing::Test {
   Client& open() {
     Client& c = clients_.emplace_back();
     c.link = clients_.size();
-    server_->opened(c.link, "somewhere", now_);
+    server_->opened(c.link, peer_, now_);
     return c;
   }
   Client& call(const Hello& hello) {
@@ -161,10 +162,13 @@ class StoreByHand : public testing::Test {
     }
   }
   void answer_probes() {
-    for (const LinkId link : std::exchange(probed_, {}))
-      server_->probed(link, ServerMachine::Probe::kAnswered, now_);
+    for (const LinkId link : std::exchange(probed_, {})) server_->probed(link, result_, now_);
   }
-  void break_off(Client& c) { server_->closed(c.link, "its connection closed"); }
+  void break_off(Client& c, Ending ending = Ending::kFinished) {
+    server_->closed(c.link,
+                    ending == Ending::kFinished ? "its connection closed" : "its connection broke",
+                    ending);
+  }
 
   std::unique_ptr<ServerMachine> server_;
   std::deque<Client> clients_;
@@ -172,6 +176,8 @@ class StoreByHand : public testing::Test {
   static constexpr int kProbePort = 4711;
   milliseconds heartbeat_ = kHeartbeat, patience_{0};
   std::set<LinkId> probed_;
+  ServerMachine::Probe result_ = ServerMachine::Probe::kAnswered;
+  std::string peer_ = "somewhere";
   bool session_only_ = false;  // frames behind the welcome are left to the test
   base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
 
@@ -222,6 +228,28 @@ TEST_F(PatienceByHand, AConnectionThatStaysSilentIsEndedWhenItsProcessAnswersAga
   wait(std::chrono::seconds(2), others_);
   EXPECT_TRUE(cut.is_closed) << "the member would wait for rank 0, which it hears";
   EXPECT_FALSE(failure());
+}
+
+// The notice would promise to wait for it, and the job ends.
+TEST_F(PatienceByHand, ABreakAfterAFailureIsNotReported) {
+  begin_and_cut(3, kHeartbeat);
+  others_[1]->member->abandon({"its disk is full"});
+  wait(milliseconds(100), others_);
+  ASSERT_TRUE(failure());
+  break_off(clients_.back(), Ending::kBroken);
+  wait(std::chrono::seconds(5), {others_[0]});
+  EXPECT_EQ(notices_, std::vector<std::string>());
+}
+
+// Its host accepts two connections, and nothing answers.
+TEST_F(PatienceByHand, AStoppedRankIsNotReportedAsCutOffBefore) {
+  begin_and_cut(2, kHeartbeat);
+  clients_.back().is_cut_off = false;
+  result_ = ServerMachine::Probe::kAccepted;
+  wait(std::chrono::seconds(5), others_);
+  ASSERT_TRUE(failure());
+  EXPECT_CONTAINS(failure()->what.text, "does not answer: no heartbeat for 3");
+  EXPECT_EQ(notices_, std::vector<std::string>());
 }
 
 TEST_F(PatienceByHand, ARankThatAnotherOneReachesIsBehindACutLink) {
@@ -279,6 +307,167 @@ TEST_F(PatienceByHand, ARankLearnsThatItsLostPeerIsHeardByRank0) {
   others_[2]->member->answer(3, true);
   wait(milliseconds(100), others_);
   EXPECT_EQ(reply_to(1, 3), "the link between rank 0 and rank 3 is cut: rank 2 still reaches both");
+}
+
+// The last rank is behind a router, which accepts or refuses each probe.
+class RouterByHand : public PatienceByHand {
+ protected:
+  void begin_behind_a_router(ServerMachine::Probe result) {
+    result_ = result;
+    begin_and_cut(3, kHeartbeat);
+    clients_.back().is_cut_off = false;
+    // The other ones have not changed.
+    for (Client* c : others_) server_->probed(c->link, ServerMachine::Probe::kAnswered, now_);
+  }
+  Client& routed() { return clients_[2]; }
+  // A new connection for the session of `old`, up to the welcome.
+  Client& connect_again(Client& old, std::uint32_t attempt, const std::string& process) {
+    Hello again = hello(2, attempt);
+    again.process = process;
+    again.received = old.member->received_frames();
+    session_only_ = true;
+    Client& c = come(again);
+    session_only_ = false;
+    return c;
+  }
+  // The member of `old` continues over `c`.
+  void move_member(Client& old, Client& c) {
+    old.member->continued(std::move(c.session->parser()), std::move(c.session->seals()),
+                          c.session->peer_received(), now_);
+    c.member = std::move(old.member);
+    c.member->received("", now_);
+  }
+  void reset_both_ends(Client& c) {
+    break_off(c, Ending::kBroken);
+    c.member->closed("its connection broke");
+  }
+  static constexpr std::uint32_t kAgain = 2;
+  const std::string
+      own_process_ = "process 2",
+      unreachable_ =
+          "rank 2 (host n2, pid 102) is unreachable: its connection broke; no new connection "
+          "within "
+          "30.0 s (--link-patience); rank 0 cannot connect to its host (a router or a firewall is "
+          "between them), so its process may be alive";
+};
+
+TEST_F(RouterByHand, ARankMayConnectAgainAfterAReset) {
+  for (const auto result : {ServerMachine::Probe::kRefused, ServerMachine::Probe::kAccepted,
+                            ServerMachine::Probe::kFailed}) {
+    clients_.clear();
+    notices_.clear();
+    begin_behind_a_router(result);
+    reset_both_ends(routed());
+    wait(std::chrono::seconds(25), others_);
+    EXPECT_FALSE(failure());
+    Client& again = connect_again(routed(), kAgain, own_process_);
+    ASSERT_EQ(again.state(), SessionMachine::State::kWelcome);
+    move_member(routed(), again);
+    std::vector<Client*> all = others_;
+    all.push_back(&again);
+    wait(std::chrono::seconds(40), all);
+    EXPECT_FALSE(failure());
+    EXPECT_EQ(notices_,
+              (std::vector<std::string>{
+                  "lost the rendezvous connection of rank 2 (its connection broke); waiting for it "
+                  "for up to 30.0 s",
+                  "the rendezvous connection of rank 2 is back after 25.0 s"}));
+    EXPECT_TRUE(others_[1]->member->take_questions().empty()) << "its address leads nowhere";
+  }
+}
+
+TEST_F(RouterByHand, ARankThatDoesNotComeBackIsLostAndNotLetInAgain) {
+  begin_behind_a_router(ServerMachine::Probe::kRefused);
+  reset_both_ends(routed());
+  wait(std::chrono::milliseconds(29'900), others_);
+  EXPECT_FALSE(failure());
+  wait(std::chrono::milliseconds(300), others_);
+  ASSERT_TRUE(failure());
+  EXPECT_EQ(failure()->rank, 2);
+  EXPECT_CONTAINS(failure()->what.text, unreachable_);
+  Client& late = connect_again(routed(), kAgain, own_process_);
+  ASSERT_EQ(late.state(), SessionMachine::State::kRefused);
+  EXPECT_CONTAINS(late.refusal(), "cannot continue its session: the others have declared it dead");
+}
+
+// A member that still hears rank 0 learns from the end that it is to connect again.
+TEST_F(RouterByHand, ASilentRankIsToConnectAgain) {
+  begin_behind_a_router(ServerMachine::Probe::kRefused);
+  wait(std::chrono::milliseconds(2'900), others_);
+  EXPECT_FALSE(routed().is_closed);
+  wait(std::chrono::milliseconds(300), others_);
+  EXPECT_TRUE(routed().is_closed);
+  wait(std::chrono::seconds(26), others_);
+  EXPECT_FALSE(failure());
+  EXPECT_EQ(connect_again(routed(), kAgain, own_process_).state(), SessionMachine::State::kWelcome);
+}
+
+TEST_F(RouterByHand, AFinishedConnectionIsWaitedForThreeHeartbeats) {
+  begin_behind_a_router(ServerMachine::Probe::kRefused);
+  break_off(routed(), Ending::kFinished);
+  wait(std::chrono::milliseconds(2'900), others_);
+  EXPECT_FALSE(failure());
+  wait(std::chrono::milliseconds(300), others_);
+  ASSERT_TRUE(failure());
+  EXPECT_CONTAINS(failure()->what.text,
+                  "rank 2 (host n2, pid 102) died: its connection closed; no new connection within "
+                  "3.0 s (three heartbeats)");
+  EXPECT_EQ(notices_, (std::vector<std::string>{
+                          "lost the rendezvous connection of rank 2 (its connection closed); "
+                          "waiting for it for up to 3.0 s"}));
+}
+
+// The welcome came too late for the member, which closed the attempt and makes another one.
+TEST_F(RouterByHand, AnAttemptThatItsMemberHasClosedIsNotItsEnd) {
+  begin_behind_a_router(ServerMachine::Probe::kRefused);
+  reset_both_ends(routed());
+  wait(std::chrono::seconds(1), others_);
+  Client& closed = connect_again(routed(), kAgain, own_process_);
+  ASSERT_EQ(closed.state(), SessionMachine::State::kWelcome);
+  break_off(closed, Ending::kFinished);
+  wait(std::chrono::seconds(20), others_);
+  EXPECT_FALSE(failure());
+  EXPECT_EQ(connect_again(routed(), kAgain + 1, own_process_).state(),
+            SessionMachine::State::kWelcome);
+}
+
+TEST_F(RouterByHand, OnlyItsOwnProcessContinuesASession) {
+  begin_behind_a_router(ServerMachine::Probe::kRefused);
+  reset_both_ends(routed());
+  wait(std::chrono::seconds(1), others_);
+  Client& other = connect_again(routed(), kAgain, "another process");
+  ASSERT_EQ(other.state(), SessionMachine::State::kRefused);
+  EXPECT_CONTAINS(other.refusal(), "cannot continue its session");
+  Client& unproved = call(hello(2, kAgain));
+  const Secret wrong{std::string(32, 'x'), "a forger"};
+  Hello forged = hello(2, kAgain);
+  forged.received = routed().member->received_frames();
+  unproved.session =
+      std::make_unique<SessionMachine>(wrong, forged, std::string(backends::kNonceBytes, 'n'), "");
+  for (int i = 0; i < 3; ++i) talk(unproved);
+  EXPECT_EQ(unproved.state(), SessionMachine::State::kOtherSecret);
+  turn();
+  EXPECT_TRUE(unproved.is_closed);
+  EXPECT_EQ(connect_again(routed(), kAgain, own_process_).state(), SessionMachine::State::kWelcome);
+  // An attempt that was made before, and comes now.
+  EXPECT_NE(connect_again(routed(), 1, own_process_).state(), SessionMachine::State::kWelcome);
+  wait(std::chrono::milliseconds(300), others_);
+  EXPECT_FALSE(failure());
+}
+
+// A portable computer, e.g., changes its network: what its old address proved does not hold.
+TEST_F(RouterByHand, ARankThatComesFromAnotherNetworkIsProbedAgain) {
+  begin_behind_a_router(ServerMachine::Probe::kAnswered);
+  reset_both_ends(routed());
+  peer_ = "elsewhere";
+  Client& again = connect_again(routed(), kAgain, own_process_);
+  ASSERT_EQ(again.state(), SessionMachine::State::kWelcome);
+  move_member(routed(), again);
+  result_ = ServerMachine::Probe::kRefused;
+  answer_probes();
+  reset_both_ends(again);
+  wait(std::chrono::seconds(20), others_);
+  EXPECT_FALSE(failure());
 }
 
 // A rank waits for four heartbeats to be told why a connection to another one broke.

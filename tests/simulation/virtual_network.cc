@@ -82,7 +82,7 @@ void VirtualNetwork::send(ConnectionId id, std::string bytes) {
 
 void VirtualNetwork::close(ConnectionId id) {
   if (!std::exchange(connection(id).open[side(id)], false)) return;
-  post({Arrival::Kind::kClosed, other(id), "its connection closed"});
+  post({Arrival::Kind::kClosed, other(id), kFinishedText});
 }
 
 void VirtualNetwork::exit(int process) {

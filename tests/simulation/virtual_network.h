@@ -41,6 +41,10 @@ class Dice {
 using ConnectionId = std::uint64_t;
 enum class Port { kStore, kData, kAgent, kProbe };
 
+// The cause of closed() at the end of a connection that the other process, or its kernel, has
+// closed.
+inline constexpr const char* kFinishedText = "its connection closed";
+
 // A process. It is called only while it is neither paused nor dead: a pause holds back what
 // arrives, and lets it arrive at once when it ends.
 class Process {
@@ -90,6 +94,13 @@ class VirtualNetwork {
   // From now on what is sent to a store or an agent comes in two pieces.
   void come_in_pieces() { in_pieces_ = true; }
   Time damaged_at() const { return damaged_at_; }  // Time{}: nothing was
+  // Its router does so with connections from outside, except those for data, which a relay joins.
+  enum class Router { kRefuses, kAccepts, kDrops };
+  void put_behind(Router router, int process) { routers_[process] = router; }
+  std::optional<Router> router_of(int process) const {
+    const auto found = routers_.find(process);
+    return found == routers_.end() ? std::nullopt : std::optional(found->second);
+  }
   void slow_down(milliseconds longest) { longest_delay_ = longest; }
   void slow_down(int from, int to, milliseconds longest) { slow_links_[{from, to}] = longest; }
 
@@ -159,6 +170,7 @@ class VirtualNetwork {
   std::vector<std::function<void()>> actions_;
   std::uint64_t next_order_ = 0;
   std::set<std::pair<int, int>> cut_;  // from, to
+  std::map<int, Router> routers_;      // by process
   std::map<std::pair<int, int>, milliseconds> slow_links_;
   milliseconds longest_delay_{2};
   struct {

@@ -1,7 +1,12 @@
 // Implements `engine doctor`: forms the group as training would, checks every host and every link,
 // and reports problems.
 #include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "backends/backend_error.h"
 #include "io/base/time/utc_time.h"
 #include "tools/commands/command.h"
 #include "tools/commands/doctor/doctor.h"
@@ -14,32 +19,72 @@
 namespace tools {
 namespace {
 
-int examine(const tools::RunConfig& config, const std::string& format, backends::Group& group) {
-  const auto control = group.make_communicator();
+DoctorReport report_of(const backends::Group& group) {
+  return {.when = base::utc_text(base::unix_us()),
+          .build = build_text(),
+          .backend = group.backend(),
+          .backend_reason = group.backend_reason(),
+          .rendezvous_address = group.rendezvous_address(),
+          .hosts = {},
+          .links = {},
+          .findings = {}};
+}
+
+void print_report(const DoctorReport& report, const std::string& format) {
+  const std::string text = format == "json" ? to_json(report) : to_text(report);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// What the rendezvous has told of hosts whose ranks cannot be asked.
+std::vector<HostFacts> known_hosts(const backends::Group& group, const HostFacts& own) {
+  std::vector<HostFacts> hosts;
+  for (const backends::PeerInfo& peer : group.peers()) {
+    HostFacts& facts = hosts.emplace_back();
+    facts.rank = peer.rank;
+    facts.pid = peer.pid;
+    facts.host = peer.host;
+    facts.host_id = peer.host_id;
+    if (peer.rank == group.rank()) facts = own;
+  }
+  return hosts;
+}
+
+// Fills the report, as far as ranks reach each other, and returns their communicator. Throws
+// PeerError with the rest missing.
+std::unique_ptr<backends::Communicator> examine(const tools::RunConfig& config,
+                                                backends::Group& group, DoctorReport& report) {
   group.set_activity("doctor: hosts");
   HostFacts own = host_facts(group);
+  report.hosts = known_hosts(group, own);
+  auto control = group.make_communicator();
   if (!config.keeping.directory.empty())
     own.folder_fault = check_folder(config.keeping.directory, *control);
-  DoctorReport report{.when = base::utc_text(base::unix_us()),
-                      .build = build_text(),
-                      .backend = group.backend(),
-                      .backend_reason = group.backend_reason(),
-                      .rendezvous_address = group.rendezvous_address(),
-                      .hosts = {},
-                      .links = {},
-                      .findings = {}};
+  std::vector<HostFacts> hosts;
   for (const std::string& text : gather_texts(*control, to_json(own)))
-    report.hosts.push_back(facts_from_json(text));
+    hosts.push_back(facts_from_json(text));
+  report.hosts = std::move(hosts);
   report.links = measure_links(group, *control);
   for (const std::vector<Finding>& part : {judge_hosts(report.hosts), judge_clocks(report.links),
                                            judge_links(report.links, group.world_size())})
     report.findings.insert(report.findings.end(), part.begin(), part.end());
-  if (group.rank() == 0) {
-    const std::string text = format == "json" ? to_json(report) : to_text(report);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+  return control;
+}
+
+int examine_and_print(const tools::RunConfig& config, const std::string& format,
+                      backends::Group& group) {
+  DoctorReport report = report_of(group);
+  std::unique_ptr<backends::Communicator> control;
+  try {
+    control = examine(config, group, report);
+  } catch (const backends::PeerError& error) {
+    report.findings.push_back({.text = error.what(), .ranks = {}});
+    if (group.rank() == 0) print_report(report, format);
+    throw;
   }
-  control->barrier();  // rank 0 has reported before any rank's exit code can end the others
+  if (group.rank() == 0) print_report(report, format);
+  // Rank 0 has reported before any rank's exit code can end the others.
+  control->barrier();
   return report.healthy() ? kExitOk : kExitDifferent;
 }
 
@@ -62,7 +107,8 @@ int doctor_command(const Arguments& arguments) {
   if (!parse(app, arguments)) return kExitOk;
   const tools::RunConfig config =
       resolve_group_flags(values, {"save-dir"}, {{"rdzv-timeout", "60"}, {"timeout", "60"}});
-  return run_group(config, [&](backends::Group& group) { return examine(config, format, group); });
+  return run_group(
+      config, [&](backends::Group& group) { return examine_and_print(config, format, group); });
 }
 
 }  // namespace tools

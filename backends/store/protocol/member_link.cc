@@ -85,7 +85,9 @@ void MemberLink::examine(Time now) {
         stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(patience).count()) + " (" +
         patience_name(patience_.time, heartbeat, is_broken()) + ")");
   }
-  if (is_broken() ? now - doubt_->since >= kDoubtReportTime : is_silent) report_doubt(cause);
+  // A stopped process is told from a cut before anything is reported.
+  if (is_broken() ? now - doubt_->since >= kDoubtReportTime : is_silent && !check_.is_waiting())
+    report_doubt(cause);
 }
 
 void MemberLink::report_doubt(const std::string& cause) {

@@ -19,17 +19,35 @@ std::string time_text(Time::duration time) {
   return stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(time).count());
 }
 
+std::string silence_text(Time::duration silence) {
+  return "does not answer: no heartbeat for " +
+         std::to_string(std::chrono::floor<std::chrono::milliseconds>(silence).count()) + " ms";
+}
+
+std::string host_of(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
 }  // namespace
 
-// A process that cannot be probed may be behind a router. It is judged by its connection alone.
 bool ServerMachine::may_continue(const Link& l) const {
   const bool over = l.session.leaving && (failed_ || all_left_);
   return started_ && !over && l.session.acknowledged_start && l.session.port != 0 &&
-         l.session.reach != Reach::kUnreachable && l.session.sent.keeps();
+         l.session.sent.keeps();
 }
 
-ServerMachine::Doubt ServerMachine::doubt_since(Time since) const {
+MemberDoubt ServerMachine::doubt_since(Time since) const {
   return {.since = since, .check = StopCheck(std::chrono::milliseconds(options_.heartbeat_ms))};
+}
+
+// A process that lives connects again at once. One whose kernel has finished its connection has
+// probably ended, also if no probe can tell.
+// REQUIRES: l.doubt.
+NamedPatience ServerMachine::patience_for(const Link& l) const {
+  const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
+  const bool has_finished = l.doubt->finished && l.session.reach != ProbeReach::kReached;
+  if (has_finished && 3 * heartbeat < options_.link_patience)
+    return {3 * heartbeat, "three heartbeats"};
+  return {patience_with(options_.link_patience, heartbeat, l.is_broken()),
+          patience_name(options_.link_patience, heartbeat, l.is_broken())};
 }
 
 void ServerMachine::break_off(Link& l, const std::string& cause) {
@@ -55,24 +73,21 @@ void ServerMachine::check_life(Link& l) {
 }
 
 void ServerMachine::examine(Link& l) {
-  Doubt& doubt = *l.doubt;
+  MemberDoubt& doubt = *l.doubt;
   const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
   const bool is_silent = now_ - l.last_received > 3 * heartbeat;
-  const std::string silence =
-      "does not answer: no heartbeat for " +
-      std::to_string(
-          std::chrono::floor<std::chrono::milliseconds>(now_ - l.last_received).count()) +
-      " ms";
   // Its host is reached, and the process does not run.
   if (is_silent && doubt.check.is_stopped(now_))
-    return give_up_on(l, l.is_broken() ? "died: " + doubt.broken : silence);
-  const auto patience = patience_with(options_.link_patience, heartbeat, l.is_broken());
-  if (now_ - doubt.since > patience)
-    return give_up_on(l, (l.is_broken() ? "is unreachable: " + doubt.broken : silence) +
-                             "; no new connection within " + time_text(patience) + " (" +
-                             patience_name(options_.link_patience, heartbeat, l.is_broken()) + ")" +
-                             after_semicolon(view_of_others(l)));
-  if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime : is_silent) {
+    return give_up_on(
+        l, l.is_broken() ? "died: " + doubt.broken : silence_text(now_ - l.last_received));
+  if (now_ - doubt.since > patience_for(l).time) return give_up_on(l, missing_text(l));
+  // Without an answer to a probe, only a new connection shows that the member lives. It may still
+  // hear this side.
+  if (is_silent && !l.is_broken() && l.session.reach != ProbeReach::kReached)
+    break_off(l, "no heartbeat");
+  // A stopped process is told from a cut before anything is reported.
+  if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime
+                    : is_silent && !doubt.check.is_waiting()) {
     report_doubt(l, l.is_broken() ? doubt.broken : "no heartbeat");
     ask_others(l);
   }
@@ -82,6 +97,23 @@ void ServerMachine::examine(Link& l) {
   if (!is_due) return;
   doubt.next_probe = now_ + heartbeat;
   probe(l);
+}
+
+// Describes a member that has not connected again in time.
+std::string ServerMachine::missing_text(const Link& l) const {
+  const MemberDoubt& doubt = *l.doubt;
+  const auto [time, name] = patience_for(l);
+  const bool is_unprobed = l.session.reach != ProbeReach::kReached;
+  const std::string state = doubt.finished && is_unprobed ? "died: " + doubt.broken
+                            : l.is_broken()               ? "is unreachable: " + doubt.broken
+                                                          : silence_text(now_ - l.last_received);
+  const std::string rest =
+      is_unprobed && !doubt.finished
+          ? "rank 0 cannot connect to its host (a router or a firewall is between them), so its "
+            "process may be alive"
+          : view_of_others(l);
+  return state + "; no new connection within " + time_text(time) + " (" + name + ")" +
+         after_semicolon(rest);
 }
 
 void ServerMachine::give_up_on(Link& l, std::string verdict) {
@@ -95,8 +127,8 @@ void ServerMachine::give_up_on(Link& l, std::string verdict) {
 
 // The port is on the host from which it has connected.
 void ServerMachine::probe(Link& l) {
-  const std::string host = l.peer.substr(0, l.peer.rfind(':'));
-  output_.push_back({Output::Kind::kProbe, l.id, host + ":" + std::to_string(l.session.port)});
+  output_.push_back(
+      {Output::Kind::kProbe, l.id, host_of(l.peer) + ":" + std::to_string(l.session.port)});
 }
 
 void ServerMachine::probed(LinkId link, Probe result, Time now) {
@@ -104,16 +136,18 @@ void ServerMachine::probed(LinkId link, Probe result, Time now) {
   const auto found = links_.find(link);
   if (found == links_.end() || !found->second.alive()) return;
   Link& l = found->second;
-  if (result == Probe::kAnswered) l.session.reach = Reach::kReached;
-  const bool is_first = l.session.reach == Reach::kUnknown && result != Probe::kAccepted;
-  if (is_first) l.session.reach = Reach::kUnreachable;
+  if (result == Probe::kAnswered) l.session.reach = ProbeReach::kReached;
+  const bool is_first = l.session.reach == ProbeReach::kUnknown && result != Probe::kAccepted;
+  if (is_first) l.session.reach = ProbeReach::kUnreachable;
   if (!l.doubt) return;
-  Doubt& doubt = *l.doubt;
-  if (result == Probe::kRefused) {
+  MemberDoubt& doubt = *l.doubt;
+  const bool is_reached = l.session.reach == ProbeReach::kReached;
+  if (result == Probe::kRefused && (is_reached || (is_first && doubt.finished))) {
     const std::string cause = l.is_broken() ? doubt.broken : "its port refuses connections";
     doubt.broken = cause;
     return give_up_on(l, "died: " + cause);
   }
+  if (!is_reached) return;  // a router or a firewall may have accepted or refused
   if (result == Probe::kAccepted) {
     doubt.check.on_accepted(now);
     return;
@@ -127,22 +161,23 @@ void ServerMachine::probed(LinkId link, Probe result, Time now) {
   doubt.next_probe = now + (result == Probe::kAnswered ? heartbeat : heartbeat / 4);
 }
 
+// After a failure the job ends, and nobody is waited for.
 void ServerMachine::report_doubt(Link& l, const std::string& cause) {
-  if (std::exchange(l.doubt->reported, true)) return;
+  if (failed_ || std::exchange(l.doubt->reported, true)) return;
   output_.push_back({Output::Kind::kNotice, 0,
                      "lost the rendezvous connection of " + rank_text(l.hello) + " (" + cause +
-                         "); waiting for it for up to " + time_text(options_.link_patience)});
+                         "); waiting for it for up to " + time_text(patience_for(l).time)});
 }
 
-// Each member that is heard probes the one in doubt, once.
+// Each member that is heard probes the one in doubt, once. An address that has led rank 0 nowhere
+// says nothing to them either.
 void ServerMachine::ask_others(Link& l) {
-  if (!l.doubt->others.empty()) return;
-  const std::string host = l.peer.substr(0, l.peer.rfind(':'));
-  const auto frame =
-      std::make_shared<const std::string>(FrameWriter(FrameType::kAsk)
-                                              .i32(l.hello.rank)
-                                              .text(host + ":" + std::to_string(l.session.port))
-                                              .finish());
+  if (!l.doubt->others.empty() || l.session.reach != ProbeReach::kReached) return;
+  const auto frame = std::make_shared<const std::string>(
+      FrameWriter(FrameType::kAsk)
+          .i32(l.hello.rank)
+          .text(host_of(l.peer) + ":" + std::to_string(l.session.port))
+          .finish());
   for (Link* m : members_) {
     if (m == nullptr || m == &l || m->hello.rank == 0 || !m->alive() || m->doubt ||
         m->session.leaving || !m->session.acknowledged_start)
@@ -186,7 +221,7 @@ std::string ServerMachine::reach_text(int from, int rank) const {
          (from == 0 || rank == 0 ? ": the heartbeats still arrive" : ": rank 0 still reaches both");
 }
 
-void ServerMachine::heard_again(Link& l, const Doubt& doubt) {
+void ServerMachine::heard_again(Link& l, const MemberDoubt& doubt) {
   if (!doubt.reported) return;
   output_.push_back({Output::Kind::kNotice, 0,
                      "the rendezvous connection of " + rank_text(l.hello) + " is back after " +
@@ -210,11 +245,14 @@ void ServerMachine::continue_session(Link& l) {
   Link*& place = members_[static_cast<std::size_t>(l.hello.rank)];
   Link& old = *place;
   report_doubt_of_replaced(old);
-  const Doubt doubt = *std::exchange(old.doubt, std::nullopt);
+  const MemberDoubt doubt = *std::exchange(old.doubt, std::nullopt);
   l.stage = Link::Stage::kMember;
   l.session = std::exchange(old.session, {});
   old.end = "its process has connected again";
   place = &l;
+  // It may have come to another network, or a cut has prevented the first probe.
+  if (host_of(l.peer) != host_of(old.peer)) l.session.reach = ProbeReach::kUnknown;
+  if (l.session.reach != ProbeReach::kReached) probe(l);
   for (auto& [key, waiters] : keys_.waiters) {
     for (auto& [waiter, request] : waiters) {
       if (waiter == &old) waiter = &l;

@@ -52,7 +52,10 @@ void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
       std::optional<Frame> frame = l.parser.next(l.longest_frame());
       if (!frame) break;
       l.seals.to_server.open(*frame);
-      if (l.is_member()) ++l.session.received;
+      if (l.is_member()) {
+        ++l.session.received;
+        l.is_used = true;
+      }
       handle(l, *frame);
     }
   } catch (const MalformedFrame&) {
@@ -64,12 +67,17 @@ void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
   }
 }
 
-void ServerMachine::closed(LinkId link, const std::string& cause) {
+void ServerMachine::closed(LinkId link, const std::string& cause, Ending ending) {
   const auto found = links_.find(link);
   if (found == links_.end() || !found->second.alive() || found->second.is_broken()) return;
   Link& l = found->second;
-  if (l.is_member() && may_continue(l)) return break_off(l, cause);
-  l.end = cause;
+  if (!l.is_member() || !may_continue(l)) {
+    l.end = cause;
+    return;
+  }
+  break_off(l, cause);
+  // A member also closes an attempt whose welcome has not come in time.
+  l.doubt->finished = ending == Ending::kFinished && l.is_used;
 }
 
 void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_group(kind, text); }

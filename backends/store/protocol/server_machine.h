@@ -18,10 +18,10 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/protocol/handshake.h"
+#include "backends/store/protocol/member_doubt.h"
 #include "backends/store/protocol/seal.h"
 #include "backends/store/protocol/sent_frames.h"
 #include "backends/store/protocol/stall_detector.h"
-#include "backends/store/protocol/stop_check.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -51,7 +51,7 @@ class ServerMachine {
   // Inputs. Call any number of these, then tick().
   void opened(LinkId link, const std::string& peer, Time now);  // peer: address, for messages
   void received(LinkId link, std::string_view bytes, Time now);
-  void closed(LinkId link, const std::string& cause);  // the other side ended it, or it broke
+  void closed(LinkId link, const std::string& cause, Ending ending);
   // The result of a probe: a connection to the port that the member of this link has named.
   enum class Probe { kRefused, kAccepted, kAnswered, kFailed };
   void probed(LinkId link, Probe result, Time now);
@@ -78,8 +78,6 @@ class ServerMachine {
   const std::string& last_refusal() const { return last_refusal_; }
 
  private:
-  // Whether a member has answered a probe, or could not be reached by the first.
-  enum class Reach { kUnknown, kReached, kUnreachable };
   // The state of a member that outlives its connection.
   struct Session {
     std::string activity;             // last one reported
@@ -89,17 +87,7 @@ class ServerMachine {
     SentFrames sent;
     std::uint64_t received = 0;  // frames
     int port = 0;                // where it answers probes
-    Reach reach = Reach::kUnknown;
-  };
-  // The checks of a member that may have ended: its connection is silent, or has broken.
-  struct Doubt {
-    Time since{};
-    std::string broken = {};  // why its connection has ended; "": it is silent
-    bool reported = false;
-    Time next_probe{};
-    StopCheck check;
-    std::string verdict = {};                        // why it counts as failed, for its end
-    std::map<int, std::optional<bool>> others = {};  // asked ranks: whether they reach it
+    ProbeReach reach = ProbeReach::kUnknown;
   };
   // The server's end of a connection.
   struct Link {
@@ -114,14 +102,15 @@ class ServerMachine {
     Seals seals;  // after a valid proof
     std::string hello_payload, server_nonce;
     Hello hello;
-    Session session;             // of a member
-    std::optional<Doubt> doubt;  // of a member
-    bool silent = false;         // for so long that it counts as dead
-    std::string end;             // why the connection ended; "": it has not
+    Session session;                   // of a member
+    bool is_used = false;              // its member has sent frames over it
+    std::optional<MemberDoubt> doubt;  // of a member
+    bool silent = false;               // for so long that it counts as dead
+    std::string end;                   // why the connection ended; "": it has not
 
     bool alive() const { return end.empty() && !silent; }
     // Its connection has ended, and another one may continue its session.
-    bool is_broken() const { return doubt && !doubt->broken.empty(); }
+    bool is_broken() const { return doubt && doubt->is_broken(); }
     bool is_member() const { return stage == Stage::kMember; }
     bool is_observer() const { return stage == Stage::kObserver; }
     bool is_joining() const { return !is_member() && !is_observer(); }
@@ -150,18 +139,20 @@ class ServerMachine {
   // Members whose connections are silent or broken (server_links.cc).
   std::string disagreement_on_session(const Hello& hello, RefusalKind& kind) const;
   [[nodiscard]] bool may_continue(const Link& l) const;
-  Doubt doubt_since(Time since) const;
+  MemberDoubt doubt_since(Time since) const;
+  NamedPatience patience_for(const Link& l) const;
   void break_off(Link& l, const std::string& cause);
   void check_life(Link& l);
   void examine(Link& l);
   void give_up_on(Link& l, std::string verdict);
+  std::string missing_text(const Link& l) const;
   void probe(Link& l);
   void report_doubt(Link& l, const std::string& cause);
   void ask_others(Link& l);
   void on_answer(const Link& from, FrameReader& in);
   static std::string view_of_others(const Link& l);
   std::string reach_text(int from, int rank) const;
-  void heard_again(Link& l, const Doubt& doubt);
+  void heard_again(Link& l, const MemberDoubt& doubt);
   void continue_session(Link& l);
   void report_doubt_of_replaced(Link& old);
 

@@ -129,7 +129,7 @@ NcclBootstrap bootstrap_nccl(const BackendContext& context) {
   NcclBootstrap bootstrap;
   if (context.rank != 0) {
     context.store.set(key + "/" + std::to_string(context.rank), to_text(own));
-    const std::string answer = context.store.get(key, context.timeout);
+    const std::string answer = context.store.get(key, context.time_to_connect());
     if (!answer.empty() && answer[0] == '-') {
       bootstrap.refusal = answer.substr(1);
       wait_until_all_read(context.store, key, context.rank, context.world_size);
@@ -143,7 +143,8 @@ NcclBootstrap bootstrap_nccl(const BackendContext& context) {
   }
   std::vector<Capabilities> all{own};
   for (int r = 1; r < context.world_size; ++r)
-    all.push_back(from_text(context.store.get(key + "/" + std::to_string(r), context.timeout)));
+    all.push_back(
+        from_text(context.store.get(key + "/" + std::to_string(r), context.time_to_connect())));
   bootstrap.refusal = refusal_of(context, all);
   std::string answer = "-" + bootstrap.refusal;
   if (bootstrap.refusal.empty()) {

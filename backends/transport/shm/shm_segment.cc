@@ -94,7 +94,7 @@ void check_wait(const BackendContext& context, Deadline deadline, const std::str
   if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
     failure->raise();
   if (context.clock.has_passed(deadline))
-    throw PeerError("timeout after " + std::to_string(context.timeout.count()) +
+    throw PeerError("timeout after " + std::to_string(context.time_to_connect().count()) +
                     " ms, waiting for " + what);
 }
 
@@ -268,7 +268,7 @@ class ShmServer {
 };
 
 base::Descriptor fetch(const BackendContext& context, Deadline deadline) {
-  const std::string name = context.store.get(context.prefix + "/shm", context.timeout);
+  const std::string name = context.store.get(context.prefix + "/shm", context.time_to_connect());
   const std::string owner = "rank " + std::to_string(context.group_rank(0));
   const Socket socket = unix_socket(SOCK_NONBLOCK);
   const sockaddr_un address = abstract_address(name);
@@ -306,7 +306,7 @@ base::Descriptor fetch(const BackendContext& context, Deadline deadline) {
 }  // namespace
 
 ShmSegment::ShmSegment(const BackendContext& context, std::size_t bytes) : bytes_(bytes) {
-  const auto deadline = context.clock.deadline_in(context.timeout);
+  const auto deadline = context.clock.deadline_in(context.time_to_connect());
   const base::Descriptor memory =
       context.rank == 0 ? ShmServer(context, bytes).run(deadline) : fetch(context, deadline);
   void* mapped =

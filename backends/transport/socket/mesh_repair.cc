@@ -187,9 +187,11 @@ void MeshSetup::report_break(Target& target) {
   Repair& repair = target.repair;
   if (!repair.broken || repair.reported) return;
   repair.reported = true;
-  if (context_.notice)
-    context_.notice(
-        lost_link_text(name_of(target.peer), link_of(target)->cause(), context_.link_patience));
+  if (!context_.notice) return;
+  const std::string through =
+      target.relayed ? " through the relay at " + to_string(context_.relay->relay()) : "";
+  context_.notice(lost_link_text(name_of(target.peer) + through, link_of(target)->cause(),
+                                 context_.link_patience));
 }
 
 }  // namespace backends

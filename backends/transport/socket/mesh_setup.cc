@@ -85,7 +85,7 @@ std::size_t replay_bytes(bool may_be_relayed) {
 MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
     : context_(context),
       mesh_(mesh),
-      deadline_(context.clock.deadline_in(context.timeout)),
+      deadline_(context.clock.deadline_in(context.time_to_connect())),
       targets_(mesh.links_.size()),
       missing_((context.world_size - 1) * mesh.streams()) {
   mesh_.crowded_ = mesh_.on_loopback() && context.world_size > base::count_of_cpus();
@@ -321,7 +321,7 @@ std::string MeshSetup::missing_ranks() const {
 }
 
 void MeshSetup::throw_timeout() {
-  throw PeerError("timeout after " + std::to_string(context_.timeout.count()) +
+  throw PeerError("timeout after " + std::to_string(context_.time_to_connect().count()) +
                   " ms, no connection with rank " + missing_ranks() + timeout_hint());
 }
 
@@ -363,7 +363,7 @@ void MeshSetup::report_links() {
   }
   std::set<std::pair<int, int>> pairs;
   for (int rank = 1; rank < context_.world_size; ++rank) {
-    std::istringstream in(context_.store.get(key_of(rank), context_.timeout));
+    std::istringstream in(context_.store.get(key_of(rank), context_.time_to_connect()));
     context_.store.remove(key_of(rank));
     for (int peer = 0; in >> peer;)
       pairs.emplace(context_.group_rank(peer), context_.group_rank(rank));

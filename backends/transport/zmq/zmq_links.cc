@@ -72,8 +72,8 @@ void ZmqLinks::check_abort() const {
   throw PeerError("aborted: " + reason_);
 }
 
-void ZmqLinks::throw_timeout(int peer) const {
-  throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for rank " +
+void ZmqLinks::throw_timeout(int peer, std::chrono::milliseconds time) const {
+  throw PeerError("timeout after " + std::to_string(time.count()) + " ms, waiting for rank " +
                   std::to_string(members_[static_cast<std::size_t>(peer)]));
 }
 
@@ -90,7 +90,7 @@ bool ZmqLinks::send_part(int peer, zmq::message_t& part, zmq::send_flags flags) 
       return false;
     }
     check_connections(peer, start);
-    if (clock_.has_passed(deadline)) throw_timeout(peer);
+    if (clock_.has_passed(deadline)) throw_timeout(peer, timeout_);
   }
   return true;
 }
@@ -210,7 +210,7 @@ void ZmqLinks::receive_one(int peer) {
   for (bool filled = false; !receive_next(peer, zmq::recv_flags::none);) {
     check_abort();
     check_connections(peer, start);
-    if (clock_.has_passed(deadline)) throw_timeout(peer);
+    if (clock_.has_passed(deadline)) throw_timeout(peer, timeout_);
     if (!filled && Clock::now() - start >= kFillerTime) {
       filled = true;
       send_filler(peer);

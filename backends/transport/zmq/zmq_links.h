@@ -151,7 +151,7 @@ class ZmqLinks final : public Links {
   bool has_failed(const Link& l) const;
   void check_abort() const;
   void check_connections(int awaited, std::chrono::steady_clock::time_point since) const;
-  [[noreturn]] void throw_timeout(int peer) const;
+  [[noreturn]] void throw_timeout(int peer, std::chrono::milliseconds time) const;
   std::size_t filler_bytes() const { return std::max(piece_bytes(size_), kHeadBytes); }
   // Includes the data before a payload here, and CURVE's frames.
   std::size_t max_message_bytes() const { return filler_bytes() + 64; }

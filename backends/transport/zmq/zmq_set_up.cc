@@ -111,7 +111,8 @@ std::string ZmqLinks::SetUp::record_text(const Record& record, int from, int to)
 }
 
 ZmqLinks::SetUp::Record ZmqLinks::SetUp::read_record(int from, int to) const {
-  const std::string key = link_text(from, to), text = context_.store.get(key, context_.timeout);
+  const std::string key = link_text(from, to),
+                    text = context_.store.get(key, context_.time_to_connect());
   context_.store.remove(key);  // it has one reader
   Record record;
   std::istringstream(text) >> record.key >> record.mechanism >> record.endpoint;
@@ -260,7 +261,7 @@ void ZmqLinks::SetUp::exchange_hellos() {
     }
     return size_;
   };
-  base::Deadline end = context_.clock.deadline_in(context_.timeout);
+  base::Deadline end = context_.clock.deadline_in(context_.time_to_connect());
   for (int first = missing(), slice = 1; first < size_; slice = std::min(2 * slice, kSliceMs)) {
     wait(milliseconds(slice));
     links_.check_abort();
@@ -269,12 +270,13 @@ void ZmqLinks::SetUp::exchange_hellos() {
       if (peer == rank_ || ends_[static_cast<std::size_t>(peer)].stands) continue;
       serve(peer);
       if (ends_[static_cast<std::size_t>(peer)].stands) {
-        end = context_.clock.deadline_in(context_.timeout);
+        end = context_.clock.deadline_in(context_.time_to_connect());
         slice = 1;
       }
     }
     first = missing();
-    if (first < size_ && context_.clock.has_passed(end)) links_.throw_timeout(first);
+    if (first < size_ && context_.clock.has_passed(end))
+      links_.throw_timeout(first, context_.time_to_connect());
   }
 }
 

@@ -255,7 +255,11 @@ TEST_P(LinkCuts, OfRelayedConnectionsChangeNoBit) {
     cut.streams = seed % 3 == 2 && cut.backend == "socket" ? 3 : 1;
     for (const std::size_t most : {800, 30'000, 3'000'000, 1500, 3'000'000})
       cut.cuts.push_back({300 + random() % most, static_cast<int>(random() % 4)});
-    EXPECT_GE(expect_no_change(cut, whole, seed).joined, 3u);
+    const Outcome found = expect_no_change(cut, whole, seed);
+    EXPECT_GE(found.joined, 3u);
+    EXPECT_TRUE(std::ranges::any_of(found.notices, [](const std::string& notice) {
+      return notice.find(" through the relay at 127.0.0.") != notice.npos;
+    })) << seed;
   }
 }
 

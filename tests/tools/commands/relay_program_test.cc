@@ -45,9 +45,11 @@ TEST(RelayProgram, NeedsASecretThatOthersKnow) {
 }
 
 TEST(RelayProgram, RefusesWhatCannotUseIt) {
-  program::expect_error(
-      engine(program::quick_train({"--relay", "rank0"})), 78,
-      "--relay is 'rank0' (from --relay); expected HOST:PORT of an `engine relay`, or rank0:PORT");
+  for (const std::string place : {"rank0", "rank0:70000", "n1:0", "n1:"})
+    program::expect_error(engine(program::quick_train({"--relay", place})), 78,
+                          "--relay is '" + place +
+                              "' (from --relay); expected HOST:PORT of an `engine relay`, or "
+                              "rank0:PORT, with a port from 1 to 65535");
   program::expect_error(
       engine(program::quick_train({"--relay", "rank0:29600", "--spawn", "2", "--elastic", "1:2"})),
       78,

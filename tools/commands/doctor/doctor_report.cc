@@ -169,7 +169,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
       findings.push_back({who + ": --save-dir: " + f.folder_fault, {f.rank}});
     if (f.build != hosts.front().build)
       findings.push_back({who + ": runs " + f.build + ", rank 0 " + hosts.front().build, {f.rank}});
-    if (!told.insert(f.host_id).second) continue;  // the other facts are the host's
+    if (f.cores == 0 || !told.insert(f.host_id).second) continue;  // the other facts are the host's
     const int here = ranks_on[f.host_id];
     if (here > 1 && f.shared_memory_free < kMinSharedMemory)
       findings.push_back({who + ": " + gigabytes(f.shared_memory_free) + " free in /dev/shm for " +
@@ -194,6 +194,25 @@ bool DoctorReport::healthy() const {
   return std::none_of(findings.begin(), findings.end(), [](const Finding& f) { return f.bad; });
 }
 
+namespace {
+
+// Without its facts, a host whose rank could not be asked has its name only.
+std::vector<std::string> host_cells(const HostFacts& f) {
+  std::vector<std::string> cells{std::to_string(f.rank), f.host, std::to_string(f.pid)};
+  if (f.cores == 0) {
+    cells.resize(10, "-");
+    return cells;
+  }
+  cells.insert(cells.end(), {f.address.empty() ? "-" : f.address,
+                             std::to_string(f.allowed_cores) + "/" + std::to_string(f.cores),
+                             number_text("%.2f", f.load), gigabytes(f.memory_bytes),
+                             gigabytes(f.shared_memory_free), std::to_string(f.file_limit),
+                             f.gpus.empty() ? "none" : std::to_string(f.gpus.size())});
+  return cells;
+}
+
+}  // namespace
+
 std::string to_text(const DoctorReport& r) {
   std::string out = r.build + ", " + r.when + "\n" + std::to_string(r.hosts.size()) +
                     (r.hosts.size() == 1 ? " rank met at " : " ranks met at ") +
@@ -201,16 +220,11 @@ std::string to_text(const DoctorReport& r) {
                     "; backend " + r.backend + " (" + r.backend_reason + ")\n\n";
   std::vector<std::vector<std::string>> rows{{"rank", "host", "pid", "address", "cores", "load",
                                               "memory", "/dev/shm free", "files", "GPUs"}};
-  for (const HostFacts& f : r.hosts)
-    rows.push_back(
-        {std::to_string(f.rank), f.host, std::to_string(f.pid), f.address.empty() ? "-" : f.address,
-         std::to_string(f.allowed_cores) + "/" + std::to_string(f.cores),
-         number_text("%.2f", f.load), gigabytes(f.memory_bytes), gigabytes(f.shared_memory_free),
-         std::to_string(f.file_limit), f.gpus.empty() ? "none" : std::to_string(f.gpus.size())});
+  for (const HostFacts& f : r.hosts) rows.push_back(host_cells(f));
   out += table(rows);
   std::set<std::string> told;
   for (const HostFacts& f : r.hosts) {
-    if (!told.insert(f.host_id).second) continue;
+    if (f.cores == 0 || !told.insert(f.host_id).second) continue;
     out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " +
            interface_list(f) + "\n";
     for (const std::string& limit : f.limits)

@@ -48,7 +48,7 @@ std::optional<ValueFault> take_relay(RunConfig& config, const std::string& text)
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   const auto port = parse_integer(text.substr(colon + 1));  // the whole text without a colon
   if (host.empty() || !port || *port < 1 || *port > 65535)
-    return ValueFault{"HOST:PORT of an `engine relay`, or rank0:PORT"};
+    return ValueFault{"HOST:PORT of an `engine relay`, or rank0:PORT, with a port from 1 to 65535"};
   config.group.listen.relay = backends::RelayPlace{host, static_cast<int>(*port)};
   return std::nullopt;
 }
@@ -214,7 +214,7 @@ const std::vector<OptionSpec> kGroupRows{
     {.name = "rdzv-timeout",
      .field = seconds([](RunConfig& c) { return &c.group.rendezvous_timeout_ms; }),
      .metavar = "S",
-     .help = "seconds to wait until all ranks have joined",
+     .help = "seconds to wait until all ranks have joined, and then connected",
      .example = "--rdzv-timeout 60",
      .agreement = kFree},
     {.name = "timeout",
