@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
@@ -170,9 +171,11 @@ int inspect_command(const Arguments& arguments) {
     throw UsageError("--format json needs --flight; a checkpoint's contents are shown as text");
   const bool summary = !check && !config && order < 0;
   std::error_code unknown;
-  const bool of_run =
-      summary && std::filesystem::is_directory(path, unknown) && has_run_record(path);
-  if (of_run) print_run(read_run_record(path), path);
+  std::optional<RunRecord> run;
+  std::string fault;
+  if (summary && std::filesystem::is_directory(path, unknown)) run = find_run_record(path, fault);
+  if (!fault.empty()) print_notice(fault + "; shown without it");
+  if (run) print_run(*run, path);
   const std::string given = path;
   const io::Checkpoint checkpoint =
       read_snapshot(given, Snapshot::kNewest, [&](const std::string& file) {
@@ -186,7 +189,7 @@ int inspect_command(const Arguments& arguments) {
   } else if (config) {
     std::printf("%s", base::visible_lines(for_a_file(checkpoint.config)).c_str());
   } else {
-    print_summary(checkpoint, !of_run);
+    print_summary(checkpoint, !run);
     if (tensors) print_tensors(checkpoint);
   }
   return kExitOk;

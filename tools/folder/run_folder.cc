@@ -11,6 +11,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/text/text_parts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/folder/output_paths.h"
 
@@ -118,14 +119,12 @@ std::string run_in_folder(const std::string& folder) {
   const std::string newest = io::newest_checkpoint_name(folder);
   if (newest.empty()) return "";
   std::string text = "a run without run.json";
-  if (has_run_record(folder)) {
-    try {
-      const RunRecord record = read_run_record(folder);
-      text = record.model + " on " + record.data.name;
-      if (!record.starts.empty()) text += ", started " + record.starts.front().time;
-    } catch (const io::Error&) {
-      text = "a run whose run.json cannot be read";
-    }
+  std::string fault;
+  if (const std::optional<RunRecord> record = find_run_record(folder, fault)) {
+    text = record->model + " on " + record->data.name;
+    if (!record->starts.empty()) text += ", started " + record->starts.front().time;
+  } else if (!fault.empty()) {
+    text = "a run whose run.json cannot be read";
   }
   return text + ", newest snapshot " + newest;
 }
@@ -164,19 +163,40 @@ void RunFolder::remove_if_made() {
   fs::remove(path_, ignored);  // only if it is empty
 }
 
+void RunFolder::read_record(bool has_checkpoints) {
+  std::string fault;
+  if (std::optional<RunRecord> record = find_run_record(path_, fault)) {
+    record_ = std::move(*record);
+    if (!record_.unknown.empty())
+      notice_ = run_record_path(path_) + ": ignored options that this version does not know: " +
+                base::join_text(record_.unknown);
+    return;
+  }
+  if (fault.empty()) return;
+  if (!has_checkpoints)
+    throw io::CannotCreateError(fault + ": it is not overwritten; give another --save-dir, or " +
+                                "remove it");
+  const std::string stem = run_record_path(path_) + ".damaged-";
+  std::error_code unknown;
+  int number = 1;
+  while (fs::exists(fs::symlink_status(stem + std::to_string(number), unknown))) ++number;
+  damaged_ = stem + std::to_string(number);
+  notice_ = fault + "; the run continues from its newest checkpoint, which has its options; the " +
+            "file is kept as " + fs::path(damaged_).filename().string();
+}
+
+void RunFolder::keep_damaged_record() const {
+  if (damaged_.empty()) return;
+  std::error_code error;
+  fs::rename(run_record_path(path_), damaged_, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw io::CannotCreateError("cannot move " + run_record_path(path_) + " to " + damaged_ + ": " +
+                                error.message());
+}
+
 void RunFolder::take(const RunFolderRequest& request) {
   const std::string held = run_in_folder(path_);
-  if (has_run_record(path_)) {
-    try {
-      record_ = read_run_record(path_);
-    } catch (const io::DataError& error) {
-      record_ = {};  // damaged: use the checkpoints
-      notice_ = std::string(error.what()) + "; it is written anew";
-      if (held.empty())
-        throw io::CannotCreateError(std::string(error.what()) + ": it is not overwritten; give " +
-                                    "another --save-dir, or remove it");
-    }
-  }
+  read_record(/*has_checkpoints=*/!held.empty());
   const Resume resume =
       request.restarted || request.take_over ? Resume{Resume::From::kOwnFolder} : request.resume;
   begun_ = held.empty() && !record_.id.empty() && resumes_this(resume, path_, record_.id);
@@ -184,7 +204,8 @@ void RunFolder::take(const RunFolderRequest& request) {
     if (resumes_this(resume, path_, record_.id)) {
       continued_ = true;
     } else if (request.overwrite) {
-      lock_.reset();  // its file moves with the folder
+      lock_.reset();  // its file moves with the folder, and so does run.json
+      damaged_.clear();
       const std::string folder = real_folder(path_);
       const std::string aside = move_aside(folder);
       notice_ = "moved the run in " + path_ + " (" + held + ") to " + aside;
@@ -209,6 +230,8 @@ void RunFolder::begin(RunRecord record, const RunStart& start) {
   record.starts = std::move(record_.starts);
   record.starts.push_back(start);
   record_ = std::move(record);
+  keep_damaged_record();
+  damaged_.clear();
   write_run_record(record_, path_);
   started_ = true;
 }

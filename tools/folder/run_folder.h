@@ -28,7 +28,8 @@ class RunFolder {
  public:
   // Takes the folder, created if it is missing, and its lock. Throws io::CannotCreateError, with
   // nothing changed, if the folder contains a run that was not requested (names it, and what to
-  // type), another job is running in it, its run.json is invalid, or it cannot be written. A run
+  // type), another job is running in it, it has an invalid run.json and no checkpoint, or it cannot
+  // be written. A run
   // that continues waits for a job on another host that may have died; throws StoppedError if a
   // signal ends that wait.
   explicit RunFolder(const RunFolderRequest& request);
@@ -43,10 +44,12 @@ class RunFolder {
   bool continued() const { return continued_; }
   // Returns true if the run in the folder, which has no checkpoint, continues from step 0.
   bool begun() const { return begun_; }
-  // Returns e.g. "moved the run of mlp on mnist to runs/a.old-1"; "" if nothing was moved.
+  // Returns e.g. "moved the run of mlp on mnist to runs/a.old-1", or what is wrong with run.json;
+  // "" if there is nothing to report.
   const std::string& notice() const { return notice_; }
 
-  // Writes run.json: the run as in `record`, with this run's id, after its earlier starts.
+  // Writes run.json: the run as in `record`, with this run's id, after its earlier starts. One that
+  // cannot be used is renamed, not replaced.
   void begin(RunRecord record, const RunStart& start);
   const RunRecord& record() const { return record_; }
   // Called if nothing of this start was saved: restores the previous run in run.json, and keeps
@@ -68,7 +71,11 @@ class RunFolder {
   void take(const RunFolderRequest& request);
   void remove_if_made();
 
+  void read_record(bool has_checkpoints);
+  void keep_damaged_record() const;
+
   std::string path_, notice_;
+  std::string damaged_;  // the name that a run.json that cannot be used gets; "" if it is intact
   std::unique_ptr<RunLock> lock_;
   RunRecord record_;
   std::optional<RunRecord> before_;  // this start

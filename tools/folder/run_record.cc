@@ -190,13 +190,29 @@ RunRecord read_run_record(const std::string& folder) {
   for (const auto& [name, entry] : options.items()) {
     const std::string where = path + ": option " + name;
     const OptionSpec* option = find_option(name);
-    if (option == nullptr) continue;  // from another version of the program
+    if (option == nullptr) {
+      record.unknown.push_back(name);
+      continue;
+    }
     record.options[option->name] = {text_member(entry, "value", where),
                                     text_member(entry, "source", where)};
   }
   for (const Json& start : list_member(json, "starts", path))
     record.starts.push_back(read_start(start, path + ": starts"));
   return record;
+}
+
+std::optional<RunRecord> find_run_record(const std::string& folder, std::string& fault) {
+  fault.clear();
+  std::error_code unknown;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(run_record_path(folder), unknown)))
+    return std::nullopt;
+  try {
+    return read_run_record(folder);
+  } catch (const io::Error& error) {
+    fault = error.what();
+    return std::nullopt;
+  }
 }
 
 }  // namespace tools

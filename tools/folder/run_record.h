@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct RunRecord {
   RunData data;
   ConfigValues options;  // resolved, each with its source
   std::vector<RunStart> starts;
+  std::vector<std::string> unknown = {};  // options of another version, which are not used
 };
 
 // Returns a new id: the time in UTC and eight random hex digits, "20260102-030405-89abcdef".
@@ -54,6 +56,9 @@ bool has_run_record(const std::string& folder);
 void write_run_record(const RunRecord& record, const std::string& folder);
 // Throws io::MissingFileError and io::DataError (names the file and the member).
 RunRecord read_run_record(const std::string& folder);
+// Returns nothing if the folder has no record (`fault` is then "") or one that cannot be used:
+// `fault` then names the file and what is wrong. Checkpoints contain what is needed to continue.
+std::optional<RunRecord> find_run_record(const std::string& folder, std::string& fault);
 // Returns the record as the members of a JSON object, for run.json and the metrics' `start` event.
 std::string run_record_json(const RunRecord& record, bool one_line);
 

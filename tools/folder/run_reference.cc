@@ -2,6 +2,7 @@
 #include "tools/folder/run_reference.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "engine/optim/optimizer_spec.h"
 #include "io/base/files/io_error.h"
@@ -12,6 +13,8 @@
 #include "tools/folder/run_folder.h"
 #include "tools/folder/run_record.h"
 #include "tools/options/table/option_rules.h"
+#include "tools/options/table/run_config.h"
+#include "tools/options/table/value_text.h"
 #include "tools/report/observers/console_observer.h"
 
 namespace tools {
@@ -35,12 +38,25 @@ void check_names_no_code(const std::string& name, const std::string& value,
                           "library runs with your rights: give --backend");
 }
 
+// A value that the run had by default keeps that source, which would not tell where a bad one is.
+void check_stored(const std::string& name, const std::string& value, const std::string& source) {
+  const OptionSpec& option = *find_option(name);
+  RunConfig scratch;
+  const std::optional<std::string> text = canonical_text(option, value);
+  const std::optional<ValueFault> fault =
+      text ? option.field.store(scratch, *text) : ValueFault{.expected = expected_text(option)};
+  if (fault)
+    throw io::ConfigError("--" + name + " is '" + base::escape_text(value) + "' (from " + source +
+                          ":" + name + "); expected " + fault->expected);
+}
+
 // Adds values as if from a configuration file, with the lowest precedence. A default stays a
 // default.
 void add(const ConfigValues& saved, const std::string& source, ConfigValues& values) {
   for (const auto& [name, entry] : saved) {
     if (entry.value.empty() || belongs_to_one_start(name) || values.contains(name)) continue;
     check_names_no_code(name, entry.value, source);
+    check_stored(name, entry.value, source);
     values[name] = {entry.value, is_default(entry) ? kDefaultSource : source + ":" + name};
   }
 }
@@ -71,12 +87,10 @@ void drop_spawn_of_others(ConfigValues& values) {
 
 // Returns true if the checkpoint is in the folder of the run that wrote it.
 bool is_of_the_run_in(const std::string& folder, const std::string& run_id) {
-  if (run_id.empty() || !has_run_record(folder)) return false;
-  try {
-    return read_run_record(folder).id == run_id;
-  } catch (const io::Error&) {
-    return false;
-  }
+  if (run_id.empty()) return false;
+  std::string fault;
+  const std::optional<RunRecord> record = find_run_record(folder, fault);
+  return record && record->id == run_id;
 }
 
 // Drops options that only a run with a folder can have.
@@ -110,15 +124,16 @@ std::string take_snapshot(const std::string& path, bool in_folder, ConfigValues&
 
 std::string take_folder(const std::string& folder, ConfigValues& values) {
   const bool spawned_by_user = values.contains("spawn");
-  std::string definition;
-  if (has_run_record(folder)) {
-    RunRecord record = read_run_record(folder);
-    forget_defaults(record.options, values, /*with_sources=*/true);
-    if (value_of(values, "model").empty()) definition = record.definition;
-    add(record.options, run_record_path(folder), values);
+  std::string definition, fault;
+  if (std::optional<RunRecord> record = find_run_record(folder, fault)) {
+    forget_defaults(record->options, values, /*with_sources=*/true);
+    if (value_of(values, "model").empty()) definition = record->definition;
+    add(record->options, run_record_path(folder), values);
     if (!spawned_by_user) drop_spawn_of_others(values);
   } else {
     const std::string newest = io::find_newest_checkpoint(folder, nullptr);
+    if (newest.empty() && !fault.empty())
+      throw io::DataError(fault + "; " + folder + " has no checkpoint to continue from either");
     if (newest.empty())
       throw io::ConfigError("--resume " + folder + ": the folder holds no run (no run.json, no " +
                             "snapshot)");

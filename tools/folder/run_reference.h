@@ -50,10 +50,10 @@ void refuse_import(const io::Checkpoint& snapshot, const std::string& path);
 // environment nor a file has set come from DIR/run.json, --save-dir is DIR, and --resume is auto.
 // `--resume FILE.ckpt` without a model or data set takes missing options from the checkpoint, and
 // continues in its folder if that belongs to its run. Call it before apply_defaults(). For a folder
-// without run.json the newest checkpoint is used. The default lr and weight decay of an optimizer
-// are not kept with another one. Returns the layer list of the run's model if that came from a
-// file, else "". Throws io::ConfigError if DIR contains no run; also throws as reading the files
-// does.
+// without a run.json that can be used the newest checkpoint is used. The default lr and weight
+// decay of an optimizer are not kept with another one. Returns the layer list of the run's model if
+// that came from a file, else "". Throws io::ConfigError if DIR contains no run; also throws as
+// reading the files does.
 std::string take_resumed_run(ConfigValues& values);
 
 }  // namespace tools

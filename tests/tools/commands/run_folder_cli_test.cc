@@ -67,6 +67,39 @@ TEST_F(RunFolderCli, ResumeNeedsOnlyTheFolder) {
   EXPECT_CONTAINS(record, "epochs 1 -> 2 (--epochs)");
 }
 
+// Each kind of damage: the run goes on as without run.json, to the same bits.
+TEST_F(RunFolderCli, ResumesWithADamagedRunJson) {
+  expect_success(train("--lr 0.03 --optimizer adamw"));
+  const std::string whole = read_text(dir() + "/run.json"), kept = folder_ / "kept";
+  fs::copy(dir(), kept, fs::copy_options::recursive);
+  fs::remove(dir() + "/run.json");
+  expect_success(resume("--epochs 2"));
+  const std::string expected = read_text(dir() + "/step-00000010.ckpt");
+  for (const std::string& text : {whole.substr(0, whole.size() / 2), std::string(), whole + "}"}) {
+    fs::remove_all(dir());
+    fs::copy(kept, dir(), fs::copy_options::recursive);
+    test_support::write_text(dir() + "/run.json", text);
+    const CommandResult resumed = resume("--epochs 2");
+    expect_end(resumed, 0, {dir() + "/run.json: invalid JSON", "kept as run.json.damaged-1"});
+    EXPECT_EQ(read_text(dir() + "/run.json.damaged-1"), text);
+    EXPECT_EQ(read_text(dir() + "/step-00000010.ckpt"), expected);
+  }
+}
+
+TEST_F(RunFolderCli, ABadValueOfRunJsonIsNamedWithItsFile) {
+  expect_success(train());
+  const std::string whole = read_text(dir() + "/run.json");
+  const std::string before = "\"lr\":{\"value\":\"";
+  const std::size_t value = whole.find(before) + before.size();
+  for (const std::string bad : {"abc", "-1"}) {
+    std::string text = whole;
+    text.replace(value, text.find('"', value) - value, bad);
+    test_support::write_text(dir() + "/run.json", text);
+    expect_end(resume("--epochs 2"), 78,
+               {"--lr is '" + bad + "' (from " + dir() + "/run.json:lr); expected a number"});
+  }
+}
+
 TEST_F(RunFolderCli, AnotherExperimentIsRefusedWithBothValues) {
   expect_success(train());
   const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> cases{

@@ -172,14 +172,43 @@ TEST_F(Folder, WithWhatARunLeftBehindIsFree) {
   EXPECT_EQ(refusal({.folder = dir()}), "");
 }
 
-TEST_F(Folder, WhoseRunJsonIsDamagedGoesOnAndSaysSo) {
+TEST_F(Folder, ContinuesWithADamagedRunJsonAndKeepsIt) {
   const std::string id = finished_run();
-  test_support::write_text(dir() + "/run.json", "{");
-  const RunFolder folder({.folder = dir(), .resume = Resume::parse("auto")});
-  EXPECT_TRUE(folder.continued());
+  for (const std::string number : {"1", "2"}) {
+    test_support::write_text(dir() + "/run.json", "{" + number);
+    RunFolder folder({.folder = dir(), .resume = Resume::parse("auto")});
+    EXPECT_TRUE(folder.continued());
+    EXPECT_EQ(folder.id(), id);
+    EXPECT_TRUE(folder.notice().starts_with(dir() + "/run.json: ")) << folder.notice();
+    EXPECT_TRUE(folder.notice().ends_with("the file is kept as run.json.damaged-" + number))
+        << folder.notice();
+    EXPECT_EQ(test_support::read_text(dir() + "/run.json"), "{" + number);
+    folder.begin({}, {});
+    EXPECT_EQ(test_support::read_text(dir() + "/run.json.damaged-" + number), "{" + number);
+    EXPECT_EQ(tools::read_run_record(dir()).id, id);
+  }
+}
+
+TEST_F(Folder, ContinuesWithAFolderInPlaceOfRunJson) {
+  const std::string id = finished_run();
+  fs::remove(dir() + "/run.json");
+  fs::create_directory(dir() + "/run.json");
+  RunFolder folder({.folder = dir(), .resume = Resume::parse("auto")});
   EXPECT_EQ(folder.id(), id);
-  EXPECT_TRUE(folder.notice().starts_with(dir() + "/run.json: ")) << folder.notice();
-  EXPECT_TRUE(folder.notice().ends_with("; it is written anew")) << folder.notice();
+  folder.begin({}, {});
+  EXPECT_TRUE(fs::is_directory(dir() + "/run.json.damaged-1"));
+  EXPECT_EQ(tools::read_run_record(dir()).id, id);
+}
+
+TEST_F(Folder, NamesOptionsOfAnotherVersion) {
+  finished_run();
+  std::string text = test_support::read_text(dir() + "/run.json");
+  text.replace(text.find("\"options\":{") + 11, 0,
+               "\"depth\":{\"value\":\"3\",\"source\":\"--depth\"}");
+  test_support::write_text(dir() + "/run.json", text);
+  const RunFolder folder({.folder = dir(), .resume = Resume::parse("auto")});
+  EXPECT_EQ(folder.notice(),
+            dir() + "/run.json: ignored options that this version does not know: depth");
 }
 
 TEST_F(Folder, OnAFullDiskIsGoneAgain) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tools/report/observers/console_observer.h"
+#include "tools/report/observers/stop_report.h"
 
 namespace {
 
@@ -53,6 +54,19 @@ TEST(SessionText, TheStartLineHasEveryChoice) {
             "ranks are on one host) | sync grad overlapped (8 shards) | sync-bn of 1 layer | "
             "global batch 64 = 2 ranks x 1 device x 32 x 1 | 1 step an epoch, 1876 in all | sgd lr "
             "0.2 (0.1 x 2 ranks) cosine (muon for 3 of 5) | seed 7");
+}
+
+TEST(SessionText, AStopNamesTheCommandThatContinuesTheJob) {
+  tools::LastSave last;
+  engine::TrainResult result;
+  result.signal = 2;
+  result.progress.global_step = 7;
+  last.on_save(result.progress, "runs/a/step-00000007.ckpt");
+  const std::string head =
+      "stopped by signal 2 (Interrupt) after step 7: saved runs/a/step-00000007.ckpt; to go on: ";
+  EXPECT_EQ(tools::stop_text(result, false, last), head + "engine train --resume runs/a");
+  EXPECT_EQ(tools::stop_text(result, false, last, "the same command with --resume auto"),
+            head + "on each rank the same command with --resume auto");
 }
 
 TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {

@@ -9,7 +9,8 @@
 
 namespace tools {
 
-std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last) {
+std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last,
+                      const std::string& on_each_rank) {
   const std::int64_t step = result.progress.global_step;
   std::string text = std::string(preempted ? "preempted" : "stopped") + " by signal " +
                      std::to_string(result.signal) + " (" + strsignal(result.signal) +
@@ -21,7 +22,11 @@ std::string stop_text(const engine::TrainResult& result, bool preempted, const L
   const std::string folder = std::filesystem::path(last.path()).parent_path().string();
   return text + "saved " + last.path() +
          (last.step() == step ? "" : " (step " + std::to_string(last.step()) + ")") +
-         "; to go on: engine train --resume " + shell_word(folder.empty() ? "." : folder) + why;
+         "; to go on: " +
+         (on_each_rank.empty()
+              ? "engine train --resume " + shell_word(folder.empty() ? "." : folder)
+              : "on each rank " + on_each_rank) +
+         why;
 }
 
 std::string continue_text(const std::string& folder) {

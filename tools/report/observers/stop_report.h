@@ -25,7 +25,10 @@ class LastSave : public engine::TrainObserver {
 
 // Returns e.g. "stopped by signal 2 (Interrupt) after step 120: saved run/step-120.ckpt; to go on:
 // engine train --resume run". REQUIRES: result.signal > 0.
-std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last);
+// `on_each_rank` is the command of a job whose ranks are started one by one; "": one command
+// starts them all.
+std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last,
+                      const std::string& on_each_rank = "");
 
 // Returns e.g. "step-00000400.ckpt is saved in run; to continue: engine train --resume run", for a
 // run in `folder` that was ended by a failure. "" if no readable checkpoint is saved there.

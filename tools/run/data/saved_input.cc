@@ -11,6 +11,7 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/session_options.h"
+#include "tools/report/observers/console_observer.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/session_data.h"
 
@@ -22,9 +23,12 @@ namespace {
 std::optional<RunRecord> record_beside(const io::Checkpoint& snapshot, const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
-  if (snapshot.run_id.empty() || !has_run_record(folder)) return std::nullopt;
-  RunRecord record = read_run_record(folder);
-  if (record.id != snapshot.run_id || record.data.shape.size() != 3) return std::nullopt;
+  if (snapshot.run_id.empty()) return std::nullopt;
+  std::string fault;
+  std::optional<RunRecord> record = find_run_record(folder, fault);
+  if (!fault.empty()) print_notice(fault + "; used without it");
+  if (!record || record->id != snapshot.run_id || record->data.shape.size() != 3)
+    return std::nullopt;
   return record;
 }
 

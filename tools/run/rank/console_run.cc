@@ -71,6 +71,15 @@ class RunPage {
   std::unique_ptr<PrometheusPage>& page_;  // own_, or the page kept across groups
 };
 
+// Returns the command that continues a job of ranks with --rank, which is the user's on each of
+// them; "" for other jobs.
+std::string command_on_each_rank(const RunConfig& config) {
+  if (!config.identity.rank || config.identity.world_size.value_or(1) < 2) return "";
+  const auto folder = config.origin.find("save-dir");
+  const bool resumed = folder != config.origin.end() && folder->second.source == "--resume";
+  return std::string("the same command") + (resumed ? "" : " with --resume auto");
+}
+
 class ConsoleRun {
  public:
   ConsoleRun(const RankRunOptions& options, backends::Group& group,
@@ -177,7 +186,8 @@ class ConsoleRun {
   int stopped(const engine::TrainResult& result) const {
     const bool preempted =
         std::ranges::find(config_.preempt_signals, result.signal) != config_.preempt_signals.end();
-    if (run_.is_root()) print_notice(stop_text(result, preempted, run_.last_save()));
+    if (run_.is_root())
+      print_notice(stop_text(result, preempted, run_.last_save(), command_on_each_rank(config_)));
     if (!preempted) return 128 + result.signal;
     if (run_.is_root() && config_.requeue) requeue_job();
     return kExitPreempted;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "engine/averaging/policies/averaging_plan.h"
 #include "engine/train/replicas/replica_sync.h"
@@ -149,8 +150,9 @@ std::string recorded_options(const RunConfig& config) {
   std::string path = resume.from == Resume::From::kPath ? resume.path : config.keeping.directory;
   std::error_code unknown;
   ConfigValues saved;
-  if (has_run_record(path)) {
-    saved = read_run_record(path).options;
+  std::string fault;  // reported when the folder is taken
+  if (const std::optional<RunRecord> record = find_run_record(path, fault)) {
+    saved = record->options;
   } else {
     if (std::filesystem::is_directory(path, unknown))
       path = io::find_newest_checkpoint(path, nullptr);
