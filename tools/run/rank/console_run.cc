@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "tools/report/output/console_output.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
+#include "tools/report/output/shell_text.h"
 #include "tools/report/output/standard_output.h"
 #include "tools/run/choices/compute_choice.h"
 #include "tools/run/session/run_views.h"
@@ -72,12 +74,15 @@ class RunPage {
 };
 
 // Returns the command that continues a job of ranks with --rank, which is the user's on each of
-// them; "" for other jobs.
-std::string command_on_each_rank(const RunConfig& config) {
+// them; "" for other jobs. `saved` is the file that was saved last.
+std::string command_on_each_rank(const RunConfig& config, const std::string& saved) {
   if (!config.identity.rank || config.identity.world_size.value_or(1) < 2) return "";
   const auto folder = config.origin.find("save-dir");
   const bool resumed = folder != config.origin.end() && folder->second.source == "--resume";
-  return std::string("the same command") + (resumed ? "" : " with --resume auto");
+  if (resumed) return "the same command";
+  if (config.keeping.directory != "auto") return "the same command with --resume auto";
+  return "the same command with --save-dir " +
+         shell_word(std::filesystem::path(saved).parent_path().string()) + " --resume auto";
 }
 
 class ConsoleRun {
@@ -187,7 +192,8 @@ class ConsoleRun {
     const bool preempted =
         std::ranges::find(config_.preempt_signals, result.signal) != config_.preempt_signals.end();
     if (run_.is_root())
-      print_notice(stop_text(result, preempted, run_.last_save(), command_on_each_rank(config_)));
+      print_notice(stop_text(result, preempted, run_.last_save(),
+                             command_on_each_rank(config_, run_.last_save().path())));
     if (!preempted) return 128 + result.signal;
     if (run_.is_root() && config_.requeue) requeue_job();
     return kExitPreempted;
