@@ -515,7 +515,8 @@ std::string case_name(const ::testing::TestParamInfo<ConformanceCase>& which) {
 std::vector<ConformanceCase> process_cases() {
   std::vector<ConformanceCase> all = cases();
   std::erase_if(all, [](const ConformanceCase& c) {
-    return c.world_size == 7 || c.backend == "single" || c.backend == "inproc" || c.backend == "external";
+    return c.world_size == 7 || c.backend == "single" || c.backend == "inproc" ||
+           c.backend == "external";
   });
   return all;
 }
