@@ -130,9 +130,9 @@ double decode_by_definition(std::uint16_t bits, int exponent_bits) {
 }
 double decode(std::uint16_t bits, int exponent_bits) {
   const auto all = [](int exponent_bits_of_all) {
-    std::vector<double> values;
-    for (int b = 0; b < 65536; ++b)
-      values.push_back(decode_by_definition(static_cast<std::uint16_t>(b), exponent_bits_of_all));
+    std::vector<double> values(65536);
+    for (std::size_t b = 0; b < values.size(); ++b)
+      values[b] = decode_by_definition(static_cast<std::uint16_t>(b), exponent_bits_of_all);
     return values;
   };
   static const std::vector<double> half = all(5), brain = all(8);
