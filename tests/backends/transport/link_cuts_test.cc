@@ -50,7 +50,7 @@ int port_at(const std::string& value) {
 }
 
 std::string with_host(const std::string& name, const std::string& value, const char* host) {
-  const std::string address = host + (":" + std::to_string(port_at(value)));
+  std::string address = host + (":" + std::to_string(port_at(value)));
   if (!is_zmq_record(name)) return address;
   const std::string body = value.substr(0, value.find("tcp://")) + "tcp://" + address;
   return body + " " +
@@ -459,7 +459,7 @@ TEST(LinkPatience, ARelayedPeerIsAwaitedUpToIt) {
         backends::make_socket_communicator(context)->barrier();
       }
     });
-    const std::string error = errors[static_cast<std::size_t>(caller)];
+    const std::string& error = errors[static_cast<std::size_t>(caller)];
     EXPECT_CONTAINS(error, "the connection to rank " + std::to_string(11 - caller) + " broke: ");
     EXPECT_CONTAINS(error, "; its other end has not come to the relay at 127.0.0.2:");
     EXPECT_CONTAINS(error, " within 1.5 s (--link-patience)");

@@ -99,6 +99,31 @@ TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
   expect_equal_bits_later(folder, step, 25);
 }
 
+TEST(Stopping, ASecondSignalEndsAtOnceAndSaysSo) {
+  const TemporaryDirectory folder;
+  const std::string metrics = folder / "metrics";
+  CommandResult result;
+  std::atomic<bool> ended{false};
+  std::thread runner([&] {
+    result = run_command(training(folder / "run", "100000000", {"--metrics", metrics}), {}, 40'000);
+    ended = true;
+  });
+  std::vector<int> started;
+  EXPECT_TRUE(test_support::eventually([&] {
+    started = test_support::workers_of(getpid());
+    return ended || (fs::exists(metrics) && started.size() == 1);
+  }));
+  if (started.size() == 1) {
+    kill(started[0], SIGSTOP);  // so that it takes no step between the two
+    kill(started[0], SIGINT);
+    kill(started[0], SIGTERM);
+    kill(started[0], SIGCONT);
+  }
+  runner.join();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+  EXPECT_CONTAINS(result.err, "engine: a second signal: ended at once, without saving");
+}
+
 TEST(Preemption, WorksWithEveryBackend) {
   for (const backends::BackendInfo& backend : backends::list_backends()) {
     if (!backend.usable || backend.device_memory || backend.name == "inproc") continue;

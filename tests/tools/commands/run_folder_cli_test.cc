@@ -74,7 +74,8 @@ TEST_F(RunFolderCli, ResumesWithADamagedRunJson) {
   fs::copy(dir(), kept, fs::copy_options::recursive);
   fs::remove(dir() + "/run.json");
   expect_success(resume("--epochs 2"));
-  const std::string expected = read_text(dir() + "/step-00000010.ckpt");
+  const std::string expected = folder_ / "expected.ckpt";
+  fs::copy(dir() + "/step-00000010.ckpt", expected);
   for (const std::string& text : {whole.substr(0, whole.size() / 2), std::string(), whole + "}"}) {
     fs::remove_all(dir());
     fs::copy(kept, dir(), fs::copy_options::recursive);
@@ -82,7 +83,7 @@ TEST_F(RunFolderCli, ResumesWithADamagedRunJson) {
     const CommandResult resumed = resume("--epochs 2");
     expect_end(resumed, 0, {dir() + "/run.json: invalid JSON", "kept as run.json.damaged-1"});
     EXPECT_EQ(read_text(dir() + "/run.json.damaged-1"), text);
-    EXPECT_EQ(read_text(dir() + "/step-00000010.ckpt"), expected);
+    expect_success(call("verify", dir() + "/step-00000010.ckpt", expected));
   }
 }
 
