@@ -1,12 +1,14 @@
 // Implements the two-step signal handler.
 #include "tools/launch/workers/stop_signals.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace tools {
 namespace {
@@ -40,6 +42,15 @@ bool is_echo(int signal, const siginfo_t* info) {
          since <= kEchoMs;
 }
 
+// Signal-safe. A stream that nobody reads must not delay the end.
+void tell_of_the_end() {
+  constexpr std::string_view kText =
+      "engine: a second signal: ended at once, without saving; what was saved before is kept\n";
+  pollfd error_stream{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&error_stream, 1, 0) == 1 && (error_stream.revents & POLLOUT) != 0)
+    (void)!write(STDERR_FILENO, kText.data(), kText.size());
+}
+
 void on_signal(int signal, siginfo_t* info, void*) {
   if (stop_signal.load() == 0) {
     first_from_parent.store(info->si_code == SI_USER && info->si_pid == getppid());
@@ -50,6 +61,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
   if (stop_signal.compare_exchange_strong(none, signal)) return;
   // The kernel repeats SIGXCPU every second.
   if (signal == SIGHUP || signal == SIGXCPU || is_echo(signal, info)) return;
+  tell_of_the_end();
   _exit(128 + signal);
 }
 

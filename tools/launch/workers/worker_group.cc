@@ -173,6 +173,8 @@ void WorkerGroup::on_signal(int signal) {
     if (signal != SIGKILL) outcome_.stop_signal = signal;
     if (!outcome_.stop_signal) outcome_.stop_signal = SIGHUP;  // the control line broke
     outcome_.killed = true;
+    if (signal != SIGKILL)
+      print_notice("a second signal: the workers are killed; what was saved before is kept");
     advance(GroupPhase::kKilled);
     deliver_all(SIGKILL);
     return;
