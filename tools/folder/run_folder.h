@@ -29,9 +29,8 @@ class RunFolder {
   // Takes the folder, created if it is missing, and its lock. Throws io::CannotCreateError, with
   // nothing changed, if the folder contains a run that was not requested (names it, and what to
   // type), another job is running in it, it has an invalid run.json and no checkpoint, or it cannot
-  // be written. A run
-  // that continues waits for a job on another host that may have died; throws StoppedError if a
-  // signal ends that wait.
+  // be written. A run that continues waits for a job on another host that may have died; throws
+  // StoppedError if a signal ends that wait.
   explicit RunFolder(const RunFolderRequest& request);
   // Removes a folder that this object created, if no run has started in it.
   ~RunFolder();
