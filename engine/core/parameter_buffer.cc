@@ -18,12 +18,12 @@ FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Dev
   arena_ = source == nullptr ? Arena(bytes(), device) : Arena(bytes(), device, *source);
 }
 
-FlatBuffer FlatBuffer::like(const FlatBuffer& other) {
+FlatBuffer FlatBuffer::like(const FlatBuffer& other, Device device) {
   FlatBuffer buffer;
   buffer.dtype_ = other.dtype_;
   buffer.slots_ = other.slots_;
   buffer.size_ = other.size_;
-  buffer.arena_ = Arena(other.bytes(), other.device());
+  buffer.arena_ = Arena(other.bytes(), device);
   return buffer;
 }
 

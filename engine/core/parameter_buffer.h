@@ -37,7 +37,8 @@ class FlatBuffer {
   FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device = {},
              const MemorySource* source = nullptr);
   // Returns zero-filled memory with the same slots (e.g. an optimizer's state for the parameters).
-  static FlatBuffer like(const FlatBuffer& other);
+  static FlatBuffer like(const FlatBuffer& other) { return like(other, other.device()); }
+  static FlatBuffer like(const FlatBuffer& other, Device device);
 
   DType dtype() const { return dtype_; }
   std::int64_t size() const { return size_; }  // elements, including gaps

@@ -23,4 +23,13 @@ HostView::~HostView() {
   if (access_ == Access::kWrite) home_.newer_ = StateHome::Newer::kMirror;
 }
 
+StateUse::StateUse(StateHome& home, bool at_home) : math_(at_home ? home.math() : nullptr) {
+  if (math_ == nullptr) {
+    view_.emplace(home, Access::kWrite);
+    return;
+  }
+  home.begin_use();
+  home.changed();
+}
+
 }  // namespace engine

@@ -2,9 +2,15 @@
 // or on a device with a mirror in host memory.
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include "engine/core/error.h"
 
 namespace engine {
+
+class FlatBuffer;
+class StateMath;  // engine/averaging/math/state_math.h
 
 // Tracks which of the two, home and mirror, is newer, so that nothing is copied twice and no caller
 // has to announce its accesses. If the home is host memory, nothing is copied. One thread at a
@@ -16,6 +22,10 @@ class StateHome {
   StateHome(const StateHome&) = delete;
   StateHome& operator=(const StateHome&) = delete;
 
+  // Adds memory with which a policy calculates to the state, before its first use. It must outlive
+  // the home.
+  virtual void add(std::span<FlatBuffer* const> /*buffers*/) {}
+
  protected:
   // Called before the state is used at home: uploads changes of the host. May wait, and throws like
   // upload(). REQUIRES: no HostView is open.
@@ -25,11 +35,14 @@ class StateHome {
 
  private:
   friend class HostView;
+  friend class StateUse;
   enum class Newer { kNeither, kHome, kMirror };
 
   virtual void download() {}  // copies home to mirror, upload() mirror to home; both wait for
                               // completion
   virtual void upload() {}
+  // Calculates where the state is. Null: averagings take place in host memory.
+  virtual StateMath* math() { return nullptr; }
 
   Newer newer_ = Newer::kMirror;  // the host's initial values are uploaded before the first use
   int views_ = 0;
@@ -54,6 +67,20 @@ class [[nodiscard]] HostView {
  private:
   StateHome& home_;
   const Access access_;
+};
+
+// Use of the state by a policy, which reads and changes it: at home if the home can calculate, else
+// under a HostView. Not within a HostView.
+class [[nodiscard]] StateUse {
+ public:
+  // `at_home`: the policy's calculations are those of a StateMath.
+  StateUse(StateHome& home, bool at_home);
+  // Null: in host memory.
+  StateMath* math() const { return math_; }
+
+ private:
+  std::optional<HostView> view_;
+  StateMath* math_ = nullptr;
 };
 
 }  // namespace engine

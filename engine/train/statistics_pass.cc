@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 #include "engine/graph/device_inference.h"
 #include "engine/graph/executor.h"
 #include "engine/train/step/loaded_batch.h"

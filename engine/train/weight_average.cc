@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/policies/policy_checkpoint.h"
-#include "engine/averaging/sums/flat_math.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 #include "engine/optim/moving_average.h"
 #include "engine/train/saving/weights.h"

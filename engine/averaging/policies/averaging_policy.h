@@ -58,6 +58,10 @@ class AveragingPolicy : public PolicyCheckpoint {
     return 0;
   }
 
+  // Returns further memory with which the policy calculates where the state is, for
+  // StateHome::add().
+  virtual std::vector<FlatBuffer*> buffers_at_home() { return {}; }
+
   // Returns true if a rank's next step needs no other rank: all exchanges are in end_step().
   virtual bool steps_alone() const { return false; }
   // Returns true if the averagings of the schedule leave replicas different and do not wait for all

@@ -20,6 +20,7 @@ PolicyCounters without_prefix(const PolicyCounters& counters, std::string_view p
   return of_part;
 }
 
+// structure: overrides all of AveragingPolicy
 class MixedAveraging final : public AveragingPolicy {
  public:
   explicit MixedAveraging(MixedAveragingOptions options) : p_(std::move(options)) {
@@ -49,6 +50,7 @@ class MixedAveraging final : public AveragingPolicy {
     updates_ += 1 + skipped;
     return skipped;
   }
+  std::vector<FlatBuffer*> buffers_at_home() override { return p_.parameters->buffers_at_home(); }
   bool steps_alone() const override {
     return of_gradients() == nullptr && p_.parameters->steps_alone();
   }

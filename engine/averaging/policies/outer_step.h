@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "engine/averaging/math/state_math.h"
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/policies/outer_rate.h"
@@ -24,13 +25,14 @@ class OuterStep {
   // Both arguments must outlive the step. Allocates the anchor, and the momentum if it is used.
   OuterStep(ParameterBuffer& parameters, KernelContext& context, const OuterOptions& options);
 
-  // Stores the starting point of the replicas once. Called before the first update.
-  void start();
+  // Stores the starting point of the replicas once. Called before the first update. `home`:
+  // calculates with the state of a device; null: in host memory.
+  void start(StateMath* home = nullptr);
   bool started() const { return started_; }
   // On entry the values hold the mean of the replicas after a period of `every` steps, on return
   // the result. Overwrites the gradients. If the inner rate is a divisor and is 0, the mean is the
   // result.
-  void apply(double inner_lr, std::int64_t every);
+  void apply(double inner_lr, std::int64_t every, StateMath* home = nullptr);
 
   // The same for a part of the parameters, whose mean is in `mean`: only the anchor changes.
   void apply_part(const Elements& part, const FlatBuffer& mean, const OuterRate& rate);
@@ -39,17 +41,21 @@ class OuterStep {
 
   std::int64_t steps() const { return steps_; }
   std::vector<PolicyState> state();
+  // Returns the memory of the state.
+  std::vector<FlatBuffer*> buffers();
   void add_counters(PolicyCounters& counters) const;
   void restore_counters(const PolicyCounters& counters);
 
  private:
   // `inner_lr` is 1 if it is no divisor.
-  void move_anchor(const Elements& part, const FlatBuffer& mean, const OuterRate& rate,
-                   double inner_lr);
-  void copy_trained(const FlatBuffer& from, const FlatBuffer& to) const;
+  void move_anchor(StateMath& math, const Elements& part, const FlatBuffer& mean,
+                   const OuterRate& rate, double inner_lr);
+  StateMath& math(StateMath* home) { return home != nullptr ? *home : host_; }
+  // Frozen parameters have no anchor.
+  TensorView trained() const { return parameters_.values.part(0, anchor_.size()); }
 
   ParameterBuffer& parameters_;
-  KernelContext& context_;
+  HostMath host_;
   const OuterOptions options_;
   FlatBuffer anchor_, momentum_;
   bool started_ = false;

@@ -40,8 +40,8 @@ class ParameterAveraging final : public AveragingPolicy {
       mean_.start(mean_.all());
     }
     if (outer_ && !outer_->started()) {
-      const HostView view(home, Access::kRead);
-      outer_->start();
+      const StateUse use(home, mean_.fits_device());
+      outer_->start(use.math());
     }
     return nullptr;
   }
@@ -50,16 +50,19 @@ class ParameterAveraging final : public AveragingPolicy {
     apart_ = true;
     samples_.add(counts);
     if (!options_.schedule.due(updates_)) return 0;
-    const HostView view(home, Access::kWrite);
-    average(options_.schedule.count(0, updates_));
-    if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
+    const StateUse use(home, mean_.fits_device());
+    average(use.math(), options_.schedule.count(0, updates_));
+    if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_), use.math());
     return 0;
+  }
+  std::vector<FlatBuffer*> buffers_at_home() override {
+    return outer_ && mean_.fits_device() ? outer_->buffers() : std::vector<FlatBuffer*>{};
   }
   bool steps_alone() const override { return true; }
   void synchronize(StateHome& home) override {
     if (!apart_) return;
-    const HostView view(home, Access::kWrite);
-    average(std::nullopt);
+    const StateUse use(home, mean_.fits_device());
+    average(use.math(), std::nullopt);
   }
   RankDifferences differences() const override {
     return {.optimizer_states = !options_.all_states};
@@ -89,12 +92,16 @@ class ParameterAveraging final : public AveragingPolicy {
 
  private:
   // The `scheduled`-th averaging of the schedule, or another one.
-  void average(std::optional<std::int64_t> scheduled) {
+  void average(StateMath* home, std::optional<std::int64_t> scheduled) {
     included_.clear();
     for (const auto& [buffer, every] : options_.states)
       if (every == 1 || (scheduled && *scheduled % every == 0)) included_.push_back(buffer);
     if (options_.running != nullptr) included_.push_back(options_.running);
-    mean_.average(samples_.weight(world_size_), averagings_, included_);
+    const double weight = samples_.weight(world_size_);
+    if (home != nullptr)
+      mean_.average_at(*home, weight, included_);
+    else
+      mean_.average(weight, averagings_, included_);
     apart_ = false;
     samples_ = {};
     ++averagings_;

@@ -1,12 +1,12 @@
 // Averages fragments of the parameters in turn, each with an outer step, while the replicas train.
 #include <algorithm>
 
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/policies/mean_report.h"
 #include "engine/averaging/policies/outer_step.h"
 #include "engine/averaging/policies/sample_count.h"
-#include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/replica_mean.h"
 #include "io/base/threads/ordered_queue.h"
 #include "io/base/time/trace.h"

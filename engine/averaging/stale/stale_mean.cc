@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/policies/outer_rate.h"
-#include "engine/averaging/sums/flat_math.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 
 namespace engine {

@@ -1,7 +1,7 @@
 // Sums gradients that are sent as bfloat16.
 #include <bit>
 
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
 
 namespace engine {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "engine/averaging/codes/coded_sum.h"
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
 
 namespace engine {

@@ -1,7 +1,7 @@
 // Sums gradients without compression, by all-reduce.
 #include "engine/averaging/sums/gradient_sum.h"
 
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 
 namespace engine {
 namespace {

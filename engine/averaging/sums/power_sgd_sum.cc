@@ -14,7 +14,7 @@
 #include <algorithm>
 
 #include "engine/averaging/codes/low_rank.h"
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/core/random.h"
 

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/averaging/sums/flat_math.h"
-#include "engine/ops/optim_step/optimizer_step.h"
+#include "engine/averaging/math/flat_math.h"
 
 namespace engine {
 namespace {
@@ -29,6 +28,7 @@ ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& co
                          const std::optional<LossyOptions>& lossy)
     : communicator_(communicator),
       context_(context),
+      host_(context, &communicator),
       parameters_(parameters),
       further_(std::move(further)) {
   std::size_t most = 0;
@@ -59,19 +59,46 @@ void ReplicaMean::start(Elements range, const TensorView& values) {
 // The mean goes to the memory of the gradients, so that a failed collective changes no value.
 void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
                           const FlatBuffer* start) {
-  const FlatBuffer &values = parameters_.values, &mean = parameters_.gradients;
+  const FlatBuffer& mean = parameters_.gradients;
   contribute(weight, all(), mean);
   if (start != nullptr) add_start(weight, *start);
   sum_range(round, all(), mean, context_.threads);
   bytes_sent_ += bytes_of(round, all());
-  if (std::exchange(measure_, false)) spread_ = spread_of(values);
-  copy_range(mean, values, all());
+  take_mean(host_);
   const double of_further = start != nullptr ? 1.0 / communicator_.world_size() : weight;
-  for (FlatBuffer* buffer : further) {
-    if (buffer->size() == 0) continue;
-    const std::byte* total = sum(of_further, *buffer, {0, parameters_.trained_elements(*buffer)});
-    std::memcpy(buffer->data(), total, averaged_bytes(*buffer));
+  for (FlatBuffer* buffer : further) sum(host_, of_further, *buffer);
+}
+
+// Ranks may be threads of one process. They meet before the first call on a device, since a driver
+// may wait for all devices of the process while a rank creates a graph.
+void ReplicaMean::average_at(StateMath& home, double weight, std::span<FlatBuffer* const> further) {
+  require(fits_device(), "a compressed mean, or a sum without memory, on a device");
+  const TensorView mean = parameters_.gradients.part(0, all().count);
+  communicator_.barrier();
+  home.scale(weight, parameters_.values.part(0, all().count), mean);
+  home.sum_over_ranks(mean);
+  bytes_sent_ += bytes_of(0, all());
+  take_mean(home);
+  for (FlatBuffer* buffer : further) sum(home, weight, *buffer);
+}
+
+// The values serve as memory of their difference from the mean. The last collective comes when they
+// are the mean.
+void ReplicaMean::take_mean(StateMath& math) {
+  const TensorView values = parameters_.values.part(0, all().count),
+                   mean = parameters_.gradients.part(0, all().count);
+  const bool measure = std::exchange(measure_, false);
+  double spread = 0;
+  if (measure) {
+    const double norm = std::sqrt(math.sum_of_squares(mean));
+    math.subtract(values, mean, values);
+    const double apart = std::sqrt(math.sum_of_squares(values));
+    spread = norm > 0 ? apart / norm : apart;
   }
+  math.copy(mean, values);
+  if (!measure) return;
+  communicator_.all_reduce(&spread, 1, DType::kF64, backends::ReduceOp::kMax);
+  spread_ = spread;
 }
 
 // With the weight of a plain mean, the bits are those without a start.
@@ -86,24 +113,23 @@ void ReplicaMean::add_start(double weight, const FlatBuffer& start) {
 
 // The sum goes to separate memory, so that a failed collective leaves the buffer unchanged: to the
 // memory of the gradients if it is large enough.
-const std::byte* ReplicaMean::sum(double weight, const FlatBuffer& buffer, Elements range) {
-  const std::size_t bytes = static_cast<std::size_t>(range.count) * size_of(buffer.dtype());
-  auto* memory = static_cast<std::byte*>(parameters_.gradients.data());
-  if (bytes > parameters_.gradients.bytes()) memory = wide_.data();
-  if (bytes > 0) std::memcpy(memory, address(buffer, range.first), bytes);
-  TensorView view = buffer.part(range.first, range.count);
-  view.data = memory;
-  ops::scale(context_, weight, view);
-  communicator_.all_reduce(memory, static_cast<std::size_t>(range.count), buffer.dtype(),
-                           backends::ReduceOp::kSum);
+void ReplicaMean::sum(StateMath& math, double weight, const FlatBuffer& buffer) {
+  const std::size_t bytes = averaged_bytes(buffer);
+  if (bytes == 0) return;
+  const TensorView own = buffer.part(0, parameters_.trained_elements(buffer));
+  TensorView total = own;
+  total.data = bytes > parameters_.gradients.bytes() ? static_cast<void*>(wide_.data())
+                                                     : parameters_.gradients.data();
+  math.scale(weight, own, total);
+  math.sum_over_ranks(total);
+  math.copy(total, own);
   bytes_sent_ += static_cast<std::int64_t>(bytes);
-  return memory;
 }
 
 void ReplicaMean::contribute(double weight, Elements range, const FlatBuffer& memory) {
   if (!coded_) {
-    copy_range(parameters_.values, memory, range);
-    ops::scale(context_, weight, memory.part(range.first, range.count));
+    host_.scale(weight, parameters_.values.part(range.first, range.count),
+                memory.part(range.first, range.count));
     return;
   }
   with_element_type(memory.dtype(), [&]<class T>(T) {
@@ -153,18 +179,6 @@ std::string ReplicaMean::note() const {
 std::vector<PolicyState> ReplicaMean::state() {
   if (!coded_) return {};
   return {{"parameter_error", &coded_->error, true}};
-}
-
-// Compares `own` with the mean, which is in the memory of the gradients.
-double ReplicaMean::spread_of(const FlatBuffer& own) {
-  const FlatBuffer& mean = parameters_.gradients;
-  const double norm = std::sqrt(ops::sum_of_squares(context_, mean.flat()));
-  const FlatBuffer difference = FlatBuffer::like(mean);
-  subtract_flat(context_, own, mean, difference);
-  const double apart = std::sqrt(ops::sum_of_squares(context_, difference.flat()));
-  double largest = norm > 0 ? apart / norm : apart;
-  communicator_.all_reduce(&largest, 1, DType::kF64, backends::ReduceOp::kMax);
-  return largest;
 }
 
 }  // namespace engine

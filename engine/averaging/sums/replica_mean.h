@@ -9,12 +9,14 @@
 
 #include "backends/communicator.h"
 #include "engine/averaging/codes/coded_sum.h"
+#include "engine/averaging/math/state_math.h"
 #include "engine/averaging/sums/policy_state.h"
 #include "engine/core/parameter_buffer.h"
 #include "engine/ops/common/kernel_context.h"
 
 namespace engine {
 
+// structure: of an average in two parts, as `streaming` needs it, each part is a function
 class ReplicaMean {
  public:
   // All references must outlive the mean. `further` are buffers besides the parameters' values,
@@ -43,6 +45,10 @@ class ReplicaMean {
   // `further` their means over the ranks. Not with `lossy`.
   void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
                const FlatBuffer* start = nullptr);
+  // The first of these with the state of a device, by its `home`. REQUIRES: fits_device().
+  void average_at(StateMath& home, double weight, std::span<FlatBuffer* const> further);
+  // Returns true if all sums fit into the memory of the gradients, uncompressed.
+  bool fits_device() const { return !coded_ && wide_.bytes() == 0; }
   // The same for a range of trained parameters alone, in two parts, in that range of `memory` (with
   // the slots of the gradients), which holds the mean after both. The second may run on another
   // thread while this rank trains; nothing else uses the communicator or changes the start of the
@@ -74,12 +80,15 @@ class ReplicaMean {
   // Adds what average() with this start adds to the weighted values in that memory.
   void add_start(double weight, const FlatBuffer& start);
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
-  // Returns the address of the sum over ranks.
-  const std::byte* sum(double weight, const FlatBuffer& buffer, Elements range);
-  double spread_of(const FlatBuffer& own);
+  // Replaces the values by the mean, which is in the memory of the gradients, and measures the
+  // spread if it is wanted.
+  void take_mean(StateMath& math);
+  // Replaces a further buffer by the sum over ranks of weight * contents.
+  void sum(StateMath& math, double weight, const FlatBuffer& buffer);
 
   backends::Communicator& communicator_;
   KernelContext& context_;
+  HostMath host_;
   ParameterBuffer& parameters_;
   const std::vector<FlatBuffer*> further_;
   std::optional<Coded> coded_;

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "io/base/text/text_parts.h"
 

@@ -103,4 +103,19 @@ void copy_to_half(KernelContext& context, TensorView values, TensorView half_cop
   on_device(context, [&] { cuda::copy_to_half(context, values, half_copy); });
 }
 
+void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to) {
+  check_on_device("scale", context);
+  check_dtype("scale", "to", to, DType::kF32);
+  check_span("scale", "from", from, to);
+  on_device(context, [&] { cuda::scale_on_device(context, factor, from, to); });
+}
+
+void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to) {
+  check_on_device("subtract", context);
+  check_dtype("subtract", "to", to, DType::kF32);
+  check_span("subtract", "a", a, to);
+  check_span("subtract", "b", b, to);
+  on_device(context, [&] { cuda::subtract_on_device(context, a, b, to); });
+}
+
 }  // namespace engine::ops

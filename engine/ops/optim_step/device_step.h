@@ -57,4 +57,9 @@ void update_on_device(KernelContext& context, const DeviceUpdate& o);
 // than by an update.
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy);
 
+// For averagings: to = factor * from, with the factor rounded to f32; to = a - b. Spans of equal
+// length (f32); `to` may be one of the others.
+void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to);
+void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to);
+
 }  // namespace engine::ops

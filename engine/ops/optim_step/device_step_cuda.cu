@@ -125,6 +125,18 @@ __global__ void restore(const StepControl* control, const std::uint32_t* from, s
     to[i] = from[i];
 }
 
+__global__ void scale_all(float factor, std::int64_t count, const float* from, float* to) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * kThreads)
+    to[i] = __fmul_rn(factor, from[i]);
+}
+
+__global__ void subtract_all(std::int64_t count, const float* a, const float* b, float* to) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * kThreads)
+    to[i] = a[i] - b[i];
+}
+
 }  // namespace
 
 std::size_t find_overflow_scratch_bytes(std::int64_t count) {
@@ -162,6 +174,20 @@ void restore_if_skipped(KernelContext& context, const StepControl* control, Tens
   launch("restore_if_skipped", restore, {loop_blocks(words, kThreads)}, kThreads, 0, context.stream,
          control, static_cast<const std::uint32_t*>(from.data), words,
          static_cast<std::uint32_t*>(to.data));
+}
+
+void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to) {
+  const std::int64_t count = to.count();
+  if (count == 0) return;
+  launch("scale", scale_all, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
+         static_cast<float>(factor), count, from.as<float>(), to.as<float>());
+}
+
+void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to) {
+  const std::int64_t count = to.count();
+  if (count == 0) return;
+  launch("subtract", subtract_all, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
+         count, a.as<float>(), b.as<float>(), to.as<float>());
 }
 
 }  // namespace engine::ops::cuda

@@ -15,5 +15,7 @@ void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNu
                  StepControl* control);
 void restore_if_skipped(KernelContext& context, const StepControl* control, TensorView from,
                         TensorView to);
+void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to);
+void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to);
 
 }  // namespace engine::ops::cuda

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/policies/policy_checkpoint.h"
-#include "engine/averaging/sums/flat_math.h"
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "engine/train/saving/weights.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <system_error>
 
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"

@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "engine/averaging/math/device_math.h"
 #include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/train/step/device_copies.h"
@@ -73,6 +75,7 @@ class Work final : public StepWork, private StateHome {
     now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
     capture_.obstacle = find_obstacle(plan);
+    if (options.averaging != nullptr) make_math();
   }
 
   // Freeing device memory waits for all kernels of the device, and forever if one of them waits for
@@ -139,6 +142,13 @@ class Work final : public StepWork, private StateHome {
     return results;
   }
   StateHome& home() override { return *this; }
+  void add(std::span<FlatBuffer* const> buffers) override {
+    if (!math_) return;
+    cuda::use_device(options_.device.index);
+    for (const FlatBuffer* host : buffers)
+      math_->add(
+          {host, &of_policy_.emplace_back(host, FlatBuffer::like(*host, options_.device)).second});
+  }
 
   std::string graph_text() const override {
     if (!capture_.obstacle.empty()) return "not captured: " + capture_.obstacle;
@@ -183,6 +193,25 @@ class Work final : public StepWork, private StateHome {
             .non_blocking = options_.non_blocking,
             .image_table = options_.image_table,
             .wait = [this](void* stream) { wait(stream); }};
+  }
+
+  // Names its exchange's memory on both sides.
+  void make_math() {
+    const cuda::MemoryPurpose purpose("averaging");
+    math_.emplace(
+        DeviceMathParts{.context = context_,
+                        .communicator = *options_.averaging,
+                        .values = {&host_.parameters.values, &model_.parameters.values},
+                        .gradients = {&host_.parameters.gradients, &model_.parameters.gradients},
+                        .half = model_.half_flat()});
+    const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
+    for (std::size_t i = 0; i < here.size(); ++i) math_->add({here[i].buffer, there[i].buffer});
+    math_->add({&host_.running, &model_.running});
+  }
+  StateMath* math() override {
+    if (!math_) return nullptr;
+    cuda::use_device(options_.device.index);
+    return &*math_;
   }
 
   StepControl* device_control() const {
@@ -262,6 +291,7 @@ class Work final : public StepWork, private StateHome {
     call(host_.counters, model_.counters);
     const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
     for (std::size_t i = 0; i < here.size(); ++i) call(*here[i].buffer, *there[i].buffer);
+    for (const auto& [mirror, home] : of_policy_) call(*mirror, home);
   }
 
   void sum_gradients_while(
@@ -445,8 +475,10 @@ class Work final : public StepWork, private StateHome {
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
-  std::unique_ptr<DeviceGradientSum> sum_;  // null: none
-  bool sums_begun_ = false;                 // work on the stream may wait for other ranks
+  std::deque<std::pair<const FlatBuffer*, FlatBuffer>> of_policy_;  // mirror, on the device
+  std::optional<DeviceMath> math_;                                  // if averagings use it
+  std::unique_ptr<DeviceGradientSum> sum_;                          // null: none
+  bool sums_begun_ = false;  // work on the stream may wait for other ranks
   DeviceExecutor executor_;
   struct Capture {
     std::vector<CapturedStep> steps;  // by slot

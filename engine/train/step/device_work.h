@@ -39,6 +39,7 @@ struct DeviceWorkOptions {
   MemorySource gradient_memory = {};  // empty: the device's own memory
   backends::Communicator* agreement =
       nullptr;  // in host memory: ranks agree on skipped steps if gradients are not summed
+  backends::DeviceCommunicator* averaging = nullptr;  // for averagings of the state on the device
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 

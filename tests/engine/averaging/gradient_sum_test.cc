@@ -10,7 +10,7 @@
 
 #include "backends/group.h"
 #include "engine/averaging/codes/low_rank.h"
-#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/math/flat_math.h"
 #include "engine/core/random.h"
 #include "tests/support/time_limits.h"
 

@@ -256,6 +256,12 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
   return engine::make_mixed_averaging(std::move(mixed));
 }
 
+bool averages_at_home(const AveragingOptions& options) {
+  return options.of_parameters() && options.method != AveragingMethod::kStreaming &&
+         options.method != AveragingMethod::kGossip && options.stale.max_behind == 0 &&
+         !lossy_of(options, 0);
+}
+
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {
   if (world_size == 1 || options.method == AveragingMethod::kNone) return false;
   return options.method == AveragingMethod::kGradients || options.host_islands ||

@@ -34,6 +34,9 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 
 // Returns the ranks that form one replica with this one, including itself, ascending.
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group);
+// Returns true if averagings of parameters calculate where the state is, which may be a device; the
+// others need the state in host memory.
+bool averages_at_home(const AveragingOptions& options);
 // Returns true if the step after `steps` steps sums gradients over ranks.
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size);
 // Returns e.g. "params every 8", "grad overlapped, top-k 0.01": for the start line.

@@ -84,6 +84,11 @@ AveragingFacts averaging_facts(const SessionParts& s) {
                       .first_of_epochs = s.schedule.epoch_steps.step_of_epoch(0),
                       .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0),
                       .save_every = s.options.save.epochs ? 0 : s.options.save.count});
+  if (found.plan && s.compute.cuda())
+    found.plan->notes.emplace_back(
+        s.wires.device_averaging
+            ? "averagings on the devices, over NCCL"
+            : "averagings in host memory: devices copy their state to and from it");
   if (found.plan && s.judges.local_steps) {
     const io::BatchShares& weights = s.judges.local_steps->weights();
     found.plan->notes.push_back(

@@ -77,17 +77,19 @@ engine::ThreadPool make_pool(const SessionOptions& options, const Compute& compu
 std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOptions& options,
                                                                const Compute& compute,
                                                                backends::Group& group) {
-  const AveragingOptions& averaging = options.averaging;
-  const bool plain_gradients = averaging.method == AveragingOptions::Method::kGradients &&
-                               averaging.compression == AveragingOptions::Compression::kNone;
   const bool chosen = options.asked_backend == "nccl" || options.asked_backend == "auto";
-  if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen) return nullptr;
+  if (!compute.cuda() || group.world_size() == 1 || !chosen) return nullptr;
   if (group.backend() == "inproc" && options.compute.device.devices.size() < 2)
     return nullptr;  // threads that share one device
   engine::cuda::use_device(compute.device.index);
   auto communicator = group.make_device_communicator({.backend = options.asked_backend});
   if (communicator->name() != "nccl") communicator.reset();
   return communicator;
+}
+
+bool sums_plain_gradients(const AveragingOptions& averaging) {
+  return averaging.method == AveragingOptions::Method::kGradients &&
+         averaging.compression == AveragingOptions::Compression::kNone;
 }
 
 // Returns true if ranks could skip different steps, because each rank keeps its own gradients.
@@ -238,7 +240,11 @@ SessionCommunicators::SessionCommunicators(const SessionOptions& options, const 
                                            backends::Group& group, const engine::Graph& graph)
     : island(island_ranks(options.averaging, group)),
       averaging(host_communicator(group)),
-      device(make_device_wire(options, compute, group)) {
+      device(sums_plain_gradients(options.averaging) ? make_device_wire(options, compute, group)
+                                                     : nullptr),
+      device_averaging(averages_at_home(options.averaging)
+                           ? make_device_wire(options, compute, group)
+                           : nullptr) {
   if (options.averaging.host_islands && group.world_size() > 1)
     within_island = host_communicator(group, island);
   if (options.averaging.method == AveragingOptions::Method::kGossip) pairs = connect_pairs(group);
@@ -275,6 +281,10 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
         return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};
+  if (wires.device_averaging) {
+    device.gradient_memory = engine::gradient_memory(*wires.device_averaging);
+    device.averaging = wires.device_averaging.get();
+  }
   if (wires.device) {
     device.gradient_memory = engine::gradient_memory(*wires.device);
     device.make_sum = [wire = wires.device.get(),

@@ -65,6 +65,8 @@ struct SessionCommunicators {
   // NCCL's, if gradients can be averaged on the devices. Null: they pass through host memory,
   // bucket by bucket.
   std::unique_ptr<backends::DeviceCommunicator> device;
+  // The same for averagings of parameters, which take place in host memory without it.
+  std::unique_ptr<backends::DeviceCommunicator> device_averaging;
   std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges statistics
   std::unique_ptr<engine::ReplicaExchange> replicas;   // uses `statistics`
 };

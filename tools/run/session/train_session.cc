@@ -173,7 +173,8 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
   try {
     return parts_->training.trainer->run();
   } catch (...) {
-    if (parts_->wires.device) backends::cancel(*parts_->wires.device);
+    for (const auto* wire : {&parts_->wires.device, &parts_->wires.device_averaging})
+      if (*wire) backends::cancel(**wire);
     throw;
   }
 }

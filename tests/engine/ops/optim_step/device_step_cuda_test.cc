@@ -278,6 +278,29 @@ TEST_F(DeviceStep, OnlyASkippedStepIsUndone) {
     }
 }
 
+TEST_F(DeviceStep, ProductsAndDifferencesHaveTheCpusBits) {
+  for (const auto& [count, skipped] : kStepSizes) {
+    const Operand<float> a = random_operand({count}, 5), b = random_operand({count}, 6);
+    const auto on_device = to_device<float>({count}, a.values),
+               other = to_device<float>({count}, b.values);
+    const DeviceOperand<float> scaled({count}, b.values);
+    DeviceContext c;
+    const double third = 1.0 / 3;
+    scale_on_device(c.context, third, tail(on_device.view(), skipped),
+                    tail(scaled.view(), skipped));
+    subtract_on_device(c.context, tail(on_device.view(), skipped), tail(other.view(), skipped),
+                       tail(other.view(), skipped));
+    c.finish();
+    std::vector<float> product = b.values, difference = b.values;
+    for (auto i = static_cast<std::size_t>(skipped); i < product.size(); ++i) {
+      product[i] = a.values[i] * static_cast<float>(third);
+      difference[i] = a.values[i] - b.values[i];
+    }
+    EXPECT_TRUE(same_bits(scaled.values(), product)) << count;
+    EXPECT_TRUE(same_bits(other.values(), difference)) << count;
+  }
+}
+
 TEST_F(DeviceStep, LossGradientsAreScaled) {
   for (const std::int64_t rows : {0, 1, 255, 10'001}) {
     DeviceContext c;

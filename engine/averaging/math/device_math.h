@@ -1,0 +1,54 @@
+// Calculates with the state of a CUDA device, and sums over the ranks' devices.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backends/device_communicator.h"
+#include "engine/averaging/math/state_math.h"
+#include "engine/core/parameter_buffer.h"
+
+namespace engine {
+
+// The memory of a device and its mirror, of equal size.
+using MirroredBuffer = std::pair<const FlatBuffer*, const FlatBuffer*>;  // host, device
+
+struct DeviceMathParts {
+  KernelContext& context;                      // of the device, with scratch for its largest buffer
+  backends::DeviceCommunicator& communicator;  // not used otherwise
+  MirroredBuffer values, gradients;
+  TensorView half;  // receives what is copied to the values, rounded; may be empty
+};
+
+class DeviceMath final : public StateMath {
+ public:
+  // Collective: registers the memory of the gradients. All parts must outlive this object.
+  explicit DeviceMath(const DeviceMathParts& parts);
+  ~DeviceMath() override;  // before the memory is freed
+
+  // Further memory that operands may be in; it must outlive its use.
+  void add(MirroredBuffer buffer) { buffers_.push_back(buffer); }
+
+  void copy(const TensorView& from, const TensorView& to) override;
+  void scale(double factor, const TensorView& from, const TensorView& to) override;
+  void subtract(const TensorView& a, const TensorView& b, const TensorView& to) override;
+  void sgd_step(const ops::SgdStep& step, const TensorView& gradient, const TensorView& velocity,
+                const TensorView& value) override;
+  double sum_of_squares(const TensorView& values) override;
+  void sum_over_ranks(const TensorView& values) override;
+
+ private:
+  // Returns the memory on the device that a view of host memory stands for.
+  TensorView there(const TensorView& view) const;
+  void wait() const;
+
+  const DeviceMathParts parts_;
+  std::vector<MirroredBuffer> buffers_;
+  // The numbers of a kernel, and where it writes its result.
+  Arena numbers_;
+  std::byte* pinned_ = nullptr;
+};
+
+}  // namespace engine
