@@ -1,5 +1,5 @@
-// How far each rank has come in the set-up of a group after its rendezvous, for messages about the
-// ranks that others wait for.
+// Records how far each rank has come in the set-up of a group, for messages about the ranks that
+// others wait for.
 #pragma once
 
 #include <chrono>

@@ -36,7 +36,7 @@ void print_report(const DoctorReport& report, const std::string& format) {
   std::fflush(stdout);
 }
 
-// What the rendezvous has told of hosts whose ranks cannot be asked.
+// Returns what the rendezvous told of the hosts, for ranks that cannot be asked.
 std::vector<HostFacts> known_hosts(const backends::Group& group, const HostFacts& own) {
   std::vector<HostFacts> hosts;
   for (const backends::PeerInfo& peer : group.peers()) {

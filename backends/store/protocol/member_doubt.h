@@ -11,8 +11,8 @@
 
 namespace backends {
 
-// How a connection has ended. Kernels finish the connections of a process that ends; routers and
-// firewalls reset them, and so do kernels that have lost them.
+// The ways in which a connection ends. Kernels finish the connections of a process that ends;
+// routers and firewalls reset them, and so do kernels that have lost them.
 enum class Ending { kFinished, kBroken };
 
 // Whether a member has answered a probe, or could not be reached by the first.

@@ -22,7 +22,7 @@ using backends::SetupStages;
 
 const std::vector<PeerInfo> kPeers = {{0, "a", 10, "a"}, {1, "b", 11, "b"}, {2, "c", 12, "c"}};
 
-// What rank 0 says of a wait that ends without success, with this limit of time.
+// Returns the error of rank 0 for a wait that ends without success, with this limit of time.
 std::string error_of_rank_0(backends::Store& store, std::chrono::milliseconds limit) {
   SetupStages stages(store, kPeers, 0, limit);
   try {

@@ -194,7 +194,7 @@ TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
   }
 }
 
-// One that has read the stale file may be late: it must not remove the file that another published.
+// A job that has read the stale file may be late: it must not remove the file of another job.
 TEST_F(FileRendezvous, AJobThatIsLateRemovesNoNewFile) {
   const auto of = [](const std::string& nonce) {
     backends::Rendezvous run;
