@@ -29,6 +29,7 @@ inline void subtract_rows(KernelContext& context, const TensorView& a, const Ten
   with_element_type(a.dtype, [&]<class T>(T) {
     const T *x = a.as<T>(), *y = b.as<T>();
     T* z = to.as<T>();
+    if (x == nullptr || y == nullptr || z == nullptr) return;  // no elements
     context.threads->run(to.count(), [=](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) z[i] = x[i] - y[i];
     });
@@ -42,6 +43,7 @@ inline void mix_rows(KernelContext& context, double weight, const TensorView& a,
   with_element_type(a.dtype, [&]<class T>(T) {
     const T* x = a.as<T>();
     T* z = to.as<T>();
+    if (x == nullptr || z == nullptr) return;  // no elements
     const T of_a = static_cast<T>(weight), of_to = static_cast<T>(1 - weight);
     context.threads->run(to.count(), [=](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) z[i] = of_a * x[i] + of_to * z[i];
@@ -56,18 +58,12 @@ inline void add_rows(KernelContext& context, double weight, const TensorView& a,
   with_element_type(a.dtype, [&]<class T>(T) {
     const T* x = a.as<T>();
     T* z = to.as<T>();
+    if (x == nullptr || z == nullptr) return;  // no elements
     const T factor = static_cast<T>(weight);
     context.threads->run(to.count(), [=](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) z[i] += factor * x[i];
     });
   });
-}
-
-// to = a - b, for the elements that `to` has; `to` may be a or b.
-inline void subtract_flat(KernelContext& context, const FlatBuffer& a, const FlatBuffer& b,
-                          const FlatBuffer& to) {
-  require(a.bytes() >= to.bytes() && b.bytes() >= to.bytes(), "flat buffers of unequal size");
-  subtract_rows(context, a.part(0, to.size()), b.part(0, to.size()), to.flat());
 }
 
 }  // namespace engine
