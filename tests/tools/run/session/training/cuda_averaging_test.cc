@@ -2,18 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "engine/core/cuda.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/changing_ranks.h"
+#include "tests/tools/run/session/training/cuda_ranks.h"
 #include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
-using session_runner::AfterStep;
+using cuda_ranks::kRanks;
 using session_runner::distance;
 using session_runner::Options;
 using session_runner::RankResult;
@@ -22,27 +21,17 @@ using session_runner::train;
 using session_runner::with;
 using test_support::TemporaryDirectory;
 
-constexpr int kWorld = 3;
-
-// Set before the devices are counted: a device for each rank of the emulated GPU.
-[[maybe_unused]] const int kEmulated =
-    setenv("ENGINE_EMULATED_GPUS", std::to_string(kWorld).c_str(), 0);
-
 // Thirteen samples: the ranks' shares are unequal.
 const Options kMlp = "batch-size=13 steps=7 lr=0.05 momentum=0.9 weight-decay=0.001 sync-every=2";
-const Options kStaged = "device=cuda";
+const Options kStaged = cuda_ranks::on_devices(kRanks, /*nccl=*/false);
 
-Options over_nccl(int world) {
-  return {{"gpu-devices", "0-" + std::to_string(world - 1)}, {"backend", "nccl"}};
-}
+Options over_nccl(int world) { return cuda_ranks::on_devices(world, /*nccl=*/true); }
 
 class CudaAveraging : public testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    if (const std::string missing = cuda_ranks::missing(/*nccl=*/true); !missing.empty())
       GTEST_SKIP() << missing;
-    if (engine::cuda::device_count() < kWorld) GTEST_SKIP() << "needs " << kWorld << " devices";
-    setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);
   }
 };
 
@@ -111,7 +100,7 @@ TEST_F(CudaAveraging, HasTheSameBitsInShortTypes) {
 // Two samples for three ranks: one of them has none, and no weight.
 TEST_F(CudaAveraging, ARankWithoutSamplesFollows) {
   for (const char* sync : {"sync=params", "sync=diloco"})
-    expect_same_state(kWorld, with(kMlp, "batch-size=2 synthetic-size=20", sync));
+    expect_same_state(kRanks, with(kMlp, "batch-size=2 synthetic-size=20", sync));
 }
 
 // A mark in the mirror is there as long as nothing is copied to it.
@@ -175,13 +164,13 @@ TEST_F(CudaAveraging, ResumesOnTheOtherKindOfDevice) {
 TEST_F(CudaAveraging, GoesOnWhenRanksLeaveAndJoin) {
   for (const Options& policy : {kPolicies[1], kPolicies[4]}) {
     SCOPED_TRACE(policy.at("sync"));
-    changing_ranks::Job job(with(kMlp, policy, over_nccl(kWorld), "steps=12"), kWorld);
-    job.join(kWorld);
+    changing_ranks::Job job(with(kMlp, policy, over_nccl(kRanks), "steps=12"), kRanks);
+    job.join(kRanks);
     job.until_death(1, 3);
     EXPECT_TRUE(job.until_pause(7));
     job.join(1);
     const std::vector<RankResult> ranks = job.to_the_end();
-    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(kWorld));
+    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(kRanks));
     for (const RankResult& rank : ranks) EXPECT_EQ(rank.end.global_step, 12);
     expect_alike(ranks);
   }

@@ -8,18 +8,14 @@
 
 #include "engine/core/cuda.h"
 #include "tests/tools/run/session/training/changing_ranks.h"
+#include "tests/tools/run/session/training/cuda_ranks.h"
 #include "tools/launch/machine/device_choice.h"
 
 namespace {
 
 using namespace session_runner;
 using changing_ranks::Job;
-
-constexpr int kRanks = 3;
-
-// Before anybody asks: as many as there are ranks, where the GPU is the emulated one.
-[[maybe_unused]] const int kDevices =
-    setenv("ENGINE_EMULATED_GPUS", std::to_string(kRanks).c_str(), 0);
+using cuda_ranks::kRanks;
 
 // Its running statistics and the number of batches in them change in forward, before anything is
 // certain.
@@ -44,11 +40,8 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 class CudaChangingRanks : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    if (const std::string missing = cuda_ranks::missing(GetParam().nccl); !missing.empty())
       GTEST_SKIP() << missing;
-    if (GetParam().nccl && engine::cuda::device_count() < kRanks)
-      GTEST_SKIP() << "needs " << kRanks << " devices";
-    setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);
   }
   void TearDown() override { unsetenv("NCCL_ON_CPU_FAULT"); }
 

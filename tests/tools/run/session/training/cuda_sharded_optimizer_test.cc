@@ -9,32 +9,22 @@
 
 #include "engine/core/cuda.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/cuda_ranks.h"
 #include "tests/tools/run/session/training/exact_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
+using cuda_ranks::on_devices;
 using exact_support::expect_together;
 using session_runner::Options;
 using session_runner::train;
 using session_runner::with;
 using test_support::TemporaryDirectory;
 
-constexpr int kRanks = 3;
-
-// Set before the devices are counted: a device for each rank of the emulated GPU.
-[[maybe_unused]] const int kDevices =
-    setenv("ENGINE_EMULATED_GPUS", std::to_string(kRanks).c_str(), 0);
-
 const Options kSharded = "shard-optimizer=true";
 // Uneven batches, and buckets of which some are cut into equal slices and the last is not.
 const Options kSmallBuckets = "batch-size=13 bucket-cap-mb=0.3 steps=5 lr=0.002";
-
-// Over NCCL each rank has its own device, and steps are captured.
-Options on_devices(int world, bool nccl) {
-  if (!nccl) return "device=cuda";
-  return {{"gpu-devices", "0-" + std::to_string(world - 1)}, {"backend", "nccl"}};
-}
 
 io::Checkpoint snapshot_of(int world, const Options& options) {
   const TemporaryDirectory folder;
@@ -72,11 +62,8 @@ class SmallModel {
 class CudaShardedOptimizer : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    if (const std::string missing = cuda_ranks::missing(GetParam()); !missing.empty())
       GTEST_SKIP() << missing;
-    if (GetParam() && engine::cuda::device_count() < kRanks)
-      GTEST_SKIP() << "needs " << kRanks << " devices";
-    setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);
   }
   static Options options(int world, const Options& more) {
     return with(kSmallBuckets, on_devices(world, GetParam()), more);

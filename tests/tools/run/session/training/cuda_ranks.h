@@ -1,0 +1,33 @@
+// Common to tests of three ranks on CUDA devices: the devices, their options, and what they need.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "engine/core/cuda.h"
+#include "tests/tools/run/session/training/session_runner.h"
+
+namespace cuda_ranks {
+
+inline constexpr int kRanks = 3;
+
+// Set before the devices are counted: a device for each rank of the emulated GPU.
+[[maybe_unused]] inline const int kDevices =
+    setenv("ENGINE_EMULATED_GPUS", std::to_string(kRanks).c_str(), 0);
+
+// Over NCCL each rank has its own device, and steps are captured.
+inline session_runner::Options on_devices(int world, bool nccl) {
+  if (!nccl) return "device=cuda";
+  return {{"gpu-devices", "0-" + std::to_string(world - 1)}, {"backend", "nccl"}};
+}
+
+// Lets ranks share a device. Returns what is missing for such trainings, or "".
+inline std::string missing(bool nccl) {
+  setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);
+  std::string what = engine::cuda::missing();
+  if (what.empty() && nccl && engine::cuda::device_count() < kRanks)
+    what = "needs " + std::to_string(kRanks) + " devices";
+  return what;
+}
+
+}  // namespace cuda_ranks
