@@ -31,6 +31,9 @@ struct HostFacts {
   std::string gpu_note;      // versions of CUDA and the driver, or why CUDA finds no GPU
   std::string nccl;          // version and path of the library, or what is missing
   std::string folder_fault;  // problem with --save-dir; "": none, or not checked
+
+  // Returns false for a host whose rank could not be asked: only names and numbers are known.
+  bool is_examined() const { return cores > 0; }
 };
 HostFacts host_facts(const backends::Group& group);
 std::string to_json(const HostFacts& facts);

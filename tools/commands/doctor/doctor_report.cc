@@ -169,7 +169,8 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
       findings.push_back({who + ": --save-dir: " + f.folder_fault, {f.rank}});
     if (f.build != hosts.front().build)
       findings.push_back({who + ": runs " + f.build + ", rank 0 " + hosts.front().build, {f.rank}});
-    if (f.cores == 0 || !told.insert(f.host_id).second) continue;  // the other facts are the host's
+    if (!f.is_examined() || !told.insert(f.host_id).second)
+      continue;  // the other facts are the host's
     const int here = ranks_on[f.host_id];
     if (here > 1 && f.shared_memory_free < kMinSharedMemory)
       findings.push_back({who + ": " + gigabytes(f.shared_memory_free) + " free in /dev/shm for " +
@@ -199,7 +200,7 @@ namespace {
 // Without its facts, a host whose rank could not be asked has its name only.
 std::vector<std::string> host_cells(const HostFacts& f) {
   std::vector<std::string> cells{std::to_string(f.rank), f.host, std::to_string(f.pid)};
-  if (f.cores == 0) {
+  if (!f.is_examined()) {
     cells.resize(10, "-");
     return cells;
   }
@@ -224,7 +225,7 @@ std::string to_text(const DoctorReport& r) {
   out += table(rows);
   std::set<std::string> told;
   for (const HostFacts& f : r.hosts) {
-    if (f.cores == 0 || !told.insert(f.host_id).second) continue;
+    if (!f.is_examined() || !told.insert(f.host_id).second) continue;
     out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " +
            interface_list(f) + "\n";
     for (const std::string& limit : f.limits)
