@@ -15,8 +15,7 @@
 
 namespace backends {
 
-// Does not own the store, because the
-// store's own thread may release the last reference to this.
+// Does not own the store, because the store's own thread may release the last reference to this.
 class ProcessWatch final : public FailureDetector {
  public:
   explicit ProcessWatch(std::weak_ptr<TcpStore> store) : store_(std::move(store)) {}

@@ -75,7 +75,7 @@ class [[nodiscard]] StateUse {
  public:
   // `at_home`: the policy's calculations are those of a StateMath.
   StateUse(StateHome& home, bool at_home);
-  // Null: in host memory.
+  // Returns null if the policy calculates in host memory.
   StateMath* math() const { return math_; }
 
  private:
