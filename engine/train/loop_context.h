@@ -94,7 +94,7 @@ struct LoopContext {
   // Returns true if ranks are at unequal points of a step until all of them average, because they
   // take different numbers of local steps or average in pairs.
   bool ranks_run_apart() const {
-    return parts.local_steps != nullptr || parts.state.policy.stays_apart();
+    return parts.local_steps != nullptr || parts.state.policy.coupling().stays_apart;
   }
   void set_activity(std::string_view text) const {
     if (parts.activity) parts.activity(text);

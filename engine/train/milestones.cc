@@ -104,7 +104,7 @@ void Milestones::evaluate() {
   // If the best model is kept, the evaluated state is the one in a checkpoint.
   const bool keeps = best != nullptr && best->keeps() && parts.state.progress.step_in_epoch != 0;
   const AveragingPolicy& policy = parts.state.policy;
-  if (keeps || (policy.stays_apart() && !policy.together()))
+  if (keeps || (policy.coupling().stays_apart && !policy.together()))
     synchronize(parts.control, parts.state);
   std::optional<EvalReport> report = evaluate_weights();
   if (!report) return;

@@ -187,7 +187,7 @@ void Trainer::compute(const io::Batch& batch, const StepCounts& counts,
   const TrainerParts& parts = context_.parts;
   const TrainerOptions& options = context_.options;
   const AveragingPolicy& policy = parts.state.policy;
-  idle_ = parts.local_steps != nullptr && counts.local == 0 && policy.steps_alone();
+  idle_ = parts.local_steps != nullptr && counts.local == 0 && policy.coupling().steps_alone;
   const MayUpdate* may_update = recovery_.begin_step(exchange);
   if (!idle_)
     parts.work.step({.batch = view_of(batch, draws_),
@@ -206,7 +206,7 @@ void Trainer::compute(const io::Batch& batch, const StepCounts& counts,
 // Every rank knows which ranks took the step, so their counts need no exchange.
 void Trainer::count_local_steps(std::int64_t step) {
   const TrainerParts& parts = context_.parts;
-  if (parts.local_steps == nullptr || !parts.state.policy.steps_alone()) return;
+  if (parts.local_steps == nullptr || !parts.state.policy.coupling().steps_alone) return;
   for (int rank = 0; rank < parts.control.world_size(); ++rank)
     if (parts.sampler.local_count(step, rank, context_.progress().taken) == 0)
       parts.local_steps->add_idle(rank);
@@ -302,14 +302,15 @@ io::BatchShares Trainer::due_shares() const {
     shares = parts.balance->shares();
   else if (parts.local_steps)
     shares = parts.local_steps->weights();
-  return parts.local_steps && parts.state.policy.steps_alone() ? shares.in_whole_steps() : shares;
+  return parts.local_steps && parts.state.policy.coupling().steps_alone ? shares.in_whole_steps()
+                                                                        : shares;
 }
 
 void Trainer::follow_policy() {
   const TrainerParts& parts = context_.parts;
   const io::BatchShares& shares = parts.sampler.shares();
   if (parts.local_steps && !shares.are_equal() &&
-      shares.are_in_whole_steps() != parts.state.policy.steps_alone())
+      shares.are_in_whole_steps() != parts.state.policy.coupling().steps_alone)
     use_shares();
 }
 

@@ -35,6 +35,14 @@ struct AveragingReport {
   std::string coverage;  // one line for the user ("averaged 8/8 parameters 600 times in ...")
 };
 
+// What a rank's next step needs of the others.
+struct Coupling {
+  bool steps_alone = false;  // nothing: all exchanges are in end_step()
+  // The averagings of the schedule leave replicas different and do not wait for all ranks: only
+  // synchronize() makes replicas equal.
+  bool stays_apart = false;
+};
+
 // The trainer calls in every step, in this order: loss_scale, begin_step, and end_step after the
 // optimizer. All ranks make the same calls. A policy reads or changes state only under a HostView
 // of `home`. Between end_step and the next backward pass a policy may use the memory of the
@@ -62,11 +70,7 @@ class AveragingPolicy : public PolicyCheckpoint {
   // StateHome::add().
   virtual std::vector<FlatBuffer*> buffers_at_home() { return {}; }
 
-  // Returns true if a rank's next step needs no other rank: all exchanges are in end_step().
-  virtual bool steps_alone() const { return false; }
-  // Returns true if the averagings of the schedule leave replicas different and do not wait for all
-  // ranks: only synchronize() makes replicas equal.
-  virtual bool stays_apart() const { return false; }
+  virtual Coupling coupling() const { return {}; }
 
   // Synchronizes the replicas now: at the end of an epoch, before saving, at exit. Does nothing if
   // they are already equal.

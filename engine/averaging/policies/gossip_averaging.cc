@@ -58,8 +58,7 @@ class GossipAveraging final : public AveragingPolicy {
     samples_ = {};
     return 0;
   }
-  bool steps_alone() const override { return true; }
-  bool stays_apart() const override { return true; }
+  Coupling coupling() const override { return {.steps_alone = true, .stays_apart = true}; }
   // Anchor and momentum also become their means, so that a checkpoint has one of each.
   void synchronize(StateHome& home) override {
     if (!apart_) return;
@@ -67,7 +66,8 @@ class GossipAveraging final : public AveragingPolicy {
     std::vector<FlatBuffer*> of_outer_step;
     if (outer_)
       for (const PolicyState& state : outer_->state()) of_outer_step.push_back(state.buffer);
-    mean_.average(samples_.weight(communicator_.world_size()), averagings_, of_outer_step, &start_);
+    mean_.average(samples_.weight(communicator_.world_size()), averagings_, of_outer_step,
+                  {.start = &start_});
     apart_ = false;
     samples_ = {};
     samples_since_sync_ = 0;
@@ -115,7 +115,7 @@ class GossipAveraging final : public AveragingPolicy {
       pair.all_gather(&samples_.local, sizeof samples_.local, samples.data());
       const SampleCount of_pair{samples_.local, samples[0] + samples[1]};
       ReplicaMean mean(pair, context_, parameters_, {});
-      mean.average(of_pair.weight(2), averagings_, {}, &start_);
+      mean.average(of_pair.weight(2), averagings_, {}, {.start = &start_});
       mean_.set_bytes_sent(mean_.bytes_sent() + mean.bytes_sent());
     }
     ++averagings_;

@@ -10,16 +10,13 @@
 
 namespace engine {
 
-// `bytes_beside`: sent by other exchanges than those of `mean`. The next report has the spread of
-// the next average.
+// `bytes_beside`: sent by other exchanges than those of `mean`.
 inline AveragingReport report_of(ReplicaMean& mean, std::int64_t averagings, std::string coverage,
                                  std::int64_t bytes_beside = 0) {
-  AveragingReport report{.averagings = averagings,
-                         .bytes_sent = mean.bytes_sent() + bytes_beside,
-                         .spread = mean.take_spread(),
-                         .coverage = std::move(coverage)};
-  mean.measure_spread();
-  return report;
+  return {.averagings = averagings,
+          .bytes_sent = mean.bytes_sent() + bytes_beside,
+          .spread = mean.next_spread(),
+          .coverage = std::move(coverage)};
 }
 
 }  // namespace engine

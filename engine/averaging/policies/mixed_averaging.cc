@@ -20,7 +20,6 @@ PolicyCounters without_prefix(const PolicyCounters& counters, std::string_view p
   return of_part;
 }
 
-// structure: overrides all of AveragingPolicy
 class MixedAveraging final : public AveragingPolicy {
  public:
   explicit MixedAveraging(MixedAveragingOptions options) : p_(std::move(options)) {
@@ -51,10 +50,11 @@ class MixedAveraging final : public AveragingPolicy {
     return skipped;
   }
   std::vector<FlatBuffer*> buffers_at_home() override { return p_.parameters->buffers_at_home(); }
-  bool steps_alone() const override {
-    return of_gradients() == nullptr && p_.parameters->steps_alone();
+  Coupling coupling() const override {
+    const Coupling coupling = p_.parameters->coupling();
+    return {.steps_alone = of_gradients() == nullptr && coupling.steps_alone,
+            .stays_apart = !warming_up() && coupling.stays_apart};
   }
-  bool stays_apart() const override { return !warming_up() && p_.parameters->stays_apart(); }
   // During the warm-up this does nothing.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
   bool together() const override { return p_.parameters->together(); }

@@ -37,7 +37,7 @@ class ParameterAveraging final : public AveragingPolicy {
   GradientExchange* begin_step(StateHome& home) override {
     if (!apart_ && mean_.needs_start()) {
       const HostView view(home, Access::kRead);
-      mean_.start(mean_.all());
+      mean_.start(mean_.all(), parameters_.values.part(0, mean_.all().count));
     }
     if (outer_ && !outer_->started()) {
       const StateUse use(home, mean_.fits_device());
@@ -58,7 +58,7 @@ class ParameterAveraging final : public AveragingPolicy {
   std::vector<FlatBuffer*> buffers_at_home() override {
     return outer_ && mean_.fits_device() ? outer_->buffers() : std::vector<FlatBuffer*>{};
   }
-  bool steps_alone() const override { return true; }
+  Coupling coupling() const override { return {.steps_alone = true}; }
   void synchronize(StateHome& home) override {
     if (!apart_) return;
     const StateUse use(home, mean_.fits_device());
@@ -98,10 +98,7 @@ class ParameterAveraging final : public AveragingPolicy {
       if (every == 1 || (scheduled && *scheduled % every == 0)) included_.push_back(buffer);
     if (options_.running != nullptr) included_.push_back(options_.running);
     const double weight = samples_.weight(world_size_);
-    if (home != nullptr)
-      mean_.average_at(*home, weight, included_);
-    else
-      mean_.average(weight, averagings_, included_);
+    mean_.average(weight, averagings_, included_, {.device = home});
     apart_ = false;
     samples_ = {};
     ++averagings_;

@@ -59,7 +59,7 @@ class StreamingAveraging final : public AveragingPolicy {
     if (mean_.needs_start() && !std::ranges::all_of(fragments_, &FragmentClock::apart)) {
       const HostView view(home, Access::kRead);
       for (const FragmentClock& fragment : fragments_)
-        if (!fragment.apart) mean_.start(fragment.part);
+        if (!fragment.apart) mean_.start(fragment.part, own_values(fragment));
     }
     if (!outer_.started()) {
       const HostView view(home, Access::kRead);
@@ -193,7 +193,7 @@ class StreamingAveraging final : public AveragingPolicy {
     outer_.apply_part(fragment.part, sums_,
                       outer_rate(options_.outer, fragment.outer_steps, options_.every));
     const TensorView result = outer_.anchor(fragment.part);
-    const TensorView own = parameters_.values.part(fragment.part.first, fragment.part.count);
+    const TensorView own = own_values(fragment);
     if (options_.mixing < 1)
       mix_rows(context_, options_.mixing, result, own);
     else
@@ -202,6 +202,9 @@ class StreamingAveraging final : public AveragingPolicy {
     mean_.start(fragment.part, result);
     ++fragment.outer_steps;
     fragment.sent_at = 0;
+  }
+  TensorView own_values(const FragmentClock& fragment) const {
+    return parameters_.values.part(fragment.part.first, fragment.part.count);
   }
   std::string coverage() const {
     return "averaged " + std::to_string(parameters_.gradients.slots().size()) + "/" +

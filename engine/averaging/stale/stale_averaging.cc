@@ -50,8 +50,7 @@ class StaleAveraging final : public AveragingPolicy {
     updates_ = step;
     return skipped;
   }
-  bool steps_alone() const override { return true; }
-  bool stays_apart() const override { return true; }
+  Coupling coupling() const override { return {.steps_alone = true, .stays_apart = true}; }
   void synchronize(StateHome& home) override {
     if (!rounds_->is_running()) return;
     if (rounds_->standing().behind > 0) leave_late(home);

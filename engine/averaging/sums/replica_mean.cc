@@ -47,10 +47,6 @@ std::size_t ReplicaMean::averaged_bytes(const FlatBuffer& buffer) const {
   return static_cast<std::size_t>(parameters_.trained_elements(buffer)) * size_of(buffer.dtype());
 }
 
-void ReplicaMean::start(Elements range) {
-  if (coded_) copy_range(parameters_.values, coded_->start, range);
-}
-
 void ReplicaMean::start(Elements range, const TensorView& values) {
   if (coded_ && range.count > 0)
     std::memcpy(address(coded_->start, range.first), values.data, values.bytes());
@@ -58,28 +54,30 @@ void ReplicaMean::start(Elements range, const TensorView& values) {
 
 // The mean goes to the memory of the gradients, so that a failed collective changes no value.
 void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
-                          const FlatBuffer* start) {
+                          const AverageOptions& options) {
+  if (options.device != nullptr) return average_there(*options.device, weight, further);
   const FlatBuffer& mean = parameters_.gradients;
   contribute(weight, all(), mean);
-  if (start != nullptr) add_start(weight, *start);
+  if (options.start != nullptr) add_start(weight, *options.start);
   sum_range(round, all(), mean, context_.threads);
   bytes_sent_ += bytes_of(round, all());
   take_mean(host_);
-  const double of_further = start != nullptr ? 1.0 / communicator_.world_size() : weight;
+  const double of_further = options.start != nullptr ? 1.0 / communicator_.world_size() : weight;
   for (FlatBuffer* buffer : further) sum(host_, of_further, *buffer);
 }
 
 // Ranks may be threads of one process. They meet before the first call on a device, since a driver
 // may wait for all devices of the process while a rank creates a graph.
-void ReplicaMean::average_at(StateMath& home, double weight, std::span<FlatBuffer* const> further) {
+void ReplicaMean::average_there(StateMath& device, double weight,
+                                std::span<FlatBuffer* const> further) {
   require(fits_device(), "a compressed mean, or a sum without memory, on a device");
   const TensorView mean = parameters_.gradients.part(0, all().count);
   communicator_.barrier();
-  home.scale(weight, parameters_.values.part(0, all().count), mean);
-  home.sum_over_ranks(mean);
+  device.scale(weight, parameters_.values.part(0, all().count), mean);
+  device.sum_over_ranks(mean);
   bytes_sent_ += bytes_of(0, all());
-  take_mean(home);
-  for (FlatBuffer* buffer : further) sum(home, weight, *buffer);
+  take_mean(device);
+  for (FlatBuffer* buffer : further) sum(device, weight, *buffer);
 }
 
 // The values serve as memory of their difference from the mean. The last collective comes when they

@@ -16,7 +16,14 @@
 
 namespace engine {
 
-// structure: of an average in two parts, as `streaming` needs it, each part is a function
+struct AverageOptions {
+  // For replicas that did not start equal (with the slots of the gradients): the values become the
+  // mean over the ranks of `start` plus the sum of weight * (values - start), and the further
+  // buffers their means over the ranks. Not with `lossy`, nor on a device.
+  const FlatBuffer* start = nullptr;
+  StateMath* device = nullptr;  // averages the state of a device there; REQUIRES: fits_device()
+};
+
 class ReplicaMean {
  public:
   // All references must outlive the mean. `further` are buffers besides the parameters' values,
@@ -28,25 +35,17 @@ class ReplicaMean {
 
   // The trained parameters, as a range of their values.
   Elements all() const { return {0, parameters_.trained_elements(parameters_.values)}; }
-  // With `lossy`, called while the values of a range of trained parameters are equal on all ranks,
-  // before they change: the next average of the range needs these values.
+  // With `lossy`, called before a range of trained parameters changes on this rank: the next
+  // average of the range needs the `values` of the range that all ranks had last.
   bool needs_start() const { return coded_.has_value(); }
-  void start(Elements range);
-  // The same for a range whose values are about to differ from `values`, which all ranks have.
   void start(Elements range, const TensorView& values);
 
   // Replaces the values and `further`, some of the further buffers, without the part of frozen
   // parameters, by the sum over ranks of weight * contents, with the same bits on every rank.
   // `round` counts the averages, also over resumptions. Collective; a failed collective leaves its
   // buffer unchanged. REQUIRES: the weights of the ranks add up to 1. Overwrites the gradients.
-  //
-  // With `start` (with the slots of the gradients), for replicas that did not start equal: the
-  // values become the mean over the ranks of `start` plus the sum of weight * (values - start), and
-  // `further` their means over the ranks. Not with `lossy`.
   void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
-               const FlatBuffer* start = nullptr);
-  // The first of these with the state of a device, by its `home`. REQUIRES: fits_device().
-  void average_at(StateMath& home, double weight, std::span<FlatBuffer* const> further);
+               const AverageOptions& options = {});
   // Returns true if all sums fit into the memory of the gradients, uncompressed.
   bool fits_device() const { return !coded_ && wide_.bytes() == 0; }
   // The same for a range of trained parameters alone, in two parts, in that range of `memory` (with
@@ -58,10 +57,12 @@ class ReplicaMean {
   // Returns the payload of that.
   std::int64_t bytes_of(std::int64_t round, Elements range) const;
 
-  // The spread of AveragingReport: the next average() after measure_spread() measures it once;
-  // take_spread() returns each result once.
-  void measure_spread() { measure_ = true; }
-  std::optional<double> take_spread() { return std::exchange(spread_, std::nullopt); }
+  // Returns the spread of AveragingReport, if one was measured since the last call; the next
+  // average measures it again.
+  std::optional<double> next_spread() {
+    measure_ = true;
+    return std::exchange(spread_, std::nullopt);
+  }
   std::int64_t bytes_sent() const { return bytes_sent_; }
   void set_bytes_sent(std::int64_t bytes) { bytes_sent_ = bytes; }
   // A suffix that names the compression: " (as int8)", or "".
@@ -77,6 +78,7 @@ class ReplicaMean {
     FlatBuffer rest;   // what the average in progress does not send
   };
 
+  void average_there(StateMath& device, double weight, std::span<FlatBuffer* const> further);
   // Adds what average() with this start adds to the weighted values in that memory.
   void add_start(double weight, const FlatBuffer& start);
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;

@@ -21,22 +21,15 @@
 #include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/train/step/device_copies.h"
+#include "engine/train/step/gradient_copies.h"
 #include "io/base/time/trace.h"
 
 namespace engine {
 namespace {
 
-constexpr std::int64_t kPiece =
-    std::int64_t{1} << 18;  // minimum elements of a gradient piece that is copied to the host
 // Counted for the number of samples of the captured step: a kernel's first launch loads it, which
 // is not allowed during capture, and the kernels of a step depend on the size of its batch.
 constexpr int kStepsBeforeCapture = 2;
-
-// A part of the gradients that is copied to the host.
-struct Piece {
-  cuda::Event final, arrived;
-  std::int64_t end = 0;
-};
 
 struct CapturedStep {
   cuda::StepGraph graph;
@@ -51,11 +44,11 @@ class Work final : public StepWork, private StateHome {
         host_(host),
         host_optimizer_(host_optimizer),
         pin_values_(host.parameters.values, true),
-        pin_gradients_(host.parameters.gradients,
-                       !options.make_sum),  // otherwise they never leave the device
         model_(ModelState::allocate(
             *plan.graph, plan.options.dtype, options.device, true,
             options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
+        gradient_copies_(model_.parameters.gradients, host.parameters.gradients,
+                         !options.make_sum),  // otherwise they never leave the device
         kept_{.running = StateBackup(model_.running, keeps_statistics()),
               .counters = StateBackup(model_.counters, keeps_statistics())},
         optimizer_(make_optimizer()),
@@ -65,9 +58,7 @@ class Work final : public StepWork, private StateHome {
         context_(make_context()),
         sum_(make_sum()),
         executor_(plan, model_, context_, executor_options()),
-        capture_{.steps = std::vector<CapturedStep>(static_cast<std::size_t>(executor_.slots()))},
-        pieces_{.all = std::vector<Piece>(
-                    static_cast<std::size_t>(model_.parameters.gradients.size() / kPiece + 1))} {
+        capture_{.steps = std::vector<CapturedStep>(static_cast<std::size_t>(executor_.slots()))} {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(device_control());
@@ -84,7 +75,7 @@ class Work final : public StepWork, private StateHome {
     try {
       cuda::use_device(options_.device.index);
       wait(stream_.handle());
-      copies_.synchronize();  // waits for copies of gradients to memory that is freed as well
+      gradient_copies_.synchronize();
     } catch (const std::exception&) {
       // The device no longer waits for another rank; the cause of the failure is already known.
     }
@@ -143,11 +134,12 @@ class Work final : public StepWork, private StateHome {
   }
   StateHome& home() override { return *this; }
   void add(std::span<FlatBuffer* const> buffers) override {
-    if (!math_) return;
+    if (!averaging_.math) return;
     cuda::use_device(options_.device.index);
     for (const FlatBuffer* host : buffers)
-      math_->add(
-          {host, &of_policy_.emplace_back(host, FlatBuffer::like(*host, options_.device)).second});
+      averaging_.math->add(
+          {host,
+           &averaging_.memory.emplace_back(host, FlatBuffer::like(*host, options_.device)).second});
   }
 
   std::string graph_text() const override {
@@ -198,20 +190,21 @@ class Work final : public StepWork, private StateHome {
   // Names its exchange's memory on both sides.
   void make_math() {
     const cuda::MemoryPurpose purpose("averaging");
-    math_.emplace(
+    averaging_.math.emplace(
         DeviceMathParts{.context = context_,
                         .communicator = *options_.averaging,
                         .values = {&host_.parameters.values, &model_.parameters.values},
                         .gradients = {&host_.parameters.gradients, &model_.parameters.gradients},
                         .half = model_.half_flat()});
     const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
-    for (std::size_t i = 0; i < here.size(); ++i) math_->add({here[i].buffer, there[i].buffer});
-    math_->add({&host_.running, &model_.running});
+    for (std::size_t i = 0; i < here.size(); ++i)
+      averaging_.math->add({here[i].buffer, there[i].buffer});
+    averaging_.math->add({&host_.running, &model_.running});
   }
   StateMath* math() override {
-    if (!math_) return nullptr;
+    if (!averaging_.math) return nullptr;
     cuda::use_device(options_.device.index);
-    return &*math_;
+    return &*averaging_.math;
   }
 
   StepControl* device_control() const {
@@ -291,7 +284,7 @@ class Work final : public StepWork, private StateHome {
     call(host_.counters, model_.counters);
     const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
     for (std::size_t i = 0; i < here.size(); ++i) call(*here[i].buffer, *there[i].buffer);
-    for (const auto& [mirror, home] : of_policy_) call(*mirror, home);
+    for (const auto& [mirror, home] : averaging_.memory) call(*mirror, home);
   }
 
   void sum_gradients_while(
@@ -391,7 +384,9 @@ class Work final : public StepWork, private StateHome {
     if (!final)
       executor_.backward(slot, write, {});
     else if (request.exchange != nullptr)
-      executor_.backward(slot, write, [this](std::int64_t elements) { send_piece(elements); });
+      executor_.backward(slot, write, [this](std::int64_t elements) {
+        gradient_copies_.send(elements, stream_.handle());
+      });
     else
       sum_gradients_while([&](const auto& ready) { executor_.backward(slot, write, ready); });
     now_.last_slot = slot;
@@ -399,38 +394,15 @@ class Work final : public StepWork, private StateHome {
     timer.lap(phases.backward);
   }
 
-  // The gradients up to `elements` are final: sends a piece of them to the host when it is large
-  // enough.
-  void send_piece(std::int64_t elements) {
-    const FlatBuffer& gradients = model_.parameters.gradients;
-    const std::int64_t sent = pieces_.sent == 0 ? 0 : pieces_.all[pieces_.sent - 1].end;
-    if (elements == sent || (elements - sent < kPiece && elements < gradients.size())) return;
-    Piece& piece = pieces_.all[pieces_.sent++];
-    piece.end = elements;
-    piece.final.record(stream_.handle());
-    piece.final.make_wait(copies_.handle());
-    const auto offset = static_cast<std::size_t>(sent) * sizeof(float);
-    cuda::copy_async(static_cast<std::byte*>(host_.parameters.gradients.data()) + offset,
-                     static_cast<const std::byte*>(gradients.data()) + offset,
-                     static_cast<std::size_t>(elements - sent) * sizeof(float), copies_.handle());
-    piece.arrived.record(copies_.handle());
-  }
-
   // The exchange starts with the first piece that has arrived; its result is copied back as a
   // whole.
   void exchange_on_host(GradientExchange& exchange, PhaseTimer& timer, StepPhases& phases) {
     const base::TraceSpan span("wait for averaging");
-    for (std::size_t i = 0; i < pieces_.sent; ++i) {
-      pieces_.all[i].arrived.synchronize();
-      exchange.ready(pieces_.all[i].end);
-    }
-    pieces_.sent = 0;
+    gradient_copies_.deliver(exchange);
     timer.lap(phases.backward);
     exchange.finish();
     timer.lap(phases.communication);
-    const FlatBuffer& gradients = model_.parameters.gradients;
-    cuda::copy_async(gradients.data(), host_.parameters.gradients.data(), gradients.bytes(),
-                     stream_.handle());
+    gradient_copies_.copy_back(stream_.handle());
   }
 
   // Turns gradients into new values.
@@ -464,9 +436,10 @@ class Work final : public StepWork, private StateHome {
   const DeviceWorkOptions options_;
   ModelState& host_;
   Optimizer& host_optimizer_;
-  PinnedBuffer pin_values_, pin_gradients_;
-  cuda::Stream stream_, copies_;  // all computing; gradients that are copied to the host
+  PinnedBuffer pin_values_;
+  cuda::Stream stream_;  // all computing
   ModelState model_;
+  GradientCopies gradient_copies_;
   struct KeptStatistics {  // in model_
     StateBackup running, counters;
   };
@@ -475,10 +448,13 @@ class Work final : public StepWork, private StateHome {
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
-  std::deque<std::pair<const FlatBuffer*, FlatBuffer>> of_policy_;  // mirror, on the device
-  std::optional<DeviceMath> math_;                                  // if averagings use it
-  std::unique_ptr<DeviceGradientSum> sum_;                          // null: none
-  bool sums_begun_ = false;  // work on the stream may wait for other ranks
+  struct Averaging {
+    std::deque<std::pair<const FlatBuffer*, FlatBuffer>> memory;  // mirror, on the device
+    std::optional<DeviceMath> math;                               // if averagings use it
+  };
+  Averaging averaging_;
+  std::unique_ptr<DeviceGradientSum> sum_;  // null: none
+  bool sums_begun_ = false;                 // work on the stream may wait for other ranks
   DeviceExecutor executor_;
   struct Capture {
     std::vector<CapturedStep> steps;  // by slot
@@ -487,11 +463,6 @@ class Work final : public StepWork, private StateHome {
     std::map<std::int64_t, int> straight_steps = {};  // without it, by the number of samples
   };
   Capture capture_;
-  struct Pieces {
-    std::vector<Piece> all;
-    std::size_t sent = 0;
-  };
-  Pieces pieces_;
   struct Current {
     StepNumbers numbers;
     double rows_per_sample = 1;
