@@ -209,6 +209,8 @@ std::optional<RunRecord> find_run_record(const std::string& folder, std::string&
     return std::nullopt;
   try {
     return read_run_record(folder);
+  } catch (const io::MissingFileError&) {
+    throw;
   } catch (const io::DataError& error) {
     fault = error.what();
     return std::nullopt;

@@ -58,7 +58,7 @@ void write_run_record(const RunRecord& record, const std::string& folder);
 RunRecord read_run_record(const std::string& folder);
 // Returns nothing if the folder has no record (`fault` is then "") or one that cannot be used:
 // `fault` then names the file and what is wrong. Checkpoints contain what is needed to continue.
-// Throws io::Error if the file cannot be read now: that does not make it unusable.
+// Throws io::Error if the file cannot be opened or read: it may be usable later.
 std::optional<RunRecord> find_run_record(const std::string& folder, std::string& fault);
 // Returns the record as the members of a JSON object, for run.json and the metrics' `start` event.
 std::string run_record_json(const RunRecord& record, bool one_line);
