@@ -69,7 +69,7 @@ std::vector<float> copy_of(const FlatBuffer& buffer) {
 void train_and_average(ReplicaMean& mean, ParameterBuffer& parameters, int rank, int world,
                        int first, int last) {
   for (int round = first; round < last; ++round) {
-    mean.start(mean.all());
+    mean.start(mean.all(), parameters.values.part(0, mean.all().count));
     const auto values = parameters.values.span<float>();
     for (const FlatBuffer::Slot& slot : parameters.gradients.slots())
       for (std::int64_t k = 0; k < slot.count; ++k) {
@@ -186,7 +186,7 @@ TEST(ReplicaMean, ARangeLeavesTheOtherElementsAsTheyAre) {
         on_ranks(2, [&](backends::Communicator& communicator, KernelContext& context, int rank) {
           ParameterBuffer parameters(DType::kF32, parameter_layouts(), {}, 1);
           ReplicaMean mean(communicator, context, parameters, {}, lossy);
-          mean.start(mean.all());
+          mean.start(mean.all(), parameters.values.part(0, mean.all().count));
           const auto values = parameters.values.span<float>();
           for (float& v : values) v = static_cast<float>(1 + rank);
           const FlatBuffer memory = FlatBuffer::like(parameters.gradients);
@@ -222,7 +222,7 @@ TEST(ReplicaMean, ChangesOfUnequalStartsKeepTheMeanOfTheStarts) {
       for (float& v : parameters.values.span<float>()) v += change * static_cast<float>(rank + 1);
       FlatBuffer* const also = &further;
       ReplicaMean mean(communicator, context, parameters, {});
-      mean.average(weight(rank), 0, std::span(&also, 1), &start);
+      mean.average(weight(rank), 0, std::span(&also, 1), {.start = &start});
       EXPECT_EQ(mean.bytes_sent(), 2 * 6592 * 4);
       for (const float v : further.span<float>()) EXPECT_NEAR(v, 20, 1e-5);
       return outcome_of(mean, parameters);

@@ -154,8 +154,10 @@ std::string memory_line(const SessionFacts& facts) {
   };
   std::string line = "Memory: " + mib(memory.total) + " of " + mib(memory.limit) + ": parameters " +
                      mib(memory.parameters) + ", gradients " + mib(memory.gradients) +
-                     ", optimizer " + mib(memory.optimizer) + ", activations " +
-                     mib(memory.activations) + " (" + mib(memory.kept) + " kept for backward); ";
+                     ", optimizer " + mib(memory.optimizer) +
+                     (memory.averaging > 0 ? ", averaging " + mib(memory.averaging) : "") +
+                     ", activations " + mib(memory.activations) + " (" + mib(memory.kept) +
+                     " kept for backward); ";
   if (memory.recomputed_layers == 0)
     line += "nothing is recomputed";
   else

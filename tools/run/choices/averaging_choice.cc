@@ -190,6 +190,36 @@ std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptio
                                           averaged);
 }
 
+// Returns the bytes that the sum of compressed gradients keeps for each element of `size` bytes.
+std::size_t bytes_of_sum(const AveragingOptions& options, std::size_t size) {
+  switch (options.compression) {
+    case Compression::kNone:
+      return 0;
+    case Compression::kBf16:
+      return size + 2;  // the error, and what is sent
+    case Compression::kTopK:
+      return 2 * size;  // the error, and its magnitudes
+    case Compression::kSparse:
+      return options.sparse.momentum > 0 ? 2 * size : size;
+    case Compression::kPowerSgd:
+    case Compression::kInt8:
+    case Compression::kInt4:
+      break;
+  }
+  return size;
+}
+
+// Returns the number of copies of the trained parameters that a policy which averages them keeps.
+std::size_t copies_of_policy(const AveragingOptions& options) {
+  const auto outer = outer_of(options);
+  const std::size_t of_outer = outer ? (outer->has_momentum() ? 2 : 1) : 0,
+                    of_codes = lossy_of(options, 0) ? 3 : 0;
+  if (options.method == AveragingMethod::kStreaming) return 1 + of_outer + of_codes;
+  if (options.method == AveragingMethod::kGossip) return 1 + of_outer;
+  if (options.stale.max_behind > 0) return 5 + std::max<std::size_t>(1, of_outer);
+  return of_outer + of_codes;
+}
+
 int host_count(const backends::Group& group) {
   std::vector<std::string> hosts;
   for (const backends::PeerInfo& peer : group.peers())
@@ -260,6 +290,12 @@ bool averages_at_home(const AveragingOptions& options) {
   return options.of_parameters() && options.method != AveragingMethod::kStreaming &&
          options.method != AveragingMethod::kGossip && options.stale.max_behind == 0 &&
          !lossy_of(options, 0);
+}
+
+std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype) {
+  if (world_size == 1 || options.method == AveragingMethod::kNone) return 0;
+  const std::size_t size = engine::size_of(dtype);
+  return options.of_gradients() ? bytes_of_sum(options, size) : size * copies_of_policy(options);
 }
 
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {

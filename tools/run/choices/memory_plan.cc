@@ -68,6 +68,7 @@ std::string parts_text(const MemoryNeed& need, std::string (*size_text)(std::uin
   add("parameters", need.parameters);
   add("gradients", need.gradients);
   add("optimizer", need.optimizer);
+  add("averaging", need.averaging);
   add("batches", need.batches);
   add("data", need.data);
   add("evaluation", need.evaluation);
@@ -93,7 +94,9 @@ MemoryNeed need_without_activations(const engine::Graph& graph, const engine::Pl
   const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
   const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
   need.parameters = shards * (parameters + copies);
-  need.gradients = shards * parameter_bytes(graph, options.state, false);
+  const std::uint64_t gradients = parameter_bytes(graph, options.state, false);
+  need.gradients = shards * gradients;
+  need.averaging = gradients / engine::size_of(options.state) * options.averaging;
   need.optimizer = optimizer_bytes(graph, options) + options.averages * parameters;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);

@@ -27,9 +27,11 @@ MemoryBudget device_memory_budget(int device);
 
 struct MemoryNeed {  // in bytes, for one rank
   std::uint64_t activations = 0, parameters = 0, gradients = 0, optimizer = 0, batches = 0,
-                data = 0, evaluation = 0;  // evaluation: with its own model, on a device
+                data = 0, evaluation = 0,  // with its own model, on a device
+      averaging = 0;
   std::uint64_t total() const {
-    return activations + parameters + gradients + optimizer + batches + data + evaluation;
+    return activations + parameters + gradients + optimizer + batches + data + evaluation +
+           averaging;
   }
 };
 
@@ -42,6 +44,7 @@ struct MemoryPlanOptions {
   int optimizer_rank = 0;         // index of this rank among them
   bool whole_tensors = false;     // a share consists of whole tensors, not elements
   std::size_t averages = 0;       // number of averages of the parameters
+  std::size_t averaging = 0;      // bytes that the averaging keeps for each trained parameter
   int shards = 1;                 // this rank's shards, each with its own activations and gradients
   std::size_t short_weights = 0;  // bytes of each weight's copy in a short type; 0: none
   std::int64_t micro_batches = 1;

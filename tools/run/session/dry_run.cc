@@ -55,13 +55,16 @@ std::string model_table(const engine::Graph& graph) {
 }
 
 std::string memory_table(const std::vector<RankMemory>& ranks) {
-  const bool evaluation =
-      std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.need.evaluation > 0; });
+  const auto any = [&](std::uint64_t MemoryNeed::*part) {
+    return std::ranges::any_of(ranks, [&](const RankMemory& rank) { return rank.need.*part > 0; });
+  };
+  const bool evaluation = any(&MemoryNeed::evaluation), averaging = any(&MemoryNeed::averaging);
   std::vector<Cells> lines{{"rank", "host", "device", "parameters", "gradients", "optimizer",
                             "activations", "batches", "data"}};
   const bool limited =
       std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.limited.limit > 0; });
   if (evaluation) lines.back().emplace_back("evaluation");
+  if (averaging) lines.back().emplace_back("averaging");
   lines.back().emplace_back("total");
   if (limited)
     std::ranges::copy(Cells{"limit", "kept", "recomputed", "layers", "added FLOP", "max batch"},
@@ -72,6 +75,7 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
                      mebibytes(need.gradients), mebibytes(need.optimizer),
                      mebibytes(need.activations), mebibytes(need.batches), mebibytes(need.data)});
     if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
+    if (averaging) lines.back().push_back(mebibytes(need.averaging));
     lines.back().push_back(mebibytes(need.total()));
     if (limited)
       std::ranges::move(recomputation_cells(ranks[r].limited), std::back_inserter(lines.back()));

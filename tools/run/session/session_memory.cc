@@ -11,6 +11,7 @@
 #include "engine/train/evaluator.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/gpu/device_memory.h"
+#include "tools/run/choices/averaging_choice.h"
 
 namespace tools {
 namespace {
@@ -41,6 +42,10 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
       .optimizer_rank = shares ? group.rank() : 0,
       .whole_tensors = shares && !options.update.optimizer->by_ranges,
       .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
+      .averaging = compute.cuda() && !averages_at_home(options.averaging)
+                       ? 0
+                       : averaging_bytes(options.averaging, group.world_size(),
+                                         engine::state_dtype(compute.storage)),
       .micro_batches = options.compute.micro_batches,
       .limit = limit,
       .limit_is_hard = options.compute.memory.bytes > 0};
@@ -124,6 +129,7 @@ MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,
           .gradients = need.gradients,
           .optimizer = need.optimizer,
           .activations = need.activations,
+          .averaging = need.averaging,
           .kept = static_cast<std::uint64_t>(given.shards) * recomputed.kept_bytes,
           .recomputed = static_cast<std::uint64_t>(given.shards) * recomputed.repeated_bytes,
           .segments = std::ssize(recomputed.segments),

@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "engine/graph/parameter_kinds.h"
 #include "engine/optim/optimizer.h"
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "models/model_catalog.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/time_limits.h"
+#include "tools/run/choices/averaging_choice.h"
 
 namespace {
 
@@ -181,6 +186,81 @@ TEST_F(MemoryPlan, MemoryThatWasRefusedLeavesAnAdvice) {
             "the plan would have fitted, so something else takes memory: try a "
             "--batch-size-per-device below 4096");
   EXPECT_EQ(advice(need(1).total() / 2).find("not even batches of one sample fit"), 0u);
+}
+
+// Private writable memory of this process that has an address, used or not.
+std::uint64_t mapped_bytes() {
+  const std::string status = io::read_run_file("/proc/self/status", 1 << 20);
+  return std::strtoull(status.c_str() + status.find("VmData:") + 7, nullptr, 10) << 10;
+}
+
+struct Policy {
+  const char* name;
+  tools::AveragingOptions options;
+};
+
+std::vector<Policy> policies() {
+  using Options = tools::AveragingOptions;
+  using Method = Options::Method;
+  using Compression = Options::Compression;
+  std::vector<Policy> policies{{"grad", {}}, {"params", {.method = Method::kParameters}}};
+  for (const Compression codes : {Compression::kBf16, Compression::kTopK, Compression::kPowerSgd,
+                                  Compression::kInt8, Compression::kSparse})
+    policies.push_back({"compressed grad", {.compression = codes}});
+  policies.push_back({"sparse grad with momentum",
+                      {.compression = Compression::kSparse, .sparse = {.momentum = 0.9}}});
+  policies.push_back(
+      {"int4 params", {.method = Method::kParameters, .compression = Compression::kInt4}});
+  policies.push_back({"post-local", {.method = Method::kPostLocal, .warmup = 10}});
+  policies.push_back({"slowmo", {.method = Method::kSlowMo}});
+  policies.push_back({"diloco", {.method = Method::kDiloco}});
+  policies.push_back(
+      {"sparse diloco", {.method = Method::kDiloco, .compression = Compression::kSparse}});
+  policies.push_back({"gossip", {.method = Method::kGossip}});
+  policies.push_back({"stale params", {.method = Method::kParameters, .stale = {.max_behind = 1}}});
+  policies.push_back({"stale diloco", {.method = Method::kDiloco, .stale = {.max_behind = 1}}});
+  policies.push_back({"streaming", {.method = Method::kStreaming, .every = 8}});
+  policies.push_back(
+      {"int8 streaming",
+       {.method = Method::kStreaming, .compression = Compression::kInt8, .every = 8}});
+  return policies;
+}
+
+// Threads, work memory and the compressed methods' factors take the rest.
+TEST(AveragingMemory, IsWhatThePoliciesKeep) {
+  const engine::Graph graph =
+      models::build_model("resnet18", {.sample_shape = {32, 32, 3}, .classes = 10});
+  engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+  const engine::OptimizerSpec& sgd = *engine::find_optimizer("sgd");
+  const auto optimizer = sgd.make(sgd, {.settings = engine::default_settings(sgd),
+                                        .values = state.parameters.values,
+                                        .hidden_matrices = engine::hidden_matrices(graph)});
+  const auto groups = backends::make_inproc_groups(2, test_support::deadline_ms(20'000));
+  const auto wire = groups[0]->make_communicator();
+  std::vector<std::unique_ptr<backends::Communicator>> pairs(2);
+  pairs[1] = groups[0]->make_communicator();
+  engine::ThreadPool pool(1);
+  engine::KernelContext context{.device = {}, .threads = &pool, .scratch = {}};
+  const auto gradients = static_cast<double>(state.parameters.gradients.bytes());
+  for (const Policy& policy : policies()) {
+    const std::uint64_t before = mapped_bytes();
+    const auto made = tools::make_averaging(policy.options, *groups[0],
+                                            {.wire = *wire,
+                                             .island = nullptr,
+                                             .model = state,
+                                             .optimizer = *optimizer,
+                                             .context = context,
+                                             .seed = 1,
+                                             .pairs = pairs});
+    const double kept = static_cast<double>(mapped_bytes() - before) / gradients,
+                 planned = static_cast<double>(
+                               tools::averaging_bytes(policy.options, 2, engine::DType::kF32)) /
+                           sizeof(float);
+    EXPECT_NEAR(kept, planned, 0.45) << policy.name;
+  }
+  EXPECT_EQ(tools::averaging_bytes({.method = tools::AveragingOptions::Method::kDiloco}, 1,
+                                   engine::DType::kF32),
+            0u);
 }
 
 }  // namespace
