@@ -165,4 +165,16 @@ void Milestones::save_alone() {
   if (whole && done_.saved != state.progress.global_step) context_.parts.keeper->save_alone(state);
 }
 
+// What compressed sums have not sent yet differs by rank, and is lost with one.
+void Milestones::save_after_loss() noexcept {
+  if (!context_.can_save_alone()) return;
+  try {
+    if (!context_.parts.state.policy.exchange_state().empty()) return;
+    save_alone();
+    context_.report_saved();
+  } catch (const std::exception& error) {
+    context_.parts.keeper->tell("the last step could not be saved: " + std::string(error.what()));
+  }
+}
+
 }  // namespace engine

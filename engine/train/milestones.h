@@ -33,6 +33,10 @@ class Milestones {
   // Called on this rank if it cannot wait for the others: saves the last completed step if its own
   // state suffices for a resumption. Throws io::Error.
   void save_alone();
+  // The same after the loss of another rank, if this rank's state is that of all ranks apart from
+  // running statistics: without it, the steps since the last checkpoint would be lost. Does not
+  // throw: the loss is what ends the run.
+  void save_after_loss() noexcept;
 
   TrainerParts::Done done() const { return done_; }
   bool should_stop_early() const;

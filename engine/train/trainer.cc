@@ -30,7 +30,10 @@ TrainResult Trainer::run() {
   } catch (const backends::InterruptedError& error) {
     stop_alone(error.what());
   } catch (const backends::PeerError&) {
-    if (context_.options.supports_rollback) roll_back();
+    if (context_.options.supports_rollback)
+      roll_back();
+    else
+      milestones_.save_after_loss();
     throw;
   }
   context_.report_saved();

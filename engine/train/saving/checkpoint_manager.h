@@ -68,6 +68,10 @@ class CheckpointManager {
   // last write, as a run of one rank. State that only other ranks have (their running statistics,
   // their part of the averaging) is not included.
   void save_alone(TrainState& state);
+  // Passes a line to KeeperOptions::notice.
+  void tell(const std::string& line) const {
+    if (options_.notice) options_.notice(line);
+  }
   // Returns what this replica would resume from, in addition to the state that stays in its model
   // and optimizer; not collective. Nothing is written.
   io::Checkpoint image(const TrainState& state) const;

@@ -41,13 +41,12 @@ std::vector<std::string> training(const std::string& folder, const std::string& 
 }
 
 // Runs for ever on two ranks until `signal` is sent to the parent, or to the last worker; `frozen`:
-// that worker is stopped before.
+// that worker is stopped before. `folder`.metrics has its metrics.
 CommandResult interrupted(const std::string& folder, const std::vector<std::string>& more,
                           int signal, bool parent_only,
                           const std::map<std::string, std::string>& environment = {},
                           bool frozen = false) {
-  const TemporaryDirectory own;
-  const std::string metrics = own / "metrics";
+  const std::string metrics = folder + ".metrics";
   CommandResult result;
   std::atomic<bool> ended{false};
   std::thread runner([&] {
@@ -124,6 +123,38 @@ TEST(Stopping, ASecondSignalEndsAtOnceAndSaysSo) {
   EXPECT_TRUE(result.exit_code == 128 + SIGTERM || result.exit_code == 128 + SIGINT)
       << result.exit_code << ": " << result.err;
   EXPECT_CONTAINS(result.err, "engine: a second signal: ended at once, without saving");
+}
+
+// Returns the last step that the metrics report.
+std::int64_t last_reported_step(const std::string& metrics) {
+  const std::string text = test_support::read_text(metrics), key = R"("event":"step","step":)";
+  const std::size_t at = text.rfind(key);
+  EXPECT_NE(at, std::string::npos) << text;
+  return at == std::string::npos ? 0 : std::stoll(text.substr(at + key.size()));
+}
+
+TEST(Loss, OfARankLosesNoStepOfTheOthers) {
+  for (const std::string backend : {"shm", "socket"}) {
+    const TemporaryDirectory folder;
+    const CommandResult lost = interrupted(folder / "run", {"--backend", backend}, SIGKILL,
+                                           /*parent_only=*/false);
+    EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
+    const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
+    ASSERT_NE(newest, "") << lost.err;
+    const std::int64_t step = io::load_checkpoint(newest).global_step;
+    EXPECT_GE(step, last_reported_step(folder / "run.metrics"));
+    EXPECT_CONTAINS(lost.err, "to continue: engine train --resume " + (folder / "run"));
+    expect_equal_bits_later(folder, step, 5);
+  }
+}
+
+// What the lost rank had not sent yet is lost with it, so the last full checkpoint is the newest.
+TEST(Loss, OfARankWithCompressedGradientsSavesNothing) {
+  const TemporaryDirectory folder;
+  const CommandResult lost = interrupted(folder / "run", {"--compress", "int8"}, SIGKILL,
+                                         /*parent_only=*/false);
+  EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
+  EXPECT_EQ(io::find_newest_checkpoint(folder / "run", nullptr), "") << lost.err;
 }
 
 TEST(Preemption, WorksWithEveryBackend) {

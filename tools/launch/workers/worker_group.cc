@@ -364,21 +364,28 @@ void WorkerGroup::wait_for_stop() {
   }
 }
 
+// The saver may be saving its last step: a second SIGTERM would cut that off.
 void WorkerGroup::tell_survivors() {
   const auto since = Clock::now() - decision_->at;
+  const std::optional<std::size_t> spared =
+      decision_->told > 0 && since < rules_.stop_grace && is_saving() ? rules_.saver : std::nullopt;
   if (since >= rules_.grace) {
-    deliver_all(SIGKILL);
+    deliver_all(SIGKILL, spared);
   } else if (decision_->told == 0 || (decision_->told == 1 && since >= rules_.grace / 2)) {
     ++decision_->told;
-    deliver_all(SIGTERM);
+    deliver_all(SIGTERM, spared);
+  }
+  if (since >= std::chrono::seconds(10) && spared && !decision_->reminded) {
+    decision_->reminded = true;
+    print_notice("still waiting for rank 0, which may be saving; another signal kills it");
   }
 }
 
-void WorkerGroup::deliver_all(int signal) {
-  if (signal == SIGKILL && !killed_at_) killed_at_ = Clock::now();
+void WorkerGroup::deliver_all(int signal, std::optional<std::size_t> spared) {
+  if (signal == SIGKILL && !killed_at_ && !spared) killed_at_ = Clock::now();
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
-    if (worker.state != Worker::State::kRunning) continue;
+    if (worker.state != Worker::State::kRunning || i == spared) continue;
     if (rules_.deliver)
       rules_.deliver(i, worker.end.pid, signal);
     else

@@ -120,7 +120,8 @@ class WorkerGroup {
   };
   struct Decision {  // that the group has failed
     Clock::time_point at;
-    int told = 0;  // how often the survivors were told to end
+    int told = 0;           // how often the survivors were told to end
+    bool reminded = false;  // the user, of a saver that takes its time
   };
 
   pid_t fork_worker(const std::function<int()>& child);
@@ -149,7 +150,7 @@ class WorkerGroup {
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;
   bool is_saving() const;  // or may be
-  void deliver_all(int signal);
+  void deliver_all(int signal, std::optional<std::size_t> spared = std::nullopt);
   void finish();
 
   GuardProcess& guard_;

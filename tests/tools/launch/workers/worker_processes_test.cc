@@ -11,6 +11,7 @@
 #include "backends/backend_error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
+#include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -127,6 +128,45 @@ TEST(WorkerProcesses, AStoppedSaverIsNotWaitedForAfterASignal) {
   close(ready[1]);
   EXPECT_EQ(said.code, 69);
   EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(60)));  // instead of minutes
+}
+
+volatile std::sig_atomic_t told_to_end = 0;
+
+// Rank 1 fails, rank 2 does not end by itself, and rank 0 saves until rank 2 has been killed.
+TEST(WorkerProcesses, TheSaverIsToldOnceAndNotKilledWithTheOthersAfterAFailure) {
+  int other[2], ready[2], saved[2];
+  ASSERT_EQ(pipe(other), 0);
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(saved), 0);
+  testing::internal::CaptureStderr();
+  const int code = tools::run_worker_processes(3, [&](const tools::WorkerPlace& place) -> int {
+    char byte = 0;
+    if (place.rank == 1) {
+      for (int others = 0; others < 2; ++others) EXPECT_EQ(read(ready[0], &byte, 1), 1);
+      throw io::DataError("row 3 is bad");
+    }
+    std::signal(SIGTERM, [](int) { ++told_to_end; });
+    EXPECT_EQ(write(ready[1], &byte, 1), 1);
+    if (place.rank == 2) {
+      const pid_t own = getpid();
+      EXPECT_EQ(write(other[1], &own, sizeof own), static_cast<ssize_t>(sizeof own));
+      for (;;) pause();
+    }
+    pid_t pid = 0;
+    EXPECT_EQ(read(other[0], &pid, sizeof pid), static_cast<ssize_t>(sizeof pid));
+    EXPECT_TRUE(
+        test_support::eventually([&] { return test_support::command_line_of(pid).empty(); }));
+    const char times = static_cast<char>(told_to_end);
+    EXPECT_EQ(write(saved[1], &times, 1), 1);
+    return 69;
+  });
+  const std::string err = testing::internal::GetCapturedStderr();
+  close(saved[1]);
+  char times = 0;
+  EXPECT_EQ(read(saved[0], &times, 1), 1) << "rank 0 was killed: " << err;
+  EXPECT_EQ(times, 1);
+  EXPECT_EQ(code, 65) << err;
+  for (const int end : {other[0], other[1], ready[0], ready[1], saved[0]}) close(end);
 }
 
 }  // namespace
