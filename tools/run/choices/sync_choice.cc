@@ -44,7 +44,7 @@ const std::vector<Policy>& policies() {
       {"params", Compression::kNone, {1.2, "CIFAR-10 50.42 % of 51.61 %"}, 4, {4}},
       {"params", Compression::kNone, {2.2, "CIFAR-10 49.41 % of 51.61 %"}, 16, {16}},
       {"params", Compression::kNone, {2.2, "CIFAR-10 49.94 % of 51.61 %"}, 64, {64}},
-      {"params", Compression::kInt8, {2.2, "as without int8; MNIST 92.74 %"}, 16, {16, 64}, false},
+      {"params", Compression::kInt8, {2.2, "as without int8; MNIST 92.74 %"}, 16, {16, 64}},
       {"params", Compression::kInt4, {2.2, "as without int4"}, 16, {16, 64}, false},
       {"streaming", Compression::kNone, {2.4, "CIFAR-10 49.18 % of 51.61 %"}, 16, {16, 64, 256}},
       {"diloco", Compression::kNone, {2.9, "CIFAR-10 48.70 % of 51.61 %"}, 16, {16, 64, 256}},
@@ -165,9 +165,10 @@ bool is_allowed(const Policy& policy, const SyncFigures& figures, const SyncLimi
     return false;
   const bool coded = policy.compression != Compression::kNone;
   if (policy.averages_gradients() && coded && figures.on_devices) return false;
+  // Codes and local steps shorten transfers; in memory a transfer is the sum itself.
+  if (figures.in_memory && coded && !limits.compression) return false;
   if (limits.every) return !policy.averages_gradients() && covers_period(policy, *limits.every);
-  // Codes and local steps shorten transfers; here a transfer is the sum itself.
-  return !figures.in_memory || limits.compression || (policy.averages_gradients() && !coded);
+  return !figures.in_memory || limits.compression || policy.averages_gradients();
 }
 
 // Returns true if the figures of the policy apply to that period in a run of that length.

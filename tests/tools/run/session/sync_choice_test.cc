@@ -45,6 +45,8 @@ TEST(SyncChoice, FollowsFromLinkModelAndStep) {
       {"1 Gbit/s: 80 ms in 16 steps of 100", 1000, 0.2, 100, "--sync params --sync-every 16"},
       {"100 Mbit/s: 800 ms in 16 steps of 600", 100, 10, 600, "--sync params --sync-every 16"},
       {"10 Mbit/s: 8 s in 64 steps of 2 s", 10, 50, 2000, "--sync params --sync-every 64"},
+      {"10 Mbit/s: 2 s with int8 in 64 steps of 400 ms", 10, 50, 400,
+       "--sync params --sync-every 64 --compress int8"},
       {"10 Mbit/s: 8 parts of 1 s hidden by 8 steps", 10, 50, 300,
        "--sync streaming --sync-every 64 --sync-overlap 8"},
       {"10 Mbit/s: hidden by 32 steps", 10, 50, 50,
@@ -90,8 +92,8 @@ TEST(SyncChoice, SuitsTheLengthOfTheRun) {
       {6'400, "--sync diloco --sync-every 256 --compress sparse --outer-momentum 0"},
       {6'399, "--sync diloco --sync-every 64 --compress sparse --outer-momentum 0"},
       {1'599, "--sync diloco --sync-every 16 --compress sparse --outer-momentum 0"},
-      {399, "--sync params --sync-every 64"},
-      {127, "--sync params --sync-every 16"},
+      {399, "--sync params --sync-every 64 --compress int8"},
+      {127, "--sync params --sync-every 16 --compress int8"},
       {31, "--sync params --sync-every 4"},
       {7, "--sync grad --compress int8"}};
   for (const Case& c : cases) {
@@ -129,7 +131,8 @@ TEST(SyncChoice, EveryStepIsForParametersAlone) {
   std::vector<std::string> all;
   for (const SyncCandidate& c : sync_candidates(f, {.every = 1, .compression = {}}))
     all.push_back(options_text(c));
-  EXPECT_EQ(all, std::vector<std::string>{"--sync params --sync-every 1"});
+  EXPECT_EQ(all, (std::vector<std::string>{"--sync params --sync-every 1",
+                                           "--sync params --sync-every 1 --compress int8"}));
 }
 
 TEST(SyncChoice, CodesAreSummedInShares) {
