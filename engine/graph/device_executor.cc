@@ -193,6 +193,7 @@ void DeviceExecutor::set_replicas(ReplicaExchange* replicas) {
 }
 void DeviceExecutor::set_control(const StepControl* control) { impl_->control = control; }
 const StepNumbers* DeviceExecutor::numbers(int slot) const { return impl_->numbers(slot); }
+const ops::BatchTotals* DeviceExecutor::last() const { return &impl_->device_report()->last; }
 std::int64_t DeviceExecutor::staged_count(int slot) const {
   return impl_->slot(slot).on_device.count;
 }

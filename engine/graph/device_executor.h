@@ -49,6 +49,8 @@ class DeviceExecutor {
   // Releases the slot after all work that reads it is on the compute stream.
   void release(int slot);
   const StepNumbers* numbers(int slot) const;  // in device memory
+  // The sums of the last step or, without `continues`, of its last micro-batch; in device memory.
+  const ops::BatchTotals* last() const;
 
   // Enqueue work on the compute stream for the samples that were staged last in the slot.
   // `continues`: this is a further micro-batch of a step, and its results are added to those of the

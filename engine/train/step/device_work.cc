@@ -56,13 +56,14 @@ class Work final : public StepWork, private StateHome {
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
                  "workspace"),
         context_(make_context()),
+        shards_(make_shards(plan)),
         sum_(make_sum()),
         executor_(plan, model_, context_, executor_options()),
         capture_{.steps = std::vector<CapturedStep>(static_cast<std::size_t>(executor_.slots()))} {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(device_control());
-    executor_.set_replicas(options.replicas);
+    executor_.set_replicas(shards_ ? shards_->exchange() : options.replicas);
     now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
     capture_.obstacle = find_obstacle(plan);
@@ -99,8 +100,12 @@ class Work final : public StepWork, private StateHome {
       captured_step(request, timer, phases);
       return;
     }
-    for (std::int64_t m = 0; m < options_.micro_batches; ++m)
-      micro_batch(request, m, timer, phases);
+    if (shards_) {
+      run_shards(request, timer, phases);
+    } else {
+      for (std::int64_t m = 0; m < options_.micro_batches; ++m)
+        micro_batch(request, m, timer, phases);
+    }
     if (request.exchange != nullptr) exchange_on_host(*request.exchange, timer, phases);
     if (waits_for_sums()) wait_for_sums();
     timer.lap(phases.communication);
@@ -126,7 +131,9 @@ class Work final : public StepWork, private StateHome {
 
   StepResults results() override {
     cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
-    StepResults results = executor_.results();  // waits for the copy, too
+    if (shards_) shards_->download(stream_.handle());
+    StepResults results = executor_.results();  // waits for the copies, too
+    if (shards_) shards_->complete(results);
     StepControl control;
     std::memcpy(&control, pinned_, sizeof control);
     results.skipped_steps = control.skipped_steps;
@@ -164,7 +171,19 @@ class Work final : public StepWork, private StateHome {
     return options_.make_optimizer(model_.parameters.values);
   }
 
+  std::unique_ptr<DeviceShards> make_shards(const Plan& plan) {
+    if (!options_.shards) return nullptr;
+    return std::make_unique<DeviceShards>(*options_.shards,
+                                          ShardReplicas::Parts{.plan = plan,
+                                                               .model = model_,
+                                                               .context = context_,
+                                                               .executor = executor_options(),
+                                                               .control = device_control()},
+                                          options_.micro_batches);
+  }
+
   std::unique_ptr<DeviceGradientSum> make_sum() const {
+    if (shards_) return shards_->make_sum(host_);
     if (!options_.make_sum) return nullptr;
     const cuda::MemoryPurpose purpose("averaging");
     return options_.make_sum(model_.parameters.gradients);
@@ -214,6 +233,7 @@ class Work final : public StepWork, private StateHome {
   std::string find_obstacle(const Plan& plan) const {
     if (!options_.graph) return "--cuda-graph off";
     if (cuda::waits_for_kernels()) return "ENGINE_CUDA_SYNC=1";
+    if (shards_) return "the shards of canonical order are issued one by one";
     if (options_.micro_batches > 1) return "--grad-accum " + std::to_string(options_.micro_batches);
     if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
     if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
@@ -293,6 +313,17 @@ class Work final : public StepWork, private StateHome {
     backward([this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
     if (options_.measured) wait_for_own(stream_.handle());
     sum_->finish(stream_.handle());
+  }
+
+  void run_shards(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
+    if (shards_->exchange() != nullptr)
+      wait(stream_.handle());  // layers wait for the stream without a deadline
+    timer.lap(phases.communication);
+    now_.last_slot = shards_->run(
+        {.request = request, .numbers = now_.numbers, .executor = executor_, .context = context_},
+        phases);
+    timer.skip();
+    if (sum_ != nullptr) sum_->finish(stream_.handle());
   }
 
   // Runs the whole step, from the third of its size on as one graph. NCCL requires that a call is
@@ -453,6 +484,7 @@ class Work final : public StepWork, private StateHome {
     std::optional<DeviceMath> math;                               // if averagings use it
   };
   Averaging averaging_;
+  std::unique_ptr<DeviceShards> shards_;    // null: no canonical order
   std::unique_ptr<DeviceGradientSum> sum_;  // null: none
   bool sums_begun_ = false;                 // work on the stream may wait for other ranks
   DeviceExecutor executor_;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/graph/device_executor.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/step/device_shards.h"
 #include "engine/train/step/step_work.h"
 
 namespace engine {
@@ -36,6 +38,8 @@ struct DeviceWorkOptions {
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
   // Empty: gradients stay local, or are summed in host memory.
   std::function<std::unique_ptr<DeviceGradientSum>(const FlatBuffer& gradients)> make_sum = {};
+  // Canonical order: the step is computed as shards, whose sums replace those of make_sum.
+  std::optional<DeviceShardsOptions> shards = {};
   MemorySource gradient_memory = {};  // empty: the device's own memory
   backends::Communicator* agreement =
       nullptr;  // in host memory: ranks agree on skipped steps if gradients are not summed
@@ -43,7 +47,8 @@ struct DeviceWorkOptions {
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 
-// `plan` is for the device and the maximum number of samples of a micro-batch. `host` and
+// `plan` is for the device and the maximum number of samples of a micro-batch, of a shard's in
+// canonical order. `host` and
 // `host_optimizer` are the mirror; all arguments must outlive the work. The thread that creates the
 // work must make all its calls. All memory is allocated here; the first step reads the state from
 // the mirror. Throws CudaError.

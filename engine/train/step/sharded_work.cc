@@ -2,15 +2,15 @@
 // of all ranks.
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <optional>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/train/step/host_step.h"
-#include "io/base/time/trace.h"
+#include "engine/train/step/shard_team.h"
 
 namespace engine {
 namespace {
@@ -27,8 +27,7 @@ struct Shard {
   ThreadPool pool;
   MicroBatches work;
   BatchResult result;
-  StepPhases phases;   // phases of the step
-  std::thread thread;  // for every shard except the first, which runs on the caller's thread
+  StepPhases phases;  // phases of the step
 };
 
 // Returns the slots of the running statistics that steps read in training, because their layers are
@@ -65,19 +64,8 @@ class ShardedWork final : public StepWork {
     if (options.gradients != nullptr) sum_.emplace(options.cut, *options.gradients, note_bytes());
     for (const TreePartition::Node& node : nodes())
       gradients_.push_back(shard_of(node).state.parameters.gradients.data());
-    try {
-      for (std::size_t s = 1; s < shards_.size(); ++s)
-        shards_[s]->thread = std::thread([this, s, tracer = base::Tracer::of_this_thread()] {
-          const base::TraceThread traced(tracer, "shard " + std::to_string(s));
-          serve(s);
-        });
-    } catch (...) {  // no further thread can be started
-      join();
-      throw;
-    }
+    team_.emplace(shards_.size(), [this](std::size_t shard) { compute(shard); });
   }
-
-  ~ShardedWork() override { join(); }
 
   void step(const StepRequest& request, StepPhases& phases) override {
     PhaseTimer timer;
@@ -102,16 +90,6 @@ class ShardedWork final : public StepWork {
   StateHome& home() override { return home_; }
 
  private:
-  void join() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    for (const auto& shard : shards_)
-      if (shard->thread.joinable()) shard->thread.join();
-  }
-
   std::span<const TreePartition::Node> nodes() const { return options_.cut.nodes(rank_); }
   Shard& shard_of(const TreePartition::Node& node) {
     return *shards_[static_cast<std::size_t>(node.first - options_.cut.first(rank_))];
@@ -125,31 +103,9 @@ class ShardedWork final : public StepWork {
   }
 
   void run_shards(const StepRequest& request) {
-    {
-      const std::lock_guard lock(mutex_);
-      request_ = &request;
-      running_ = shards_.size() - 1;
-      ++step_;
-    }
-    changed_.notify_all();
-    compute(0);
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return running_ == 0; });
+    request_ = &request;
+    team_->run();
     if (failure_) std::rethrow_exception(failure_);
-  }
-
-  void serve(std::size_t shard) {
-    std::uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return stop_ || step_ != seen; });
-      if (stop_) return;
-      seen = step_;
-      lock.unlock();
-      compute(shard);
-      lock.lock();
-      if (--running_ == 0) changed_.notify_all();
-    }
   }
 
   void compute(std::size_t index) noexcept {
@@ -269,13 +225,10 @@ class ShardedWork final : public StepWork {
   std::vector<void*> gradients_;  // gradients of this rank's nodes
   std::vector<double> losses_;    // losses of all ranks' nodes
 
-  std::mutex mutex_;  // guards the members below; the step's inputs are constant while shards run
-  std::condition_variable changed_;
-  const StepRequest* request_ = nullptr;
-  std::uint64_t step_ = 0;
-  std::size_t running_ = 0;
-  bool stop_ = false;
-  std::exception_ptr failure_;
+  const StepRequest* request_ = nullptr;  // constant while shards run
+  std::mutex mutex_;
+  std::exception_ptr failure_;     // guarded by the mutex
+  std::optional<ShardTeam> team_;  // its threads use all other members
 };
 
 }  // namespace

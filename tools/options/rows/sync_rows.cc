@@ -305,7 +305,7 @@ const std::vector<OptionSpec> kSyncRows{
      .demands = {{is("canonical"),
                   {is("buffers", "local|rank0")},
                   "--buffers local or rank0: an average depends on the number of ranks"}},
-     .limits = {only_cpu(is("canonical"), "the shards of a batch are computed on the CPU")}},
+     .limits = {on_cuda(is("canonical"), "steps are not captured")}},
     {.name = "reduction-shards",
      .field = integer([](RunConfig& c) { return &c.averaging.shards; }, 1, 1024),
      .metavar = "S",

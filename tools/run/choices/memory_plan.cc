@@ -77,31 +77,31 @@ std::string parts_text(const MemoryNeed& need, std::string (*size_text)(std::uin
 
 // Counts the evaluation's model, and the activations of its batches, without gradients.
 std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOptions& plan,
-                               const MemoryPlanOptions& options, const MemoryNeed& training) {
+                               const MemoryPlanOptions& options, std::uint64_t parameters) {
   if (options.evaluation == 0) return 0;
   engine::PlanOptions inference = plan;
   inference.max_batch = options.evaluation;
   inference.training = false;
   const engine::Plan compiled = engine::Plan::compile(graph, inference);
-  return training.parameters + compiled.arena_bytes + compiled.scratch_bytes +
+  return parameters + compiled.arena_bytes + compiled.scratch_bytes +
          static_cast<std::uint64_t>(options.evaluation * options.batches * options.sample_bytes);
 }
 
 MemoryNeed need_without_activations(const engine::Graph& graph, const engine::PlanOptions& plan,
                                     std::int64_t batch, const MemoryPlanOptions& options) {
-  const auto shards = static_cast<std::uint64_t>(options.shards);
+  const auto shards = static_cast<std::uint64_t>(options.shards_at_once());
   MemoryNeed need;
   const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
   const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
   need.parameters = shards * (parameters + copies);
-  const std::uint64_t gradients = parameter_bytes(graph, options.state, false);
-  need.gradients = shards * gradients;
+  const std::uint64_t gradients = gradient_bytes(graph, options.state);
+  need.gradients = shards * gradients + options.sums;
   need.averaging = gradients / engine::size_of(options.state) * options.averaging;
   need.optimizer = optimizer_bytes(graph, options) + options.averages * parameters;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
   need.data = options.data;
-  need.evaluation = evaluation_bytes(graph, plan, options, need);
+  need.evaluation = evaluation_bytes(graph, plan, options, parameters + copies);
   return need;
 }
 
@@ -178,6 +178,10 @@ std::uint64_t data_bytes(const io::DatasetSplits& splits) {
   return bytes;
 }
 
+std::uint64_t gradient_bytes(const engine::Graph& graph, engine::DType state) {
+  return parameter_bytes(graph, state, false);
+}
+
 engine::PlanOptions limited_plan(const engine::Graph& graph, const engine::PlanOptions& plan,
                                  std::int64_t batch, const MemoryPlanOptions& options) {
   engine::PlanOptions limited = plan;
@@ -186,7 +190,8 @@ engine::PlanOptions limited_plan(const engine::Graph& graph, const engine::PlanO
   if (options.limit == 0) return limited;
   const std::uint64_t others = need_without_activations(graph, plan, batch, options).total();
   const std::uint64_t left = options.limit > others ? options.limit - others : 0;
-  limited.memory_limit = std::max<std::uint64_t>(1, left / static_cast<unsigned>(options.shards));
+  limited.memory_limit =
+      std::max<std::uint64_t>(1, left / static_cast<unsigned>(options.shards_at_once()));
   return limited;
 }
 
@@ -195,8 +200,8 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
   const engine::Plan compiled =
       engine::Plan::compile(graph, limited_plan(graph, plan, batch, options));
   MemoryNeed need = need_without_activations(graph, plan, batch, options);
-  need.activations =
-      static_cast<std::uint64_t>(options.shards) * (compiled.arena_bytes + compiled.scratch_bytes);
+  need.activations = static_cast<std::uint64_t>(options.shards_at_once()) *
+                     (compiled.arena_bytes + compiled.scratch_bytes);
   return need;
 }
 

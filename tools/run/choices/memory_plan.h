@@ -37,6 +37,8 @@ struct MemoryNeed {  // in bytes, for one rank
 
 std::uint64_t data_bytes(const io::DatasetSplits& splits);
 
+std::uint64_t gradient_bytes(const engine::Graph& graph, engine::DType state);
+
 struct MemoryPlanOptions {
   engine::DType state = engine::DType::kF32;  // type of parameters
   std::vector<engine::OptimizerState> optimizer_states = {};
@@ -45,7 +47,10 @@ struct MemoryPlanOptions {
   bool whole_tensors = false;     // a share consists of whole tensors, not elements
   std::size_t averages = 0;       // number of averages of the parameters
   std::size_t averaging = 0;      // bytes that the averaging keeps for each trained parameter
-  int shards = 1;                 // this rank's shards, each with its own activations and gradients
+  int shards = 1;                 // this rank's shards
+  bool in_turn = false;           // of its shards: one after another, with the memory of one;
+                                  // otherwise each has its own state and activations
+  std::uint64_t sums = 0;         // bytes beside the gradients for their sums
   std::size_t short_weights = 0;  // bytes of each weight's copy in a short type; 0: none
   std::int64_t micro_batches = 1;
   std::int64_t evaluation = 0;    // samples per forward pass; 0: it has no memory of its own
@@ -55,6 +60,8 @@ struct MemoryPlanOptions {
   // Bytes that the rank may use; 0: no limit. The plan recomputes activations to stay below it.
   std::uint64_t limit = 0;
   bool limit_is_hard = false;  // the user gave it
+
+  int shards_at_once() const { return in_turn ? 1 : shards; }
 };
 // Returns the plan for batches of `batch` samples that leaves the rest of the limit to what is not
 // activations.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/averaging/shards/node_sum.h"
 #include "engine/core/error.h"
 #include "engine/graph/device_executor.h"
 #include "engine/ops/images/prepare_images.h"
@@ -30,10 +31,19 @@ std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& data
   return engine::DeviceExecutorOptions{}.slots * sent + (prepared ? kNumber * values : 0);
 }
 
+// Adds what a device needs for its shards.
+void plan_device_shards(const engine::TreePartition& cut, const backends::Group& group,
+                        const engine::Graph& graph, MemoryPlanOptions& needs) {
+  const std::uint64_t gradients = gradient_bytes(graph, needs.state);
+  needs.in_turn = engine::layers_that_use_replicas(graph) == 0;
+  needs.sums = engine::DeviceTree::buffers(cut, group.rank()) * gradients;
+  if (group.world_size() > 1) needs.sums += engine::node_sum_bytes(cut, gradients);
+}
+
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
 MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
                                  const backends::Group& group, const SessionData& data,
-                                 std::uint64_t limit) {
+                                 const engine::Graph& graph, std::uint64_t limit) {
   const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
   MemoryPlanOptions needs{
       .state = engine::state_dtype(compute.storage),
@@ -49,13 +59,15 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
       .micro_batches = options.compute.micro_batches,
       .limit = limit,
       .limit_is_hard = options.compute.memory.bytes > 0};
+  if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
   if (compute.cuda()) {
+    if (options.averaging.canonical)
+      plan_device_shards(shards_of(options, group), group, graph, needs);
     if (engine::is_half(compute.storage)) needs.short_weights = engine::size_of(compute.storage);
     if (options.evaluate.count > 0 && data.test().size() > 0)
       needs.evaluation = engine::evaluation_batch(data.test());
     needs.sample_bytes = device_sample_bytes(compute, data.train());
   } else {
-    if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
     needs.batches =
         options.compute.micro_batches * (options.data.workers == 0 ? 1 : options.data.prefetch + 1);
     needs.sample_bytes = data.train().sample_count() * 4;
@@ -96,7 +108,7 @@ std::uint64_t check_own_memory(const SessionOptions& options, const Compute& com
   const MemoryBudget budget = compute.cuda() ? device_memory_budget(compute.device.index) : memory;
   const std::uint64_t limit = limit_of(options.compute.memory, budget);
   check_memory(graph, plan_options(options, compute, data, pool),
-               memory_options(options, compute, group, data, limit), budget);
+               memory_options(options, compute, group, data, graph, limit), budget);
   return limit;
 }
 
@@ -105,38 +117,40 @@ engine::Plan compile_plan(const SessionOptions& options, const Compute& compute,
                           const engine::Graph& graph, const engine::ThreadPool& pool,
                           std::uint64_t limit) {
   const engine::PlanOptions plan = plan_options(options, compute, data, pool);
-  return engine::Plan::compile(graph,
-                               limited_plan(graph, plan, plan.max_batch,
-                                            memory_options(options, compute, group, data, limit)));
+  return engine::Plan::compile(
+      graph, limited_plan(graph, plan, plan.max_batch,
+                          memory_options(options, compute, group, data, graph, limit)));
 }
 
 MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
                        const backends::Group& group, const SessionData& data,
                        const SessionModel& model) {
-  return memory_need(model.graph, model.plan.options, model.plan.options.max_batch,
-                     memory_options(options, compute, group, data, model.memory_limit));
+  return memory_need(
+      model.graph, model.plan.options, model.plan.options.max_batch,
+      memory_options(options, compute, group, data, model.graph, model.memory_limit));
 }
 
 MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,
                          const backends::Group& group, const SessionData& data,
                          const SessionModel& model) {
-  const MemoryPlanOptions given = memory_options(options, compute, group, data, model.memory_limit);
+  const MemoryPlanOptions given =
+      memory_options(options, compute, group, data, model.graph, model.memory_limit);
   const engine::Recomputation& recomputed = model.plan.recomputation;
   const MemoryNeed need = memory_need(options, compute, group, data, model);
-  return {.limit = model.memory_limit,
-          .total = need.total(),
-          .parameters = need.parameters,
-          .gradients = need.gradients,
-          .optimizer = need.optimizer,
-          .activations = need.activations,
-          .averaging = need.averaging,
-          .kept = static_cast<std::uint64_t>(given.shards) * recomputed.kept_bytes,
-          .recomputed = static_cast<std::uint64_t>(given.shards) * recomputed.repeated_bytes,
-          .segments = std::ssize(recomputed.segments),
-          .recomputed_layers = recomputed.steps,
-          .layers = std::ssize(model.plan.steps),
-          .added_flops = recomputed.added_flops,
-          .largest_batch = largest_batch(model.graph, model.plan.options, given)};
+  return {
+      .limit = model.memory_limit,
+      .total = need.total(),
+      .parameters = need.parameters,
+      .gradients = need.gradients,
+      .optimizer = need.optimizer,
+      .activations = need.activations,
+      .kept = static_cast<std::uint64_t>(given.shards_at_once()) * recomputed.kept_bytes,
+      .recomputed = static_cast<std::uint64_t>(given.shards_at_once()) * recomputed.repeated_bytes,
+      .segments = std::ssize(recomputed.segments),
+      .recomputed_layers = recomputed.steps,
+      .layers = std::ssize(model.plan.steps),
+      .added_flops = recomputed.added_flops,
+      .largest_batch = largest_batch(model.graph, model.plan.options, given)};
 }
 
 void allocate_on_device(const SessionOptions& options, const Compute& compute,
@@ -149,7 +163,7 @@ void allocate_on_device(const SessionOptions& options, const Compute& compute,
     throw engine::MemoryError(
         std::string(refused.what()) + "; " +
         batch_advice(model.graph, model.plan.options,
-                     memory_options(options, compute, group, data, model.memory_limit),
+                     memory_options(options, compute, group, data, model.graph, model.memory_limit),
                      shortage.held + shortage.free));
   }
 }

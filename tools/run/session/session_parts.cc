@@ -259,9 +259,20 @@ SessionCommunicators::SessionCommunicators(const SessionOptions& options, const 
 
 namespace {
 
+// Of the device, in canonical order.
+engine::DeviceShardsOptions device_shards(const SessionOptions& options,
+                                          const backends::Group& group,
+                                          const SessionCommunicators& wires) {
+  const bool alone = group.world_size() == 1;
+  return {.cut = shards_of(options, group),
+          .gradients = alone ? nullptr : wires.averaging.get(),
+          .statistics = wires.statistics.get(),
+          .devices = wires.device.get()};
+}
+
 engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
-                                         const SessionData& data, SessionModel& model,
-                                         const SessionCommunicators& wires) {
+                                         const backends::Group& group, const SessionData& data,
+                                         SessionModel& model, const SessionCommunicators& wires) {
   engine::DeviceWorkOptions device{
       .device = compute.device,
       .seed = options.seed,
@@ -277,7 +288,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
                   (options.data.shares.automatic || options.data.local_steps.automatic),
       .restores_skipped = options.on_nonfinite == engine::OnNonFinite::kSkip,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
-      .replicas = wires.replicas.get(),
+      .replicas = options.averaging.canonical ? nullptr : wires.replicas.get(),
       .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
         return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};
@@ -285,8 +296,10 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
     device.gradient_memory = engine::gradient_memory(*wires.device_averaging);
     device.averaging = wires.device_averaging.get();
   }
-  if (wires.device) {
-    device.gradient_memory = engine::gradient_memory(*wires.device);
+  if (wires.device) device.gradient_memory = engine::gradient_memory(*wires.device);
+  if (options.averaging.canonical) {
+    device.shards = device_shards(options, group, wires);
+  } else if (wires.device) {
     device.make_sum = [wire = wires.device.get(),
                        buckets = options.averaging.buckets](const engine::FlatBuffer& gradients) {
       return engine::make_device_sum(*wire, gradients, buckets);
@@ -311,7 +324,7 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
           "on whether to skip it");
     engine::cuda::use_device(compute.device.index);
     apply_warpgroup_switch();
-    engine::DeviceWorkOptions device = device_options(options, compute, data, model, wires);
+    engine::DeviceWorkOptions device = device_options(options, compute, group, data, model, wires);
     if (skips_apart(options, compute, group)) device.agreement = &control;
     return engine::make_device_work(model.plan, model.state, *model.optimizer, device);
   }
@@ -333,12 +346,13 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
                                                      SessionModel& model,
                                                      const SessionCommunicators& wires) {
   const engine::FlatBuffer& gradients = model.state.parameters.gradients;
-  if (wires.device)
-    return engine::make_step_gradient_averaging(gradients, gradients.bytes(), ", on the device");
+  const std::string on_device = wires.device ? ", on the device" : "";
   if (options.averaging.canonical && group.world_size() > 1)
     return engine::make_step_gradient_averaging(
         gradients, shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
-        ", in canonical order");
+        ", in canonical order" + on_device);
+  if (wires.device)
+    return engine::make_step_gradient_averaging(gradients, gradients.bytes(), on_device);
   const bool scattered = model.shared_update && model.shared_update->of_buckets;
   return make_averaging(
       options.averaging, group,

@@ -1,4 +1,4 @@
-// Common to tests of three ranks on CUDA devices: the devices, their options, and what they need.
+// Common to tests of a few ranks on CUDA devices: the devices, their options, and what they need.
 #pragma once
 
 #include <cstdlib>
@@ -9,11 +9,11 @@
 
 namespace cuda_ranks {
 
-inline constexpr int kRanks = 3;
+inline constexpr int kRanks = 3, kMaxRanks = 4;
 
 // Set before the devices are counted: a device for each rank of the emulated GPU.
 [[maybe_unused]] inline const int kDevices =
-    setenv("ENGINE_EMULATED_GPUS", std::to_string(kRanks).c_str(), 0);
+    setenv("ENGINE_EMULATED_GPUS", std::to_string(kMaxRanks).c_str(), 0);
 
 // Over NCCL each rank has its own device, and steps are captured.
 inline session_runner::Options on_devices(int world, bool nccl) {
@@ -22,11 +22,11 @@ inline session_runner::Options on_devices(int world, bool nccl) {
 }
 
 // Lets ranks share a device. Returns what is missing for such trainings, or "".
-inline std::string missing(bool nccl) {
+inline std::string missing(bool nccl, int ranks = kRanks) {
   setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);
   std::string what = engine::cuda::missing();
-  if (what.empty() && nccl && engine::cuda::device_count() < kRanks)
-    what = "needs " + std::to_string(kRanks) + " devices";
+  if (what.empty() && nccl && engine::cuda::device_count() < ranks)
+    what = "needs " + std::to_string(ranks) + " devices";
   return what;
 }
 

@@ -1,0 +1,165 @@
+// Enqueues the shards' work. Where one follows another, its gradients go into the tree before the
+// next one overwrites them.
+#include "engine/train/step/device_shards.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "engine/core/memory_purpose.h"
+#include "io/base/time/trace.h"
+
+namespace engine {
+namespace {
+
+std::size_t max_count(const TreePartition& cut) {
+  int most = 0;
+  for (int rank = 0; rank < cut.world(); ++rank) most = std::max(most, cut.count(rank));
+  return static_cast<std::size_t>(most);
+}
+
+}  // namespace
+
+DeviceShards::DeviceShards(const DeviceShardsOptions& options, const ShardReplicas::Parts& parts,
+                           std::int64_t micro_batches)
+    : options_(options),
+      rank_(options.rank()),
+      count_(options.cut.count(rank_)),
+      micro_batches_(micro_batches),
+      model_(parts.model),
+      tree_(options.cut, rank_, model_.parameters.gradients),
+      running_(model_.running, rank_ == 0 && count_ > 1),
+      counters_(model_.counters, rank_ == 0 && count_ > 1),
+      totals_(static_cast<std::size_t>(options.cut.world()) * max_count(options.cut) *
+                  sizeof(ops::BatchTotals),
+              model_.running.device(), "workspace"),
+      here_(totals_.bytes()) {
+  if (layers_that_use_replicas(*parts.plan.graph) > 0)
+    replicas_ = std::make_unique<ShardReplicas>(parts, options_.cut, options.statistics);
+}
+
+std::unique_ptr<DeviceGradientSum> DeviceShards::make_sum(const ModelState& mirror) const {
+  if (options_.cut.world() == 1) return nullptr;
+  const cuda::MemoryPurpose purpose("averaging");
+  const NodeParts parts{.cut = options_.cut,
+                        .tree = tree_,
+                        .gradients = model_.parameters.gradients,
+                        .running = model_.running,
+                        .counters = model_.counters,
+                        .notes = totals_};
+  if (options_.devices != nullptr) return make_node_sum(parts, *options_.devices);
+  return make_staged_node_sum(parts, mirror.parameters.gradients, *options_.gradients);
+}
+
+// The cut of the whole step, relative to this rank's first sample.
+BatchView DeviceShards::part(const StepRequest& request, int shard) const {
+  const TreePartition& cut = options_.cut;
+  const auto at = [&](int index) {
+    return request.global_count * (cut.first(rank_) + index) / cut.parts();
+  };
+  return request.batch.slice(at(shard) - at(0), at(shard + 1) - at(shard));
+}
+
+int DeviceShards::compute(DeviceExecutor& executor, const Step& step, int shard,
+                          StepPhases& phases) const {
+  PhaseTimer timer;
+  const BatchView samples = part(step.request, shard);
+  int slot = 0;
+  for (std::int64_t m = 0; m < micro_batches_; ++m) {
+    const std::int64_t first = samples.count * m / micro_batches_,
+                       last = samples.count * (m + 1) / micro_batches_;
+    if (m > 0) executor.release(slot);
+    slot = executor.stage(samples.slice(first, last - first), step.numbers, true);
+    executor.forward(slot, true, /*continues=*/m > 0);
+    timer.lap(phases.forward);
+    executor.backward(slot, m == 0 ? Write::kOverwrite : Write::kAdd, {});
+    timer.lap(phases.backward);
+  }
+  return slot;
+}
+
+void DeviceShards::add(const Step& step, int shard, const DeviceExecutor& executor,
+                       const FlatBuffer& gradients) {
+  cuda::copy_async(totals_.data() + offset_of(rank_, shard), executor.last(),
+                   sizeof(ops::BatchTotals), step.context.stream);
+  tree_.add(step.context, gradients.flat());
+}
+
+int DeviceShards::run(const Step& step, StepPhases& phases) {
+  const base::TraceSpan span("start shards on the device");
+  tree_.restart();
+  return replicas_ ? run_at_once(step, phases) : run_in_turn(step, phases);
+}
+
+// All shards change the running statistics, which shall become those of the first one.
+int DeviceShards::run_in_turn(const Step& step, StepPhases& phases) {
+  void* const stream = step.context.stream;
+  int slot = 0;
+  for (int shard = 0; shard < count_; ++shard) {
+    if (shard > 0) step.executor.release(slot);
+    slot = compute(step.executor, step, shard, phases);
+    add(step, shard, step.executor, model_.parameters.gradients);
+    if (shard > 0) continue;
+    running_.keep(stream);
+    counters_.keep(stream);
+  }
+  running_.put_back(stream);
+  counters_.put_back(stream);
+  return slot;
+}
+
+// The phases are those of the first shard.
+int DeviceShards::run_at_once(const Step& step, StepPhases& phases) {
+  int slot = 0;
+  replicas_->run([&](std::size_t shard) {
+    if (shard == 0) {
+      slot = compute(step.executor, step, 0, phases);
+      return;
+    }
+    DeviceExecutor& executor = replicas_->executor(shard);
+    StepPhases not_counted;
+    executor.release(compute(executor, step, static_cast<int>(shard), not_counted));
+  });
+  for (int shard = 0; shard < count_; ++shard) {
+    const auto s = static_cast<std::size_t>(shard);
+    add(step, shard, shard == 0 ? step.executor : replicas_->executor(s),
+        (shard == 0 ? model_ : replicas_->model(s)).parameters.gradients);
+  }
+  return slot;
+}
+
+std::size_t DeviceShards::offset_of(int rank, int shard) const {
+  return (static_cast<std::size_t>(rank) * max_count(options_.cut) +
+          static_cast<std::size_t>(shard)) *
+         sizeof(ops::BatchTotals);
+}
+
+void DeviceShards::download(void* stream) {
+  cuda::copy_async(here_.data(), totals_.data(), totals_.bytes(), stream);
+}
+
+void DeviceShards::complete(StepResults& results) {
+  const TreePartition& cut = options_.cut;
+  results.last = {};
+  std::vector<double> losses;
+  for (int rank = 0; rank < cut.world(); ++rank)
+    for (int shard = 0; shard < cut.count(rank); ++shard) {
+      ops::BatchTotals totals;
+      std::memcpy(&totals, here_.data() + offset_of(rank, shard), sizeof totals);
+      losses.push_back(totals.loss_sum);
+      if (rank != rank_) continue;
+      results.last.correct += totals.correct;
+      results.last.rows += totals.rows;
+    }
+  reduce_tree(losses.size(),
+              [&](std::size_t into, std::size_t from) { losses[into] += losses[from]; });
+  if (rank_ == 0) results.last.loss_sum = losses[0];
+  for (int shard = 1; replicas_ && shard < count_; ++shard) {
+    const BatchResult more = replicas_->executor(static_cast<std::size_t>(shard)).results().total;
+    results.total.loss_sum += more.loss_sum;
+    results.total.correct += more.correct;
+    results.total.rows += more.rows;
+  }
+}
+
+}  // namespace engine

@@ -1,0 +1,80 @@
+// Computes the shards of a step on a CUDA device (ShardedWorkOptions), and adds their gradients in
+// the order of the tree.
+#pragma once
+
+#include <memory>
+
+#include "backends/communicator.h"
+#include "backends/device_communicator.h"
+#include "engine/averaging/shards/device_tree.h"
+#include "engine/averaging/shards/node_sum.h"
+#include "engine/averaging/sums/device_sum.h"
+#include "engine/averaging/sums/ordered_tree.h"
+#include "engine/graph/device_executor.h"
+#include "engine/train/step/device_copies.h"
+#include "engine/train/step/shard_replicas.h"
+#include "engine/train/step/step_work.h"
+
+namespace engine {
+
+struct DeviceShardsOptions {
+  TreePartition cut;
+  // Communicators of all ranks, in host memory; null: one rank. The second is for layers that
+  // exchange statistics.
+  backends::Communicator *gradients = nullptr, *statistics = nullptr;
+  backends::DeviceCommunicator* devices = nullptr;  // sums on the devices; null: in host memory
+  int rank() const { return gradients == nullptr ? 0 : gradients->rank(); }
+};
+
+// Shards are computed one after another, all by the same executor with the memory of one shard. If
+// layers exchange statistics, shards have to run at the same time, each with a replica of the
+// model.
+class DeviceShards {
+ public:
+  // `parts`: of the rank's executor; must outlive this object.
+  DeviceShards(const DeviceShardsOptions& options, const ShardReplicas::Parts& parts,
+               std::int64_t micro_batches);
+
+  // Returns the exchange for the rank's executor; null if no layer exchanges statistics.
+  ReplicaExchange* exchange() { return replicas_ ? &replicas_->first_exchange() : nullptr; }
+
+  // Returns the sum over the nodes of all ranks; null for one rank. It is valid as long as this.
+  std::unique_ptr<DeviceGradientSum> make_sum(const ModelState& mirror) const;
+
+  struct Step {
+    const StepRequest& request;
+    const StepNumbers& numbers;
+    DeviceExecutor& executor;
+    KernelContext& context;
+  };
+  // Enqueues forward and backward of this rank's shards. Afterwards the nodes of the tree are
+  // complete, for one rank the gradients. Returns the last slot of the executor, not released.
+  int run(const Step& step, StepPhases& phases);
+
+  // The executor's results become those of all shards: download() before its results(), complete()
+  // after.
+  void download(void* stream);
+  void complete(StepResults& results);
+
+ private:
+  // Returns the last slot, not released.
+  int compute(DeviceExecutor& executor, const Step& step, int shard, StepPhases& phases) const;
+  int run_in_turn(const Step& step, StepPhases& phases);
+  int run_at_once(const Step& step, StepPhases& phases);
+  void add(const Step& step, int shard, const DeviceExecutor& executor,
+           const FlatBuffer& gradients);
+  BatchView part(const StepRequest& request, int shard) const;
+  std::size_t offset_of(int rank, int shard) const;  // in the totals
+
+  const DeviceShardsOptions options_;
+  const int rank_, count_;  // shards of this rank
+  const std::int64_t micro_batches_;
+  ModelState& model_;
+  DeviceTree tree_;
+  StateBackup running_, counters_;  // of the first shard of all, until the others are computed
+  Arena totals_;                    // ops::BatchTotals, for each rank as many as most have
+  cuda::PinnedMemory here_;         // the same in host memory
+  std::unique_ptr<ShardReplicas> replicas_;  // null: shards are computed one after another
+};
+
+}  // namespace engine
