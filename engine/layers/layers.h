@@ -133,7 +133,7 @@ LayerPtr head_rms_norm(const HeadNormOptions& options);
 LayerPtr softmax_cross_entropy(double label_smoothing = 0);
 
 // Inputs: predictions [targets] and targets [targets]. Output: the loss of each sample, [], which
-// is the mean over its targets.
+// is the mean over its targets; for kLogistic, whose predictions are logits of labels, the sum.
 LayerPtr regression_loss(ops::RegressionLoss kind);
 
 }  // namespace engine::layers

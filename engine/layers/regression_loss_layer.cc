@@ -16,6 +16,8 @@ std::string_view kind_of(ops::RegressionLoss loss) {
       return "mae_loss";
     case ops::RegressionLoss::kHuber:
       return "huber_loss";
+    case ops::RegressionLoss::kLogistic:
+      return "bce_with_logits_loss";
   }
   return "";
 }

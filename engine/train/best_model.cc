@@ -26,6 +26,9 @@ double value_of(Measure measure, const EvalReport& report) {
     case Measure::kR2:
       if (report.errors) return report.errors->r2;
       break;
+    case Measure::kMap:
+      if (report.labels) return report.labels->mean_average_precision();
+      break;
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -46,6 +49,8 @@ const char* to_string(Measure measure) {
       return "perplexity";
     case Measure::kR2:
       return "R2";
+    case Measure::kMap:
+      return "mAP";
   }
   return "unknown";
 }
@@ -54,7 +59,7 @@ const char* to_string(Measure measure) {
 double BestModel::gain(double value, const std::optional<Evaluation>& over) const {
   if (!over) return std::isnan(value) ? value : std::numeric_limits<double>::infinity();
   const bool high = options_.measure == Measure::kAccuracy || options_.measure == Measure::kTop5 ||
-                    options_.measure == Measure::kR2;
+                    options_.measure == Measure::kR2 || options_.measure == Measure::kMap;
   return high ? value - over->value : over->value - value;
 }
 

@@ -104,6 +104,7 @@ struct Evaluator::Impl {
         training(s),
         set(dataset),
         targets(dataset.find<io::TargetValues>()),
+        labels_of_set(dataset.find<io::MultiLabels>()),
         sampler(chunks(dataset, evaluation_batch(dataset, options.batch))),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype, {}, /*gradients=*/false)
                                : ModelState{}),
@@ -123,6 +124,25 @@ struct Evaluator::Impl {
       by_class.emplace(dataset.classes(), std::ssize(dataset.unknown_classes()));
     own_sums.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
     sums.resize(own_sums.size() * world);
+    if (labels_of_set != nullptr) {
+      own_logits.resize(own_sums.size() * logits_per_chunk());
+      all_logits.resize(own_logits.size() * world);
+    }
+  }
+
+  std::size_t logits_per_chunk() const {
+    return static_cast<std::size_t>(sampler.max_local_count() * set.classes());
+  }
+
+  // Puts the gathered logits of chunk i * world + r, which is rank r's i-th, into the set's order.
+  LabelScores scores() const {
+    const auto world = static_cast<std::size_t>(communicator.world_size());
+    const std::size_t each = logits_per_chunk(), total = labels_of_set->values.size();
+    std::vector<double> ordered(total);
+    for (std::size_t chunk = 0; chunk * each < total; ++chunk)
+      std::copy_n(all_logits.data() + (chunk % world) * own_logits.size() + chunk / world * each,
+                  std::min(each, total - chunk * each), ordered.data() + chunk * each);
+    return label_scores(ordered, labels_of_set->values, labels_of_set->classes());
   }
 
   // Replaces labels that the model does not have by another one, and returns the number of such
@@ -160,13 +180,15 @@ struct Evaluator::Impl {
   backends::Communicator& communicator;
   ModelState& training;
   const io::Dataset& set;
-  const io::TargetValues* const targets;  // null: the labels are classes
+  const io::TargetValues* const targets;       // null: the labels are others
+  const io::MultiLabels* const labels_of_set;  // the same
   io::Sampler sampler;
   ModelState own;
   Inference model;
   io::BatchLoader loader;
   std::vector<ops::ImageDraw> draws;      // evaluation draws nothing, but each image needs an entry
   std::vector<ChunkSums> own_sums, sums;  // per chunk: of this rank, of all ranks
+  std::vector<double> own_logits, all_logits;  // for several labels: the same
   // Samples, rows, correct rows, rows among the first five, rows of unknown classes.
   std::array<std::int64_t, 5> counts{};
   std::vector<std::int32_t>
@@ -221,6 +243,8 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     if (unknown > 0) result = known_rows(e.model.logits(), batch.labels, e.set.classes());
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
     if (e.targets != nullptr) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
+    if (e.labels_of_set != nullptr)
+      std::ranges::copy(e.model.logits(), e.own_logits.data() + own * e.logits_per_chunk());
     e.own_sums[own++].loss = result.loss_sum;
     e.counts[0] += batch.count();
     e.counts[1] += result.rows;
@@ -232,9 +256,13 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     e.communicator.all_reduce(&stopped, 1, DType::kI64, backends::ReduceOp::kMax);
   if (stopped != 0) return static_cast<int>(stopped);
   std::copy(e.own_sums.begin(), e.own_sums.end(), e.sums.begin());
+  std::copy(e.own_logits.begin(), e.own_logits.end(), e.all_logits.begin());
   if (world > 1) {
     e.communicator.all_gather(e.own_sums.data(), e.own_sums.size() * sizeof(ChunkSums),
                               e.sums.data());
+    if (e.labels_of_set != nullptr)
+      e.communicator.all_gather(e.own_logits.data(), e.own_logits.size() * sizeof(double),
+                                e.all_logits.data());
     e.communicator.all_reduce(e.counts.data(), e.counts.size(), DType::kI64,
                               backends::ReduceOp::kSum);
     if (e.by_class)
@@ -258,15 +286,18 @@ EvalReport Evaluator::report() const {
     }
   return {.progress = {},
           .split = "test",
-          .loss = mean_loss(all.loss, counts[1], counts[4]),
+          .loss = e.labels_of_set != nullptr ? mean_loss(all.loss, e.labels_of_set->known(), 0)
+                                             : mean_loss(all.loss, counts[1], counts[4]),
           .samples = counts[0],
           .rows = counts[1],
           .correct = counts[2],
           .unknown = counts[4],
-          .top5 = e.model.classes() > 5 ? std::optional(counts[3]) : std::nullopt,
+          .top5 = e.set.label_traits().classes && e.model.classes() > 5 ? std::optional(counts[3])
+                                                                        : std::nullopt,
           .text = e.set.label_traits().perplexity,
           .errors = e.targets != nullptr ? std::optional(errors_of(all, counts[1], *e.targets))
-                                         : std::nullopt};
+                                         : std::nullopt,
+          .labels = e.labels_of_set != nullptr ? std::optional(e.scores()) : std::nullopt};
 }
 
 const ClassCounts* Evaluator::class_counts() const {

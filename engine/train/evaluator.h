@@ -41,13 +41,14 @@ class Evaluator {
   // losses are added in order: the report is the same, bit by bit, for any world size (with the
   // same number of threads and instruction set). Does not change the state. Collective. In the
   // report `progress` is empty and `split` is "test". Regression errors are f64 sums per chunk as
-  // well. A sample of one of the set's unknown_classes counts as wrong and has no loss.
+  // well. For several labels per sample, every rank gets all logits, 8 bytes each. A sample of one
+  // of the set's unknown_classes counts as wrong and has no loss.
   EvalReport run();
   // The same, but once `stop_signal` is not 0 on a rank, every rank ends the evaluation within one
   // of its chunks: then returns null on all ranks, and `stop` is the largest signal.
   std::optional<EvalReport> run_unless(const std::atomic<int>& stop_signal, int& stop);
-  // The exact counts of the last run() over all ranks; null unless they were requested, and for
-  // regression.
+  // The exact counts of the last run() over all ranks; null unless they were requested, and if
+  // no classes are predicted.
   const ClassCounts* class_counts() const;
 
  private:

@@ -12,6 +12,7 @@
 #include "engine/train/checks/desync_report.h"
 #include "engine/train/checks/nonfinite_report.h"
 #include "engine/train/saving/train_progress.h"
+#include "engine/train/scores/label_scores.h"
 #include "engine/train/step/step_phases.h"
 
 namespace engine {
@@ -20,7 +21,7 @@ struct StepReport {
   TrainProgress progress;
   double loss = 0;  // mean over the global batch of this step
   // The fraction of correct predictions in this step's epoch so far (since the run started or was
-  // resumed), over all ranks; none for regression.
+  // resumed), over all ranks; none unless classes are predicted.
   std::optional<double> train_accuracy{};
   double lr = 0;
   double samples_per_s = 0;  // over all ranks, since the last report
@@ -43,7 +44,7 @@ struct StepReport {
 };
 
 // The metric that evaluations are compared by.
-enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity, kR2 };
+enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity, kR2, kMap };
 const char* to_string(Measure measure);  // "top-5"
 
 // The best of a run's evaluations.
@@ -65,7 +66,7 @@ struct RegressionErrors {
 struct EvalReport {
   TrainProgress progress;
   std::string split;         // "test"
-  double loss = 0;           // mean over all rows except unknown ones
+  double loss = 0;           // mean over all rows except unknown ones, or over all known labels
   std::int64_t samples = 0;  // each is counted once
   std::int64_t rows = 0;     // predictions: samples, or for text samples times positions
   std::int64_t correct = 0;  // rows
@@ -76,7 +77,9 @@ struct EvalReport {
   bool text = false;                         // the data are tokens
   const char* weights = "model";             // or an average of them: "ema", "average"
   std::optional<RegressionErrors> errors{};  // set for regression, which has no correct rows
+  std::optional<LabelScores> labels{};       // set for several labels, the same
   std::optional<BestEvaluation> best{};      // up to this evaluation, if the run tracks it
+  bool has_classes() const { return !errors && !labels; }
   double accuracy() const { return share(correct); }
   double top5_accuracy() const { return share(top5.value()); }
   double perplexity() const { return std::exp(loss); }  // of a row; said of text

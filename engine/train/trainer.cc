@@ -18,7 +18,8 @@ Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts,
       recovery_(context_),
       agreement_(context_),
       reports_(context_),
-      milestones_(context_, recovery_, agreement_) {
+      milestones_(context_, recovery_, agreement_),
+      loss_weights_(options.loss_weights) {
   draws_.reserve(static_cast<std::size_t>(parts.sampler.max_local_count()));
 }
 
@@ -152,6 +153,17 @@ StepCounts Trainer::step_counts(const io::Batch& batch) const {
   return counts;
 }
 
+double Trainer::loss_scale(const io::Batch& batch, const StepCounts& counts) {
+  const TrainProgress& progress = context_.progress();
+  const StepWeights weights = loss_weights_.of_step(
+      {.epoch = progress.epoch, .number = batch.step, .taken = progress.taken}, counts,
+      batch.sample_ids, context_.parts.island, context_.parts.sampler);
+  last_weight_ = weights.local;
+  const TrainerOptions& options = context_.options;
+  return options.losses_per_sample > 0 ? options.losses_per_sample
+                                       : context_.parts.state.policy.loss_scale(weights);
+}
+
 bool Trainer::has_equal_shares(std::int64_t step) const {
   const io::Sampler& sampler = context_.parts.sampler;
   const std::int64_t taken = context_.progress().taken, first = sampler.local_count(step, 0, taken);
@@ -190,14 +202,14 @@ void Trainer::compute(const io::Batch& batch, const StepCounts& counts,
   const TrainerParts& parts = context_.parts;
   const TrainerOptions& options = context_.options;
   const AveragingPolicy& policy = parts.state.policy;
+  const double scale = loss_scale(batch, counts);
   idle_ = parts.local_steps != nullptr && counts.local == 0 && policy.coupling().steps_alone;
   const MayUpdate* may_update = recovery_.begin_step(exchange);
   if (!idle_)
     parts.work.step({.batch = view_of(batch, draws_),
                      .global_count = counts.global,
                      .equal_shares = has_equal_shares(batch.step),
-                     .scale = options.losses_per_sample > 0 ? options.losses_per_sample
-                                                            : policy.loss_scale(counts),
+                     .scale = scale,
                      .lr = lr_,
                      .clip_grad = options.clip_grad,
                      .exchange = exchange,
@@ -268,7 +280,8 @@ void Trainer::exchange() {
   const bool is_root = context_.parts.control.rank() == 0;  // its clock decides for all
   const StepSums sums = agreement_.exchange(
       {.loss_sum = results.last.loss_sum,
-       .rows = static_cast<double>(results.last.rows),
+       .rows =
+           loss_weights_.given() && !idle_ ? last_weight_ : static_cast<double>(results.last.rows),
        .correct = static_cast<double>(results.total.correct - before_epoch_.correct),
        .epoch_rows = static_cast<double>(results.total.rows - before_epoch_.rows),
        .not_finite = recovery_.signs(results),

@@ -8,6 +8,7 @@
 
 #include "engine/train/loop_context.h"
 #include "engine/train/milestones.h"
+#include "engine/train/step/loss_weights.h"
 #include "engine/train/step_agreement.h"
 #include "engine/train/step_recovery.h"
 #include "engine/train/step_reports.h"
@@ -63,6 +64,7 @@ class Trainer {
   void synchronize_replicas();
   const io::Batch& next_batch();
   StepCounts step_counts(const io::Batch& batch) const;
+  double loss_scale(const io::Batch& batch, const StepCounts& counts);
   // Returns true if every rank has the same number of samples in a step of the epoch.
   bool has_equal_shares(std::int64_t step) const;
   void tell(const DesyncReport* found);  // notifies observers; throws DesyncError if the run must
@@ -75,6 +77,8 @@ class Trainer {
   Milestones milestones_;
 
   std::vector<ops::ImageDraw> draws_;  // for the current batch
+  LossWeights loss_weights_;
+  double last_weight_ = 0;  // sum of the weights of this rank's samples of the last step
   double lr_ = 0;
   StepPhases phases_;
   bool idle_ = false;          // this rank did not take the last step

@@ -38,6 +38,9 @@ struct TrainerOptions {
   // > 0: gradients are those of the sum of all losses of a step instead of their mean; the value is
   // the number of losses per sample.
   double losses_per_sample = 0;
+  // For each sample of the training set, the weight of its loss in means; empty: 1. Unequal ones
+  // only with io::Shard::kContiguous.
+  std::vector<double> loss_weights = {};
   bool has_labels = true;  // false: regression, without accuracy
   OnNonFinite on_nonfinite = OnNonFinite::kAbort;
   // After a failure of another rank the state is that of the last completed step, so that it can

@@ -1,4 +1,4 @@
-"""Makes the stored loss traces of regressions in tests/parity/data with PyTorch, in float64.
+"""Makes the stored loss traces of regressions and of several labels in tests/parity/data with PyTorch, in float64.
 
 Usage: python3 tests/parity/regression_traces.py  (needs torch and numpy)
 
@@ -26,9 +26,27 @@ def weights(count, salt):
     return torch.tensor([((i * 37 + salt) % 101 - 50) / 128 for i in range(count)], dtype=torch.float64)
 
 
-def trace(loss_function):
+def labels():
+    """Two labels of 0 or 1 for each row; NaN: unknown."""
+    x, y = table()
+    flags = numpy.stack([3 * x[:, 0] > 2 * x[:, 1] + 2, x[:, 0] * x[:, 2] > 5], 1).astype(float)
+    flags[numpy.arange(ROWS) % 5 == 3, 1] = numpy.nan
+    return torch.tensor(flags)
+
+
+def bce(positive_weights):
+    def loss(logits, flags):
+        known = ~flags.isnan()
+        losses = torch.nn.functional.binary_cross_entropy_with_logits(
+            logits, flags.nan_to_num(), pos_weight=positive_weights, reduction="none")
+        return losses[known].sum() / known.sum()
+    return loss
+
+
+def trace(loss_function, targets=None):
     x, y = (torch.tensor(standardized(v)).double() for v in table())
-    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 1)).double()
+    y = y[:, None] if targets is None else targets
+    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, y.shape[1])).double()
     with torch.no_grad():
         for salt, parameter in enumerate(model.parameters()):
             parameter.copy_(weights(parameter.numel(), salt).reshape(parameter.shape))
@@ -36,7 +54,7 @@ def trace(loss_function):
     losses = []
     for step in range(STEPS):
         rows = slice(step * BATCH % ROWS, step * BATCH % ROWS + BATCH)
-        loss = loss_function(model(x[rows])[:, 0], y[rows])
+        loss = loss_function(model(x[rows]), y[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -44,7 +62,9 @@ def trace(loss_function):
     return losses
 
 
-for name, function in (("mse", torch.nn.MSELoss()), ("mae", torch.nn.L1Loss()), ("huber", torch.nn.HuberLoss())):
+for name, function, targets in (
+        ("mse", torch.nn.MSELoss(), None), ("mae", torch.nn.L1Loss(), None), ("huber", torch.nn.HuberLoss(), None),
+        ("bce", bce(None), labels())):
     path = pathlib.Path(__file__).parent / "data" / f"regression-{name}-f64.txt"
     lines = [f"# regression-{name}-f64: PyTorch {torch.__version__}, batch {BATCH}, --lr {RATE} --momentum {MOMENTUM}"]
-    path.write_text("\n".join(lines + [repr(loss) for loss in trace(function)]) + "\n")
+    path.write_text("\n".join(lines + [repr(loss) for loss in trace(function, targets)]) + "\n")

@@ -23,7 +23,7 @@ ORDER = {
                    "attention conv2d matmul optim_step rms_norm rotary"],
     "engine/graph": ["memory", "."],
     "engine/averaging": ["math", "codes", "sums", "policies", "stale"],
-    "engine/train": ["step replicas", "saving", "balance checks", "."],
+    "engine/train": ["step replicas scores", "saving", "balance checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],
     "io/base": ["machine", "numbers text time", "digests files formats threads"],

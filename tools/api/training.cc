@@ -129,7 +129,8 @@ class CallbackObserver : public engine::TrainObserver {
                         r.samples_per_s});
   }
   void on_eval(const engine::EvalReport& r) override {
-    const double accuracy = r.errors ? std::numeric_limits<double>::quiet_NaN() : r.accuracy();
+    const double accuracy =
+        r.has_classes() ? r.accuracy() : std::numeric_limits<double>::quiet_NaN();
     const Evaluation evaluation{progress_of(r.progress), r.loss, accuracy, r.samples, r.weights};
     if (evaluation.weights == "model") last_ = evaluation;
     if (callbacks_.evaluation) call_out(callbacks_.evaluation, evaluation);

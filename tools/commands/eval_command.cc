@@ -1,5 +1,5 @@
 // Implements `engine eval`: prints loss, accuracy and per-class results of a checkpoint's model, or
-// the errors of its predicted numbers.
+// the errors of its predicted numbers, or the scores of its labels.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -45,6 +45,28 @@ void print_numbers(const engine::EvalReport& report, const io::TargetScale& targ
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
+void print_labels(const engine::EvalReport& report, const EvalOptions& o, const io::Dataset& set) {
+  const bool model = o.model.weights == engine::AverageKind::kNone;
+  const std::vector<std::string>& names = set.class_names();
+  if (o.format == "csv") {
+    print_output(label_csv(*report.labels, names));
+    return;
+  }
+  if (o.format != "json") {
+    std::printf("%s%s on %s (%s): %s\n%s", base::escape_text(o.model.path).c_str(),
+                model ? "" : (std::string(" ") + weights_name(o.model.weights)).c_str(),
+                base::escape_text(set.name).c_str(), o.split.c_str(), eval_text(report).c_str(),
+                label_table(*report.labels, names).c_str());
+    return;
+  }
+  base::JsonWriter object;
+  object.begin_object().member("schema", 1).member("event", "eval").member("split", o.split);
+  if (!model) object.member("weights", weights_name(o.model.weights));
+  object.member("loss", report.loss).member("samples", report.samples);
+  add_labels(object, *report.labels, names);
+  std::printf("%s\n", object.end_object().text().c_str());
+}
+
 void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
            const std::vector<std::string>& names, const EvalOptions& o, const std::string& set) {
   const bool model = o.model.weights == engine::AverageKind::kNone;
@@ -81,6 +103,8 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
     throw UsageError(std::string(o.confusion.empty() ? "--format csv" : "--confusion") +
                      " is for models of classes; this one predicts a number, " +
                      base::escape_text(model.data().train.target()->name));
+  if (model.data().train.find<io::MultiLabels>() != nullptr && !o.confusion.empty())
+    throw UsageError("--confusion is for models of classes; this one predicts several labels");
   if (o.split == "train" && model.data().train.size() == 0)
     throw UsageError("--split train: " + base::escape_text(model.data().test.name) +
                      " is a hold-out, which has no training part; leave it out");
@@ -96,6 +120,10 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
   if (group.rank() != 0) return kExitOk;
   if (const io::TargetScale* target = set.target()) {
     print_numbers(report, *target, o, set.name);
+    return kExitOk;
+  }
+  if (report.labels) {
+    print_labels(report, o, set);
     return kExitOk;
   }
   const engine::ClassCounts& counts = *evaluator.class_counts();
@@ -122,7 +150,7 @@ int eval_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");
   app.add_option("--format", o.format,
-                 "text, json (one object) or csv (precision, recall, F1 per class)")
+                 "text, json (one object) or csv (precision, recall, F1 per class or label)")
       ->check(CLI::IsMember({"text", "json", "csv"}))
       ->default_str("text");
   app.add_option("--confusion", o.confusion,

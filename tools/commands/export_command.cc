@@ -164,6 +164,7 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
   } else {
     entries.emplace_back("classes", std::to_string(model.input.classes));
   }
+  if (model.input.multi_label) entries.emplace_back("task", "multi-label");
   if (!model.input.class_names.empty())
     entries.emplace_back("class_names", list_json(model.input.class_names));
   if (!model.input.vocabulary.empty()) {

@@ -69,6 +69,9 @@ void check_options(const PredictOptions& o, const TrainedModel& model, bool root
     throw UsageError(std::string(o.top_given ? "--top" : "--probabilities") +
                      " is for models of classes; this one predicts a number, " +
                      base::escape_text(train.target()->name));
+  if (train.find<io::MultiLabels>() != nullptr && (o.top_given || o.format.all))
+    throw UsageError(std::string(o.top_given ? "--top" : "--probabilities") +
+                     " is for models of classes; of several labels all probabilities are printed");
 }
 
 int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& group) {
@@ -90,6 +93,8 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   std::optional<PredictionWriter> writer;
   if (root && train.target() != nullptr)
     writer.emplace(o.format, *train.target());
+  else if (root && train.find<io::MultiLabels>() != nullptr)
+    writer.emplace(o.format, *train.find<io::MultiLabels>());
   else if (root)
     writer.emplace(o.format, class_names(train));
   const BlockSizes sizes = predictor->sizes();

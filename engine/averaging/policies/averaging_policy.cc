@@ -8,8 +8,8 @@ class NoAveraging final : public AveragingPolicy {
  public:
   explicit NoAveraging(int world_size) : world_size_(world_size) {}
   std::string_view name() const override { return "none"; }
-  double loss_scale(const StepCounts& counts) const override {
-    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  double loss_scale(const StepWeights& weights) const override {
+    return factor_of_mean(weights.local);
   }
   RankDifferences differences() const override { return {world_size_ > 1, world_size_ > 1}; }
   AveragingReport take_report() override {

@@ -22,6 +22,14 @@ struct StepCounts {
   bool all_meet = false;  // all ranks wait for each other after the step, e.g. for an evaluation
 };
 
+// The sums of the weights of the losses of one step, over the same samples as StepCounts: the
+// counts, unless losses have weights.
+struct StepWeights {
+  double local = 0, global = 0, island = 0;
+};
+// Returns the factor on a sum of losses that makes it a mean; 0 if there are none.
+inline double factor_of_mean(double weight) { return weight > 0 ? 1 / weight : 0; }
+
 // The averagings since the start.
 struct AveragingReport {
   std::int64_t averagings = 0;
@@ -53,7 +61,7 @@ class AveragingPolicy : public PolicyCheckpoint {
 
   // The factor on the sum of this rank's losses that makes it a mean: over the global batch if
   // gradients are averaged, otherwise over the local batch. It is 0 for a rank without samples.
-  virtual double loss_scale(const StepCounts& counts) const = 0;
+  virtual double loss_scale(const StepWeights& weights) const = 0;
   // Called before forward. Returns the exchange that the gradients of this step pass through in
   // host memory, valid until end_step(); null if they stay local or are summed where they are
   // computed.

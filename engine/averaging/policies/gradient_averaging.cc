@@ -24,8 +24,8 @@ class GradientAveraging final : public AveragingPolicy {
         note_(std::move(note)) {}
 
   std::string_view name() const override { return "grad"; }
-  double loss_scale(const StepCounts& counts) const override {
-    return counts.global == 0 ? 0 : 1.0 / static_cast<double>(counts.global);
+  double loss_scale(const StepWeights& weights) const override {
+    return factor_of_mean(weights.global);
   }
   GradientExchange* begin_step(StateHome&) override {
     if (sum_ != nullptr) sum_->begin_step(averagings_);

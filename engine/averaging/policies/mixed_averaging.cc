@@ -28,10 +28,10 @@ class MixedAveraging final : public AveragingPolicy {
   }
 
   std::string_view name() const override { return p_.name; }
-  double loss_scale(const StepCounts& counts) const override {
-    if (warming_up()) return p_.all->loss_scale(counts);
-    if (p_.island == nullptr) return p_.parameters->loss_scale(counts);
-    return counts.island == 0 ? 0 : 1.0 / static_cast<double>(counts.island);
+  double loss_scale(const StepWeights& weights) const override {
+    if (warming_up()) return p_.all->loss_scale(weights);
+    if (p_.island == nullptr) return p_.parameters->loss_scale(weights);
+    return factor_of_mean(weights.island);
   }
   GradientExchange* begin_step(StateHome& home) override {
     if (!warming_up()) static_cast<void>(p_.parameters->begin_step(home));

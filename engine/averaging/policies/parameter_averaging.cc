@@ -31,8 +31,8 @@ class ParameterAveraging final : public AveragingPolicy {
   }
 
   std::string_view name() const override { return options_.name; }
-  double loss_scale(const StepCounts& counts) const override {
-    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  double loss_scale(const StepWeights& weights) const override {
+    return factor_of_mean(weights.local);
   }
   GradientExchange* begin_step(StateHome& home) override {
     if (!apart_ && mean_.needs_start()) {

@@ -52,8 +52,8 @@ class StreamingAveraging final : public AveragingPolicy {
   StreamingAveraging& operator=(const StreamingAveraging&) = delete;
 
   std::string_view name() const override { return options_.name; }
-  double loss_scale(const StepCounts& counts) const override {
-    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  double loss_scale(const StepWeights& weights) const override {
+    return factor_of_mean(weights.local);
   }
   GradientExchange* begin_step(StateHome& home) override {
     if (mean_.needs_start() && !std::ranges::all_of(fragments_, &FragmentClock::apart)) {

@@ -22,8 +22,8 @@ class StaleAveraging final : public AveragingPolicy {
         rounds_(std::make_unique<StaleRounds>(communicator, options.stale, mean_)) {}
 
   std::string_view name() const override { return options_.name; }
-  double loss_scale(const StepCounts& counts) const override {
-    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  double loss_scale(const StepWeights& weights) const override {
+    return factor_of_mean(weights.local);
   }
   GradientExchange* begin_step(StateHome& home) override {
     if (rounds_->is_running()) return nullptr;

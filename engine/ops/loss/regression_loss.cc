@@ -2,6 +2,7 @@
 // are also the fast kernel on the CPU.
 #include "engine/ops/loss/regression_loss.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -30,19 +31,44 @@ T slope_at_error(RegressionLoss kind, T error) {
   return error > limit ? T{1} : error < -limit ? T{-1} : error;
 }
 
+// Neither overflows: e^-|x| is at most 1.
+template <class T>
+T log_of_one_plus_exp(T x) {
+  return std::max(x, T{0}) + std::log1p(std::exp(-std::abs(x)));
+}
+template <class T>
+T sigmoid(T x) {
+  const T e = std::exp(-std::abs(x));
+  return (x >= 0 ? 1 : e) / (1 + e);
+}
+
+template <class T>
+struct LossAndSlope {
+  T loss, slope;
+};
+
+template <class T>
+LossAndSlope<T> loss_of(RegressionLoss kind, T prediction, T target) {
+  if (kind != RegressionLoss::kLogistic)
+    return {loss_of_error(kind, prediction - target), slope_at_error(kind, prediction - target)};
+  if (std::isnan(target)) return {0, 0};
+  if (target == 0) return {log_of_one_plus_exp(prediction), sigmoid(prediction)};
+  return {target * log_of_one_plus_exp(-prediction), -target * sigmoid(-prediction)};
+}
+
 // Computes rows [first, last).
 template <class T>
 void loss_of_rows(const RegressionLossForward& o, std::int64_t first, std::int64_t last) {
   const std::int64_t targets = row_sizes(o.prediction).width;
   const T *prediction = o.prediction.as<T>(), *target = o.target.as<T>();
   T *loss = o.loss.as<T>(), *gradient = o.gradient.as<T>();
-  const T count = static_cast<T>(targets);
+  const T count = o.kind == RegressionLoss::kLogistic ? 1 : static_cast<T>(targets);
   for (std::int64_t r = first; r < last; ++r) {
     T sum = 0;
     for (std::int64_t i = r * targets; i < (r + 1) * targets; ++i) {
-      const T error = prediction[i] - target[i];
-      sum += loss_of_error(o.kind, error);
-      if (gradient != nullptr) gradient[i] = slope_at_error(o.kind, error) / count;
+      const LossAndSlope<T> of = loss_of(o.kind, prediction[i], target[i]);
+      sum += of.loss;
+      if (gradient != nullptr) gradient[i] = of.slope / count;
     }
     loss[r] = sum / count;
   }

@@ -5,7 +5,7 @@
 
 namespace engine::ops {
 
-enum class RegressionLoss { kSquared, kAbsolute, kHuber };
+enum class RegressionLoss { kSquared, kAbsolute, kHuber, kLogistic };
 
 struct RegressionLossForward {
   TensorView prediction, target, loss;

@@ -34,16 +34,20 @@ struct ImageFileOptions {
 
 enum class CsvHeader { kAuto, kYes, kNo };
 
+// What is predicted: a class, the number in the label column, or 0 or 1 for each label column.
+enum class Task { kClassification, kRegression, kMultiLabel };
+
 struct CsvOptions {
-  std::string annotations;   // the file; "": the only one of the directory
-  std::string label_column;  // a name from the header or a number from 1; "": the last
+  std::string annotations;  // the file; "": the only one of the directory
+  // A name from the header or a number from 1, several as "A,B" for Task::kMultiLabel; "": the last
+  std::string label_column;
   CsvHeader header = CsvHeader::kAuto;
   std::string separator = "auto";  // csv_separator.h
   CsvDecimal decimal = CsvDecimal::kAuto;
   std::string missing = "auto";          // csv_missing.h
   std::string columns, ignored_columns;  // "A,B", only these or all but these; one is ""
   double test_share = 0.2;               // below 1
-  bool regression = false;               // the label column has numbers to predict
+  Task task = Task::kClassification;
 };
 
 struct SyntheticOptions {

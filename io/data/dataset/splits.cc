@@ -57,8 +57,19 @@ void Dataset::limit(std::int64_t count, std::uint64_t seed) {
   keep(std::visit([&](const auto& kind) { return kind.choose(count, seed); }, labels));
 }
 
+// The loss of several labels is the sum over those that are known.
+std::vector<double> Dataset::loss_weights() const {
+  const auto* labels = find<MultiLabels>();
+  if (labels == nullptr) return {};
+  std::vector<double> weights;
+  for (std::int64_t i = 0; i < size(); ++i)
+    weights.push_back(static_cast<double>(labels->known(i)));
+  return weights;
+}
+
 const std::vector<std::string>& Dataset::class_names() const {
   static const std::vector<std::string> kNone;
+  if (const auto* kind = find<MultiLabels>()) return kind->names;
   const auto* kind = find<ClassLabels>();
   return kind != nullptr ? kind->names : kNone;
 }

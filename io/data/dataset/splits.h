@@ -62,8 +62,11 @@ struct Dataset {
   // the first windows of tokens. REQUIRES: 0 < count <= size().
   void limit(std::int64_t count, std::uint64_t seed);
 
+  // Returns the weight of each sample's loss in means; empty: 1 each.
+  std::vector<double> loss_weights() const;
+
   // Properties of the labels; empty or null if the labels are of another kind.
-  const std::vector<std::string>& class_names() const;
+  const std::vector<std::string>& class_names() const;  // or of the labels of a sample with several
   const std::vector<std::string>& unknown_classes() const;
   const std::string& vocabulary() const;
   const TargetScale* target() const;

@@ -18,10 +18,11 @@ struct SampleBlock {
     std::int64_t sample = 1;  // number in the file, from 1
   };
   std::vector<Origin> origins;
-  // For rows of a table whose answers were requested: the labels or the targets, and the row
-  // numbers.
+  // For rows of a table whose answers were requested: the labels, the targets or the
+  // labels of 0 or 1, row by row, and the row numbers.
   std::vector<std::string> labels;
   std::vector<double> targets;
+  std::vector<float> flags;
   std::vector<std::int64_t> rows;  // in the file, from 1, counting a header
   std::int64_t count() const { return static_cast<std::int64_t>(origins.size()); }
 

@@ -13,7 +13,7 @@ class PolicyWithMemory final : public AveragingPolicy {
       : name_(std::move(name)),
         memory_(DType::kF32, {{"memory", TensorLayout::plain({4}), DType::kF32}}) {}
   std::string_view name() const override { return name_; }
-  double loss_scale(const StepCounts&) const override { return 1; }
+  double loss_scale(const StepWeights&) const override { return 1; }
   std::vector<PolicyState> state() override { return {{name_, &memory_, true}}; }
   std::vector<PolicyState> exchange_state() override { return state(); }
   AveragingReport take_report() override { return {}; }

@@ -387,7 +387,7 @@ TEST(LabelSmoothing, GradientAgreesWithFiniteDifferences) {
 TEST(RegressionLoss, GradientAgreesWithFiniteDifferences) {
   for (const engine::ops::RegressionLoss kind :
        {engine::ops::RegressionLoss::kSquared, engine::ops::RegressionLoss::kAbsolute,
-        engine::ops::RegressionLoss::kHuber}) {
+        engine::ops::RegressionLoss::kHuber, engine::ops::RegressionLoss::kLogistic}) {
     Graph graph;
     const NodeId x = graph.input("input", {4, 3, 2}), targets = graph.input("targets", {4});
     const NodeId predictions =

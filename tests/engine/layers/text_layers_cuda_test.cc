@@ -210,7 +210,7 @@ TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::softmax_cross_entropy(), {{kClasses}, Shape{}});
   this->compare(layers::softmax_cross_entropy(0.1), {{5, kClasses}, {5}});
   for (const auto kind : {ops::RegressionLoss::kSquared, ops::RegressionLoss::kAbsolute,
-                          ops::RegressionLoss::kHuber}) {
+                          ops::RegressionLoss::kHuber, ops::RegressionLoss::kLogistic}) {
     this->compare(layers::regression_loss(kind), {{1}, {1}});
     this->compare(layers::regression_loss(kind), {{5}, {5}});
   }

@@ -32,7 +32,7 @@ std::optional<ValueFault> take_synthetic_shape(RunConfig& config, const std::str
 }
 
 void check_data(const GivenValues&, RunConfig& config) {
-  config.model.regression = config.data.set.csv.regression;
+  config.model.task = config.data.set.csv.task;
   if (config.data.set.directory.empty()) config.data.set.directory = "data/" + config.data.set.name;
 }
 
@@ -159,7 +159,7 @@ const std::vector<OptionSpec> kDataRows{
     {.name = "label-column",
      .field = text([](RunConfig& c) { return &c.data.set.csv.label_column; }),
      .metavar = "NAME",
-     .help = "csv: label column, by name or number from 1 (default: the last)",
+     .help = "csv: label column, by name or number from 1, or columns A,B (default: the last)",
      .example = "--dataset csv --label-column price",
      .on_resume = kReject,
      .arrays = kMayDiffer,
@@ -167,15 +167,23 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "task",
-     .field = choice([](RunConfig& c) { return &c.data.set.csv.regression; },
-                     {{"classification", false}, {"regression", true}}),
-     .help = "csv: predict classes, or the numbers in the label column",
+     .field = choice([](RunConfig& c) { return &c.data.set.csv.task; },
+                     {{"classification", io::Task::kClassification},
+                      {"regression", io::Task::kRegression},
+                      {"multi-label", io::Task::kMultiLabel}}),
+     .help = "csv: predict classes, a number, or several labels of 0 or 1",
      .example = "--dataset csv --task regression",
      .on_resume = kReject,
      .arrays = kDiffer,
      .demands = {{is("regression"),
                   {is("dataset", "csv")},
-                  "--dataset csv: only tables have columns of numbers to predict"}},
+                  "--dataset csv: only tables have columns of numbers to predict"},
+                 {is("multi-label"),
+                  {is("dataset", "csv")},
+                  "--dataset csv: only tables have columns of labels"},
+                 {is("multi-label"),
+                  {given("label-column")},
+                  "--label-column with the columns of the labels, as A,B"}},
      .of_model = true,
      .shapes_coding = true},
     {.name = "loss",

@@ -96,16 +96,18 @@ const std::vector<OptionSpec> kStateRows{
                       {"accuracy", {When::kAlways, Measure::kAccuracy}},
                       {"top5", {When::kAlways, Measure::kTop5}},
                       {"perplexity", {When::kAlways, Measure::kPerplexity}},
-                      {"r2", {When::kAlways, Measure::kR2}}}),
+                      {"r2", {When::kAlways, Measure::kR2}},
+                      {"map", {When::kAlways, Measure::kMap}}}),
      .initial = "auto",
      .help =
          "metric by which the best checkpoint is kept; auto: accuracy, perplexity for text, loss "
-         "for a regression, with a --save-dir and an evaluation",
+         "for a regression, mean average precision for several labels, with a --save-dir and an "
+         "evaluation",
      .example = "--save-dir run --keep-best loss",
-     .demands = {{is("loss|accuracy|top5|perplexity|r2"),
+     .demands = {{is("loss|accuracy|top5|perplexity|r2|map"),
                   {on("eval-every")},
                   "evaluations: --eval-every is 0, which is never"},
-                 {is("loss|accuracy|top5|perplexity|r2"),
+                 {is("loss|accuracy|top5|perplexity|r2|map"),
                   {given("save-dir"), given("early-stop")},
                   "--save-dir: that is where the best is kept"}}},
     {.name = "early-stop",

@@ -85,4 +85,9 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   return config;
 }
 
+std::optional<engine::ops::RegressionLoss> ModelOptions::regression_loss() const {
+  if (task == io::Task::kMultiLabel) return engine::ops::RegressionLoss::kLogistic;
+  return task == io::Task::kRegression ? std::optional(loss) : std::nullopt;
+}
+
 }  // namespace tools

@@ -62,13 +62,11 @@ struct ModelOptions {
   std::string definition = {};  // that list's text; "": it is read from the file
   double label_smoothing = 0, dropout = 0;
   engine::ops::RegressionLoss loss = engine::ops::RegressionLoss::kSquared;  // for a regression
-  bool regression = false;               // predicts numbers, not classes
+  io::Task task = io::Task::kClassification;
   bool synchronized_statistics = false;  // batch statistics over all ranks
   std::vector<std::string> frozen = {};  // patterns of the names of parameters that are not trained
 
-  std::optional<engine::ops::RegressionLoss> regression_loss() const {
-    return regression ? std::optional(loss) : std::nullopt;
-  }
+  std::optional<engine::ops::RegressionLoss> regression_loss() const;  // none for classes
 };
 
 // Lower precision than that of the parameters.

@@ -1,7 +1,8 @@
-// Formats tables, CSV and JSON of ClassCounts.
+// Formats tables, CSV and JSON of ClassCounts and of LabelScores.
 #include "tools/report/observers/class_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "io/base/files/io_error.h"
@@ -131,6 +132,55 @@ void write_confusion(const engine::ClassCounts& counts, const std::vector<std::s
     text += "\n";
   }
   io::write_file_atomically(path, text);
+}
+
+std::string label_table(const engine::LabelScores& scores, const std::vector<std::string>& names) {
+  if (std::ssize(names) > kMaxInTables) return "";
+  std::size_t width = 5;
+  for (const std::string& name : names) width = std::max(width, base::escape_text(name).size());
+  std::string table =
+      left("label", width) + "  average precision  precision  recall      F1  positives   known\n";
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    const engine::LabelScore& label = scores.labels[k];
+    char line[128];
+    std::snprintf(line, sizeof line, "  %17s     %.4f  %.4f  %.4f  %9lld  %6lld\n",
+                  std::isnan(label.average_precision)
+                      ? "undefined"
+                      : base::number_text("%.4f", label.average_precision).c_str(),
+                  label.precision(), label.recall(), label.f1(),
+                  static_cast<long long>(label.positives), static_cast<long long>(label.known));
+    table += left(base::escape_text(names[k]), width) + line;
+  }
+  return table;
+}
+
+std::string label_csv(const engine::LabelScores& scores, const std::vector<std::string>& names) {
+  std::string lines = "label,average_precision,precision,recall,f1,positives,known\n";
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    const engine::LabelScore& label = scores.labels[k];
+    lines +=
+        base::csv_field(names[k]) + "," +
+        (std::isnan(label.average_precision) ? "" : io::shortest_text(label.average_precision)) +
+        "," + io::shortest_text(label.precision()) + "," + io::shortest_text(label.recall()) + "," +
+        io::shortest_text(label.f1()) + "," + std::to_string(label.positives) + "," +
+        std::to_string(label.known) + "\n";
+  }
+  return lines;
+}
+
+void add_labels(base::JsonWriter& object, const engine::LabelScores& scores,
+                const std::vector<std::string>& names) {
+  object.member("map", scores.mean_average_precision()).member("micro_f1", scores.micro_f1());
+  object.member("macro_f1", scores.macro_f1()).key("labels").begin_array();
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    const engine::LabelScore& label = scores.labels[k];
+    object.begin_object().member("label", names[k]);
+    object.member("average_precision", label.average_precision);
+    object.member("precision", label.precision()).member("recall", label.recall());
+    object.member("f1", label.f1()).member("positives", label.positives);
+    object.member("known", label.known).end_object();
+  }
+  object.end_array();
 }
 
 }  // namespace tools

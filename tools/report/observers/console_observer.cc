@@ -301,6 +301,16 @@ std::string eval_text(const engine::EvalReport& report) {
                              : base::number_text(", R2 %.4f", e.r2)) +
            " (" + std::to_string(report.samples) + " samples)";
   }
+  if (report.labels) {
+    const engine::LabelScores& l = *report.labels;
+    const double map = l.mean_average_precision();
+    return base::number_text("loss %.4f", report.loss) +
+           (std::isnan(map) ? ", mAP undefined: no label has positives"
+                            : base::number_text(", mAP %.4f", map)) +
+           base::number_text(", micro F1 %.4f", l.micro_f1()) +
+           base::number_text(", macro F1 %.4f", l.macro_f1()) + " (" +
+           std::to_string(report.samples) + " samples)";
+  }
   std::snprintf(text, sizeof text, "loss %.4f, accuracy %.2f %% (%lld/%lld)", report.loss,
                 100 * report.accuracy(), static_cast<long long>(report.correct),
                 static_cast<long long>(report.rows));

@@ -49,10 +49,14 @@ class MetricsObserver : public engine::TrainObserver {
     if (r.errors)
       more.insert(more.end(),
                   {{"mse", r.errors->mse}, {"mae", r.errors->mae}, {"r2", r.errors->r2}});
+    if (r.labels)
+      more.insert(more.end(), {{"map", r.labels->mean_average_precision()},
+                               {"micro_f1", r.labels->micro_f1()},
+                               {"macro_f1", r.labels->macro_f1()}});
     writer_.eval(r.progress.global_step, r.progress.epoch_of_step(),
                  {.split = r.split,
                   .loss = r.loss,
-                  .accuracy = r.errors ? std::nullopt : std::optional(r.accuracy()),
+                  .accuracy = r.has_classes() ? std::optional(r.accuracy()) : std::nullopt,
                   .samples = r.samples,
                   .more = more,
                   .weights = r.weights,

@@ -65,12 +65,32 @@ PredictionWriter::PredictionWriter(const PredictionFormat& format, const io::Tar
   }
 }
 
+PredictionWriter::PredictionWriter(const PredictionFormat& format, const io::MultiLabels& labels)
+    : format_(format), classes_(labels.names), several_(true) {
+  if (format_.name == "json") {
+    base::JsonWriter object;
+    object.begin_object().member("schema", 1).member("event", "labels");
+    put(object.member("labels", classes_).end_object().text());
+  } else if (format_.name == "table") {
+    std::printf("%-32s  %8s  labels\n", "input", "sample");
+  } else {
+    std::string line = "input,sample";
+    for (const std::string& name : classes_) line += "," + base::csv_field("p(" + name + ")");
+    put(line);
+  }
+}
+
 void PredictionWriter::print(const std::string& input, std::int64_t sample,
                              std::span<const double> logits) {
   if (!std::ranges::all_of(logits, [](double logit) { return std::isfinite(logit); }))
     throw io::DataError(input + ": sample " + std::to_string(sample) +
                         ": the model's output is not finite (NaN or infinity)");
   if (target_) return print_number(input, sample, target_->in_unit(logits[0]));
+  if (several_) {
+    probabilities_.clear();
+    for (const double logit : logits) probabilities_.push_back(1 / (1 + std::exp(-logit)));
+    return print_labels(input, sample);
+  }
   probabilities_ = probabilities_of(logits);
   order_.resize(logits.size());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -99,6 +119,26 @@ void PredictionWriter::print_number(const std::string& input, std::int64_t sampl
                 static_cast<long long>(sample), number(prediction).c_str());
   } else {
     put(base::csv_field(input) + "," + std::to_string(sample) + "," + number(prediction));
+  }
+}
+
+void PredictionWriter::print_labels(const std::string& input, std::int64_t sample) const {
+  if (format_.name == "json") {
+    base::JsonWriter object;
+    object.begin_object().member("event", "prediction").member("input", input);
+    object.member("sample", sample).member("probabilities", probabilities_);
+    put(object.end_object().text());
+  } else if (format_.name == "table") {
+    std::string line;
+    for (std::size_t k = 0; k < classes_.size(); ++k)
+      line += (line.empty() ? "" : ", ") + base::escape_text(classes_[k]) +
+              base::number_text(" %.2f %%", 100 * probabilities_[k]);
+    std::printf("%-32s  %8lld  %s\n", base::escape_text(input).c_str(),
+                static_cast<long long>(sample), line.c_str());
+  } else {
+    std::string line = base::csv_field(input) + "," + std::to_string(sample);
+    for (const double probability : probabilities_) line += "," + number(probability);
+    put(line);
   }
 }
 

@@ -1,4 +1,4 @@
-// Writes predictions as lines of CSV, JSON or a table, for classes or for a number.
+// Writes predictions as lines of CSV, JSON or a table, for classes, a number, or several labels.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "io/data/labels/multi_labels.h"
 #include "io/data/labels/target_values.h"
 
 namespace tools {
@@ -29,6 +30,10 @@ class PredictionWriter {
   // {"schema":1,"event":"target","target":"price"}.
   PredictionWriter(const PredictionFormat& format, const io::TargetScale& target);
 
+  // For a probability of each label:
+  // {"schema":1,"event":"labels","labels":["a","b"]}.
+  PredictionWriter(const PredictionFormat& format, const io::MultiLabels& labels);
+
   // Prints one line. The first of equally likely classes comes first, as in an evaluation. Throws
   // io::DataError for logits that are not finite.
   void print(const std::string& input, std::int64_t sample, std::span<const double> logits);
@@ -39,10 +44,12 @@ class PredictionWriter {
   void print_row(const std::string& input, std::int64_t sample) const;
 
   void print_number(const std::string& input, std::int64_t sample, double prediction) const;
+  void print_labels(const std::string& input, std::int64_t sample) const;
 
   const PredictionFormat format_;
   const std::vector<std::string> classes_;
   const std::optional<io::TargetScale> target_ = {};
+  const bool several_ = false;  // labels: classes_ has their names
   // For the current row: the most likely classes, and all probabilities.
   std::vector<std::size_t> order_;
   std::vector<double> probabilities_;

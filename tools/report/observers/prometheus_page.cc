@@ -30,6 +30,7 @@ struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;
   std::optional<double> accuracy{}, top5{}, perplexity{}, mse{}, mae{}, r2{};
+  std::optional<double> map{}, micro_f1{}, macro_f1{};
 };
 
 struct LastReport {
@@ -105,6 +106,12 @@ void add_evaluations(io::ExpositionText& out, const Evaluations& evaluations) {
       [](const Evaluation& e) { return e.mae; });
   add("engine_evaluation_r2", "Share of the targets' variance that the predictions explain.",
       [](const Evaluation& e) { return e.r2; });
+  add("engine_evaluation_map", "Mean average precision of the labels in the last evaluation.",
+      [](const Evaluation& e) { return e.map; });
+  add("engine_evaluation_micro_f1", "F1 of the counts of all labels together.",
+      [](const Evaluation& e) { return e.micro_f1; });
+  add("engine_evaluation_macro_f1", "Mean F1 of the labels.",
+      [](const Evaluation& e) { return e.macro_f1; });
 }
 
 }  // namespace
@@ -152,6 +159,10 @@ class PrometheusPage::Observer final : public engine::TrainObserver {
       evaluation.mse = r.errors->mse;
       evaluation.mae = r.errors->mae;
       evaluation.r2 = r.errors->r2;
+    } else if (r.labels) {
+      evaluation.map = r.labels->mean_average_precision();
+      evaluation.micro_f1 = r.labels->micro_f1();
+      evaluation.macro_f1 = r.labels->macro_f1();
     } else {
       evaluation.accuracy = r.accuracy();
     }

@@ -80,8 +80,11 @@ class TensorboardObserver final : public engine::TrainObserver {
       values.insert(values.end(), {{group + "mse", r.errors->mse},
                                    {group + "mae", r.errors->mae},
                                    {group + "r2", r.errors->r2}});
-    else
-      values.emplace_back(group + "accuracy", r.accuracy());
+    if (r.labels)
+      values.insert(values.end(), {{group + "map", r.labels->mean_average_precision()},
+                                   {group + "micro_f1", r.labels->micro_f1()},
+                                   {group + "macro_f1", r.labels->macro_f1()}});
+    if (r.has_classes()) values.emplace_back(group + "accuracy", r.accuracy());
     if (r.top5) values.emplace_back(group + "top5", r.top5_accuracy());
     if (r.text) values.emplace_back(group + "perplexity", r.perplexity());
     file_.scalars(r.progress.global_step, values);
@@ -108,6 +111,8 @@ class TensorboardObserver final : public engine::TrainObserver {
 
  private:
   std::vector<std::string> metrics() const {
+    if (options_.labels)
+      return {"test/loss", "test/macro_f1", "test/map", "test/micro_f1", "train/loss"};
     if (options_.regression) return {"test/loss", "test/mae", "test/mse", "test/r2", "train/loss"};
     std::vector<std::string> tags{"test/accuracy", "test/loss"};
     if (options_.top5) tags.emplace_back("test/top5");

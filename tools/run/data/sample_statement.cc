@@ -43,6 +43,8 @@ std::string decimal_text(char decimal) { return std::string(1, decimal); }
 void write_table(base::JsonWriter& json, const io::CsvCoding& coding) {
   json.key("table").begin_object().member("separator", coding.separator);
   json.member("columns", coding.table_columns).member("label", coding.selection.label);
+  if (!coding.selection.more_labels.empty())
+    json.member("more_labels", coding.selection.more_labels);
   if (coding.label_decimal != '.') json.member("label_decimal", decimal_text(coding.label_decimal));
   json.key("missing").begin_array();
   for (const std::string& marker : coding.missing->markers()) write_text(json, marker);
@@ -152,6 +154,13 @@ std::shared_ptr<const io::CsvCoding> read_table(const Json& json, const std::str
   coding->separator = text_member(json, "separator", where);
   coding->selection.label =
       static_cast<std::size_t>(whole_member(json, "label", 0, columns - 1, where));
+  if (json.contains("more_labels"))
+    for (const Json& label : list_member(json, "more_labels", where)) {
+      if (!label.is_number_unsigned() || label >= columns)
+        throw io::DataError(where + ": found the label column " + label.dump().substr(0, 40) +
+                            ", expected a number below " + std::to_string(columns));
+      coding->selection.more_labels.push_back(label.get<std::size_t>());
+    }
   coding->label_decimal = read_decimal(json, "label_decimal", where);
   coding->missing = std::make_shared<const io::CsvMissing>(
       json.contains("missing") ? io::CsvMissing(read_texts(json, "missing", where))
@@ -225,6 +234,12 @@ io::Labels read_labels(const Json& json, const std::string& where, const io::Sam
   if (!names.empty() && std::ssize(names) != classes)
     throw io::DataError(where + ": found names of " + std::to_string(names.size()) +
                         " classes, expected " + std::to_string(classes));
+  if (json.contains("multi_label")) {
+    if (!std::holds_alternative<io::FeatureSamples>(samples) || names.empty())
+      throw io::DataError(where + ": found several labels with " + std::to_string(names.size()) +
+                          " names, expected a name for each and samples of kind features");
+    return io::MultiLabels{.names = std::move(names)};
+  }
   if (json.contains("target")) {
     if (!std::holds_alternative<io::FeatureSamples>(samples) || classes != 1)
       throw io::DataError(where + ": found a target with " + std::to_string(classes) +
@@ -272,12 +287,17 @@ std::string sample_statement(const io::DatasetSplits& splits, io::Normalization 
   base::JsonWriter json;
   // A program that knows only classes would take the number for the logit of a class, and one that
   // does not know markers and decimal signs would read other numbers.
-  json.begin_object().member("schema", splits.coding ? 3 : target != nullptr ? 2 : 1);
+  const bool multi_label = set.find<io::MultiLabels>() != nullptr;
+  json.begin_object().member("schema", multi_label         ? 4
+                                       : splits.coding     ? 3
+                                       : target != nullptr ? 2
+                                                           : 1);
   json.member("kind", set.sample_traits().name);
   json.key("name");
   write_text(json, set.name);
   json.member("shape", set.shape()).member("classes", set.classes());
   write_texts(json, "class_names", set.class_names());
+  if (multi_label) json.member("multi_label", true);
   std::visit([&](const auto& kind) { write_kind(json, kind, normalization); }, set.samples);
   if (target != nullptr) {
     json.key("target").begin_object().key("name");
@@ -293,9 +313,9 @@ InputSchema read_sample_statement(const std::string& text, const std::string& so
   const std::string where = source + ": its statement of the samples";
   const Json json = parse_json(text, where);
   const std::int64_t schema = whole_member(json, "schema", 1, kUnlimited, where);
-  if (schema > 3)
+  if (schema > 4)
     throw io::DataError(where + " has schema " + std::to_string(schema) +
-                        ", expected 1, 2 or 3: a later version of the program has written it");
+                        ", expected 1 to 4: a later version of the program has written it");
   return read_statement(json, where);
 }
 

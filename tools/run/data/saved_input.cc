@@ -47,6 +47,7 @@ SavedInput of_set(const io::Dataset& set, const std::string& normalization) {
                    .vocabulary = set.vocabulary(),
                    .class_names = set.class_names()};
   if (const io::TargetScale* target = set.target()) input.target = *target;
+  input.multi_label = set.find<io::MultiLabels>() != nullptr;
   if (const auto* images = set.find<io::ImageSamples>()) {
     input.normalization = normalization;
     input.mean = images->format.mean;

@@ -19,8 +19,9 @@ struct SavedInput {
   std::string vocabulary = {};     // for text: the byte of each token id
   std::string normalization = {};  // for images: "unit" or "standard"; "": unknown, or not images
   std::vector<float> mean = {}, deviation = {};  // for each channel, if known
-  std::vector<std::string> class_names = {};     // by class, if known
+  std::vector<std::string> class_names = {};     // by class, if known; or by label
   std::optional<io::TargetScale> target = {};    // set if the model predicts a number
+  bool multi_label = false;                      // the model predicts several labels of 0 or 1
 };
 
 // `snapshot`: the description of the checkpoint at `path`; nullptr: the file is not a checkpoint.

@@ -13,15 +13,27 @@ bool evaluates_what_is_saved(const SessionOptions& options, const backends::Grou
          (!options.averaging.of_parameters() && !engine::brings_together(options.buffers));
 }
 
+const char* name_of(engine::Measure measure) {
+  if (measure == engine::Measure::kR2) return "r2";
+  return measure == engine::Measure::kTop5 ? "top5" : to_string(measure);
+}
+
 engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) {
   using engine::Measure;
-  const bool text = data.label_traits().perplexity, numbers = !data.label_traits().classes;
+  const bool text = data.label_traits().perplexity, numbers = data.target() != nullptr,
+             labels = data.find<io::MultiLabels>() != nullptr;
   const Measure measure = options.keep.measure.value_or(text      ? Measure::kPerplexity
                                                         : numbers ? Measure::kLoss
+                                                        : labels  ? Measure::kMap
                                                                   : Measure::kAccuracy);
+  if (labels && measure != Measure::kLoss && measure != Measure::kMap)
+    throw io::ConfigError(std::string("--keep-best ") + name_of(measure) +
+                          " is not for --task multi-label; expected loss or map");
+  if (measure == Measure::kMap && !labels)
+    throw io::ConfigError("--keep-best map requires --task multi-label; " + data.name + " has " +
+                          data.label_traits().labels);
   if (numbers && measure != Measure::kLoss && measure != Measure::kR2)
-    throw io::ConfigError(std::string("--keep-best ") +
-                          (measure == Measure::kTop5 ? "top5" : to_string(measure)) +
+    throw io::ConfigError(std::string("--keep-best ") + name_of(measure) +
                           " is not for --task regression; expected loss or r2");
   if (measure == Measure::kR2 && !numbers)
     throw io::ConfigError("--keep-best r2 requires --task regression; " + data.name +

@@ -123,6 +123,23 @@ const SessionFacts& TrainSession::start_state() {
   return s.facts;
 }
 
+namespace {
+
+// Throws io::ConfigError for a division of steps in which a rank does not know the samples of all.
+std::vector<double> checked_loss_weights(const SessionParts& s) {
+  std::vector<double> weights = s.input.data.train().loss_weights();
+  if (s.input.data.sampling().shard != io::Shard::kContiguous && s.group.world_size() > 1 &&
+      !engine::are_equal(weights))
+    throw io::ConfigError(
+        "--shard " +
+        std::string(s.input.data.sampling().shard == io::Shard::kFile ? "file" : "strided") +
+        " for losses with unequal weights, of which every rank must know the sum over all ranks; "
+        "expected --shard contiguous");
+  return weights;
+}
+
+}  // namespace
+
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
                                            RankChanges changes) {
   SessionParts& s = *parts_;
@@ -138,6 +155,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .clip_grad = s.options.update.clip_grad,
        .losses_per_sample =
            s.options.update.sum_losses ? static_cast<double>(s.input.data.train().positions()) : 0,
+       .loss_weights = checked_loss_weights(s),
        .has_labels = s.input.data.train().label_traits().classes,
        .on_nonfinite = s.options.on_nonfinite,
        .supports_rollback = s.carried != nullptr,

@@ -41,19 +41,40 @@ struct CodedRows {
   std::vector<std::string> unknown;
 };
 
+TableAnswers::Kind kind_of(Task task) {
+  switch (task) {
+    case Task::kRegression:
+      return TableAnswers::Kind::kTargets;
+    case Task::kMultiLabel:
+      return TableAnswers::Kind::kFlags;
+    case Task::kClassification:
+      break;
+  }
+  return TableAnswers::Kind::kLabels;
+}
+
+const char* name_of(Task task) {
+  if (task == Task::kClassification) return "classification";
+  return task == Task::kRegression ? "regression" : "multi-label";
+}
+
+Task task_of(const Dataset& like) {
+  if (like.find<MultiLabels>() != nullptr) return Task::kMultiLabel;
+  return like.target() != nullptr ? Task::kRegression : Task::kClassification;
+}
+
 CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
                           const DatasetOptions& options) {
   constexpr std::int64_t kBlock = 4096;
-  using Kind = TableAnswers::Kind;
   CsvCoding table = *coding.table;
   table.separator = options.csv.separator;
-  const auto stream = open_table(path, table,
-                                 {.kind = options.csv.regression ? Kind::kTargets : Kind::kLabels,
-                                  .column = options.csv.label_column});
+  const auto stream = open_table(
+      path, table, {.kind = kind_of(options.csv.task), .column = options.csv.label_column});
   CodedRows rows;
   FeatureSamples features{.extents = {1, 1, static_cast<std::int64_t>(table.features)}};
   std::vector<std::string> labels;
   std::vector<double> numbers;
+  std::vector<float> flags;
   const auto append = [](auto& to, auto& from) { to.insert(to.end(), from.begin(), from.end()); };
   for (;;) {
     SampleBlock block;
@@ -62,6 +83,7 @@ CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
     append(features.values, std::get<FeatureSamples>(block.samples).values);
     append(labels, block.labels);
     append(numbers, block.targets);
+    append(flags, block.flags);
     append(rows.places, block.rows);
   }
   if (rows.places.empty()) throw DataError(path + ": found no row of data, expected at least 1");
@@ -69,9 +91,12 @@ CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
   rows.set = {.name = std::filesystem::path(path).filename().string(),
               .samples = std::move(features)};
   const CsvSelection& selection = coding.table->selection;
-  rows.answers = options.csv.regression
-                     ? number_answers(path, selection.title(selection.label), std::move(numbers))
-                     : class_answers(labels);
+  if (options.csv.task == Task::kRegression)
+    rows.answers = number_answers(path, selection.title(selection.label), std::move(numbers));
+  else if (options.csv.task == Task::kMultiLabel)
+    rows.answers = flag_answers(selection.label_titles(), std::move(flags));
+  else
+    rows.answers = class_answers(labels);
   return rows;
 }
 
@@ -97,11 +122,12 @@ DatasetSplits read_coded_table(const std::string& path, const DatasetOptions& op
   if (!coding.table)
     throw DataError(path + ": a table, but the model of " + coding.source +
                     " takes no rows of tables");
-  if (!coding.inputs_only && (coding.like.target() != nullptr) != options.csv.regression)
-    throw DataError(path + ": --task is " +
-                    (options.csv.regression ? "regression" : "classification") +
-                    ", but the model of " + coding.source + " predicts " +
-                    (options.csv.regression ? "classes" : "a number"));
+  if (const Task task = task_of(coding.like); !coding.inputs_only && task != options.csv.task)
+    throw DataError(path + ": --task is " + name_of(options.csv.task) + ", but the model of " +
+                    coding.source + " predicts " +
+                    (task == Task::kClassification ? "classes"
+                     : task == Task::kRegression   ? "a number"
+                                                   : "several labels of 0 or 1"));
   CodedRows rows = read_coded_rows(path, coding, options);
   std::vector<std::size_t> train, test;
   const bool whole = options.parts == Parts::kHoldOut;

@@ -85,12 +85,36 @@ class Numbers : public CsvAnswers {
   const std::vector<double> numbers_;
 };
 
+class Flags : public CsvAnswers {
+ public:
+  explicit Flags(MultiLabels labels) : labels_(std::move(labels)) {}
+
+  std::vector<bool> draw_test_rows(double share, std::uint64_t seed) const override {
+    const std::size_t rows = labels_.values.size() / labels_.names.size();
+    return draw_of_classes(std::vector<std::int32_t>(rows, 0), 1, share, seed);
+  }
+  Labels labels(const std::vector<std::size_t>&, const TargetScale*) const override {
+    return labels_;
+  }
+
+ private:
+  const MultiLabels labels_;
+};
+
 std::string text_of_kind(const std::string& title, const ClassLabels& labels) {
   return "label " + title + " (" + std::to_string(labels.count) + " classes)";
 }
 std::string text_of_kind(const std::string& title, const TargetValues& targets) {
   return "target " + title + " (mean " + base::number_text("%.4g", targets.scale.mean) +
          ", deviation " + base::number_text("%.4g", targets.scale.deviation) + ")";
+}
+std::string text_of_kind(const std::string&, const MultiLabels& labels) {
+  constexpr std::size_t kMaxNames = 5;
+  std::vector<std::string> names = labels.names;
+  const std::size_t more = names.size() - std::min(names.size(), kMaxNames);
+  names.resize(names.size() - more);
+  return "labels of 0 or 1: " + base::join_text(names) +
+         (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 template <class Kind>
 std::string text_of_kind(const std::string& title, const Kind&) {
@@ -111,6 +135,17 @@ std::unique_ptr<CsvAnswers> read_numbers(const CsvTable& table, std::size_t inde
                                    read_targets(table, index, first, decimal, missing, title));
 }
 
+std::unique_ptr<CsvAnswers> read_flags(const CsvTable& table,
+                                       const std::vector<std::size_t>& indices, std::size_t first,
+                                       const CsvMissing& missing,
+                                       const std::vector<std::string>& titles) {
+  std::vector<float> flags;
+  for (std::size_t row = first; row < table.rows(); ++row)
+    for (std::size_t k = 0; k < indices.size(); ++k)
+      flags.push_back(read_flag(table, indices[k], row, missing, titles[k]));
+  return flag_answers(titles, std::move(flags));
+}
+
 std::unique_ptr<CsvAnswers> class_answers(const std::vector<std::string>& names) {
   return std::make_unique<Classes>(
       classes_of(std::vector<std::string_view>(names.begin(), names.end())));
@@ -119,6 +154,11 @@ std::unique_ptr<CsvAnswers> class_answers(const std::vector<std::string>& names)
 std::unique_ptr<CsvAnswers> number_answers(const std::string& file, const std::string& title,
                                            std::vector<double> numbers) {
   return std::make_unique<Numbers>(file, title, std::move(numbers));
+}
+
+std::unique_ptr<CsvAnswers> flag_answers(const std::vector<std::string>& titles,
+                                         std::vector<float> flags) {
+  return std::make_unique<Flags>(MultiLabels{.names = titles, .values = std::move(flags)});
 }
 
 std::string answers_text(const std::string& title, const Labels& labels) {

@@ -34,11 +34,19 @@ std::unique_ptr<CsvAnswers> read_classes(const CsvTable& table, std::size_t inde
 std::unique_ptr<CsvAnswers> read_numbers(const CsvTable& table, std::size_t index,
                                          std::size_t first, char decimal, const CsvMissing& missing,
                                          const std::string& title);
-// For rows that have been read: their classes by name, which may be a single one, or their numbers.
+// Reads the columns `indices`, with these titles, like read_flag().
+std::unique_ptr<CsvAnswers> read_flags(const CsvTable& table,
+                                       const std::vector<std::size_t>& indices, std::size_t first,
+                                       const CsvMissing& missing,
+                                       const std::vector<std::string>& titles);
+// For rows that have been read: their classes by name, which may be a single one, their numbers, or
+// their labels of 0 or 1, row by row.
 // `file` names the table in messages.
 std::unique_ptr<CsvAnswers> class_answers(const std::vector<std::string>& names);
 std::unique_ptr<CsvAnswers> number_answers(const std::string& file, const std::string& title,
                                            std::vector<double> numbers);
+std::unique_ptr<CsvAnswers> flag_answers(const std::vector<std::string>& titles,
+                                         std::vector<float> flags);
 
 // "label species (3 classes)", "target price (mean 3, deviation 1.5)".
 std::string answers_text(const std::string& title, const Labels& labels);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -138,6 +139,17 @@ std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::
     targets.push_back(*number);
   }
   return targets;
+}
+
+float read_flag(const CsvTable& table, std::size_t index, std::size_t row,
+                const CsvMissing& missing, const std::string& title) {
+  const std::string_view field = table.field(row, index);
+  if (missing.has(field)) return std::numeric_limits<float>::quiet_NaN();
+  const auto number = read_value(field, '.', missing);
+  if (number && (*number == 0 || *number == 1)) return static_cast<float>(*number);
+  throw DataError(table.place(row) + ": found '" + std::string(field.substr(0, 40)) +
+                  "' in column " + std::to_string(index + 1) + " ('" + title +
+                  "'), a label, expected 0 or 1, or an empty field if it is unknown");
 }
 
 CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first,

@@ -69,6 +69,11 @@ struct CsvLabels {
 std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::size_t first,
                                  char decimal, const CsvMissing& missing, const std::string& title);
 
+// Returns 1, 0 or, for a missing value, NaN. `title` names the column in messages. Throws DataError
+// with the row for another field.
+float read_flag(const CsvTable& table, std::size_t index, std::size_t row,
+                const CsvMissing& missing, const std::string& title);
+
 // Throws DataError: a missing label, a single class, or nearly as many classes as rows (a
 // regression target, not a class).
 CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first,

@@ -122,6 +122,21 @@ Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, con
   return set;
 }
 
+std::unique_ptr<CsvAnswers> read_answers(const CsvTable& table, const CsvSelection& selection,
+                                         const CsvMissing& missing, char label_decimal, Task task) {
+  const std::size_t first = selection.first_row();
+  switch (task) {
+    case Task::kRegression:
+      return read_numbers(table, selection.label, first, label_decimal, missing,
+                          selection.title(selection.label));
+    case Task::kMultiLabel:
+      return read_flags(table, selection.labels(), first, missing, selection.label_titles());
+    case Task::kClassification:
+      break;
+  }
+  return read_classes(table, selection.label, first, missing);
+}
+
 }  // namespace
 
 DatasetSplits read_csv_splits(const DatasetOptions& options) {
@@ -143,9 +158,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::string title = selection.title(selection.label);
   const char label_decimal = scans[selection.label].decimal;
   const std::unique_ptr<CsvAnswers> answers =
-      options.csv.regression
-          ? read_numbers(table, selection.label, first, label_decimal, *missing, title)
-          : read_classes(table, selection.label, first, *missing);
+      read_answers(table, selection, *missing, label_decimal, options.csv.task);
   const std::vector<bool> for_test = answers->draw_test_rows(options.csv.test_share, options.seed);
   std::vector<std::size_t> train, test;  // positions among the rows of data
   for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
@@ -164,7 +177,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   if (features == 0) throw DataError(path + ": no column besides the label has a value");
   splits.columns = columns_text(table, selection, columns, answers_text(title, labels));
   for (std::string& line :
-       reading_notices(table, selection, columns, scans, options.csv.regression))
+       reading_notices(table, selection, columns, scans, options.csv.task == Task::kRegression))
     warnings.push_back(std::move(line));
   for (std::string& line : column_warnings(table, selection, columns))
     warnings.push_back(std::move(line));

@@ -18,11 +18,12 @@ namespace io {
 // options.csv.columns or options.csv.ignored_columns choose among the others, by name or number.
 //
 // options.csv.test_share of each class's rows, rounded, are for testing, but never the last of a
-// class: a test label has always been seen in training. With options.csv.regression the label
+// class: a test label has always been seen in training. With Task::kRegression the label
 // column is a target: every field must be a number, the share is that of all rows, and numbers are
-// standardized by the training rows' mean and deviation. Which rows depends on options.seed alone.
-// Both parts keep the order of the file. Throws MissingFileError, DataError (file, row and line)
-// and ConfigError (no such label column, with the nearest).
+// standardized by the training rows' mean and deviation. With Task::kMultiLabel the label columns
+// have 0, 1 or missing values, and the share is that of all rows. Which rows depends on
+// options.seed alone. Both parts keep the order of the file. Throws MissingFileError, DataError
+// (file, row and line) and ConfigError (no such label column, with the nearest).
 DatasetSplits read_csv_splits(const DatasetOptions& options);
 
 }  // namespace io

@@ -28,6 +28,16 @@ std::vector<std::string> first_fields(const CsvTable& table) {
   return names;
 }
 
+// Returns the parts of --label-column; a single label may have a comma in its name.
+std::vector<std::string> label_names(const CsvOptions& options) {
+  if (options.label_column.empty()) return {};
+  if (options.task != Task::kMultiLabel) return {options.label_column};
+  std::vector<std::string> names;
+  for (const std::string& part : base::split_text(options.label_column, ','))
+    names.emplace_back(base::trimmed(part));
+  return names;
+}
+
 HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> scans,
                              const CsvMissing& missing, const DatasetOptions& options) {
   if (options.csv.header != CsvHeader::kAuto)
@@ -35,8 +45,9 @@ HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> 
   if (table.short_header()) return {.header = true};
   // A number means a position: it is no evidence about row 1, which may contain that number.
   const std::vector<std::string> names = first_fields(table);
-  const bool named = !options.csv.label_column.empty() && !is_number(options.csv.label_column) &&
-                     std::find(names.begin(), names.end(), options.csv.label_column) != names.end();
+  const bool named = std::ranges::any_of(label_names(options.csv), [&](const std::string& label) {
+    return !is_number(label) && std::ranges::find(names, label) != names.end();
+  });
   return named ? HeaderDecision{.header = true} : find_header(table, scans, missing);
 }
 
@@ -86,7 +97,29 @@ std::vector<bool> listed(const CsvTable& table, const std::vector<std::string>& 
   return found;
 }
 
+void find_labels(const CsvTable& table, const CsvOptions& options, CsvSelection& selection) {
+  selection.label = table.columns() - 1;
+  std::vector<std::size_t> labels;
+  for (const std::string& name : label_names(options)) {
+    const std::size_t label =
+        find_column(table, selection.header, name, "label column", "--label-column");
+    if (std::ranges::find(labels, label) != labels.end())
+      throw ConfigError(table.name() + ": --label-column names " + selection.title(label) +
+                        " twice, expected different columns");
+    labels.push_back(label);
+  }
+  if (labels.empty()) return;
+  selection.label = labels[0];
+  selection.more_labels.assign(labels.begin() + 1, labels.end());
+}
+
 }  // namespace
+
+std::vector<std::size_t> CsvSelection::labels() const {
+  std::vector<std::size_t> all{label};
+  all.insert(all.end(), more_labels.begin(), more_labels.end());
+  return all;
+}
 
 std::string CsvSelection::title(std::size_t column) const {
   constexpr std::size_t kLongest = 40;
@@ -98,6 +131,12 @@ std::string CsvSelection::title(std::size_t column) const {
   std::size_t end = kLongest;  // not within a UTF-8 character
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
   return name.substr(0, end) + "...";
+}
+
+std::vector<std::string> CsvSelection::label_titles() const {
+  std::vector<std::string> titles;
+  for (const std::size_t column : labels()) titles.push_back(title(column));
+  return titles;
 }
 
 std::string CsvSelection::option_name(std::size_t column) const {
@@ -119,26 +158,25 @@ CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> s
   if (decision.header) selection.header = unique_names(first_fields(table));
   selection.doubtful = decision.doubtful;
   const std::vector<std::string>& header = selection.header;
-  selection.label =
-      options.csv.label_column.empty()
-          ? table.columns() - 1
-          : find_column(table, header, options.csv.label_column, "label column", "--label-column");
+  find_labels(table, options.csv, selection);
+  const std::vector<std::size_t> labels = selection.labels();
   const bool only = !options.csv.columns.empty();
   std::vector<bool> marked(table.columns(), false);
   if (only) marked = listed(table, header, options.csv.columns, "--columns");
   if (!only && !options.csv.ignored_columns.empty())
     marked = listed(table, header, options.csv.ignored_columns, "--ignore-columns");
-  if (!only && marked[selection.label])
-    throw ConfigError(table.name() + ": --ignore-columns names " +
-                      selection.title(selection.label) +
-                      ", which is the label; choose another one with --label-column");
+  for (const std::size_t label : labels)
+    if (!only && marked[label])
+      throw ConfigError(table.name() + ": --ignore-columns names " + selection.title(label) +
+                        ", which is the label; choose another one with --label-column");
   selection.index = find_index(table, selection, options);
   if (selection.index) marked[*selection.index] = !only;
   for (std::size_t c = 0; c < table.columns(); ++c)
-    if (c != selection.label)
+    if (std::ranges::find(labels, c) == labels.end())
       (marked[c] == only ? selection.columns : selection.left_out).push_back(c);
   if (selection.columns.empty())
     throw ConfigError(table.name() + ": no column besides the label" +
+                      (labels.size() > 1 ? "s" : "") +
                       (selection.index ? " and the index, column 1," : "") + " is left");
   return selection;
 }

@@ -17,16 +17,19 @@ namespace io {
 struct CsvSelection {
   std::vector<std::string> header;  // unique names; empty: there is no header
   std::size_t label = 0;
-  std::vector<std::size_t> columns;   // the features, ascending
+  std::vector<std::size_t> more_labels;  // of a sample with several, after `label`
+  std::vector<std::size_t> columns;      // the features, ascending
   std::vector<std::size_t> left_out;  // by --columns or --ignore-columns, or the index; ascending
   std::optional<std::size_t> index;   // a column without a name that contains row numbers
   bool doubtful = false;              // the decision about the first row is uncertain
 
+  std::vector<std::size_t> labels() const;  // all label columns
   std::size_t first_row() const { return header.empty() ? 0 : 1; }
   // The name in the header, on one line and shortened, or "column 3".
   std::string title(std::size_t column) const;
   // The same with its number: "column 3 ('age')".
   std::string place(std::size_t column) const;
+  std::vector<std::string> label_titles() const;
   // The name for options: from the header, or its number if that is not possible.
   std::string option_name(std::size_t column) const;
 };

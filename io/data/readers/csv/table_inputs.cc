@@ -119,18 +119,22 @@ class TableRows : public SampleStream {
  private:
   // The training table had no header: columns are found by position.
   void find_places() {
-    const std::size_t label = coding_.selection.label, found = table_->columns();
-    const bool without_label =
-        found + 1 == coding_.table_columns && answers_.kind == TableAnswers::Kind::kNone;
+    answer_columns_ = coding_.selection.labels();
+    const std::size_t found = table_->columns();
+    const bool without_label = found + answer_columns_.size() == coding_.table_columns &&
+                               answers_.kind == TableAnswers::Kind::kNone;
     if (found != coding_.table_columns && !without_label)
       throw DataError(path_ + ": found " + std::to_string(found) + " columns, expected the " +
                       std::to_string(coding_.table_columns) + " of the training table" +
-                      (answers_.kind == TableAnswers::Kind::kNone
-                           ? ", or one less: without the label"
-                           : ", the label among them"));
+                      (answers_.kind == TableAnswers::Kind::kNone ? ", or those without the label"
+                                                                  : ", the label among them"));
     for (const CsvColumn& column : coding_.columns)
-      places_.push_back(column.index - (without_label && column.index > label ? 1 : 0));
-    answer_ = label;
+      places_.push_back(column.index - (without_label ? labels_before(column.index) : 0));
+  }
+
+  std::size_t labels_before(std::size_t column) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(answer_columns_, [&](std::size_t label) { return label < column; }));
   }
 
   void find_names() {
@@ -142,8 +146,12 @@ class TableRows : public SampleStream {
     // If the option is not given, it names no column, not even the index, which has an empty name.
     const bool named =
         !answers_.column.empty() && std::ranges::find(given, answers_.column) != given.end();
-    answer_ = place_of(given,
-                       named ? answers_.column : coding_.selection.header[coding_.selection.label]);
+    if (named && answers_.kind != TableAnswers::Kind::kFlags) {
+      answer_columns_ = {place_of(given, answers_.column)};
+      return;
+    }
+    for (const std::size_t label : coding_.selection.labels())
+      answer_columns_.push_back(place_of(given, coding_.selection.header[label]));
   }
 
   // `given` has the names of the header as they are written.
@@ -190,18 +198,26 @@ class TableRows : public SampleStream {
       block.targets.push_back(targets_[row_ - first_]);
       return;
     }
-    const std::string_view label = table_->field(row_, answer_);
+    if (answers_.kind == TableAnswers::Kind::kFlags) {
+      const std::vector<std::string> titles = coding_.selection.label_titles();
+      for (std::size_t k = 0; k < titles.size(); ++k)
+        block.flags.push_back(
+            read_flag(*table_, answer_columns_[k], row_, *coding_.missing, titles[k]));
+      return;
+    }
+    const std::string_view label = table_->field(row_, answer_columns_[0]);
     if (coding_.missing->has(label))
-      throw DataError(table_->place(row_) + ": no label in column " + std::to_string(answer_ + 1) +
-                      ": found '" + std::string(label) + "'");
+      throw DataError(table_->place(row_) + ": no label in column " +
+                      std::to_string(answer_columns_[0] + 1) + ": found '" + std::string(label) +
+                      "'");
     block.labels.emplace_back(label);
   }
 
   void read_targets_of_block() {
     if (answers_.kind != TableAnswers::Kind::kTargets) return;
     first_ = row_;
-    targets_ = read_targets(*table_, answer_, first_, coding_.label_decimal, *coding_.missing,
-                            coding_.selection.title(coding_.selection.label));
+    targets_ = read_targets(*table_, answer_columns_[0], first_, coding_.label_decimal,
+                            *coding_.missing, coding_.selection.title(coding_.selection.label));
   }
 
   std::int64_t file_row() const { return rows_before_ + static_cast<std::int64_t>(row_) + 1; }
@@ -216,9 +232,9 @@ class TableRows : public SampleStream {
   std::size_t row_ = 0, first_ = 0;    // in table_; first_: the first row with a target
   std::int64_t rows_before_ = 0;       // rows of the file before table_
   std::int64_t done_ = 0;
-  std::vector<std::size_t> places_;  // for each column of the coding
-  std::size_t answer_ = 0;           // the column of the label or target
-  std::vector<double> targets_;      // targets of table_'s rows from first_ on
+  std::vector<std::size_t> places_;          // for each column of the coding
+  std::vector<std::size_t> answer_columns_;  // of the labels or the target
+  std::vector<double> targets_;              // targets of table_'s rows from first_ on
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 using namespace cuda_test;
 
 constexpr RegressionLoss kKinds[] = {RegressionLoss::kSquared, RegressionLoss::kAbsolute,
-                                     RegressionLoss::kHuber};
+                                     RegressionLoss::kHuber, RegressionLoss::kLogistic};
 
 template <class T>
 class RegressionLossCuda : public CudaTest {};
@@ -75,6 +75,7 @@ TYPED_TEST(RegressionLossCuda, NanStaysNanInItsRowOnly) {
     c.finish();
     const std::vector<float> slopes = as_floats(gradient.values());
     EXPECT_TRUE(std::isnan(loss.values()[0]) && std::isnan(slopes[0]));
+    if (kind == RegressionLoss::kLogistic) continue;
     EXPECT_EQ(slopes[2], 0);  // equal numbers
     EXPECT_EQ(slopes[3], kind == RegressionLoss::kSquared ? 2 : 0.5f);
     EXPECT_EQ(loss.values()[1], kind == RegressionLoss::kSquared    ? 2
@@ -84,6 +85,20 @@ TYPED_TEST(RegressionLossCuda, NanStaysNanInItsRowOnly) {
 }
 
 using RegressionLossCudaOnce = CudaTest;
+
+TYPED_TEST(RegressionLossCuda, OfLogitsNeitherOverflowsNorIncludesUnknownLabels) {
+  const auto prediction = to_device<TypeParam>({2, 3}, {1e4f, -1e4f, 5, 1e4f, -1e4f, 5}),
+             gradient = to_device<TypeParam>({2, 3}, {9, 9, 9, 9, 9, 9});
+  const auto target = to_device<float>({2, 3}, {1, 0, NAN, 0, 0.5f, NAN}),
+             loss = to_device<float>({2}, {9, 9});
+  const float large = as_floats(prediction.values())[0];
+  DeviceContext c;
+  regression_loss_forward(c.context, {prediction.view(), target.view(), loss.view(),
+                                      gradient.view(), RegressionLoss::kLogistic});
+  c.finish();
+  EXPECT_EQ(loss.values(), (std::vector<float>{0, 1.5f * large}));
+  EXPECT_EQ(as_floats(gradient.values()), (std::vector<float>{0, 0, 0, 1, -0.5f, 0}));
+}
 
 // Totals of losses without labels: no row is correct.
 TEST_F(RegressionLossCudaOnce, TotalsWithoutLabelsAreThoseOfTheHost) {

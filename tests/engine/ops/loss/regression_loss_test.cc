@@ -42,7 +42,7 @@ const std::vector<double> kPredictions{1, -2, 0.5, 3, 3, 3, 0.25, 1e-3, -7};
 const std::vector<double> kTargets{0.5, -2, 1.25, 1, 4, 3, 0.125, -1e-3, 2};
 
 constexpr RegressionLoss kKinds[] = {RegressionLoss::kSquared, RegressionLoss::kAbsolute,
-                                     RegressionLoss::kHuber};
+                                     RegressionLoss::kHuber, RegressionLoss::kLogistic};
 
 // mse_loss, l1_loss and huber_loss(reduction='none').mean(1) of torch 2 in float64, and the
 // gradients of their sums.
@@ -75,6 +75,43 @@ void expect_pytorchs(double relative) {
 TEST(RegressionLoss, IsPyTorchs) {
   expect_pytorchs<double>(1e-15);
   expect_pytorchs<float>(1e-6);
+}
+
+// binary_cross_entropy_with_logits(reduction='none').sum(1) of torch 2 in float64, without and with
+// pos_weight (1, 2.5, 0.75), and the gradients of their sums.
+const std::vector<double> kLogits{1, -2, 0.5, 3, -40, 100, 0.25, 1e-3, -7};
+const std::vector<double> kFlags{1, 0, 1, 0, 1, 0, 1, 0, 1};
+const std::vector<double> kWeightedFlags{1, 0, 0.75, 0, 2.5, 0, 1, 0, 0.75};
+const std::vector<double> kLogistic{0.9142666827413022, 143.04858735157376, 8.270498191892559};
+const std::vector<double> kLogisticGradient{
+    -0.2689414213699951,  0.11920292202211755, -0.3775406687981454, 0.9525741268224334, -1, 1,
+    -0.43782349911420193, 0.5002499999791666,  -0.9990889488055994};
+const std::vector<double> kWeighted{0.7957474366962756, 203.04858735157376, 6.520270325279114};
+const std::vector<double> kWeightedGradient{
+    -0.2689414213699951,  0.11920292202211755, -0.283155501598609, 0.9525741268224334, -2.5, 1,
+    -0.43782349911420193, 0.5002499999791666,  -0.7493167116041995};
+
+template <class T>
+void expect_logistic(double relative) {
+  const auto plain = losses_of<T>(kLogits, kFlags, 3, RegressionLoss::kLogistic),
+             weighted = losses_of<T>(kLogits, kWeightedFlags, 3, RegressionLoss::kLogistic);
+  EXPECT_EQ(far_apart(plain.loss.values, kLogistic, relative, 0), "");
+  EXPECT_EQ(far_apart(plain.gradient.values, kLogisticGradient, relative, 0), "");
+  EXPECT_EQ(far_apart(weighted.loss.values, kWeighted, relative, 0), "");
+  EXPECT_EQ(far_apart(weighted.gradient.values, kWeightedGradient, relative, 0), "");
+}
+
+TEST(RegressionLoss, OfLogitsIsPyTorchsWithPositiveWeights) {
+  expect_logistic<double>(1e-14);
+  expect_logistic<float>(1e-6);
+}
+
+TEST(RegressionLoss, OfLogitsNeitherOverflowsNorIncludesUnknownLabels) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto found = losses_of<float>({1e30, -1e30, 5, 1e30, -1e30, 5}, {1, 0, kNan, 0, 1, kNan}, 2,
+                                      RegressionLoss::kLogistic);
+  EXPECT_EQ(found.loss.values, (std::vector<float>{0, 2e30f}));
+  EXPECT_EQ(found.gradient.values, (std::vector<float>{0, 0, 0, 1, -1, 0}));
 }
 
 TEST(RegressionLoss, HasTheSameBitsForAnyNumberOfThreads) {

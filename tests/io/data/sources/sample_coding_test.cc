@@ -112,7 +112,7 @@ TEST_F(CodedData, TheSameTableIsReadTheSame) {
     DatasetOptions options;
     options.name = "csv";
     options.csv.annotations = folder_ / "t.csv";
-    options.csv.regression = regression;
+    options.csv.task = regression ? io::Task::kRegression : io::Task::kClassification;
     const DatasetSplits learned = io::load_dataset(options);
     options.coding = coding_of(learned);
     const DatasetSplits coded = io::load_dataset(options);
@@ -145,7 +145,7 @@ TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
       DatasetOptions options;
       options.name = "csv";
       options.csv.annotations = folder_ / "t.csv";
-      options.csv.regression = regression;
+      options.csv.task = regression ? io::Task::kRegression : io::Task::kClassification;
       write_text(folder_ / "t.csv", measured_rows(trained));
       const DatasetSplits learned = io::load_dataset(options);
       options.coding = coding_of(learned);
@@ -176,7 +176,7 @@ TEST_F(CodedData, ATableOfAnotherTaskIsRefused) {
   options.name = "csv";
   options.csv.annotations = folder_ / "t.csv";
   options.coding = coding_of(io::load_dataset(options));
-  options.csv.regression = true;
+  options.csv.task = io::Task::kRegression;
   EXPECT_THROW(static_cast<void>(io::load_dataset(options)), io::DataError);
 }
 

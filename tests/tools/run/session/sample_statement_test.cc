@@ -123,13 +123,35 @@ TEST(SampleStatement, WithoutMarkersHasThoseOfItsTime) {
   EXPECT_FALSE(column.missing->has("None"));  // a value of its own in those snapshots
 }
 
+TEST(SampleStatement, OfSeveralLabelsHasTheirNamesAndColumns) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "t.csv";
+  test_support::write_text(path, "u,a,v\n1,1,0\n0,2,1\n1,4,0\n0,5,1\n");
+  io::DatasetOptions options = csv_options(path);
+  options.csv.task = io::Task::kMultiLabel;
+  options.csv.label_column = "v,u";
+  const std::string text = sample_statement(io::load_dataset(options), io::Normalization::kUnit);
+  EXPECT_TRUE(text.starts_with("{\"schema\":4,")) << text;
+  const io::DatasetSplits read = read_sample_statement(text, "x").splits;
+  EXPECT_EQ(read.train.as<io::MultiLabels>().names, (std::vector<std::string>{"v", "u"}));
+  EXPECT_EQ(read.coding->selection.labels(), (std::vector<std::size_t>{2, 0}));
+  const auto refuses = [&](const std::string& part, const std::string& other) {
+    std::string bad = text;
+    ASSERT_NE(bad.find(part), std::string::npos) << bad;
+    bad.replace(bad.find(part), part.size(), other);
+    EXPECT_THROW(read_sample_statement(bad, "x"), io::DataError) << bad;
+  };
+  refuses("\"more_labels\":[0]", "\"more_labels\":[3]");
+  refuses("[\"v\",\"u\"]", "[\"v\"]");
+}
+
 TEST(SampleStatement, OfARegressionHasTheTarget) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "t.csv";
   test_support::write_text(path, "a,price\n1,10.5\n2,30\n4,20\n5,25.25\n");
   io::DatasetOptions options = csv_options(path);
   options.csv.test_share = 0.25;
-  options.csv.regression = true;
+  options.csv.task = io::Task::kRegression;
   const io::DatasetSplits splits = io::load_dataset(options);
   const std::string text = sample_statement(splits, io::Normalization::kUnit);
   EXPECT_TRUE(text.starts_with("{\"schema\":3,")) << text;
@@ -146,7 +168,7 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   };
   refuses("\"classes\":1", "\"classes\":3");
   refuses("\"name\":\"price\"", "\"nam\":\"price\"");
-  refuses("\"schema\":3", "\"schema\":4");
+  refuses("\"schema\":3", "\"schema\":5");
 }
 
 TEST(SampleStatement, IsLeftOutWhereItWouldBeTooLong) {
@@ -177,7 +199,7 @@ TEST(SampleStatement, ThatContradictsItselfIsRefused) {
     EXPECT_CONTAINS(error_text, words);
     EXPECT_TRUE(error_text.starts_with("a.ckpt")) << error_text;
   };
-  refuses("\"schema\":1", "\"schema\":4", "has schema 4, expected 1, 2 or 3");
+  refuses("\"schema\":1", "\"schema\":5", "has schema 5, expected 1 to 4");
   refuses("images", "sounds", "kind 'sounds', expected images, features or tokens");
   refuses("images", "features", "lacks \"table\"");
   refuses("[2,2,1]", "[2,2]", "a shape of 2 extents, expected 3");

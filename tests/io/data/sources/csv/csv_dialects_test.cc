@@ -357,7 +357,7 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
   }
   // The target of a regression is named, too.
   DatasetOptions regression;
-  regression.csv.regression = true;
+  regression.csv.task = io::Task::kRegression;
   regression.csv.label_column = "amount";
   const DatasetSplits target = load(table(";", [](int i) { return grouped(i, '.'); }), regression);
   EXPECT_GT(target.train.target()->mean, 1000);

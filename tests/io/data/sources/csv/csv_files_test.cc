@@ -203,7 +203,7 @@ TEST_F(CsvFiles, WrongContentIsNamed) {
 }
 
 TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
-  options_.csv.regression = true;
+  options_.csv.task = io::Task::kRegression;
   std::string text = "size,price\n";
   for (int i = 0; i < 50; ++i)
     text += std::to_string(i) + "," + std::to_string(1000 + i * i) + ".25\n";
@@ -251,7 +251,7 @@ TEST_F(CsvFiles, LargeNumbersThatDifferLittleAreNotConstant) {
   EXPECT_FALSE(time.constant);
   EXPECT_NEAR(time.mean, 999'999'999'999'997.5, 20);
   EXPECT_NEAR(time.deviation, 57.7, 5);
-  options_.csv.regression = true;
+  options_.csv.task = io::Task::kRegression;
   options_.csv.label_column = "time";
   EXPECT_NEAR(load(text("\n")).train.target()->deviation, 57.7, 5);
   // Equal but for their last bits.
@@ -260,11 +260,41 @@ TEST_F(CsvFiles, LargeNumbersThatDifferLittleAreNotConstant) {
 }
 
 TEST_F(CsvFiles, WrongTargetsAreNamed) {
-  options_.csv.regression = true;
+  options_.csv.task = io::Task::kRegression;
   expect_complaint("a,y\n1,2\n2,x\n", {"set.csv, row 3 (line 3)", "'x' in y", "a number"});
   expect_complaint("a,y\n1,2\n2,\n", {"row 3", "'' in y"});
   expect_complaint("a,y\n1,nan\n2,3\n", {"row 2", "'nan' in y"});
   expect_complaint("a,y\n1,7\n2,7\n3,7\n", {"y, the target, is 7 in all"});
+}
+
+TEST_F(CsvFiles, SeveralLabelsAreColumnsOfZerosAndOnes) {
+  options_.csv.task = io::Task::kMultiLabel;
+  options_.csv.label_column = "spam, 2";
+  options_.csv.test_share = 0;
+  const DatasetSplits splits = load("a,big,spam\n1.5,0,1\n2,,1.0\n4,1,NA\n");
+  EXPECT_EQ(splits.train.class_names(), (std::vector<std::string>{"spam", "big"}));
+  EXPECT_EQ(splits.train.shape()[2], 1) << "labels are no features";
+  const auto& labels = splits.train.as<MultiLabels>();
+  ASSERT_EQ(labels.values.size(), 6u);
+  EXPECT_EQ(labels.values[0], 1);
+  EXPECT_EQ(labels.values[1], 0);
+  EXPECT_EQ(labels.values[2], 1);
+  EXPECT_TRUE(std::isnan(labels.values[3]));
+  EXPECT_TRUE(std::isnan(labels.values[4]));
+  EXPECT_EQ(labels.values[5], 1);
+  EXPECT_EQ(labels.known(), 4);
+  EXPECT_EQ(splits.train.loss_weights(), (std::vector<double>{2, 1, 1}));
+  EXPECT_TRUE(splits.columns.find("labels of 0 or 1: spam, big") != std::string::npos)
+      << splits.columns;
+}
+
+TEST_F(CsvFiles, WrongLabelsOfSeveralAreNamed) {
+  options_.csv.task = io::Task::kMultiLabel;
+  options_.csv.label_column = "u,v";
+  expect_complaint("a,u,v\n1,0,1\n2,yes,0\n",
+                   {"set.csv, row 3 (line 3)", "'yes' in column 2 ('u')", "expected 0 or 1"});
+  expect_complaint("a,u,v\n1,0,2\n2,1,0\n", {"row 2", "'2' in column 3 ('v')"});
+  expect_complaint("a,u,v\n1,0,0.5\n2,1,0\n", {"row 2", "'0.5' in column 3 ('v')"});
 }
 
 TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {

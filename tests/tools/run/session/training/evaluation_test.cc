@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <limits>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -45,6 +46,11 @@ io::Dataset images(std::int64_t count, std::int64_t classes) {
 
 constexpr auto kSquared = engine::ops::RegressionLoss::kSquared;
 
+std::optional<engine::ops::RegressionLoss> loss_for(const io::Dataset& set) {
+  if (set.find<io::MultiLabels>() != nullptr) return engine::ops::RegressionLoss::kLogistic;
+  return set.target() != nullptr ? std::optional(kSquared) : std::nullopt;
+}
+
 struct Digests {
   engine::StateDigest values, gradients, running, counters;
   bool operator==(const Digests&) const = default;
@@ -63,9 +69,7 @@ engine::EvalReport evaluate(const std::string& model, const io::Dataset& set, in
         const auto control = group->make_communicator();
         const engine::Graph graph = models::build_model(
             model,
-            {.sample_shape = {6, 6, 1},
-             .classes = set.classes(),
-             .regression = set.target() != nullptr ? std::optional(kSquared) : std::nullopt});
+            {.sample_shape = {6, 6, 1}, .classes = set.classes(), .regression = loss_for(set)});
         engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
         // Rank 0's model counts, whatever the others have.
         state.initialize(graph, static_cast<std::uint64_t>(group->rank()));
@@ -192,6 +196,46 @@ TEST(Evaluation, ErrorsOfNumbersAreTheSameForEveryWorldSize) {
       if (count > 1) {
         EXPECT_EQ(many.errors->r2, one.errors->r2) << world;
       }
+    }
+  }
+}
+
+// Three labels that know nothing of the images; every fifth value is unknown.
+io::Dataset images_with_labels(std::int64_t count) {
+  io::Dataset set = images(count, 8);
+  io::MultiLabels labels{.names = {"a", "b", "c"}};
+  for (const std::int32_t bits : set.as<io::ClassLabels>().ids)
+    for (int k = 0; k < 3; ++k)
+      labels.values.push_back(labels.values.size() % 5 == 4
+                                  ? std::numeric_limits<float>::quiet_NaN()
+                                  : static_cast<float>(bits >> k & 1));
+  set.labels = std::move(labels);
+  return set;
+}
+
+TEST(Evaluation, ScoresOfLabelsAreTheSameForEveryWorldSize) {
+  for (const std::int64_t count : {1, 7, 1001}) {
+    const io::Dataset set = images_with_labels(count);
+    const engine::EvalReport one = evaluate("mlp", set, 1);
+    ASSERT_TRUE(one.labels);
+    EXPECT_FALSE(one.has_classes());
+    EXPECT_EQ(one.samples, count);
+    EXPECT_FALSE(one.top5);
+    EXPECT_NEAR(one.loss, std::log(2.0), 0.5);
+    std::int64_t known = 0;
+    for (const engine::LabelScore& label : one.labels->labels) known += label.known;
+    EXPECT_EQ(known, set.as<io::MultiLabels>().known());
+    for (int world = 2; world <= 8; ++world) {
+      const engine::EvalReport many = evaluate("mlp", set, world);
+      ASSERT_TRUE(many.labels);
+      EXPECT_EQ(many.loss, one.loss) << world;
+      for (std::size_t k = 0; k < 3; ++k)
+        if (one.labels->labels[k].positives > 0)
+          EXPECT_EQ(many.labels->labels[k].average_precision,
+                    one.labels->labels[k].average_precision)
+              << world;
+      EXPECT_EQ(many.labels->micro_f1(), one.labels->micro_f1()) << world;
+      EXPECT_EQ(many.labels->macro_f1(), one.labels->macro_f1()) << world;
     }
   }
 }

@@ -1,0 +1,224 @@
+// --task multi-label as users meet it: from a table with columns of 0 and 1 to probabilities.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+#include "tools/report/output/json_file.h"
+
+namespace {
+
+using program::expect_error;
+using program::expect_words;
+using test_support::argv;
+using test_support::call;
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::expect_success;
+using test_support::read_text;
+using test_support::write_text;
+using tools::Json;
+using Words = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+constexpr int kRows = 160;
+
+double feature(int row, int column) { return (row * 37 + column * 53) % 97 / 4.0 - 12; }
+bool is_hot(int row) { return feature(row, 0) > feature(row, 1); }
+bool is_odd(int row) { return feature(row, 2) + 0.3 * feature(row, 0) > 2; }
+
+// Every seventh label is unknown. `bad` in the label "odd" of row 8 of the data.
+std::string labelled_table(const std::string& bad = "") {
+  std::string text = "a,hot,b,c,odd\n";
+  for (int row = 0; row < kRows; ++row) {
+    text += std::to_string(feature(row, 0)) + (is_hot(row) ? ",1," : ",0,");
+    text += std::to_string(feature(row, 1)) + "," + std::to_string(feature(row, 2)) + ",";
+    text += row == 7 && !bad.empty() ? bad : row % 7 == 3 ? "" : is_odd(row) ? "1" : "0";
+    text += "\n";
+  }
+  return text;
+}
+
+class MultiLabel : public ::testing::Test {
+ protected:
+  MultiLabel() {
+    write_text(table(), labelled_table());
+    write_text(linear_model(),
+               "[[layer]]\nkind = \"flatten\"\n"
+               "[[layer]]\nkind = \"dense\"\nname = \"out\"\nout = \"classes\"\n");
+  }
+  std::string table() const { return folder_ / "rows.csv"; }
+  std::string linear_model() const { return folder_ / "linear.toml"; }
+
+  CommandResult train(const Words& more) const {
+    Words words =
+        argv("train --model", linear_model(), "--dataset csv --annotations", table(),
+             "--task multi-label --label-column hot,odd --batch-size 16 --threads 1", "--seed 3");
+    return engine(test_support::overridden(words, more));
+  }
+  std::string trained(const std::string& name, const Words& more = {}) const {
+    Words words{"--epochs", "20", "--lr", "0.3", "--save-dir", folder_ / name};
+    expect_success(train(test_support::overridden(words, more)));
+    return folder_ / name;
+  }
+  static Json evaluated(const std::string& run, const Words& more = {}) {
+    Words words{"eval", run, "--format", "json", "--threads", "1"};
+    const CommandResult result = expect_success(engine(test_support::overridden(words, more)));
+    return tools::parse_json(result.out, "eval");
+  }
+  // Returns the probabilities of each row.
+  static std::vector<std::pair<double, double>> predicted(const std::string& run,
+                                                          const std::string& file) {
+    const CommandResult result = expect_success(call("predict", run, file, "--threads 1"));
+    std::istringstream lines(result.out);
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_EQ(line, "input,sample,p(hot),p(odd)");
+    std::vector<std::pair<double, double>> rows;
+    while (std::getline(lines, line)) {
+      const std::size_t last = line.rfind(','), first = line.rfind(',', last - 1);
+      rows.emplace_back(std::stod(line.substr(first + 1)), std::stod(line.substr(last + 1)));
+    }
+    return rows;
+  }
+
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(MultiLabel, LearnsLabelsAndPredictsAProbabilityOfEach) {
+  const std::string run = trained("run");
+  const Json eval = evaluated(run);
+  EXPECT_GE(eval["map"].get<double>(), 0.97);
+  EXPECT_GE(eval["micro_f1"].get<double>(), 0.9);
+  EXPECT_EQ(eval["samples"], kRows / 5);
+  EXPECT_EQ(eval["labels"][0]["label"], "hot");
+  EXPECT_EQ(eval["labels"][0]["known"], kRows / 5);
+  EXPECT_LT(eval["labels"][1]["known"].get<int>(), kRows / 5);
+  EXPECT_FALSE(eval.contains("accuracy"));
+  int right = 0;
+  const auto rows = predicted(run, table());
+  ASSERT_EQ(rows.size(), std::size_t{kRows});
+  for (int row = 0; row < kRows; ++row) {
+    const auto& [hot, odd] = rows[static_cast<std::size_t>(row)];
+    right += (hot >= 0.5) == is_hot(row);
+    right += (odd >= 0.5) == is_odd(row);
+  }
+  EXPECT_GE(right, 2 * kRows * 95 / 100);
+}
+
+// The loss of eval is the mean over the labels that are known.
+TEST_F(MultiLabel, TheLossOfEvalFollowsFromPredictions) {
+  const std::string run = trained("run", {"--test-share", "0", "--epochs", "2"});
+  const auto rows = predicted(run, table());
+  double sum = 0;
+  int known = 0;
+  for (int row = 0; row < kRows; ++row) {
+    const auto& [hot, odd] = rows[static_cast<std::size_t>(row)];
+    sum -= std::log(is_hot(row) ? hot : 1 - hot);
+    ++known;
+    if (row % 7 == 3) continue;
+    sum -= std::log(is_odd(row) ? odd : 1 - odd);
+    ++known;
+  }
+  EXPECT_NEAR(evaluated(run, {"--split", "train"})["loss"].get<double>(), sum / known, 1e-5);
+}
+
+TEST_F(MultiLabel, EvalIsTheSameForEveryWorldSize) {
+  const std::string run = trained("run", {"--epochs", "2"});
+  const Json one = evaluated(run, {"--split", "train"});
+  for (const char* ranks : {"2", "3"})
+    EXPECT_EQ(evaluated(run, {"--split", "train", "--spawn", ranks}), one) << ranks;
+}
+
+TEST_F(MultiLabel, CanonicalOrderGivesTheSameBitsForAnyNumberOfRanks) {
+  const auto with_ranks = [&](const char* ranks) {
+    return trained(std::string("ranks") + ranks,
+                   argv("--reduction-order canonical --epochs 3 --spawn", ranks));
+  };
+  const std::string one = with_ranks("1");
+  for (const char* ranks : {"2", "3"}) expect_success(engine({"verify", one, with_ranks(ranks)}));
+}
+
+TEST_F(MultiLabel, ReportsHaveScoresAndNoAccuracy) {
+  const std::string run =
+      trained("run", {"--epochs", "4", "--log-every", "2", "--tensorboard", "--keep-best", "map"});
+  const std::string metrics = read_text(run + "/metrics.jsonl");
+  expect_words(metrics, {"\"map\":", "\"micro_f1\":", "\"macro_f1\":", "\"best\":true"});
+  EXPECT_LACKS(metrics, "accuracy");
+  std::string events;
+  for (const auto& file : fs::directory_iterator(run + "/tensorboard"))
+    events += read_text(file.path().string());
+  expect_words(events, {"test/map", "test/micro_f1", "test/macro_f1", "train/loss"});
+  EXPECT_LACKS(events, "accuracy");
+  expect_words(engine({"eval", run}).out,
+               {": loss ", ", mAP ", ", micro F1 ", ", macro F1 ", "\nlabel  average precision"});
+  expect_words(call("eval", run, "--format csv").out,
+               {"label,average_precision,precision,recall,f1,positives,known\nhot,", "\nodd,"});
+  expect_success(call("report", run, "--no-predictions -o", folder_ / "page.html"));
+}
+
+TEST_F(MultiLabel, GoesOnWhereItStopped) {
+  const std::string whole = trained("whole", {"--epochs", "4"}),
+                    half = trained("half", {"--epochs", "2"});
+  expect_success(call("train --resume", half, "--epochs 4"));
+  expect_success(engine({"verify", whole, half}));
+}
+
+TEST_F(MultiLabel, TheSnapshotKnowsTheLabelsWithoutTheTable) {
+  const std::string run = trained("run", {"--epochs", "2"});
+  const auto before = predicted(run, table());
+  const std::string rows = folder_ / "other.csv";
+  std::string unlabelled = "c,a,b\n";
+  for (int row = 0; row < kRows; ++row)
+    unlabelled += std::to_string(feature(row, 2)) + "," + std::to_string(feature(row, 0)) + "," +
+                  std::to_string(feature(row, 1)) + "\n";
+  write_text(rows, unlabelled);
+  fs::rename(table(), folder_ / "hold.csv");
+  EXPECT_EQ(predicted(run, rows), before);
+  std::istringstream lines(
+      expect_success(call("predict", run, rows, "--format json --threads 1")).out);
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "{\"schema\":1,\"event\":\"labels\",\"labels\":[\"hot\",\"odd\"]}");
+  std::getline(lines, line);
+  EXPECT_EQ(tools::parse_json(line, "line")["probabilities"],
+            (Json{before[0].first, before[0].second}));
+  const std::string onnx = folder_ / "m.onnx";
+  expect_success(call("export", run, "--format onnx -o", onnx));
+  expect_words(read_text(onnx), {"multi-label", "[\"hot\",\"odd\"]"});
+  EXPECT_EQ(evaluated(run, {"--annotations", folder_ / "hold.csv"})["samples"], kRows / 5)
+      << "the same data by another name";
+}
+
+TEST_F(MultiLabel, RefusesOtherLabelsByTheirPlace) {
+  for (const char* bad : {"yes", "2", "-1", "0.5"}) {
+    write_text(table(), labelled_table(bad));
+    expect_error(train({}), 65,
+                 "row 9 (line 9): found '" + std::string(bad) +
+                     "' in column 5 ('odd'), a label, expected 0 or 1");
+  }
+}
+
+TEST_F(MultiLabel, RefusesWhatIsForClassesOnly) {
+  expect_error(train(argv("--label-smoothing 0.1")), 78, "--label-smoothing requires");
+  expect_error(train(argv("--keep-best accuracy --save-dir", folder_ / "x")), 78,
+               "--keep-best accuracy is not for --task multi-label; expected loss or map");
+  expect_error(train(argv("--label-column hot,hot")), 78, "twice");
+  expect_error(call("train --model mlp --task multi-label --dataset csv --annotations", table()),
+               78, "--task multi-label requires --label-column");
+  expect_error(engine(program::quick_train({"--task", "multi-label", "--label-column", "1"})), 78,
+               "--dataset csv");
+  const std::string run = trained("run", {"--epochs", "1"});
+  expect_error(call("predict", run, table(), "--top 1"), 2, "--top is for models of classes");
+  expect_error(call("eval", run, "--confusion", folder_ / "x.csv"), 2,
+               "--confusion is for models of classes");
+}
+
+}  // namespace
