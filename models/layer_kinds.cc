@@ -7,6 +7,7 @@
 
 #include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
+#include "engine/layers/spatial/spatial_layers.h"
 #include "io/base/text/text_parts.h"
 
 namespace models {
@@ -89,15 +90,44 @@ engine::LayerPtr make_head_rms_norm(Options& options, std::int64_t) {
   return layers::head_rms_norm(o);
 }
 
+// An integer for both, or [height, width].
+layers::HeightWidth height_width(Options& options, const std::string& key,
+                                 const layers::HeightWidth& otherwise) {
+  const auto values =
+      options.integer_or_list(key, otherwise.height, "integer or [height, width]", {2});
+  return {values.front(), values.back()};
+}
+
+layers::Sides sides(Options& options, const std::string& key) {
+  const auto v = options.integer_or_list(
+      key, 0, "integer, [height, width] or [top, left, bottom, right]", {2, 4});
+  if (v.size() == 4) return {v[0], v[1], v[2], v[3]};
+  return {v.front(), v.back()};
+}
+
 engine::LayerPtr make_conv2d(Options& options, std::int64_t classes) {
   layers::Conv2dOptions o;
   o.out_channels = options.integer_or("classes", classes, "out_channels");
-  o.kernel = options.integer("kernel", o.kernel);
-  o.stride = options.integer("stride", o.stride);
-  o.padding = options.integer("padding", o.padding);
+  o.kernel = height_width(options, "kernel", o.kernel);
+  o.stride = height_width(options, "stride", o.stride);
+  o.padding = sides(options, "padding");
   o.bias = options.boolean("bias", o.bias);
   o.groups = options.integer("groups", o.groups);
+  o.dilation = height_width(options, "dilation", o.dilation);
   return layers::conv2d(o);
+}
+
+engine::LayerPtr make_conv_transpose(Options& options, std::int64_t classes) {
+  layers::ConvTransposeOptions o;
+  o.out_channels = options.integer_or("classes", classes, "out_channels");
+  o.kernel = height_width(options, "kernel", o.kernel);
+  o.stride = height_width(options, "stride", o.stride);
+  o.padding = sides(options, "padding");
+  o.output_padding = height_width(options, "output_padding", o.output_padding);
+  o.bias = options.boolean("bias", o.bias);
+  o.groups = options.integer("groups", o.groups);
+  o.dilation = height_width(options, "dilation", o.dilation);
+  return layers::conv_transpose(o);
 }
 
 engine::LayerPtr make_batch_norm2d(Options& options, std::int64_t) {
@@ -190,9 +220,20 @@ constexpr Kind kKinds[] = {
     {"dense", make_dense, "[..., in] → [..., out]", "",
      "weight [out, in]; bias [out] where it has one"},
     {"conv2d", make_conv2d,
-     "[h, w, c] → [h', w', out_channels], h' = floor((h + 2 padding - kernel) / stride) + 1",
-     "h and w + 2 padding at least the kernel; groups divide c and out_channels",
-     "weight [out_channels, c / groups, kernel, kernel]; bias [out_channels] where it has one"},
+     "[h, w, c] → [h', w', out_channels], h' = floor((h + top + bottom - dilation (kernel - 1) - "
+     "1) "
+     "/ stride) + 1",
+     "the padded input at least as large as a window; groups divide c and out_channels; square "
+     "kernels with equal strides, the same padding at all sides and no dilation are fastest",
+     "weight [out_channels, c / groups, kernel height, kernel width]; bias [out_channels] where it "
+     "has one"},
+    {"conv_transpose", make_conv_transpose,
+     "[h, w, c] → [h', w', out_channels], h' = (h - 1) stride + dilation (kernel - 1) + 1 - top - "
+     "bottom + output_padding",
+     "output_padding below stride or dilation; groups divide c and out_channels; PyTorch's "
+     "ConvTranspose2d",
+     "weight [c, out_channels / groups, kernel height, kernel width]; bias [out_channels] where it "
+     "has one"},
     {"batch_norm2d", make_batch_norm2d, kImageSame, kBatchNormRules, kBatchNormArrays},
     {"sync_batch_norm2d", make_sync_batch_norm2d, kImageSame,
      "statistics over the samples of all replicas; eps above 0; momentum 0 to 1", kBatchNormArrays},

@@ -66,6 +66,19 @@ class Options {
     if (!values) missing(key);
     return std::move(*values);
   }
+  // An integer, or a list of integers of one of these lengths; `type` describes them.
+  std::vector<std::int64_t> integer_or_list(const std::string& key, std::int64_t otherwise,
+                                            const char* type,
+                                            const std::vector<std::size_t>& lengths) {
+    describe(key, type, std::to_string(otherwise));
+    const toml::node* node = table_.get(key);
+    if (node == nullptr || !node->is_array())
+      return {find<std::int64_t>(key, type).value_or(otherwise)};
+    std::vector<std::int64_t> values = *list<std::int64_t>(key, "integers");
+    if (std::find(lengths.begin(), lengths.end(), values.size()) == lengths.end())
+      refuse(key, "'" + key + "' must be " + type);
+    return values;
+  }
   // An integer, or a word that stands for one.
   std::int64_t integer_or(const std::string& word, std::int64_t meaning, const std::string& key) {
     if (describe(key, "integer or \"" + word + "\"", "")) return 1;

@@ -192,9 +192,12 @@ double forward_flops(const Graph& graph, NodeId node) {
   if (kind == "self_attention") return 4 * static_cast<double>(out[0]) * outputs;
   if (kind == "matmul")
     return 2 * static_cast<double>(graph.input_shapes(node).front().dims().back()) * outputs;
-  if (kind != "conv2d" && kind != "dense") return 0;
-  // Each weight is used once at every position of the output: rows and columns, or positions.
-  const std::int64_t positions = out.count() / out[out.rank() - 1];
+  const bool transposed = kind == "conv_transpose";
+  if (kind != "conv2d" && kind != "dense" && !transposed) return 0;
+  // Each weight is used once at every position of the output: rows and columns, or positions; of a
+  // transposed convolution, of the input.
+  const Shape of = transposed ? graph.input_shapes(node).front() : out;
+  const std::int64_t positions = of.count() / of[of.rank() - 1];
   double flops = 0;
   for (const ParameterSpec& spec : it.layer->parameters(graph.input_shapes(node)))
     if (spec.layout.file_shape.rank() >= 2)

@@ -1,5 +1,5 @@
-// Two-dimensional convolution. The weight is [out, in / groups, kh, kw] in files and [kh, kw,
-// in / groups, out] in memory.
+// Two-dimensional convolution with a square window (spatial/ has the others). The weight is [out,
+// in / groups, kh, kw] in files and [kh, kw, in / groups, out] in memory.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -15,17 +15,20 @@ class Conv2d final : public Layer {
  public:
   explicit Conv2d(const Conv2dOptions& options)
       : Layer({.kind = "conv2d",
-               .options = {{"stride", static_cast<double>(options.stride)},
-                           {"padding", static_cast<double>(options.padding)},
+               .options = {{"stride", static_cast<double>(options.stride.height)},
+                           {"padding", static_cast<double>(options.padding.top)},
                            {"groups", static_cast<double>(options.groups)}},
                .backward_needs = {.inputs = true},
                // Like the fast kernels.
-               .stores_bf16_on_cpu = options.stride <= 4 || options.groups > 1}),
-        options_(options) {
+               .stores_bf16_on_cpu = options.stride.height <= 4 || options.groups > 1}),
+        options_(options),
+        kernel_(options.kernel.height),
+        stride_(options.stride.height),
+        padding_(options.padding.top) {
     expect_at_least("conv2d", "out_channels", options.out_channels, 1);
-    expect_at_least("conv2d", "kernel", options.kernel, 1);
-    expect_at_least("conv2d", "stride", options.stride, 1);
-    expect_at_least("conv2d", "padding", options.padding, 0);
+    expect_at_least("conv2d", "kernel", kernel_, 1);
+    expect_at_least("conv2d", "stride", stride_, 1);
+    expect_at_least("conv2d", "padding", padding_, 0);
     expect_at_least("conv2d", "groups", options.groups, 1);
     if (options.out_channels % options.groups != 0)
       throw ModelError("conv2d: out_channels must be a multiple of groups, " +
@@ -35,7 +38,7 @@ class Conv2d final : public Layer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
-    expect_window(inputs[0], options_.kernel, options_.padding);
+    expect_window(inputs[0], kernel_, padding_);
     if (inputs[0][2] % options_.groups != 0)
       throw ShapeError("expected channels that " + std::to_string(options_.groups) +
                        " groups divide, got " + inputs[0].to_string());
@@ -46,7 +49,7 @@ class Conv2d final : public Layer {
   // fan_in = in / groups * kh * kw, fan_out = out * kh * kw. A bias is always initialized as in
   // PyTorch.
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
-    const std::int64_t in = inputs[0][2] / options_.groups, k = options_.kernel;
+    const std::int64_t in = inputs[0][2] / options_.groups, k = kernel_;
     const auto fan = [&](std::int64_t channels) {
       return static_cast<double>(channels) * static_cast<double>(k) * static_cast<double>(k);
     };
@@ -95,15 +98,15 @@ class Conv2d final : public Layer {
   // A stride larger than the padded input gives one output, as a stride of that extent does; the
   // time of the kernels depends on the stride.
   ops::Conv2dGeometry geometry(const Shape& item) const {
-    const std::int64_t extent = std::max(item[0], item[1]) + 2 * options_.padding;
+    const std::int64_t extent = std::max(item[0], item[1]) + 2 * padding_;
     return {.in_h = item[0],
             .in_w = item[1],
             .in_channels = item[2],
             .out_channels = options_.out_channels,
-            .kernel_h = options_.kernel,
-            .kernel_w = options_.kernel,
-            .stride = std::min(options_.stride, extent),
-            .padding = options_.padding,
+            .kernel_h = kernel_,
+            .kernel_w = kernel_,
+            .stride = std::min(stride_, extent),
+            .padding = padding_,
             .groups = options_.groups};
   }
   ops::Conv2dGeometry geometry_of_batch(const Shape& x) const {
@@ -111,10 +114,11 @@ class Conv2d final : public Layer {
   }
 
   Conv2dOptions options_;
+  std::int64_t kernel_, stride_, padding_;
 };
 
 }  // namespace
 
-LayerPtr conv2d(const Conv2dOptions& options) { return std::make_unique<Conv2d>(options); }
+LayerPtr square_conv2d(const Conv2dOptions& options) { return std::make_unique<Conv2d>(options); }
 
 }  // namespace engine::layers

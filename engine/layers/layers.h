@@ -24,15 +24,41 @@ LayerPtr dense(std::int64_t out, bool bias = true);
 // torchvision's residual networks.
 enum class ConvInit { kUniformFanIn, kNormalFanOut };
 
+// Numbers along height and width; one number stands for both.
+struct HeightWidth {
+  std::int64_t height, width;
+
+  HeightWidth(std::int64_t both) : height(both), width(both) {}  // NOLINT: implicit
+  HeightWidth(std::int64_t h, std::int64_t w) : height(h), width(w) {}
+  bool operator==(const HeightWidth&) const = default;
+};
+// Numbers of pixels at the four sides; one number stands for all.
+struct Sides {
+  std::int64_t top, left, bottom, right;
+
+  Sides(std::int64_t all) : top(all), left(all), bottom(all), right(all) {}  // NOLINT: implicit
+  Sides(std::int64_t h, std::int64_t w) : top(h), left(w), bottom(h), right(w) {}
+  Sides(std::int64_t t, std::int64_t l, std::int64_t b, std::int64_t r)
+      : top(t), left(l), bottom(b), right(r) {}
+  bool operator==(const Sides&) const = default;
+};
+
 struct Conv2dOptions {
-  std::int64_t out_channels = 0, kernel = 3, stride = 1, padding = 0;
+  std::int64_t out_channels = 0;
+  HeightWidth kernel = 3, stride = 1;
+  Sides padding = 0;
   bool bias = true;
   // The number of equal groups of input and output channels, each with its own weights.
   std::int64_t groups = 1;
   ConvInit init = ConvInit::kUniformFanIn;
+  HeightWidth dilation = 1;
 };
-// Input [h, w, c]; parameters weight [out_channels, c / groups, kernel, kernel], bias.
+// Input [h, w, c]; parameters weight [out_channels, c / groups, kernel height, kernel width], bias.
 LayerPtr conv2d(const Conv2dOptions& options);
+// The two implementations that conv2d() selects from: for square kernels, equal strides and the
+// same padding at all sides, without dilation; and for any other.
+LayerPtr square_conv2d(const Conv2dOptions& options);
+LayerPtr window_conv2d(const Conv2dOptions& options);
 
 struct BatchNormOptions {
   double eps = 1e-5, momentum = 0.1;

@@ -40,18 +40,38 @@ std::string add_dense(OnnxLayer& layer) {
   return layer.channels_first(y);
 }
 
-std::string add_conv2d(OnnxLayer& layer) {
-  const std::int64_t kernel =
-      layer.graph.own_parameters(layer.graph.parameter_node(layer.id))[0].layout.file_shape[2];
-  const std::int64_t stride = layer.whole("stride"), padding = layer.whole("padding");
-  OnnxAttributes attributes{{"kernel_shape", Ints{kernel, kernel}},
-                            {"strides", Ints{stride, stride}},
-                            {"pads", Ints(4, padding)}};
+// Returns the numbers of an option for each of `count` axes or sides; a single one stands for all.
+Ints for_each_of(std::size_t count, Ints values) {
+  return values.size() == 1 ? Ints(count, values[0]) : values;
+}
+
+OnnxAttributes window_attributes(const OnnxLayer& layer) {
+  const auto weights = layer.graph.own_parameters(layer.graph.parameter_node(layer.id));
+  const engine::Shape& weight = weights[0].layout.file_shape;
+  OnnxAttributes attributes{{"kernel_shape", Ints{weight[2], weight[3]}},
+                            {"strides", for_each_of(2, layer.list("stride"))},
+                            {"pads", for_each_of(4, layer.list("padding"))}};
+  const Ints dilations = layer.list("dilation");
+  if (!dilations.empty()) attributes.push_back({"dilations", dilations});
   if (layer.whole("groups") != 1) attributes.push_back({"group", layer.whole("groups")});
+  return attributes;
+}
+
+std::vector<std::string> input_and_parameters(OnnxLayer& layer) {
   std::vector<std::string> inputs{layer.inputs[0]};
   for (std::size_t i = 0; i < layer.parameters(); ++i)
     inputs.push_back(layer.out.weight(layer.parameter(i)));
-  return layer.out.add("Conv", std::move(inputs), std::move(attributes));
+  return inputs;
+}
+
+std::string add_conv2d(OnnxLayer& layer) {
+  return layer.out.add("Conv", input_and_parameters(layer), window_attributes(layer));
+}
+
+std::string add_conv_transpose(OnnxLayer& layer) {
+  OnnxAttributes attributes = window_attributes(layer);
+  attributes.push_back({"output_padding", layer.list("output_padding")});
+  return layer.out.add("ConvTranspose", input_and_parameters(layer), std::move(attributes));
 }
 
 std::string add_batch_norm2d(OnnxLayer& layer) {
@@ -179,6 +199,7 @@ struct OnnxKind {
 constexpr OnnxKind kOnnxKinds[] = {
     {"dense", add_dense},
     {"conv2d", add_conv2d},
+    {"conv_transpose", add_conv_transpose},
     {"batch_norm2d", add_batch_norm2d},
     {"sync_batch_norm2d", add_batch_norm2d},
     {"group_norm", add_group_norm},

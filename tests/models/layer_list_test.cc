@@ -107,6 +107,20 @@ window = 2
 name = "pooled"
 ceil_mode = true
 [[layer]]
+kind = "conv2d"
+name = "wide"
+out_channels = 4
+kernel = [1, 3]
+padding = [0, 1]
+dilation = [2, 1]
+[[layer]]
+kind = "conv_transpose"
+name = "pooled_up"
+out_channels = 4
+kernel = 2
+stride = [2, 1]
+padding = [0, 0, 0, 1]
+[[layer]]
 kind = "pad_channels"
 after = 3
 name = "padded"
@@ -138,7 +152,7 @@ out = "classes"
 
 TEST_F(LayerList, TakesEveryKindAndRuns) {
   const engine::Graph graph = build(kEveryKind);
-  EXPECT_EQ(graph.nodes().size(), 2U + 22 + 1);
+  EXPECT_EQ(graph.nodes().size(), 2U + 24 + 1);
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 1);
   EXPECT_EQ(state.entries.front().name, "c1.weight");
@@ -232,7 +246,7 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(
       error_of("[[layer]]\nkind = \"convd\"\n"),
       "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
-      "batch_norm2d, sync_batch_norm2d, group_norm, "
+      "conv_transpose, batch_norm2d, sync_batch_norm2d, group_norm, "
       "relu, max_pool2d, average_pool2d, pad_channels, shuffle_channels, "
       "global_average_pool, flatten, add, subtract, "
       "dropout, embedding, "
@@ -257,6 +271,13 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"),
             "m.toml:1: 'out_channels' is missing");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"activation\"\n"), "m.toml:1: 'function' is missing");
+  EXPECT_EQ(
+      error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\nout_channels = 3\nkernel = [3, 3, "
+               "3]\n"),
+      "m.toml:5: 'kernel' must be integer or [height, width]");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\nout_channels = 3\npadding = "
+                     "\"same\"\n"),
+            "m.toml:5: 'padding' must be integer, [height, width] or [top, left, bottom, right]");
   EXPECT_EQ(
       error_of("[[layer]]\nkind = \"activation\"\nfunction = \"sillu\"\n"),
       "m.toml:3: unknown function 'sillu': did you mean 'silu'? (known: relu6, silu, sigmoid, "

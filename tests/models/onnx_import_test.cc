@@ -326,6 +326,42 @@ TEST_F(OnnxImportTest, MeansOfChannelsScaleThem) {
   EXPECT_CONTAINS(fault(model), "[batch, 4, 1, 1] and [batch, 3, 8, 8], expected two of one shape");
 }
 
+TEST_F(OnnxImportTest, ConvolutionsOfAnyWindow) {
+  io::OnnxModel model = small_net();
+  std::erase_if(model.nodes[0].attributes, [](const io::OnnxAttribute& old) {
+    return old.name == "pads" || old.name == "strides";
+  });
+  for (const io::OnnxAttribute& each :
+       {io::OnnxAttribute{"pads", Ints{1, 2, 3, 2}}, io::OnnxAttribute{"strides", Ints{2, 1}},
+        io::OnnxAttribute{"dilations", Ints{1, 2}}})
+    model.nodes[0].attributes.push_back(each);
+  EXPECT_CONTAINS(imported(model).definition,
+                  "kernel = 3\nstride = [2, 1]\npadding = [1, 2, 3, 2]\nbias = false\ndilation = "
+                  "[1, 2]\n");
+}
+
+TEST_F(OnnxImportTest, TransposedConvolutions) {
+  const auto with = [&](const Ints& output_padding, std::int64_t group) {
+    io::OnnxModel model = net_with(
+        {{"ConvTranspose",
+          "/up/ConvTranspose",
+          {"b", "up.weight"},
+          {"c"},
+          {{"strides", Ints{2, 2}}, {"output_padding", output_padding}, {"group", group}}}});
+    model.constants.push_back(floats("up.weight", {4, 2, 3, 1}));
+    return model;
+  };
+  EXPECT_CONTAINS(imported(with({1, 0}, 2)).definition,
+                  "kind = \"conv_transpose\"\nname = \"up\"\ninputs = [\"norm\"]\nout_channels = "
+                  "4\nkernel = [3, 1]\nstride = 2\npadding = 0\nbias = false\ngroups = "
+                  "2\noutput_padding = [1, 0]\n");
+  EXPECT_CONTAINS(fault(with({0, 0}, 3)), "expected groups of equal size");
+  EXPECT_CONTAINS(fault(with({-1, 0}, 1)), "output_padding [-1, 0], expected 2 numbers from 0");
+  io::OnnxModel shaped = with({0, 0}, 1);
+  shaped.nodes[2].attributes.push_back({"output_shape", Ints{17, 17}});
+  EXPECT_CONTAINS(fault(shaped), "output_shape, expected explicit pads");
+}
+
 // A small file must not need much memory or time.
 TEST_F(OnnxImportTest, ConstantsAndLayersHaveLimits) {
   io::OnnxModel model = small_net();
@@ -361,10 +397,11 @@ TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
     model.nodes[node].attributes.push_back(attribute);
     return fault(model);
   };
-  EXPECT_CONTAINS(of(0, {"dilations", Ints{2, 2}}), "dilations [2, 2], expected 1");
-  EXPECT_CONTAINS(of(0, {"strides", Ints{2, 1}}), "strides [2, 1], expected equal ones");
-  EXPECT_CONTAINS(of(0, {"pads", Ints{0, 0, 1, 1}}), "expected the same at all sides");
-  EXPECT_CONTAINS(of(0, {"kernel_shape", Ints{3, 1}}), "expected a square one");
+  EXPECT_CONTAINS(of(0, {"dilations", Ints{2, 0}}), "dilations [2, 0], expected 2 numbers from 1");
+  EXPECT_CONTAINS(of(0, {"strides", Ints{2}}), "strides [2], expected 2 numbers from 1");
+  EXPECT_CONTAINS(of(0, {"pads", Ints{0, 0, 1, -1}}), "expected 4 numbers from 0");
+  EXPECT_CONTAINS(of(0, {"dilations", Ints{9, 9}}), "a window of 19 on an image of 8");
+  EXPECT_CONTAINS(of(0, {"kernel_shape", Ints{3, 1}}), "expected equal ones");
   EXPECT_CONTAINS(of(4, {"axis", std::int64_t{2}}), "axis 2, expected 1");
   io::OnnxModel model = small_net();
   model.outputs.push_back(model.outputs[0]);

@@ -38,7 +38,7 @@ TEST(TomlPage, HasTheTableOfThisProgram) {
 TEST(TomlPage, DescribesOptionsAsLayersAskForThem) {
   for (const models::LayerKind& kind : models::layer_kinds()) {
     if (kind.name != "conv2d") continue;
-    ASSERT_EQ(kind.options.size(), 6u);
+    ASSERT_EQ(kind.options.size(), 7u);
     EXPECT_EQ(kind.options[0].key, "out_channels");
     EXPECT_EQ(kind.options[0].otherwise, "");
     EXPECT_EQ(kind.options[1].key, "kernel");

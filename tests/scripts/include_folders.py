@@ -20,7 +20,7 @@ ORDER = {
     "backends/transport": ["direct inproc shm single socket nccl", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
     "engine/ops": ["common", "device", "elementwise embedding images loss pool", "gemm general norm", "dense",
-                   "attention conv2d matmul optim_step rms_norm rotary"],
+                   "attention conv2d matmul optim_step rms_norm rotary windows"],
     "engine/graph": ["memory", "."],
     "engine/averaging": ["math", "codes", "sums", "policies", "stale"],
     "engine/train": ["step replicas scores", "saving", "balance checks", "."],

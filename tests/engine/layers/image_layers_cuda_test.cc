@@ -4,6 +4,7 @@
 
 #include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
+#include "engine/layers/spatial/spatial_layers.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 #include "tests/engine/ops/elementwise/elementwise_cases.h"
 
@@ -288,6 +289,32 @@ TYPED_TEST(ImageLayersCuda, ConvolutionOfGroupsAgreesWithFloat64) {
         for (const bool training : {true, false})
           compare<TypeParam>(*layers::conv2d(options), {{8, 7, 16}}, batch,
                              {.training = training, .write = write});
+}
+
+TYPED_TEST(ImageLayersCuda, ConvolutionsOfAnyWindowAgreeWithFloat64) {
+  const LayerPtr all[] = {
+      layers::conv2d({.out_channels = 6, .kernel = {3, 1}, .stride = {1, 2}, .padding = {1, 0}}),
+      layers::conv2d({.out_channels = 16,
+                      .kernel = {2, 3},
+                      .padding = {0, 1, 1, 2},
+                      .bias = false,
+                      .groups = 2,
+                      .dilation = {3, 2}}),
+      layers::conv2d({.out_channels = 16, .padding = 2, .groups = 16, .dilation = 2}),
+      layers::conv_transpose({.out_channels = 8, .kernel = 2, .stride = 2}),
+      layers::conv_transpose({.out_channels = 6,
+                              .kernel = {3, 4},
+                              .stride = {2, 3},
+                              .padding = {1, 0, 0, 2},
+                              .output_padding = {1, 2},
+                              .groups = 2,
+                              .dilation = {2, 1}}),
+      layers::conv_transpose({.out_channels = 5, .padding = 1, .bias = false})};
+  for (const LayerPtr& layer : all)
+    for (const std::int64_t batch : {0, 1, 3})
+      for (const Write write : {Write::kOverwrite, Write::kAdd})
+        for (const bool training : {true, false})
+          compare<TypeParam>(*layer, {{8, 7, 16}}, batch, {.training = training, .write = write});
 }
 
 TYPED_TEST(ImageLayersCuda, ActivationsAgreeWithFloat64) {

@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
+#include "engine/layers/spatial/spatial_layers.h"
 #include "tests/engine/graph/graph_harness.h"
 #include "tests/support/error_of.h"
 
@@ -93,6 +94,44 @@ TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
   EXPECT_THROW(shape(layers::shuffle_channels(3), {7, 5, 16}), engine::ShapeError);
   EXPECT_EQ(shape(layers::global_average_pool(), {4, 4, 512}), (Shape{512}));
   EXPECT_EQ(shape(layers::flatten(), {7, 7, 32}), (Shape{1568}));
+}
+
+TEST(LayerShapes, WindowsMayDifferAlongTheAxes) {
+  const std::vector<Shape> inputs{{9, 8, 4}};
+  const layers::Conv2dOptions options{.out_channels = 6,
+                                      .kernel = {3, 2},
+                                      .stride = {1, 2},
+                                      .padding = {0, 1, 2, 0},
+                                      .groups = 2,
+                                      .dilation = {2, 1}};
+  const engine::LayerPtr layer = layers::conv2d(options);
+  EXPECT_EQ(layer->output_shape(inputs), (Shape{7, 4, 6}));
+  const auto parameters = layer->parameters(inputs);
+  EXPECT_EQ(parameters[0].layout.file_shape, (Shape{6, 2, 3, 2}));
+  EXPECT_EQ(parameters[0].layout.memory_shape(), (Shape{6, 3, 2, 2}));
+  EXPECT_DOUBLE_EQ(parameters[0].initializer.value, 1 / std::sqrt(12.0));
+  EXPECT_EQ(shape_error(*layer, {{2, 8, 4}}),
+            "expected an input of at least [3, 1, 4] (window 5 x 2), got [2, 8, 4]");
+  EXPECT_EQ(shape_error(*layer, {{9, 8, 3}}),
+            "expected channels that 2 groups divide, got [9, 8, 3]");
+}
+
+TEST(LayerShapes, TransposedConvolutionsAreThoseOfPyTorch) {
+  const engine::LayerPtr layer = layers::conv_transpose({.out_channels = 6,
+                                                         .kernel = {3, 2},
+                                                         .stride = {2, 3},
+                                                         .padding = {1, 0},
+                                                         .output_padding = {1, 2},
+                                                         .groups = 2,
+                                                         .dilation = {1, 2}});
+  const std::vector<Shape> inputs{{5, 4, 8}};
+  EXPECT_EQ(layer->output_shape(inputs), (Shape{10, 14, 6}));
+  const auto parameters = layer->parameters(inputs);
+  EXPECT_EQ(parameters[0].layout.file_shape, (Shape{8, 3, 3, 2}));
+  EXPECT_EQ(parameters[1].layout.file_shape, (Shape{6}));
+  EXPECT_DOUBLE_EQ(parameters[0].initializer.value, 1 / std::sqrt(18.0));
+  EXPECT_EQ(shape_error(*layers::conv_transpose({.out_channels = 1, .padding = 2}), {{1, 1, 3}}),
+            "expected an input whose output has a pixel that is not padding, got [1, 1, 3]");
 }
 
 TEST(LayerShapes, ConcatAddsTheChannels) {
@@ -209,6 +248,13 @@ TEST(LayerShapes, AGroupedConvolutionHasAWeightPerGroup) {
 TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .groups = 0}), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .groups = 3}), engine::ModelError);
+  EXPECT_THROW(layers::conv2d({.out_channels = 4, .kernel = {3, 0}}), engine::ModelError);
+  EXPECT_THROW(layers::conv2d({.out_channels = 4, .dilation = 0}), engine::ModelError);
+  EXPECT_THROW(layers::conv2d({.out_channels = 4, .padding = {0, 0, -1, 0}}), engine::ModelError);
+  EXPECT_THROW(layers::conv_transpose({.out_channels = 4, .output_padding = 1}),
+               engine::ModelError);
+  EXPECT_THROW(layers::conv_transpose({.out_channels = 4, .stride = 2, .output_padding = {0, 2}}),
+               engine::ModelError);
   EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kLeakyRelu, -0.1}),
                engine::ModelError);
   EXPECT_THROW(layers::activation({engine::ops::ActivationKind::kClip, 2, 1}), engine::ModelError);

@@ -5,6 +5,7 @@
 
 #include "engine/layers/general/general_layers.h"
 #include "engine/layers/layers.h"
+#include "engine/layers/spatial/spatial_layers.h"
 #include "tests/engine/graph/graph_harness.h"
 
 namespace {
@@ -66,6 +67,36 @@ const Case kCases[] = {
             return layers::conv2d(
                 {.out_channels = 6, .kernel = 5, .padding = 2, .bias = false, .groups = 3});
           }),
+    alone("conv2d_3x1_stride_1x2",
+          [] {
+            return layers::conv2d(
+                {.out_channels = 4, .kernel = {3, 1}, .stride = {1, 2}, .padding = {1, 0}});
+          }),
+    alone("conv2d_dilated",
+          [] { return layers::conv2d({.out_channels = 4, .padding = 2, .dilation = 2}); }),
+    alone("conv2d_of_groups_padded_at_one_end",
+          [] {
+            return layers::conv2d({.out_channels = 6,
+                                   .kernel = 2,
+                                   .padding = {0, 0, 1, 1},
+                                   .bias = false,
+                                   .groups = 3,
+                                   .dilation = {1, 2}});
+          }),
+    alone("conv_transpose_stride_2",
+          [] { return layers::conv_transpose({.out_channels = 4, .kernel = 2, .stride = 2}); }),
+    alone("conv_transpose_of_groups",
+          [] {
+            return layers::conv_transpose({.out_channels = 6,
+                                           .kernel = {3, 2},
+                                           .stride = {2, 1},
+                                           .padding = {1, 0, 0, 1},
+                                           .output_padding = {1, 0},
+                                           .groups = 3,
+                                           .dilation = {1, 2}});
+          }),
+    alone("conv_transpose_without_bias",
+          [] { return layers::conv_transpose({.out_channels = 2, .padding = 1, .bias = false}); }),
     alone("batch_norm2d", [] { return layers::batch_norm2d(); }),
     alone("group_norm_of_one_group", [] { return layers::group_norm({.groups = 1}); }),
     alone("relu", [] { return layers::relu(); }),
