@@ -169,7 +169,8 @@ void Milestones::save_alone() {
 void Milestones::save_after_loss() noexcept {
   if (!context_.can_save_alone()) return;
   try {
-    if (!context_.parts.state.policy.exchange_state().empty()) return;
+    const TrainState& state = context_.parts.state;
+    if (state.progress.global_step == 0 || !state.policy.exchange_state().empty()) return;
     save_alone();
     context_.report_saved();
   } catch (const std::exception& error) {

@@ -78,6 +78,9 @@ WriteOptions CheckpointManager::write_options(const SaveMode& mode) const {
 
 void CheckpointManager::save_alone(TrainState& state) {
   writer_->wait();
+  const auto path = std::filesystem::path(options_.directory) /
+                    io::checkpoint_file_name(state.progress.global_step);
+  if (std::error_code unknown; std::filesystem::exists(path, unknown)) return;
   writer_->copy().begin(described());
   capture(*backends::make_single_communicator(), state, writer_->copy());
   writer_->write(write_options(SaveMode()), state.progress);

@@ -66,7 +66,7 @@ class CheckpointManager {
   void save(TrainState& state) { save(state, SaveMode()); }
   // Not collective, for rank 0 if it cannot wait for the others: saves its own state, after the
   // last write, as a run of one rank. State that only other ranks have (their running statistics,
-  // their part of the averaging) is not included.
+  // their part of the averaging) is not included, so an existing checkpoint of the step stays.
   void save_alone(TrainState& state);
   // Passes a line to KeeperOptions::notice.
   void tell(const std::string& line) const {

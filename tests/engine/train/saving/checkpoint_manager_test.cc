@@ -172,6 +172,22 @@ TEST_F(CheckpointManagerTest, ARankThatSavesAloneStatesTheRanksThatDivideTheEpoc
   EXPECT_EQ(engine::find_counter(saved.counters, "trainer.file_parts", 0), 3);
 }
 
+// The loss of a rank may be noticed after the save of a step.
+TEST_F(CheckpointManagerTest, ARankThatSavesAloneKeepsWhatAllHaveSaved) {
+  engine::CheckpointManager keeper = this->keeper(false);
+  set_state(1);
+  keeper.save(state_);
+  const std::string path = keeper.take_saved().value().path;
+  state_.model.parameters.values.span<float>()[0] += 1;
+  keeper.save_alone(state_);
+  EXPECT_FALSE(keeper.take_saved());
+  const std::vector<io::NamedArray> saved = io::load_checkpoint(path).arrays,
+                                    expected = arrays_at(1);
+  ASSERT_EQ(saved.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(saved[i].data, expected[i].data) << expected[i].name;
+}
+
 TEST_F(CheckpointManagerTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
   for (const bool next_save : {true, false}) {
     engine::CheckpointManager keeper = this->keeper(true);
