@@ -165,7 +165,7 @@ void Milestones::save_alone() {
   if (whole && done_.saved != state.progress.global_step) context_.parts.keeper->save_alone(state);
 }
 
-// What compressed sums have not sent yet differs by rank, and is lost with one.
+// The part of gradients that codes have not sent yet differs by rank, and is lost with one.
 void Milestones::save_after_loss() noexcept {
   if (!context_.can_save_alone()) return;
   try {

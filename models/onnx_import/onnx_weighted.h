@@ -1,4 +1,4 @@
-// What the translations of operators with weights share.
+// Functions that the translations of operators with weights share.
 #pragma once
 
 #include <string>

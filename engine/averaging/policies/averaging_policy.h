@@ -43,7 +43,7 @@ struct AveragingReport {
   std::string coverage;  // one line for the user ("averaged 8/8 parameters 600 times in ...")
 };
 
-// What a rank's next step needs of the others.
+// States what a rank's next step needs of the others.
 struct Coupling {
   bool steps_alone = false;  // nothing: all exchanges are in end_step()
   // The averagings of the schedule leave replicas different and do not wait for all ranks: only

@@ -88,7 +88,7 @@ DType stored_weight_dtype(const KernelContext& context, const TensorView& input)
   return on_cuda(context) ? input.dtype : wide_dtype(input.dtype);
 }
 
-// Returns rows [first, first + count) of a tensor as a matrix of so many columns.
+// Returns rows [first, first + count) of a tensor as a matrix of `columns` columns.
 TensorView rows_of(const TensorView& all, std::int64_t first, std::int64_t count,
                    std::int64_t columns) {
   const std::size_t begin = static_cast<std::size_t>(first * columns) * size_of(all.dtype);

@@ -16,7 +16,7 @@ KernelContext on_stream(KernelContext context, void* stream) {
   return context;
 }
 
-// Nothing on a replica's stream waits for another rank.
+// No work on a replica's stream waits for another rank.
 DeviceExecutorOptions without_deadline(DeviceExecutorOptions options) {
   options.wait = {};
   return options;

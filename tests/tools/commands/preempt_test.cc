@@ -148,7 +148,7 @@ TEST(Loss, OfARankLosesNoStepOfTheOthers) {
   }
 }
 
-// What the lost rank had not sent yet is lost with it, so the last full checkpoint is the newest.
+// Codes leave a part unsent, which is lost with the rank: the last full checkpoint remains.
 TEST(Loss, OfARankWithCompressedGradientsSavesNothing) {
   const TemporaryDirectory folder;
   const CommandResult lost = interrupted(folder / "run", {"--compress", "int8"}, SIGKILL,

@@ -259,7 +259,7 @@ SessionCommunicators::SessionCommunicators(const SessionOptions& options, const 
 
 namespace {
 
-// Of the device, in canonical order.
+// Returns the options of a device in canonical order.
 engine::DeviceShardsOptions device_shards(const SessionOptions& options,
                                           const backends::Group& group,
                                           const SessionCommunicators& wires) {
