@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,8 +64,8 @@ class Trainer {
   void synchronize_replicas();
   const io::Batch& next_batch();
   StepCounts step_counts(const io::Batch& batch) const;
-  // Returns true if every rank has the same number of samples in a step of the epoch.
-  bool has_equal_shares(std::int64_t step) const;
+  // Returns the number of samples that each rank has in a step of the epoch.
+  std::span<const std::int64_t> counts_of_ranks(std::int64_t step);
   void tell(const DesyncReport* found);  // notifies observers; throws DesyncError if the run must
                                          // end
 
@@ -74,7 +75,8 @@ class Trainer {
   StepReports reports_;
   Milestones milestones_;
 
-  std::vector<ops::ImageDraw> draws_;  // for the current batch
+  std::vector<ops::ImageDraw> draws_;      // for the current batch
+  std::vector<std::int64_t> rank_counts_;  // of the current step
   double lr_ = 0;
   StepPhases phases_;
   bool idle_ = false;          // this rank did not take the last step
