@@ -164,12 +164,13 @@ double Trainer::loss_scale(const io::Batch& batch, const StepCounts& counts) {
                                        : context_.parts.state.policy.loss_scale(weights);
 }
 
-bool Trainer::has_equal_shares(std::int64_t step) const {
+std::span<const std::int64_t> Trainer::counts_of_ranks(std::int64_t step) {
   const io::Sampler& sampler = context_.parts.sampler;
-  const std::int64_t taken = context_.progress().taken, first = sampler.local_count(step, 0, taken);
-  for (int rank = 1; rank < context_.parts.control.world_size(); ++rank)
-    if (sampler.local_count(step, rank, taken) != first) return false;
-  return true;
+  rank_counts_.resize(static_cast<std::size_t>(context_.parts.control.world_size()));
+  for (std::size_t rank = 0; rank < rank_counts_.size(); ++rank)
+    rank_counts_[rank] =
+        sampler.local_count(step, static_cast<int>(rank), context_.progress().taken);
+  return rank_counts_;
 }
 
 void Trainer::step() {
@@ -208,7 +209,7 @@ void Trainer::compute(const io::Batch& batch, const StepCounts& counts,
   if (!idle_)
     parts.work.step({.batch = view_of(batch, draws_),
                      .global_count = counts.global,
-                     .equal_shares = has_equal_shares(batch.step),
+                     .counts = counts_of_ranks(batch.step),
                      .scale = scale,
                      .lr = lr_,
                      .clip_grad = options.clip_grad,

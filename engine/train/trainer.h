@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,8 +66,8 @@ class Trainer {
   const io::Batch& next_batch();
   StepCounts step_counts(const io::Batch& batch) const;
   double loss_scale(const io::Batch& batch, const StepCounts& counts);
-  // Returns true if every rank has the same number of samples in a step of the epoch.
-  bool has_equal_shares(std::int64_t step) const;
+  // Returns the number of samples that each rank has in a step of the epoch.
+  std::span<const std::int64_t> counts_of_ranks(std::int64_t step);
   void tell(const DesyncReport* found);  // notifies observers; throws DesyncError if the run must
                                          // end
 
@@ -76,7 +77,8 @@ class Trainer {
   StepReports reports_;
   Milestones milestones_;
 
-  std::vector<ops::ImageDraw> draws_;  // for the current batch
+  std::vector<ops::ImageDraw> draws_;      // for the current batch
+  std::vector<std::int64_t> rank_counts_;  // of the current step
   LossWeights loss_weights_;
   double last_weight_ = 0;  // sum of the weights of this rank's samples of the last step
   double lr_ = 0;

@@ -22,7 +22,7 @@ ORDER = {
     "engine/ops": ["common", "device", "elementwise embedding images loss pool", "gemm general norm", "dense",
                    "attention conv2d matmul optim_step rms_norm rotary windows"],
     "engine/graph": ["memory", "."],
-    "engine/averaging": ["math", "codes", "sums", "policies", "stale"],
+    "engine/averaging": ["math", "codes", "sums", "shards", "policies", "stale"],
     "engine/train": ["step replicas scores", "saving", "balance checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],

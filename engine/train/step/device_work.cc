@@ -1,5 +1,5 @@
-// Implements the step on the device: issued directly, or captured once for each slot of the batches
-// and then launched as a whole graph.
+// Implements the step on the device: issued directly, or captured and then launched as graphs
+// (step_graphs.h).
 //
 // Gradients that are exchanged in host memory are copied from the device in pieces during backward;
 // such steps are issued directly.
@@ -12,8 +12,9 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "backends/backend_error.h"
@@ -22,19 +23,11 @@
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/train/step/device_copies.h"
 #include "engine/train/step/gradient_copies.h"
+#include "engine/train/step/step_graphs.h"
 #include "io/base/time/trace.h"
 
 namespace engine {
 namespace {
-
-// Counted for the number of samples of the captured step: a kernel's first launch loads it, which
-// is not allowed during capture, and the kernels of a step depend on the size of its batch.
-constexpr int kStepsBeforeCapture = 2;
-
-struct CapturedStep {
-  cuda::StepGraph graph;
-  std::int64_t count = -1;  // number of samples
-};
 
 class Work final : public StepWork, private StateHome {
  public:
@@ -59,14 +52,13 @@ class Work final : public StepWork, private StateHome {
         shards_(make_shards(plan)),
         sum_(make_sum()),
         executor_(plan, model_, context_, executor_options()),
-        capture_{.steps = std::vector<CapturedStep>(static_cast<std::size_t>(executor_.slots()))} {
+        graphs_(executor_.slots(), stream_.handle(), sum_.get(), find_obstacle(plan)) {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(device_control());
     executor_.set_replicas(shards_ ? shards_->exchange() : options.replicas);
     now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
-    capture_.obstacle = find_obstacle(plan);
     if (options.averaging != nullptr) make_math();
   }
 
@@ -96,7 +88,7 @@ class Work final : public StepWork, private StateHome {
                     .loss_gradient = static_cast<float>(request.scale / now_.rows_per_sample),
                     .max_norm = std::max(0.0, request.clip_grad),
                     .lr = request.lr};
-    if (options_.micro_batches == 1 && request.exchange == nullptr && capture_.obstacle.empty()) {
+    if (request.exchange == nullptr && graphs_.usable()) {
       captured_step(request, timer, phases);
       return;
     }
@@ -149,13 +141,8 @@ class Work final : public StepWork, private StateHome {
            &averaging_.memory.emplace_back(host, FlatBuffer::like(*host, options_.device)).second});
   }
 
-  std::string graph_text() const override {
-    if (!capture_.obstacle.empty()) return "not captured: " + capture_.obstacle;
-    for (const CapturedStep& step : capture_.steps)
-      if (step.graph) return "captured, " + std::to_string(step.graph.nodes()) + " nodes";
-    return "captured from step " + std::to_string(kStepsBeforeCapture + 1) + " on";
-  }
-  bool capture_failed() const override { return capture_.has_failed; }
+  std::string graph_text() const override { return graphs_.text(); }
+  bool capture_failed() const override { return graphs_.has_failed(); }
 
  private:
   // Selects the device before anything is allocated.
@@ -234,7 +221,6 @@ class Work final : public StepWork, private StateHome {
     if (!options_.graph) return "--cuda-graph off";
     if (cuda::waits_for_kernels()) return "ENGINE_CUDA_SYNC=1";
     if (shards_) return "the shards of canonical order are issued one by one";
-    if (options_.micro_batches > 1) return "--grad-accum " + std::to_string(options_.micro_batches);
     if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
     if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
     if (sum_ != nullptr && options_.measured) return "each rank's own work is measured";
@@ -326,87 +312,67 @@ class Work final : public StepWork, private StateHome {
     if (sum_ != nullptr) sum_->finish(stream_.handle());
   }
 
-  // Runs the whole step, from the third of its size on as one graph. NCCL requires that a call is
-  // captured, and a graph with it launched, on all ranks or on none: they decide alike, because
-  // steps are counted, and captured only if all ranks have the same number of samples.
+  // Runs the whole step, from the third of its shape on as graphs, one for each micro-batch.
   void captured_step(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
-    const BatchView& batch = request.batch;
     const base::TraceSpan span("start the step on the device");
-    const int slot = executor_.stage(batch, now_.numbers, true);
-    const auto issue = [&] {
-      executor_.forward(slot, true);
-      sum_gradients_while(
-          [&](const auto& ready) { executor_.backward(slot, Write::kOverwrite, ready); });
-      if (!waits_for_sums()) finish_step(executor_.numbers(slot));
-    };
-    CapturedStep& captured = capture_.steps[static_cast<std::size_t>(slot)];
-    const bool alike = sum_ == nullptr || request.equal_shares;
-    if (alike && batch.count > captured.count && has_run_straight(batch.count))
-      capture(captured, batch.count, issue);
-    if (alike && batch.count == captured.count && capture_.obstacle.empty()) {
-      captured.graph.launch(stream_.handle());
-    } else {
-      issue();  // later on: a smaller batch, at the end of an epoch
-      if (alike) ++capture_.straight_steps[batch.count];
+    for (std::int64_t m = 0; m < options_.micro_batches; ++m) {
+      if (m > 0) executor_.release(now_.last_slot);
+      now_.last_slot = captured_part(request, m);
     }
     if (options_.measured) wait(stream_.handle());
     timer.lap(phases.forward);
     if (waits_for_sums()) {
       wait_for_sums();
       timer.lap(phases.communication);
-      finish_step(executor_.numbers(slot));
+      finish_step(executor_.numbers(now_.last_slot));
       timer.lap(phases.update);
     }
-    executor_.release(slot);
+    executor_.release(now_.last_slot);
   }
 
-  bool has_run_straight(std::int64_t count) const {
-    const auto found = capture_.straight_steps.find(count);
-    return found != capture_.straight_steps.end() && found->second >= kStepsBeforeCapture;
+  int captured_part(const StepRequest& request, std::int64_t m) {
+    const bool last = m + 1 == options_.micro_batches;
+    const int slot = executor_.stage(part_of(request.batch, m), now_.numbers, true);
+    set_shape(request, m);
+    graphs_.run(slot, now_.shape, [&] {
+      executor_.forward(slot, true, /*continues=*/m > 0);
+      const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
+      if (!last) return executor_.backward(slot, write, {});
+      sum_gradients_while([&](const auto& ready) { executor_.backward(slot, write, ready); });
+      if (!waits_for_sums()) finish_step(executor_.numbers(slot));
+    });
+    return slot;
   }
 
-  // All ranks launch their graphs, or none does, since a graph contains a call of every other
-  // rank's. They also synchronize because creating a graph allocates device memory, for which a
-  // driver may wait until all devices of the process are idle: forever, if one of them already ran
-  // the graph of another rank, which waits for this one's.
-  template <class Issue>
-  void capture(CapturedStep& captured, std::int64_t count, const Issue& issue) {
-    CapturedStep made{.graph = {}, .count = count};
-    std::string failure = record(made.graph, issue);
-    if (sum_ != nullptr) failure = sum_->first_failure(failure);
-    capture_.has_failed = !failure.empty();
-    if (capture_.has_failed)
-      capture_.obstacle = "the capture failed, " + failure;
-    else
-      captured = std::move(made);
-  }
-
-  // Returns why the capture failed, at a call or at its end: then none of it has run.
-  template <class Issue>
-  std::string record(cuda::StepGraph& graph, const Issue& issue) {
-    cuda::StepGraph::begin_capture(stream_.handle());
-    try {
-      issue();
-      graph = cuda::StepGraph::end_capture(stream_.handle());
-      return "";
-    } catch (const cuda::CudaError& failed) {
-      cuda::StepGraph::drop_capture(stream_.handle());
-      if (sum_ != nullptr) sum_->drop_step();
-      return failed.what();
-    } catch (...) {
-      cuda::StepGraph::drop_capture(stream_.handle());
-      throw;
+  // Without sums on the devices each rank captures alone.
+  void set_shape(const StepRequest& request, std::int64_t m) {
+    require(sum_ == nullptr || !request.counts.empty(),
+            "a sum on devices knows all ranks' samples");
+    const std::int64_t own[] = {request.batch.count};
+    const std::span<const std::int64_t> counts = sum_ == nullptr ? own : request.counts;
+    now_.shape.first = m == 0;
+    now_.shape.last = m + 1 == options_.micro_batches;
+    now_.shape.counts.clear();
+    for (const std::int64_t count : counts) {
+      const auto [first, end] = bounds_of_part(count, m);
+      now_.shape.counts.push_back(end - first);
     }
+  }
+
+  // Returns the first sample of micro-batch m, and one past its last.
+  std::pair<std::int64_t, std::int64_t> bounds_of_part(std::int64_t count, std::int64_t m) const {
+    return {count * m / options_.micro_batches, count * (m + 1) / options_.micro_batches};
+  }
+  BatchView part_of(const BatchView& batch, std::int64_t m) const {
+    const auto [first, end] = bounds_of_part(batch.count, m);
+    return batch.slice(first, end - first);
   }
 
   void micro_batch(const StepRequest& request, std::int64_t m, PhaseTimer& timer,
                    StepPhases& phases) {
-    const BatchView& batch = request.batch;
-    const std::int64_t first = batch.count * m / options_.micro_batches,
-                       last = batch.count * (m + 1) / options_.micro_batches;
     const bool final = m + 1 == options_.micro_batches;
     const base::TraceSpan span("start forward and backward on the device");
-    const int slot = executor_.stage(batch.slice(first, last - first), now_.numbers, true);
+    const int slot = executor_.stage(part_of(request.batch, m), now_.numbers, true);
     if (m == 0 && options_.replicas != nullptr)
       wait(stream_.handle());  // layers wait for the stream without a deadline
     executor_.forward(slot, true, /*continues=*/m > 0);
@@ -488,17 +454,12 @@ class Work final : public StepWork, private StateHome {
   std::unique_ptr<DeviceGradientSum> sum_;  // null: none
   bool sums_begun_ = false;                 // work on the stream may wait for other ranks
   DeviceExecutor executor_;
-  struct Capture {
-    std::vector<CapturedStep> steps;  // by slot
-    std::string obstacle = {};        // why there is none; "": nothing stands against it
-    bool has_failed = false;
-    std::map<std::int64_t, int> straight_steps = {};  // without it, by the number of samples
-  };
-  Capture capture_;
+  StepGraphs graphs_;
   struct Current {
     StepNumbers numbers;
     double rows_per_sample = 1;
     int last_slot = 0;
+    StepShape shape;
   };
   Current now_;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "engine/averaging/sums/gradient_exchange.h"
@@ -22,11 +23,11 @@ namespace engine {
 using MayUpdate = std::function<bool(double norm, double loss_sum)>;
 
 struct StepRequest {
-  const BatchView& batch;                 // this rank's samples
-  std::int64_t global_count = 0;          // over all ranks
-  bool equal_shares = true;               // every rank has the same number of samples
-  double scale = 1;                       // factor of the sum of this rank's losses
-  double lr = 0, clip_grad = 0;           // clip_grad <= 0: gradients are not clipped
+  const BatchView& batch;                     // this rank's samples
+  std::int64_t global_count = 0;              // over all ranks
+  std::span<const std::int64_t> counts = {};  // samples of each rank; only for sums on devices
+  double scale = 1;                           // factor of the sum of this rank's losses
+  double lr = 0, clip_grad = 0;               // clip_grad <= 0: gradients are not clipped
   GradientExchange* exchange = nullptr;   // exchange of the state's gradients in host memory; null:
                                           // they stay as the work leaves them
   const MayUpdate* may_update = nullptr;  // on the CPU; null: the update is always made

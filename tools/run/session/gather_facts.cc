@@ -138,9 +138,6 @@ LengthFacts length_facts(const SessionParts& s) {
 std::string capture_text(const SessionParts& s) {
   if (!s.compute.cuda()) return "";
   const int world = s.group.world_size();
-  const SessionData& data = s.input.data;
-  if (s.wires.device && (data.global_batch() % world != 0 || !data.sampling().shares.are_equal()))
-    return "not captured: the ranks' shares of a batch are unequal";
   const bool on_host = !s.wires.device && sums_gradients_after(s.state.progress.global_step,
                                                                s.options.averaging, world);
   return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();

@@ -67,6 +67,22 @@ TEST_F(MemoryPlan, CountsWhatIsAllocated) {
   }
 }
 
+// Shards of a device are computed with the memory of one, and added in further buffers.
+TEST_F(MemoryPlan, CountsShardsInTurnOnce) {
+  const MemoryNeed one = need(512);
+  options_.shards = 8;
+  options_.in_turn = true;
+  options_.sums = 1000;
+  const MemoryNeed all = need(512);
+  EXPECT_EQ(all.activations, one.activations);
+  EXPECT_EQ(all.parameters, one.parameters);
+  EXPECT_EQ(all.batches, one.batches);
+  EXPECT_EQ(all.gradients, one.gradients + 1000);
+  options_.in_turn = false;
+  EXPECT_EQ(need(512).activations, 8 * one.activations);
+  EXPECT_EQ(need(512).gradients, 8 * one.gradients + 1000);
+}
+
 // Of all parameters or of some, on one rank and where tensors are shared out.
 TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
   const engine::ModelState state = engine::ModelState::allocate(graph_, engine::DType::kF32);

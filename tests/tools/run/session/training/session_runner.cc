@@ -148,6 +148,7 @@ std::vector<RankResult> train_anywhere(int world_size, const Options& options,
             after_step(rank, session.state());
           };
         session.add_observer(std::make_unique<Recorder>(result, meddle));
+        result.capture = session.facts().capture;
         if (const auto& plan = session.facts().averaging.plan)
           result.plan = engine::describe(*plan);
         result.memory = session.facts().memory;

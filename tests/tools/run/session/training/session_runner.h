@@ -35,6 +35,7 @@ struct RankResult {
   std::int64_t averagings = 0, bytes_sent = 0;
   std::vector<double> spreads;                    // of the reports that had one
   std::vector<std::string> plan;                  // lines told before the start
+  std::string capture;                            // of steps on a device, told before the start
   std::optional<tools::MemoryFacts> memory = {};  // with --memory
   engine::EvalReport last_eval;
   std::vector<std::int64_t> evaluated;    // global steps

@@ -1,0 +1,95 @@
+// Captures the work of steps on a CUDA device as graphs, one for each slot of the batches and each
+// shape of a step.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/averaging/sums/device_sum.h"
+#include "engine/core/cuda.h"
+
+namespace engine {
+
+// A micro-batch of a step. The same on all ranks, so that they capture alike.
+struct StepShape {
+  std::vector<std::int64_t> counts;  // samples of each rank
+  bool first = true, last = true;    // of the step's micro-batches
+
+  auto operator<=>(const StepShape&) const = default;
+};
+
+class StepGraphs {
+ public:
+  // `sum`: its calls are part of the graphs; null: no other rank takes part. `obstacle`: why
+  // nothing is captured, "" if it can be.
+  StepGraphs(int slots, void* stream, DeviceGradientSum* sum, std::string obstacle);
+
+  bool usable() const { return obstacle_.empty(); }
+  // "captured from step 3 on", then "captured, 212 nodes" or "captured, up to 212 nodes in 3
+  // shapes"; or why not.
+  std::string text() const;
+  bool has_failed() const { return has_failed_; }
+
+  // Runs issue(), which enqueues the work of `shape` for the batch in `slot`: directly in the first
+  // steps of a shape, then once within a capture, and from then on launches the graph instead. NCCL
+  // requires that a call is captured, and a graph with it launched, on all ranks or on none: they
+  // decide alike, because shapes have the samples of all ranks, and ranks stage alike.
+  template <class Issue>
+  void run(int slot, const StepShape& shape, const Issue& issue) {
+    Captured* const captured = usable() ? find(shape) : nullptr;
+    if (captured == nullptr) return issue();
+    cuda::StepGraph& graph = captured->graphs[static_cast<std::size_t>(slot)];
+    if (!graph && captured->straight >= kStepsBeforeCapture) capture(graph, issue);
+    if (graph) return graph.launch(stream_);
+    ++captured->straight;
+    issue();
+  }
+
+ private:
+  // Counted for each shape: a kernel's first launch loads it, which is not allowed during capture,
+  // and the kernels of a step depend on the size of its batch.
+  static constexpr int kStepsBeforeCapture = 2;
+
+  struct Captured {
+    std::vector<cuda::StepGraph> graphs;  // by slot
+    int straight = 0;                     // times that the work was issued directly
+  };
+
+  Captured* find(const StepShape& shape);
+  void settle(cuda::StepGraph& graph, cuda::StepGraph made, const std::string& failure);
+  std::string drop(const std::string& failure);
+
+  // All ranks launch their graphs, or none does, since a graph contains a call of every other
+  // rank's. They also synchronize because creating a graph allocates device memory, for which a
+  // driver may wait until all devices of the process are idle: forever, if one of them already ran
+  // the graph of another rank, which waits for this one's.
+  template <class Issue>
+  void capture(cuda::StepGraph& graph, const Issue& issue) {
+    cuda::StepGraph made;
+    std::string failure;
+    cuda::StepGraph::begin_capture(stream_);
+    try {
+      issue();
+      made = cuda::StepGraph::end_capture(stream_);
+    } catch (const cuda::CudaError& failed) {
+      failure = drop(failed.what());
+    } catch (...) {
+      cuda::StepGraph::drop_capture(stream_);
+      throw;
+    }
+    settle(graph, std::move(made), failure);
+  }
+
+  const std::size_t slots_;
+  void* const stream_;
+  DeviceGradientSum* const sum_;
+  std::string obstacle_;
+  bool has_failed_ = false;
+  std::map<StepShape, Captured> captured_;
+};
+
+}  // namespace engine

@@ -1,0 +1,96 @@
+// Steps of any shape that are captured as graphs have the bits of steps that are not:
+// micro-batches, last steps of epochs, unequal shares.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/tools/run/session/training/changing_ranks.h"
+#include "tests/tools/run/session/training/cuda_ranks.h"
+#include "tests/tools/run/session/training/session_runner.h"
+
+namespace {
+
+using cuda_ranks::kRanks;
+using cuda_ranks::on_devices;
+using session_runner::Options;
+using session_runner::RankResult;
+using session_runner::same_bits;
+using session_runner::train;
+using session_runner::with;
+
+// 60 samples in steps of 13: four of 13 samples and one of 8 in each of four epochs, so that both
+// are captured. No number of ranks above one divides the 13.
+const Options kUneven =
+    "batch-size=13 epochs=4 lr=0.05 momentum=0.9 clip-grad=0.5 model=convnet "
+    "synthetic-shape=4x4x1";
+
+class CudaCaptured : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = cuda_ranks::missing(/*nccl=*/true); !missing.empty())
+      GTEST_SKIP() << missing;
+  }
+};
+
+void expect_straight_bits(int world, const Options& more) {
+  const Options options = with(kUneven, on_devices(world, world > 1), more);
+  const auto captured = train(world, options),
+             straight = train(world, with(options, "cuda-graph=off"));
+  for (std::size_t rank = 0; rank < captured.size(); ++rank)
+    EXPECT_EQ(session_runner::difference(straight[rank].whole, captured[rank].whole), "") << rank;
+  ASSERT_FALSE(captured[0].losses.empty());
+  EXPECT_EQ(captured[0].losses, straight[0].losses);
+}
+
+TEST_F(CudaCaptured, AnyShapeHasTheBitsOfStraightSteps) {
+  for (const int world : {1, 2, kRanks})
+    for (const char* more : {"grad-accum=1", "grad-accum=2", "grad-accum=3"}) {
+      SCOPED_TRACE(std::to_string(world) + " ranks, " + more);
+      expect_straight_bits(world, more);
+    }
+}
+
+TEST_F(CudaCaptured, HasTheSameBitsBesideOtherOptions) {
+  for (const char* more :
+       {"shares=3:1", "shares=3:1 grad-accum=2", "grad-accum=2 amp=bf16 shard-optimizer=true",
+        "grad-accum=3 amp=O2 loss-scale=dynamic on-nonfinite=skip",
+        "grad-accum=2 optimizer=adamw momentum= lr=0.001 ema=0.9 augment=flip"}) {
+    SCOPED_TRACE(more);
+    expect_straight_bits(2, more);
+  }
+}
+
+// Two samples for three ranks: one of them has none.
+TEST_F(CudaCaptured, ARankWithoutSamplesIsCapturedAsWell) {
+  for (const char* more : {"grad-accum=1", "grad-accum=2"})
+    expect_straight_bits(kRanks, with(more, "batch-size=2 synthetic-size=8"));
+}
+
+TEST_F(CudaCaptured, NothingStandsAgainstMicroBatchesAndUnequalShares) {
+  for (const char* more : {"grad-accum=3", "shares=3:1"})
+    EXPECT_EQ(train(2, with(kUneven, on_devices(2, true), more, "epochs= steps=1"))[0].capture,
+              "captured from step 3 on");
+  EXPECT_EQ(train(2, with(kUneven, on_devices(2, true), "shares=auto epochs= steps=1"))[0].capture,
+            "not captured: each rank's own work is measured");
+}
+
+// An aborted sum within a graph of the last micro-batch is no step.
+TEST_F(CudaCaptured, GoesOnWithMicroBatchesWhenRanksLeaveAndJoin) {
+  const Options options =
+      with(kUneven, on_devices(kRanks, true), "grad-accum=2 epochs= steps=12 batch-size=12");
+  changing_ranks::Job job(options, kRanks);
+  job.join(kRanks);
+  job.until_death(1, 7);
+  job.join(1);
+  EXPECT_TRUE(job.until_pause(9));
+  const std::vector<RankResult> ranks = job.to_the_end();
+  const RankResult whole = train(kRanks, options)[0];
+  ASSERT_EQ(ranks.size(), static_cast<std::size_t>(kRanks));
+  for (const RankResult& rank : ranks) {
+    EXPECT_EQ(rank.end.global_step, 12);
+    EXPECT_TRUE(same_bits(whole, rank, io::Section::kParameter));
+  }
+}
+
+}  // namespace
