@@ -42,8 +42,8 @@ BatchView BatchView::slice(std::int64_t first, std::int64_t taken) const {
     return values.subspan(static_cast<std::size_t>(first) * each,
                           static_cast<std::size_t>(taken) * each);
   };
-  return {taken,        part(samples), part(pixels),     part(draws), part(tokens),
-          part(labels), part(targets), part(sample_ids), epoch};
+  return {taken,        part(samples), part(pixels),  part(draws),      part(tokens),
+          part(labels), part(targets), part(weights), part(sample_ids), epoch};
 }
 
 void check_batch(const BatchView& batch, const BatchShape& shape, bool ids) {
@@ -59,6 +59,7 @@ void check_batch(const BatchView& batch, const BatchShape& shape, bool ids) {
   const bool numbers = shape.classes == 0;
   expect("labels", batch.labels, numbers ? 0 : count * shape.label_items, count);
   expect("targets", batch.targets, numbers ? count * shape.label_items : 0, count);
+  if (!batch.weights.empty()) expect("weights", batch.weights, count, count);
   if (ids || !batch.sample_ids.empty()) expect("sample ids", batch.sample_ids, count, count);
   check_labels(batch, shape);
 }

@@ -21,6 +21,7 @@ struct BatchView {
       tokens{};  // in place of samples, for a model that reads token ids: count * context
   std::span<const std::int32_t> labels;  // count (times positions) labels
   std::span<const float> targets{};  // in place of labels, for a regression model: count * targets
+  std::span<const float> weights{};  // of the losses, with labels of one position: count; empty: 1
   std::span<const std::int64_t>
       sample_ids;  // count indices in the data set, for randomness per sample
   std::uint64_t epoch = 0;
@@ -30,7 +31,7 @@ struct BatchView {
 };
 
 struct BatchResult {
-  double loss_sum = 0;       // over samples (and positions)
+  double loss_sum = 0;       // over samples (and positions), times their weights
   std::int64_t correct = 0;  // rows for which the label is the first of the largest logits; 0
                              // without labels
   std::int64_t rows = 0;     // samples times positions

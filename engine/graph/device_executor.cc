@@ -1,5 +1,5 @@
-// Implements slots as one block of memory each, [numbers | sample ids | labels or targets | draws
-// | samples, tokens or pixels], which is sent in one copy.
+// Implements slots as one block of memory each, [numbers | sample ids | labels or targets |
+// weights | draws | samples, tokens or pixels], which is sent in one copy.
 #include "engine/graph/device_executor.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class HostBlock {
 
 // The offsets within a slot for the plan's largest batch.
 struct SlotLayout {
-  std::size_t ids = 0, labels = 0, draws = 0, samples = 0, bytes = 0;
+  std::size_t ids = 0, labels = 0, weights = 0, draws = 0, samples = 0, bytes = 0;
 };
 
 struct Slot {
@@ -90,8 +90,10 @@ struct DeviceExecutor::Impl {
     layout.labels = layout.ids + align_up(sizeof(std::int64_t) *
                                           static_cast<std::size_t>(plan.options.max_batch));
     const bool images = !options.image_table.empty();
-    layout.draws = layout.labels +
-                   align_up(sizeof(std::int32_t) * item(1));  // targets have the size of labels
+    layout.weights = layout.labels +
+                     align_up(sizeof(std::int32_t) * item(1));  // targets have the size of labels
+    layout.draws =
+        layout.weights + align_up(sizeof(float) * static_cast<std::size_t>(plan.options.max_batch));
     layout.samples =
         layout.draws +
         align_up(images ? sizeof(ops::ImageDraw) * static_cast<std::size_t>(plan.options.max_batch)
@@ -134,6 +136,7 @@ struct DeviceExecutor::Impl {
     put(layout.ids, batch.sample_ids);
     put(layout.labels, batch.labels);
     put(layout.labels, batch.targets);
+    put(layout.weights, batch.weights);
     put(layout.draws, batch.draws);
     put(layout.samples, batch.samples);
     put(layout.samples, batch.pixels);
@@ -146,6 +149,7 @@ struct DeviceExecutor::Impl {
         .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, batch.tokens.size()),
         .labels = on_device<std::int32_t>(to.device_memory, layout.labels, batch.labels.size()),
         .targets = on_device<float>(to.device_memory, layout.labels, batch.targets.size()),
+        .weights = on_device<float>(to.device_memory, layout.weights, batch.weights.size()),
         .sample_ids =
             on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
         .epoch = batch.epoch};

@@ -10,7 +10,7 @@
 #include "engine/core/cuda.h"
 #include "engine/core/random.h"
 #include "engine/ops/elementwise/elementwise.h"
-#include "engine/ops/loss/softmax_cross_entropy.h"
+#include "engine/ops/loss/row_weights.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "io/base/time/trace.h"
 
@@ -50,7 +50,7 @@ struct Executor::Impl {
   std::vector<Step> steps;
   std::vector<Binding> bindings;
   struct Inputs {
-    TensorView samples, labels;             // the caller's, f32, or tokens and classes, i32
+    TensorView samples, labels, weights;    // the caller's; weights may be absent: 1 each
     TensorView cast_samples, cast_targets;  // the arena's, where the plan is not f32; else absent
     TensorView image_table;                 // absent: batches carry samples
     std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
@@ -139,6 +139,7 @@ struct Executor::Impl {
       plan.steps[i].layer->forward(run);
     }
     backward_allowed = training;
+    if (in.weights) ops::weigh_rows(context, in.weights, out.loss);
     if (on_cuda(context)) {
       leave_totals(!training);
       return {};
@@ -202,6 +203,7 @@ struct Executor::Impl {
                                 out.loss_gradient);
       else
         ops::fill(context, scale, out.loss_gradient);
+      if (in.weights) ops::weigh_rows(context, in.weights, out.loss_gradient);
     }
     for (std::size_t i = steps.size(); i-- > 0;) {
       if (plan.steps[i].repeats_from >= 0)
@@ -252,6 +254,7 @@ struct Executor::Impl {
   }
 
   void bind_inputs() {
+    in.weights = {nullptr, DType::kF32, {}, context.device};
     if (plan.inputs.size() != 2)
       throw ModelError(
           "a model reads one input of samples or tokens and then one of labels or targets; this "
@@ -409,6 +412,8 @@ struct Executor::Impl {
     for (const Binding& binding : bindings)
       binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     in.labels.data = const_cast<void*>(label_data);
+    in.weights.data = const_cast<float*>(batch.weights.data());
+    in.weights.shape = {batch.count};
     set_batch(in.labels, batch.count);
     in.samples.data = const_cast<void*>(sample_data);
     set_batch(in.samples, batch.count);

@@ -1,10 +1,12 @@
-// Regressions, and several labels of 0 or 1, of the real program against stored PyTorch losses: the
-// same table, weights and batches. float64 within 1e-9 step by step, on one rank and on two;
-// float32 within rounding.
+// Regressions, several labels of 0 or 1, and weighted classes of the real program against stored
+// PyTorch losses: the same table, weights and batches. float64 within 1e-9 step by step, on one
+// rank and on two; float32 within rounding.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -20,9 +22,9 @@ namespace {
 // As regression_traces.py has them.
 constexpr int kRows = 48, kFeatures = 3, kHidden = 8, kSteps = 24;
 
-// The labels `u` and `v`, of which `v` is unknown in every fifth row, are left out by a regression.
+// The labels u and v, of which v is unknown in every fifth row, the class k, and the number y.
 std::string table() {
-  std::string text = "a,b,c,u,v,y\n";
+  std::string text = "a,b,c,u,v,k,y\n";
   for (int r = 0; r < kRows; ++r) {
     double x[kFeatures];
     for (int c = 0; c < kFeatures; ++c) {
@@ -31,6 +33,7 @@ std::string table() {
     }
     text += 3 * x[0] > 2 * x[1] + 2 ? "1," : "0,";
     text += r % 5 == 3 ? "," : x[0] * x[2] > 5 ? "1," : "0,";
+    text += std::to_string(static_cast<int>(x[0] + x[2]) % 3) + ",";
     text += std::to_string(40 + 3 * x[0] - 2 * x[1] + x[0] * x[2]) + "\n";
   }
   return text;
@@ -72,12 +75,13 @@ using Comparison = std::tuple<const char*, const char*, int>;  // loss, dtype, r
 class RegressionParity : public testing::TestWithParam<Comparison> {};
 
 TEST_P(RegressionParity, LossesAreThoseOfPyTorch) {
-  const auto& [loss, dtype, ranks] = GetParam();
+  const auto& [name, dtype, ranks] = GetParam();
+  const std::string loss = name;
   const test_support::TemporaryDirectory folder;
   test_support::write_text(folder / "t.csv", table());
   test_support::write_text(folder / "m.toml", kModel);
-  const bool of_labels = std::string_view(loss) == "bce";
-  write_weights(folder / "w.npz", of_labels ? 2 : 1);
+  const bool of_labels = loss.starts_with("bce"), of_classes = loss.starts_with("ce");
+  write_weights(folder / "w.npz", of_classes ? 3 : of_labels ? 2 : 1);
   std::vector<std::string> words{"train", "--model", folder / "m.toml", "--dataset", "csv"};
   const auto add = [&words](std::initializer_list<std::string> more) {
     words.insert(words.end(), more);
@@ -85,8 +89,12 @@ TEST_P(RegressionParity, LossesAreThoseOfPyTorch) {
   add({"--annotations", folder / "t.csv", "--columns", "a,b,c"});
   if (of_labels)
     add({"--task", "multi-label", "--label-column", "u,v"});
+  else if (of_classes)
+    add({"--label-column", "k"});
   else
     add({"--task", "regression", "--loss", loss});
+  if (loss == "bce-weighted") add({"--class-weights", "1.5,0.75"});
+  if (loss == "ce-weighted") add({"--class-weights", "0.5,2,1"});
   add({"--test-share", "0", "--no-shuffle", "--init-from", folder / "w.npz"});
   add({"--batch-size", "12", "--steps", std::to_string(kSteps), "--dtype", dtype});
   add({"--lr", "0.02", "--momentum", "0.9", "--threads", "1"});
@@ -104,11 +112,14 @@ TEST_P(RegressionParity, LossesAreThoseOfPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, RegressionParity,
-                         testing::Combine(testing::Values("mse", "mae", "huber", "bce"),
+                         testing::Combine(testing::Values("mse", "mae", "huber", "bce",
+                                                          "bce-weighted", "ce-weighted"),
                                           testing::Values("f64", "f32"), testing::Values(1, 2, 3)),
                          [](const auto& i) {
-                           return std::string(std::get<0>(i.param)) + "_" + std::get<1>(i.param) +
-                                  "_" + std::to_string(std::get<2>(i.param));
+                           std::string name = std::get<0>(i.param);
+                           std::ranges::replace(name, '-', '_');
+                           return name + "_" + std::get<1>(i.param) + "_" +
+                                  std::to_string(std::get<2>(i.param));
                          });
 
 }  // namespace

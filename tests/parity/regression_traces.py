@@ -1,4 +1,4 @@
-"""Makes the stored loss traces of regressions and of several labels in tests/parity/data with PyTorch, in float64.
+"""Makes the stored loss traces of regressions, of several labels and of weighted classes in tests/parity/data with PyTorch, in float64.
 
 Usage: python3 tests/parity/regression_traces.py  (needs torch and numpy)
 
@@ -34,6 +34,11 @@ def labels():
     return torch.tensor(flags)
 
 
+def classes():
+    x, _ = table()
+    return torch.tensor((x[:, 0] + x[:, 2]).astype(int) % 3)
+
+
 def bce(positive_weights):
     def loss(logits, flags):
         known = ~flags.isnan()
@@ -46,7 +51,8 @@ def bce(positive_weights):
 def trace(loss_function, targets=None):
     x, y = (torch.tensor(standardized(v)).double() for v in table())
     y = y[:, None] if targets is None else targets
-    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, y.shape[1])).double()
+    outputs = y.shape[1] if y.dim() == 2 else 3
+    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, outputs)).double()
     with torch.no_grad():
         for salt, parameter in enumerate(model.parameters()):
             parameter.copy_(weights(parameter.numel(), salt).reshape(parameter.shape))
@@ -64,7 +70,9 @@ def trace(loss_function, targets=None):
 
 for name, function, targets in (
         ("mse", torch.nn.MSELoss(), None), ("mae", torch.nn.L1Loss(), None), ("huber", torch.nn.HuberLoss(), None),
-        ("bce", bce(None), labels())):
+        ("bce", bce(None), labels()),
+        ("bce-weighted", bce(torch.tensor([1.5, 0.75], dtype=torch.float64)), labels()),
+        ("ce-weighted", torch.nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2, 1], dtype=torch.float64)), classes())):
     path = pathlib.Path(__file__).parent / "data" / f"regression-{name}-f64.txt"
     lines = [f"# regression-{name}-f64: PyTorch {torch.__version__}, batch {BATCH}, --lr {RATE} --momentum {MOMENTUM}"]
     path.write_text("\n".join(lines + [repr(loss) for loss in trace(function, targets)]) + "\n")

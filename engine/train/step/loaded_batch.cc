@@ -29,6 +29,7 @@ BatchView view_of(const io::Batch& batch, std::vector<ops::ImageDraw>& draws) {
           .tokens = batch.tokens,
           .labels = batch.labels,
           .targets = batch.targets,
+          .weights = batch.weights,
           .sample_ids = batch.sample_ids,
           .epoch = static_cast<std::uint64_t>(batch.epoch)};
 }

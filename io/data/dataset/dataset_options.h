@@ -63,6 +63,7 @@ struct DatasetOptions {
   std::uint64_t seed = 0;  // glyphs, synthetic, the split of csv, and the limit
   std::int64_t limit = 0;  // > 0: only so many training samples, of each class its share; of tokens
                            // the first windows (mean and deviation stay those of all)
+  std::string class_weights = {};  // in the training loss: set_class_weights()
   TextOptions text;
   ImageFileOptions images;
   CsvOptions csv;

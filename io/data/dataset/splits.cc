@@ -59,9 +59,12 @@ void Dataset::limit(std::int64_t count, std::uint64_t seed) {
 
 // The loss of several labels is the sum over those that are known.
 std::vector<double> Dataset::loss_weights() const {
-  const auto* labels = find<MultiLabels>();
-  if (labels == nullptr) return {};
   std::vector<double> weights;
+  if (const auto* classes = find<ClassLabels>(); classes != nullptr && !classes->weights.empty())
+    for (const std::int32_t id : classes->ids)
+      weights.push_back(classes->weights[static_cast<std::size_t>(id)]);
+  const auto* labels = find<MultiLabels>();
+  if (labels == nullptr) return weights;
   for (std::int64_t i = 0; i < size(); ++i)
     weights.push_back(static_cast<double>(labels->known(i)));
   return weights;

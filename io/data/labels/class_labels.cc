@@ -17,6 +17,7 @@ class CopiedClasses : public BatchPart {
 
   void reserve(BatchMemory& memory, std::size_t samples) const override {
     memory.labels.resize(samples);
+    if (!labels_.weights.empty()) memory.weights.resize(samples);
   }
 
   void fill(BatchMemory& memory) const override {
@@ -24,6 +25,11 @@ class CopiedClasses : public BatchPart {
     for (std::size_t i = 0; i < ids.size(); ++i)
       memory.labels[i] = range_.checked(labels_.ids[static_cast<std::size_t>(ids[i])], ids[i]);
     memory.batch.labels = std::span(memory.labels).first(ids.size());
+    if (labels_.weights.empty()) return;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      memory.weights[i] =
+          static_cast<float>(labels_.weights[static_cast<std::size_t>(memory.labels[i])]);
+    memory.batch.weights = std::span(memory.weights).first(ids.size());
   }
 
  private:

@@ -23,6 +23,9 @@ struct ClassLabels {
   // Classes in the data that the model does not have (SampleCoding): their ids follow the model's.
   std::vector<std::string> unknown = {};
 
+  // For each class, the weight of its samples in the training loss; empty: 1 each.
+  std::vector<double> weights = {};
+
   std::int64_t size(const Samples&) const { return static_cast<std::int64_t>(ids.size()); }
   std::int64_t classes() const { return count; }
   std::uint64_t bytes() const { return ids.size() * sizeof(std::int32_t); }

@@ -29,11 +29,18 @@ class CopiedLabels : public BatchPart {
     for (const std::int64_t id : ids)
       out = std::copy_n(labels_.values.begin() + id * static_cast<std::int64_t>(width()), width(),
                         out);
+    weigh(std::span(memory.targets).first(ids.size() * width()));
     memory.batch.targets = std::span(memory.targets).first(ids.size() * width());
   }
 
  private:
   std::size_t width() const { return labels_.names.size(); }
+  // The target of a positive is its weight.
+  void weigh(std::span<float> targets) const {
+    if (labels_.positive_weights.empty()) return;
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      if (targets[i] > 0) targets[i] = static_cast<float>(labels_.positive_weights[i % width()]);
+  }
 
   const MultiLabels& labels_;
 };

@@ -21,6 +21,8 @@ struct MultiLabels {
   std::vector<std::string> names;  // of the labels
   // [samples, labels]: 1 or 0, or NaN for a label that is unknown, which no loss includes.
   std::vector<float> values = {};
+  // For each label, the weight of its positives in the training loss; empty: 1 each.
+  std::vector<double> positive_weights = {};
 
   std::int64_t size(const Samples&) const;
   std::int64_t classes() const { return static_cast<std::int64_t>(names.size()); }

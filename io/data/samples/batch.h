@@ -22,7 +22,8 @@ struct Batch {
   std::span<const AugmentationDraw> draws;   // with pixels: count
   std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
   std::span<const std::int32_t> labels;      // count * positions. Empty if there are targets
-  std::span<const float> targets;            // in place of labels: count
+  std::span<const float> targets;            // in place of labels: count, or count * labels
+  std::span<const float> weights;            // of the losses: count; empty: 1 each
   std::span<const std::int64_t> sample_ids;  // count
   std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
 };
@@ -30,7 +31,7 @@ struct Batch {
 // The memory of a batch, and the batch that refers to it. The parts reserve the vectors that they
 // fill.
 struct BatchMemory {
-  std::vector<float> samples, targets;
+  std::vector<float> samples, targets, weights;
   std::vector<std::uint8_t> pixels;
   std::vector<AugmentationDraw> draws;
   std::vector<std::uint8_t> image;  // buffer for one image from its source

@@ -6,6 +6,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
+#include "io/data/dataset/class_weights.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/images/channel_statistics.h"
 #include "io/data/readers/csv/csv_files.h"
@@ -145,6 +146,7 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
     splits.warnings.push_back("the limit of " + std::to_string(options.limit) +
                               " training samples changes nothing: there are " +
                               std::to_string(splits.train.size()));
+  set_class_weights(options.class_weights, splits.train);
   return splits;
 }
 

@@ -28,18 +28,18 @@ using tools::Json;
 using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
-constexpr int kRows = 160;
+constexpr int kLabelledRows = 160;
 
-double feature(int row, int column) { return (row * 37 + column * 53) % 97 / 4.0 - 12; }
-bool is_hot(int row) { return feature(row, 0) > feature(row, 1); }
-bool is_odd(int row) { return feature(row, 2) + 0.3 * feature(row, 0) > 2; }
+double number_at(int row, int column) { return (row * 37 + column * 53) % 97 / 4.0 - 12; }
+bool is_hot(int row) { return number_at(row, 0) > number_at(row, 1); }
+bool is_odd(int row) { return number_at(row, 2) + 0.3 * number_at(row, 0) > 2; }
 
 // Every seventh label is unknown. `bad` in the label "odd" of row 8 of the data.
 std::string labelled_table(const std::string& bad = "") {
   std::string text = "a,hot,b,c,odd\n";
-  for (int row = 0; row < kRows; ++row) {
-    text += std::to_string(feature(row, 0)) + (is_hot(row) ? ",1," : ",0,");
-    text += std::to_string(feature(row, 1)) + "," + std::to_string(feature(row, 2)) + ",";
+  for (int row = 0; row < kLabelledRows; ++row) {
+    text += std::to_string(number_at(row, 0)) + (is_hot(row) ? ",1," : ",0,");
+    text += std::to_string(number_at(row, 1)) + "," + std::to_string(number_at(row, 2)) + ",";
     text += row == 7 && !bad.empty() ? bad : row % 7 == 3 ? "" : is_odd(row) ? "1" : "0";
     text += "\n";
   }
@@ -97,20 +97,20 @@ TEST_F(MultiLabel, LearnsLabelsAndPredictsAProbabilityOfEach) {
   const Json eval = evaluated(run);
   EXPECT_GE(eval["map"].get<double>(), 0.97);
   EXPECT_GE(eval["micro_f1"].get<double>(), 0.9);
-  EXPECT_EQ(eval["samples"], kRows / 5);
+  EXPECT_EQ(eval["samples"], kLabelledRows / 5);
   EXPECT_EQ(eval["labels"][0]["label"], "hot");
-  EXPECT_EQ(eval["labels"][0]["known"], kRows / 5);
-  EXPECT_LT(eval["labels"][1]["known"].get<int>(), kRows / 5);
+  EXPECT_EQ(eval["labels"][0]["known"], kLabelledRows / 5);
+  EXPECT_LT(eval["labels"][1]["known"].get<int>(), kLabelledRows / 5);
   EXPECT_FALSE(eval.contains("accuracy"));
   int right = 0;
   const auto rows = predicted(run, table());
-  ASSERT_EQ(rows.size(), std::size_t{kRows});
-  for (int row = 0; row < kRows; ++row) {
+  ASSERT_EQ(rows.size(), std::size_t{kLabelledRows});
+  for (int row = 0; row < kLabelledRows; ++row) {
     const auto& [hot, odd] = rows[static_cast<std::size_t>(row)];
     right += (hot >= 0.5) == is_hot(row);
     right += (odd >= 0.5) == is_odd(row);
   }
-  EXPECT_GE(right, 2 * kRows * 95 / 100);
+  EXPECT_GE(right, 2 * kLabelledRows * 95 / 100);
 }
 
 // The loss of eval is the mean over the labels that are known.
@@ -119,7 +119,7 @@ TEST_F(MultiLabel, TheLossOfEvalFollowsFromPredictions) {
   const auto rows = predicted(run, table());
   double sum = 0;
   int known = 0;
-  for (int row = 0; row < kRows; ++row) {
+  for (int row = 0; row < kLabelledRows; ++row) {
     const auto& [hot, odd] = rows[static_cast<std::size_t>(row)];
     sum -= std::log(is_hot(row) ? hot : 1 - hot);
     ++known;
@@ -144,6 +144,23 @@ TEST_F(MultiLabel, CanonicalOrderGivesTheSameBitsForAnyNumberOfRanks) {
   };
   const std::string one = with_ranks("1");
   for (const char* ranks : {"2", "3"}) expect_success(engine({"verify", one, with_ranks(ranks)}));
+}
+
+TEST_F(MultiLabel, WeightsOfPositivesMakeMorePredictionsPositive) {
+  const std::string plain = trained("plain", {"--epochs", "3"}),
+                    weighted = trained("weighted", argv("--epochs 3 --class-weights 9,9"));
+  const auto positives = [&](const std::string& run) {
+    int count = 0;
+    for (const auto& [hot, odd] : predicted(run, table())) count += (hot >= 0.5) + (odd >= 0.5);
+    return count;
+  };
+  EXPECT_GT(positives(weighted), positives(plain));
+  const std::string balanced = trained("balanced", argv("--epochs 3 --class-weights balanced"));
+  EXPECT_NE(engine({"verify", plain, balanced}).exit_code, 0);
+  expect_error(train(argv("--class-weights 1,2,3")), 78,
+               "--class-weights has 3 numbers, expected 2, one for each label of rows.csv");
+  expect_error(call("train --resume", weighted, "--epochs 4 --class-weights 1,1"), 78,
+               "class-weights");
 }
 
 TEST_F(MultiLabel, ReportsHaveScoresAndNoAccuracy) {
@@ -176,9 +193,9 @@ TEST_F(MultiLabel, TheSnapshotKnowsTheLabelsWithoutTheTable) {
   const auto before = predicted(run, table());
   const std::string rows = folder_ / "other.csv";
   std::string unlabelled = "c,a,b\n";
-  for (int row = 0; row < kRows; ++row)
-    unlabelled += std::to_string(feature(row, 2)) + "," + std::to_string(feature(row, 0)) + "," +
-                  std::to_string(feature(row, 1)) + "\n";
+  for (int row = 0; row < kLabelledRows; ++row)
+    unlabelled += std::to_string(number_at(row, 2)) + "," + std::to_string(number_at(row, 0)) +
+                  "," + std::to_string(number_at(row, 1)) + "\n";
   write_text(rows, unlabelled);
   fs::rename(table(), folder_ / "hold.csv");
   EXPECT_EQ(predicted(run, rows), before);
@@ -193,7 +210,7 @@ TEST_F(MultiLabel, TheSnapshotKnowsTheLabelsWithoutTheTable) {
   const std::string onnx = folder_ / "m.onnx";
   expect_success(call("export", run, "--format onnx -o", onnx));
   expect_words(read_text(onnx), {"multi-label", "[\"hot\",\"odd\"]"});
-  EXPECT_EQ(evaluated(run, {"--annotations", folder_ / "hold.csv"})["samples"], kRows / 5)
+  EXPECT_EQ(evaluated(run, {"--annotations", folder_ / "hold.csv"})["samples"], kLabelledRows / 5)
       << "the same data by another name";
 }
 

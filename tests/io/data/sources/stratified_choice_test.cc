@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "io/base/numbers/split_mix.h"
+#include "io/data/dataset/splits.h"
 
 namespace io {
 namespace {

@@ -1,0 +1,13 @@
+// Multiplies one number of each row, a loss or its gradient, by the weight of the row.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+// rows[i] *= weights[i]. weights [rows] of f32, in the memory of the context's device; rows [rows]
+// of f32 or, on a CPU, f64.
+void weigh_rows(KernelContext& context, TensorView weights, TensorView rows);
+
+}  // namespace engine::ops

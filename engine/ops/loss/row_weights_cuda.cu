@@ -1,0 +1,27 @@
+// One thread per row.
+#include "engine/ops/loss/row_weights_cuda.h"
+
+#include "engine/ops/device/device_code.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    weigh_each(const float* weights, std::int64_t rows, float* values) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows;
+       i += std::int64_t{gridDim.x} * kThreads)
+    values[i] *= weights[i];
+}
+
+}  // namespace
+
+void weigh_rows(KernelContext& context, TensorView weights, TensorView rows) {
+  const std::int64_t count = rows.count();
+  if (count == 0) return;
+  launch("weigh_rows", weigh_each, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
+         weights.as<float>(), count, rows.as<float>());
+}
+
+}  // namespace engine::ops::cuda
