@@ -130,6 +130,21 @@ engine::LayerPtr make_conv_transpose(Options& options, std::int64_t classes) {
   return layers::conv_transpose(o);
 }
 
+engine::LayerPtr make_resize(Options& options, std::int64_t) {
+  layers::ResizeOptions o;
+  o.linear = options.text("mode", "", {"nearest", "bilinear"}) == "bilinear";
+  const auto factors = options.number_or_list("factor", 2, "number or [height, width]", 2);
+  o.factor_height = factors.front();
+  o.factor_width = factors.back();
+  o.size = height_width(options, "size", o.size);
+  return layers::resize(o);
+}
+
+engine::LayerPtr make_pad(Options& options, std::int64_t) {
+  const layers::Sides padding = sides(options, "padding");
+  return layers::pad(padding, options.number("value", 0));
+}
+
 engine::LayerPtr make_batch_norm2d(Options& options, std::int64_t) {
   layers::BatchNormOptions o;
   o.eps = options.number("eps", o.eps);
@@ -234,6 +249,10 @@ constexpr Kind kKinds[] = {
      "ConvTranspose2d",
      "weight [c, out_channels / groups, kernel height, kernel width]; bias [out_channels] where it "
      "has one"},
+    {"resize", make_resize, "[h, w, c] → [h', w', c], h' = floor(factor h), or size",
+     "factor above 0; size 0: by the factor; PyTorch's interpolate with align_corners=False", ""},
+    {"pad", make_pad, "[h, w, c] → [top + h + bottom, left + w + right, c]",
+     "padding from 0; `value` around the image", ""},
     {"batch_norm2d", make_batch_norm2d, kImageSame, kBatchNormRules, kBatchNormArrays},
     {"sync_batch_norm2d", make_sync_batch_norm2d, kImageSame,
      "statistics over the samples of all replicas; eps above 0; momentum 0 to 1", kBatchNormArrays},

@@ -92,6 +92,25 @@ class Options {
     if (node != nullptr && node->is_integer()) return static_cast<double>(integer(key));
     return find<double>(key, "a number").value_or(otherwise);
   }
+  // A number, or a list of `length` numbers; `type` describes them.
+  std::vector<double> number_or_list(const std::string& key, double otherwise, const char* type,
+                                     std::size_t length) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr || !node->is_array()) {
+      describe(key, type, io::shortest_text(otherwise));
+      if (node != nullptr && !node->is_number()) fail(path_, node->source(), wrong_type(key, type));
+      asked_.push_back(key);
+      return {node == nullptr ? otherwise : *node->value<double>()};
+    }
+    std::vector<double> values;
+    asked_.push_back(key);
+    for (const toml::node& element : *node->as_array()) {
+      if (!element.is_number()) fail(path_, element.source(), wrong_type(key, type));
+      values.push_back(*element.value<double>());
+    }
+    if (values.size() != length) refuse(key, wrong_type(key, type));
+    return values;
+  }
   bool boolean(const std::string& key, bool otherwise) {
     describe(key, "true or false", otherwise ? "true" : "false");
     return find<bool>(key, "true or false").value_or(otherwise);
@@ -148,6 +167,9 @@ class Options {
   }
 
  private:
+  static std::string wrong_type(const std::string& key, const std::string& type) {
+    return "'" + key + "' must be " + type;
+  }
   bool is_text(const std::string& key) const {
     return table_.get(key) != nullptr && table_.get(key)->is_string();
   }

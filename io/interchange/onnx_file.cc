@@ -81,7 +81,7 @@ class OnnxMessages {
   }
 
   base::ProtobufMessage attribute(const OnnxAttribute& attribute) const {
-    enum Type { kFloat = 1, kInt = 2, kInts = 7 };
+    enum Type { kFloat = 1, kInt = 2, kString = 3, kInts = 7 };
     base::ProtobufMessage message;
     add_text(message, 1, attribute.name);
     Type type = kInts;
@@ -91,6 +91,9 @@ class OnnxMessages {
     } else if (const auto* whole = std::get_if<std::int64_t>(&attribute.value)) {
       message.integer(3, *whole);
       type = kInt;
+    } else if (const auto* text = std::get_if<std::string>(&attribute.value)) {
+      add_text(message, 4, *text);
+      type = kString;
     } else {
       for (const std::int64_t item : std::get<std::vector<std::int64_t>>(attribute.value))
         message.integer(8, item);

@@ -19,7 +19,7 @@ inline constexpr std::int64_t kOnnxIrVersion = 8;  // the file format of the sam
 
 struct OnnxAttribute {
   std::string name;
-  std::variant<std::int64_t, float, std::vector<std::int64_t>> value;
+  std::variant<std::int64_t, float, std::vector<std::int64_t>, std::string> value;
 };
 
 struct OnnxNode {

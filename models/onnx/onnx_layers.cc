@@ -74,6 +74,36 @@ std::string add_conv_transpose(OnnxLayer& layer) {
   return layer.out.add("ConvTranspose", input_and_parameters(layer), std::move(attributes));
 }
 
+// PyTorch's nearest pixel is ONNX's floor of asymmetric places.
+std::string add_resize(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const bool linear = layer.option("linear") != 0;
+  OnnxAttributes attributes{
+      {"mode", std::string(linear ? "linear" : "nearest")},
+      {"coordinate_transformation_mode", std::string(linear ? "half_pixel" : "asymmetric")}};
+  if (!linear) attributes.push_back({"nearest_mode", std::string("floor")});
+  const Ints size = layer.list("size");
+  if (size[0] > 0) {
+    const engine::Shape& shape = layer.node().shape;
+    const std::string batch = out.add(
+        "Slice", {out.add("Shape", {layer.inputs[0]}), out.integers({0}), out.integers({1})});
+    const std::string sizes = out.add("Concat", {batch, out.integers({shape[2], size[0], size[1]})},
+                                      {{"axis", std::int64_t{0}}});
+    return out.add("Resize", {layer.inputs[0], "", "", sizes}, attributes);
+  }
+  std::vector<float> scales{1, 1};
+  for (const engine::LayerOption& option : layer.node().layer->traits().options)
+    if (option.name == "factor") scales.push_back(static_cast<float>(option.value));
+  return out.add("Resize", {layer.inputs[0], "", out.floats(scales, {4})}, attributes);
+}
+
+std::string add_pad(OnnxLayer& layer) {
+  const Ints s = layer.list("sides");
+  return layer.out.add("Pad",
+                       {layer.inputs[0], layer.out.integers({0, 0, s[0], s[1], 0, 0, s[2], s[3]}),
+                        layer.out.scalar(static_cast<float>(layer.option("value")))});
+}
+
 std::string add_batch_norm2d(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   return out.add(
@@ -200,6 +230,8 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"dense", add_dense},
     {"conv2d", add_conv2d},
     {"conv_transpose", add_conv_transpose},
+    {"resize", add_resize},
+    {"pad", add_pad},
     {"batch_norm2d", add_batch_norm2d},
     {"sync_batch_norm2d", add_batch_norm2d},
     {"group_norm", add_group_norm},

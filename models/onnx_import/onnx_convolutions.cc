@@ -3,7 +3,6 @@
 #include <string>
 
 #include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_weighted.h"
 
 namespace models {
 namespace {
@@ -132,36 +131,6 @@ void expect_image_and_weight(const OnnxActivation& value, const Numbers& weight)
                           onnx_shape_text(weight) + ", expected images and 4 dimensions");
 }
 
-}  // namespace
-
-int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
-  OnnxTranslation& all = op.all();
-  const io::StoredTensor* weight = layer.arrays.at(0).from.tensor;
-  layer.name = all.layers.free_name(weight->name, op.node());
-  const int owner = all.layers.user_of(weight);
-  if (owner < 0) {
-    const int index = all.layers.add(std::move(layer));
-    all.layers.set_user(weight, index);
-    return index;
-  }
-  const OnnxListedLayer& other = all.layers.at(owner);
-  bool is_same = other.kind == layer.kind && other.arrays.size() == layer.arrays.size();
-  for (std::size_t i = 0; is_same && i < layer.arrays.size(); ++i)
-    is_same = other.arrays[i].from.tensor == layer.arrays[i].from.tensor &&
-              other.arrays[i].from.transposed == layer.arrays[i].from.transposed &&
-              other.arrays[i].shape == layer.arrays[i].shape;
-  // An Add may follow with the bias; a weight that is equal by chance is not shared then.
-  if (!is_same && op.node().type == "MatMul" && other.kind == "dense" &&
-      other.arrays.at(0).shape == layer.arrays.at(0).shape)
-    return all.layers.add(std::move(layer));
-  if (!is_same)
-    throw OnnxUnsupported("it shares the weight '" + weight->name + "' with layer '" + other.name +
-                          "', but not its bias, shape or use");
-  layer.tied = other.name;
-  layer.arrays.clear();
-  return all.layers.add(std::move(layer));
-}
-
 void translate_conv(OnnxOperator& op) {
   OnnxActivation value = image_or_vector(op, 0);
   const OnnxConstant weight = op.constant(1);
@@ -221,6 +190,12 @@ void translate_conv_transpose(OnnxOperator& op) {
   };
   value.shape = {kOnnxBatch, out, extent(0), extent(1)};
   op.set(std::move(value));
+}
+
+}  // namespace
+
+std::vector<OnnxOperatorRow> onnx_convolutions() {
+  return {{"Conv", translate_conv}, {"ConvTranspose", translate_conv_transpose}};
 }
 
 }  // namespace models

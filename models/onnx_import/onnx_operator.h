@@ -77,6 +77,14 @@ OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 // Returns the number of elements of a sample, kOnnxUnknown if that is not known.
 std::int64_t elements_of(const OnnxActivation& value);
 
+inline std::string bool_text(bool value) { return value ? "true" : "false"; }
+inline const std::string& initializer_name(const OnnxConstant& constant) {
+  return constant.tensor->name;
+}
+// Adds a layer with a weight and perhaps a bias. A weight that an earlier layer has is shared, as
+// in PyTorch, with its bias. Returns the layer's index.
+int add_weighted(OnnxOperator& op, OnnxListedLayer layer);
+
 // The inputs of Slice, of equal lengths. Throws OnnxUnsupported if they are not.
 struct OnnxSlice {
   std::vector<std::int64_t> begins, ends, axes, steps;
@@ -99,9 +107,11 @@ struct OnnxOperatorRow {
   const char* type;
   OnnxBuild build;
 };
-std::vector<OnnxOperatorRow> onnx_weight_operators();   // layers with parameters
-std::vector<OnnxOperatorRow> onnx_activations();        // activation functions and products
-std::vector<OnnxOperatorRow> onnx_plain_operators();    // other layers without parameters
+std::vector<OnnxOperatorRow> onnx_weight_operators();  // layers with parameters
+std::vector<OnnxOperatorRow> onnx_activations();       // activation functions and products
+std::vector<OnnxOperatorRow> onnx_plain_operators();   // other layers without parameters
+std::vector<OnnxOperatorRow> onnx_convolutions();
+std::vector<OnnxOperatorRow> onnx_resizing();           // images of another size
 std::vector<OnnxOperatorRow> onnx_shape_operators();    // shapes, and constants
 std::vector<OnnxOperatorRow> onnx_general_operators();  // sums, products and means of any tensors
 std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order

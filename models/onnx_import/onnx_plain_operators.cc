@@ -164,34 +164,14 @@ void translate_reduce_mean(OnnxOperator& op) {
   set_global_average(op, image_or_vector(op, 0), op.integer("keepdims", 1) != 0);
 }
 
-// PyTorch's residual networks pad channels in shortcuts without parameters.
-void translate_pad(OnnxOperator& op) {
-  const Numbers pads = op.numbers(1);
-  if (pads == Numbers(2 * op.activation(0).shape.size(), 0)) return op.set(op.activation(0));
-  OnnxActivation value = op.image(0);
-  const bool of_zeros = op.text("mode", "constant") == "constant" && !op.has_input(3) &&
-                        (!op.has_input(2) || op.number(2) == 0);
-  Numbers others = pads;
-  if (others.size() == 8) others[1] = others[5] = 0;
-  if (!of_zeros || others != Numbers(8, 0) || pads[1] < 0 || pads[5] < 0 ||
-      __builtin_add_overflow(value.shape[1], pads[1], &value.shape[1]) ||
-      __builtin_add_overflow(value.shape[1], pads[5], &value.shape[1]))
-    throw OnnxUnsupported("pads " + onnx_shape_text(pads) +
-                          ", expected zeros before and after the channels alone; the padding of "
-                          "an image belongs to the convolution or pool that follows");
-  value.layer =
-      op.add_layer("pad_channels", {value.layer},
-                   {{"before", std::to_string(pads[1])}, {"after", std::to_string(pads[5])}});
-  op.set(std::move(value));
-}
-
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_plain_operators() {
-  return {
-      {"Dropout", translate_dropout},          {"MaxPool", translate_max_pool},
-      {"AveragePool", translate_average_pool}, {"GlobalAveragePool", translate_global_average_pool},
-      {"ReduceMean", translate_reduce_mean},   {"Pad", translate_pad}};
+  return {{"Dropout", translate_dropout},
+          {"MaxPool", translate_max_pool},
+          {"AveragePool", translate_average_pool},
+          {"GlobalAveragePool", translate_global_average_pool},
+          {"ReduceMean", translate_reduce_mean}};
 }
 
 }  // namespace models

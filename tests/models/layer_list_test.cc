@@ -121,6 +121,18 @@ kernel = 2
 stride = [2, 1]
 padding = [0, 0, 0, 1]
 [[layer]]
+kind = "resize"
+mode = "bilinear"
+factor = [1.5, 2]
+[[layer]]
+kind = "resize"
+mode = "nearest"
+size = [3, 2]
+[[layer]]
+kind = "pad"
+padding = [0, 0, 1, 1]
+value = -1
+[[layer]]
 kind = "pad_channels"
 after = 3
 name = "padded"
@@ -152,7 +164,7 @@ out = "classes"
 
 TEST_F(LayerList, TakesEveryKindAndRuns) {
   const engine::Graph graph = build(kEveryKind);
-  EXPECT_EQ(graph.nodes().size(), 2U + 24 + 1);
+  EXPECT_EQ(graph.nodes().size(), 2U + 27 + 1);
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 1);
   EXPECT_EQ(state.entries.front().name, "c1.weight");
@@ -246,7 +258,7 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(
       error_of("[[layer]]\nkind = \"convd\"\n"),
       "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
-      "conv_transpose, batch_norm2d, sync_batch_norm2d, group_norm, "
+      "conv_transpose, resize, pad, batch_norm2d, sync_batch_norm2d, group_norm, "
       "relu, max_pool2d, average_pool2d, pad_channels, shuffle_channels, "
       "global_average_pool, flatten, add, subtract, "
       "dropout, embedding, "
@@ -271,6 +283,10 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"),
             "m.toml:1: 'out_channels' is missing");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"activation\"\n"), "m.toml:1: 'function' is missing");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"resize\"\nmode = \"nearest\"\nfactor = [2]\n"),
+            "m.toml:4: 'factor' must be number or [height, width]");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"resize\"\nmode = \"cubic\"\n"),
+            "m.toml:3: unknown mode 'cubic' (known: nearest, bilinear)");
   EXPECT_EQ(
       error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\nout_channels = 3\nkernel = [3, 3, "
                "3]\n"),

@@ -20,4 +20,16 @@ struct ConvTransposeOptions {
 // bias.
 LayerPtr conv_transpose(const ConvTransposeOptions& options);
 
+struct ResizeOptions {
+  bool linear = false;  // bilinear; else the nearest pixel
+  double factor_height = 2, factor_width = 2;
+  HeightWidth size = 0;  // replaces the factors unless 0
+};
+// Input [h, w, c], output [floor(h factor_height), floor(w factor_width), c] or [size, c]:
+// PyTorch's interpolate with align_corners=False.
+LayerPtr resize(const ResizeOptions& options);
+
+// Input [h, w, c], output [top + h + bottom, left + w + right, c]: `value` around the image.
+LayerPtr pad(const Sides& sides, double value = 0);
+
 }  // namespace engine::layers

@@ -266,6 +266,10 @@ TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
       layers::group_norm({.groups = 2}),
       layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
       layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
+      layers::resize({.linear = true}),
+      layers::resize({.linear = true, .size = {3, 11}}),
+      layers::resize({.factor_height = 0.4, .factor_width = 2.5}),
+      layers::pad({1, 0, 2, 3}, 0.25),
       layers::global_average_pool()};
   for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}})
     for (const LayerPtr& layer : all)

@@ -134,6 +134,17 @@ TEST(LayerShapes, TransposedConvolutionsAreThoseOfPyTorch) {
             "expected an input whose output has a pixel that is not padding, got [1, 1, 3]");
 }
 
+TEST(LayerShapes, ResizedImagesAreThoseOfPyTorch) {
+  const std::vector<Shape> inputs{{7, 5, 3}};
+  EXPECT_EQ(layers::resize({})->output_shape(inputs), (Shape{14, 10, 3}));
+  EXPECT_EQ(layers::resize({.factor_height = 1.5, .factor_width = 0.5})->output_shape(inputs),
+            (Shape{10, 2, 3}));
+  EXPECT_EQ(layers::resize({.size = {4, 9}})->output_shape(inputs), (Shape{4, 9, 3}));
+  EXPECT_EQ(layers::pad({1, 2, 0, 3})->output_shape(inputs), (Shape{8, 10, 3}));
+  EXPECT_EQ(shape_error(*layers::resize({.factor_height = 0.1}), inputs),
+            "expected an input whose output has a pixel, got [7, 5, 3]");
+}
+
 TEST(LayerShapes, ConcatAddsTheChannels) {
   const auto joined = [](const std::vector<Shape>& inputs) {
     return layers::concat()->output_shape(inputs);
@@ -250,6 +261,10 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .groups = 3}), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .kernel = {3, 0}}), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .dilation = 0}), engine::ModelError);
+  EXPECT_THROW(layers::resize({.factor_height = 0}), engine::ModelError);
+  EXPECT_THROW(layers::resize({.size = {3, 0}}), engine::ModelError);
+  EXPECT_THROW(layers::pad({0, 0, -1, 0}), engine::ModelError);
+  EXPECT_THROW(layers::pad(1, HUGE_VAL), engine::ModelError);
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .padding = {0, 0, -1, 0}}), engine::ModelError);
   EXPECT_THROW(layers::conv_transpose({.out_channels = 4, .output_padding = 1}),
                engine::ModelError);

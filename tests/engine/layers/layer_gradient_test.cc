@@ -97,6 +97,17 @@ const Case kCases[] = {
           }),
     alone("conv_transpose_without_bias",
           [] { return layers::conv_transpose({.out_channels = 2, .padding = 1, .bias = false}); }),
+    alone("resize_nearest_by_3_and_half",
+          [] { return layers::resize({.factor_height = 3, .factor_width = 0.5}); }),
+    alone("resize_bilinear_by_2", [] { return layers::resize({.linear = true}); }),
+    alone("resize_bilinear_to_a_size",
+          [] {
+            return layers::resize({.linear = true, .size = {4, 9}});
+          }),
+    alone("pad",
+          [] {
+            return layers::pad({1, 2, 0, 3}, 0.5);
+          }),
     alone("batch_norm2d", [] { return layers::batch_norm2d(); }),
     alone("group_norm_of_one_group", [] { return layers::group_norm({.groups = 1}); }),
     alone("relu", [] { return layers::relu(); }),
