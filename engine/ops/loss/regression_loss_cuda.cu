@@ -44,7 +44,7 @@ struct LossAndSlope {
 template <RegressionLoss kKind>
 __device__ __forceinline__ LossAndSlope loss_of(float prediction, float target) {
   if constexpr (kKind == RegressionLoss::kLogistic) {
-    if (isnan(target)) return {0, 0};
+    if (target != target) return {0, 0};  // NaN: unknown
     if (target == 0) return {log_of_one_plus_exp(prediction), sigmoid(prediction)};
     return {target * log_of_one_plus_exp(-prediction), -target * sigmoid(-prediction)};
   } else {

@@ -63,10 +63,10 @@ std::vector<double> Dataset::loss_weights() const {
   if (const auto* classes = find<ClassLabels>(); classes != nullptr && !classes->weights.empty())
     for (const std::int32_t id : classes->ids)
       weights.push_back(classes->weights[static_cast<std::size_t>(id)]);
-  const auto* labels = find<MultiLabels>();
-  if (labels == nullptr) return weights;
+  const auto* several = find<MultiLabels>();
+  if (several == nullptr) return weights;
   for (std::int64_t i = 0; i < size(); ++i)
-    weights.push_back(static_cast<double>(labels->known(i)));
+    weights.push_back(static_cast<double>(several->known(i)));
   return weights;
 }
 

@@ -159,7 +159,7 @@ const std::vector<OptionSpec> kDataRows{
     {.name = "label-column",
      .field = text([](RunConfig& c) { return &c.data.set.csv.label_column; }),
      .metavar = "NAME",
-     .help = "csv: label column, by name or number from 1, or columns A,B (default: the last)",
+     .help = "csv: label column (multi-label: A,B) by name or number from 1 (default: the last)",
      .example = "--dataset csv --label-column price",
      .on_resume = kReject,
      .arrays = kMayDiffer,

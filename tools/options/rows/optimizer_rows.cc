@@ -239,7 +239,7 @@ const std::vector<OptionSpec> kOptimizerRows{
     {.name = "class-weights",
      .field = text([](RunConfig& c) { return &c.data.set.class_weights; }),
      .metavar = "balanced|W,W,...",
-     .help = "weight of each class in the training loss; of positives for --task multi-label",
+     .help = "weights of classes (multi-label: of positives) in the training loss",
      .example = "--class-weights balanced",
      .on_resume = kReject,
      .needs = {is("task", "classification|multi-label")},

@@ -70,6 +70,7 @@ class Numbers : public CsvAnswers {
   TargetScale measured(const std::vector<std::size_t>& training) const {
     TargetScale scale{.name = title_};
     std::vector<double> values;
+    values.reserve(training.size());
     for (const std::size_t row : training) values.push_back(numbers_[row]);
     const Spread spread = spread_of(values);
     scale.mean = spread.mean;

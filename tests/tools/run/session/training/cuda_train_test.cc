@@ -371,6 +371,38 @@ TEST_F(CudaTrain, ModelsOfBranchesAgreeWithTheCpu) {
   }
 }
 
+// Losses and parameters, in captured steps and without, on one rank and on two.
+void expect_as_on_the_cpu(const Options& options) {
+  const auto cpu = train(1, on_cpu(options)), cuda = train(1, options), two = train(2, options),
+             straight = train(1, with(options, "cuda-graph=off"));
+  EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-4);
+  EXPECT_LT(distance(cpu[0], cuda[0]), 1e-4);
+  EXPECT_TRUE(equal(cuda[0], straight[0]));
+  EXPECT_EQ(cuda[0].losses, straight[0].losses);
+  EXPECT_LT(distance(cpu[0], two[0]), 1e-4);
+  EXPECT_LT(loss_distance(cpu[0], two[0]), 1e-4);
+}
+
+TEST_F(CudaTrain, WeightedClassesAndSeveralLabelsAgreeWithTheCpu) {
+  const test_support::TemporaryDirectory folder;
+  std::string table = "a,b,u,v,k\n";
+  for (int i = 0; i < 45; ++i)
+    table += std::to_string(i * 37 % 41) + "," + std::to_string(i * i % 23) + "," +
+             (i * 37 % 41 > 20 ? "1," : "0,") +
+             (i % 4 == 1        ? ","
+              : i * i % 23 > 15 ? "1,"
+                                : "0,") +
+             std::to_string(i * i % 3) + "\n";
+  test_support::write_text(folder / "rows.csv", table);
+  const Options common =
+      with("dataset=csv batch-size=7 steps=12 lr=0.05 eval-every=4 device=cuda model=mlp",
+           "annotations=" + folder / "rows.csv");
+  const Options labels = with(common, "task=multi-label label-column=u,v columns=a,b");
+  expect_as_on_the_cpu(labels);
+  expect_as_on_the_cpu(with(labels, "class-weights=2,0.5"));
+  expect_as_on_the_cpu(with(common, "label-column=k columns=a,b class-weights=0.25,3"));
+}
+
 // Losses, parameters and errors; targets are not rounded with any --amp.
 TEST_F(CudaTrain, RegressionsAgreeWithTheCpu) {
   const test_support::TemporaryDirectory folder;
