@@ -94,12 +94,12 @@ engine::LayerPtr make_head_rms_norm(Options& options, std::int64_t) {
 layers::HeightWidth height_width(Options& options, const std::string& key,
                                  const layers::HeightWidth& otherwise) {
   const auto values =
-      options.integer_or_list(key, otherwise.height, "integer or [height, width]", {2});
+      options.one_or_list<std::int64_t>(key, otherwise.height, "integer or [height, width]", {2});
   return {values.front(), values.back()};
 }
 
 layers::Sides sides(Options& options, const std::string& key) {
-  const auto v = options.integer_or_list(
+  const auto v = options.one_or_list<std::int64_t>(
       key, 0, "integer, [height, width] or [top, left, bottom, right]", {2, 4});
   if (v.size() == 4) return {v[0], v[1], v[2], v[3]};
   return {v.front(), v.back()};
@@ -133,7 +133,7 @@ engine::LayerPtr make_conv_transpose(Options& options, std::int64_t classes) {
 engine::LayerPtr make_resize(Options& options, std::int64_t) {
   layers::ResizeOptions o;
   o.linear = options.text("mode", "", {"nearest", "bilinear"}) == "bilinear";
-  const auto factors = options.number_or_list("factor", 2, "number or [height, width]", 2);
+  const auto factors = options.one_or_list<double>("factor", 2, "number or [height, width]", {2});
   o.factor_height = factors.front();
   o.factor_width = factors.back();
   o.size = height_width(options, "size", o.size);
@@ -243,8 +243,8 @@ constexpr Kind kKinds[] = {
      "weight [out_channels, c / groups, kernel height, kernel width]; bias [out_channels] where it "
      "has one"},
     {"conv_transpose", make_conv_transpose,
-     "[h, w, c] → [h', w', out_channels], h' = (h - 1) stride + dilation (kernel - 1) + 1 - top - "
-     "bottom + output_padding",
+     "[h, w, c] → [h', w', out_channels], h' = (h - 1) stride + dilation (kernel - 1) + 1 - top "
+     "- bottom + output_padding",
      "output_padding below stride or dilation; groups divide c and out_channels; PyTorch's "
      "ConvTranspose2d",
      "weight [c, out_channels / groups, kernel height, kernel width]; bias [out_channels] where it "

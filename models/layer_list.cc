@@ -51,7 +51,7 @@ class Builder {
   void add(const toml::table& table) {
     Options options(path_, table);
     const std::optional<std::string> kind = options.text("kind");
-    if (!kind) options.missing("kind");
+    if (!kind) options.refuse("kind", "'kind' is missing");
     const std::string name = options.text("name").value_or("");
     if (ids_.contains(name)) options.refuse("name", "the name '" + name + "' is used twice");
     const auto listed = options.list<std::string>("inputs", "layer names");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,15 +67,22 @@ class Options {
     if (!values) missing(key);
     return std::move(*values);
   }
-  // An integer, or a list of integers of one of these lengths; `type` describes them.
-  std::vector<std::int64_t> integer_or_list(const std::string& key, std::int64_t otherwise,
-                                            const char* type,
-                                            const std::vector<std::size_t>& lengths) {
-    describe(key, type, std::to_string(otherwise));
+  // A number, or a list of one of these lengths; `type` describes them. T: double accepts integers.
+  template <class T>
+  std::vector<T> one_or_list(const std::string& key, T otherwise, const char* type,
+                             const std::vector<std::size_t>& lengths) {
+    describe(key, type, io::shortest_text(static_cast<double>(otherwise)));
+    asked_.push_back(key);
     const toml::node* node = table_.get(key);
-    if (node == nullptr || !node->is_array())
-      return {find<std::int64_t>(key, type).value_or(otherwise)};
-    std::vector<std::int64_t> values = *list<std::int64_t>(key, "integers");
+    if (node == nullptr) return {otherwise};
+    const auto number = [&](const toml::node& from) {
+      const bool fits = from.is_integer() || (from.is_number() && std::is_floating_point_v<T>);
+      if (!fits) fail(path_, from.source(), "'" + key + "' must be " + type);
+      return *from.value<T>();
+    };
+    if (!node->is_array()) return {number(*node)};
+    std::vector<T> values;
+    for (const toml::node& element : *node->as_array()) values.push_back(number(element));
     if (std::find(lengths.begin(), lengths.end(), values.size()) == lengths.end())
       refuse(key, "'" + key + "' must be " + type);
     return values;
@@ -91,25 +99,6 @@ class Options {
     const toml::node* node = table_.get(key);
     if (node != nullptr && node->is_integer()) return static_cast<double>(integer(key));
     return find<double>(key, "a number").value_or(otherwise);
-  }
-  // A number, or a list of `length` numbers; `type` describes them.
-  std::vector<double> number_or_list(const std::string& key, double otherwise, const char* type,
-                                     std::size_t length) {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr || !node->is_array()) {
-      describe(key, type, io::shortest_text(otherwise));
-      if (node != nullptr && !node->is_number()) fail(path_, node->source(), wrong_type(key, type));
-      asked_.push_back(key);
-      return {node == nullptr ? otherwise : *node->value<double>()};
-    }
-    std::vector<double> values;
-    asked_.push_back(key);
-    for (const toml::node& element : *node->as_array()) {
-      if (!element.is_number()) fail(path_, element.source(), wrong_type(key, type));
-      values.push_back(*element.value<double>());
-    }
-    if (values.size() != length) refuse(key, wrong_type(key, type));
-    return values;
   }
   bool boolean(const std::string& key, bool otherwise) {
     describe(key, "true or false", otherwise ? "true" : "false");
@@ -159,16 +148,13 @@ class Options {
                  " (known: " + base::join_text(asked_) + ")");
     }
   }
-  [[noreturn]] void missing(const std::string& key) const {
-    fail(path_, table_.source(), "'" + key + "' is missing");
-  }
   [[noreturn]] void refuse(const std::string& key, const std::string& text) const {
     fail(path_, table_.get(key) != nullptr ? table_.get(key)->source() : table_.source(), text);
   }
 
  private:
-  static std::string wrong_type(const std::string& key, const std::string& type) {
-    return "'" + key + "' must be " + type;
+  [[noreturn]] void missing(const std::string& key) const {
+    fail(path_, table_.source(), "'" + key + "' is missing");
   }
   bool is_text(const std::string& key) const {
     return table_.get(key) != nullptr && table_.get(key)->is_string();

@@ -108,16 +108,6 @@ void add_on_cpu(ThreadPool& threads, const Patches& o) {
 
 }  // namespace
 
-PixelRows rows_read_by(const Patches& o) {
-  const WindowAxis& rows = o.window.rows;
-  const auto place = [&](std::int64_t line, std::int64_t k) {
-    const std::int64_t image = line / rows.count(),
-                       row = line % rows.count() * rows.stride - rows.before + k * rows.dilation;
-    return image * rows.extent + std::clamp<std::int64_t>(row, 0, rows.extent - 1);
-  };
-  return {place(o.first_line, 0), place(o.first_line + o.lines - 1, rows.kernel - 1) + 1};
-}
-
 void take_patches(KernelContext& context, const Patches& o) {
   check_patches("take_patches", context, o);
   if (o.patches.count() == 0) return;

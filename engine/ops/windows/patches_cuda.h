@@ -1,7 +1,7 @@
 // Patches on a CUDA device. patches.h describes and patches.cc checks the operands. Bound by bytes.
 #pragma once
 
-#include "engine/ops/windows/patches.h"
+#include "engine/ops/windows/window_operands.h"
 
 namespace engine::ops::cuda {
 

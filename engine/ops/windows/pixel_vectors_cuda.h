@@ -2,7 +2,8 @@
 // operands. Bound by bytes.
 #pragma once
 
-#include "engine/ops/windows/pixel_vectors.h"
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
 
 namespace engine::ops::cuda {
 

@@ -3,23 +3,11 @@
 // Backward gathers: each number of dx is a sum in a fixed order. Bound by bytes.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
-#include "engine/ops/windows/resize_axis.h"
+#include "engine/ops/windows/window_operands.h"
 
 namespace engine::ops {
 
-struct ResizeForward {
-  ResizeAxis rows, columns;
-  TensorView x, y;
-};
 void resize_forward(KernelContext& context, const ResizeForward& o);
-
-struct ResizeBackward {
-  ResizeAxis rows, columns;
-  TensorView dy, dx;
-  Write write = Write::kOverwrite;
-};
 void resize_backward(KernelContext& context, const ResizeBackward& o);
 
 }  // namespace engine::ops

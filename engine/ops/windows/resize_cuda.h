@@ -1,7 +1,7 @@
 // Resizing on a CUDA device. resize.h describes and resize.cc checks the operands. Bound by bytes.
 #pragma once
 
-#include "engine/ops/windows/resize.h"
+#include "engine/ops/windows/window_operands.h"
 
 namespace engine::ops::cuda {
 

@@ -55,9 +55,16 @@ std::vector<T> numbers_of(const std::vector<io::NamedArray>& arrays, const std::
   return {};
 }
 
+models::ModelOptions options_of(const std::string& path, bool is_regression) {
+  models::ModelOptions options = models::default_options(path);
+  if (is_regression) options.regression = engine::ops::RegressionLoss::kSquared;
+  return options;
+}
+
 struct Network {
-  explicit Network(const std::string& path, engine::DType dtype = engine::DType::kF32)
-      : options(models::default_options(path)),
+  explicit Network(const std::string& path, engine::DType dtype = engine::DType::kF32,
+                   bool is_regression = false)
+      : options(options_of(path, is_regression)),
         graph(models::build_model(path, options)),
         state(engine::ModelState::allocate(graph, dtype)) {
     state.initialize(graph, 0);
@@ -80,7 +87,6 @@ TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
     SCOPED_TRACE(exporter);
     const std::string path = folder / (GetParam() + exporter);
     Network network(path + ".onnx");
-    EXPECT_EQ(network.options.classes, 7);
     EXPECT_TRUE(network.left_out.empty());
     const std::vector<io::NamedArray> expected = io::load_arrays(path + ".npz");
     const std::vector<float> input = numbers_of<float>(expected, "input"),
@@ -88,6 +94,7 @@ TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
     const std::vector<float> found = onnx_fixture::logits_of_images(
         network.graph, network.state, 2,
         onnx_fixture::channels_last(input, network.options.sample_shape));
+    EXPECT_EQ(2 * network.options.classes, std::ssize(logits));
     ASSERT_EQ(found.size(), logits.size());
     float largest = 0, difference = 0;
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -105,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "densenet", "mobilenet_v2", "mobilenet_v3_small",
                                          "efficientnet_b0", "regnet_y_400mf", "googlenet",
                                          "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
-                                         "encoder", "vit", "swin"),
+                                         "encoder", "vit", "swin", "unet", "unet_resized",
+                                         "autoencoder"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
@@ -115,8 +123,9 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
   const test_support::TemporaryDirectory folder;
   const std::string missing = missing_after_writing(GetParam(), folder / ".");
   if (!missing.empty()) GTEST_SKIP() << missing;
-  Network network(folder / (GetParam() + ".onnx"), engine::DType::kF64);
   const std::vector<io::NamedArray> expected = io::load_arrays(folder / (GetParam() + ".npz"));
+  const auto targets = numbers_of<float>(expected, "targets");
+  Network network(folder / (GetParam() + ".onnx"), engine::DType::kF64, !targets.empty());
   const auto batches = numbers_of<float>(expected, "batches");
   const auto labels = numbers_of<std::int64_t>(expected, "labels");
   const auto losses = numbers_of<double>(expected, "losses");
@@ -140,11 +149,16 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
         labels.begin() + static_cast<std::ptrdiff_t>(step * batch),
         labels.begin() + static_cast<std::ptrdiff_t>((step + 1) * batch));
     const std::vector<std::int64_t> ids(batch);
-    const engine::BatchResult result = executor.forward({.count = static_cast<std::int64_t>(batch),
-                                                         .samples = samples,
-                                                         .labels = classes,
-                                                         .sample_ids = ids},
-                                                        true);
+    engine::BatchView view{.count = static_cast<std::int64_t>(batch),
+                           .samples = samples,
+                           .labels = classes,
+                           .sample_ids = ids};
+    if (!targets.empty()) {
+      const std::size_t count = targets.size() / losses.size();
+      view.labels = {};
+      view.targets = std::span(targets).subspan(step * count, count);
+    }
+    const engine::BatchResult result = executor.forward(view, true);
     executor.backward(1.0 / static_cast<double>(batch), engine::Write::kOverwrite, {});
     const auto values = network.state.parameters.values.span<double>();
     const auto gradients = network.state.parameters.gradients.span<double>();
@@ -157,7 +171,8 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
 }
 INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
-                                         "trace_convnext", "trace_vit", "trace_swin"),
+                                         "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
+                                         "trace_unet_resized", "trace_autoencoder"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

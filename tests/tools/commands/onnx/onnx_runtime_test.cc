@@ -34,6 +34,35 @@ kernel = 5
 stride = 2
 padding = 1
 [[layer]]
+kind = "conv2d"
+name = "windows"
+out_channels = 8
+kernel = [2, 3]
+stride = [1, 2]
+padding = [0, 1, 1, 2]
+dilation = [2, 1]
+groups = 2
+[[layer]]
+kind = "conv_transpose"
+name = "transposed"
+out_channels = 8
+kernel = [3, 2]
+stride = [1, 2]
+padding = [1, 0]
+groups = 4
+[[layer]]
+kind = "resize"
+mode = "nearest"
+factor = [1.5, 2]
+[[layer]]
+kind = "resize"
+mode = "bilinear"
+size = [14, 13]
+[[layer]]
+kind = "pad"
+padding = [0, 1, 1, 0]
+value = 0.5
+[[layer]]
 kind = "group_norm"
 name = "groups"
 groups = 4

@@ -145,6 +145,51 @@ class Encoder(torch.nn.Module):
         return self.fc(self.encoder(x).mean(1))
 
 
+def conv_norm(*arguments, **options):
+    return torch.nn.Sequential(torch.nn.Conv2d(*arguments, bias=False, **options), torch.nn.BatchNorm2d(arguments[1]),
+                               torch.nn.ReLU())
+
+
+class UNet(torch.nn.Module):
+    """Two levels, with transposed or interpolated maps on the way up, and the mean of the last map."""
+
+    def __init__(self, interpolates=False):
+        super().__init__()
+        self.interpolates = interpolates
+        self.down = conv_norm(3, 6, 3, padding=1)
+        self.pool = torch.nn.MaxPool2d(2)
+        self.deep = conv_norm(6, 12, 3, padding=2, dilation=2)
+        self.deepest = conv_norm(12, 12, (1, 3), padding=(0, 1))
+        self.up = (torch.nn.Conv2d(12, 6, 1) if interpolates else
+                   torch.nn.ConvTranspose2d(12, 6, 3, stride=2, padding=1, output_padding=1))
+        self.joined = conv_norm(12, 8, (3, 1), padding=(1, 0))
+        self.fc = torch.nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        skipped = self.down(x)
+        x = self.deepest(self.deep(self.pool(skipped)))
+        if self.interpolates:
+            x = torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+            x = torch.nn.functional.pad(x[:, :, :-1], (0, 0, 0, 1), value=0.5)
+        x = self.joined(torch.cat([self.up(x), skipped], 1))
+        return self.fc(x.mean((2, 3)))
+
+
+class Autoencoder(torch.nn.Module):
+    """Its outputs are the numbers of an image of one channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.ReLU(),
+                                           torch.nn.Conv2d(8, 12, (3, 5), stride=(2, 1), padding=(1, 2)), torch.nn.ReLU())
+        self.decoder = torch.nn.Sequential(torch.nn.ConvTranspose2d(12, 8, 4, stride=(2, 1), padding=1, groups=2),
+                                           torch.nn.ReLU(), torch.nn.Upsample(scale_factor=(1, 2), mode="nearest"),
+                                           torch.nn.ConvTranspose2d(8, 1, (2, 3), stride=(2, 1), dilation=(1, 2)))
+
+    def forward(self, x):
+        return self.decoder(self.encoder(x)).flatten(1)
+
+
 NETWORKS = {
     "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
     "vgg11_bn": (small_vgg, 32),
@@ -163,6 +208,9 @@ NETWORKS = {
     "encoder": (Encoder, 32),
     "vit": (small_vit, 32),
     "swin": (small_swin, 32),
+    "unet": (UNet, 16),
+    "unet_resized": (lambda: UNet(interpolates=True), 16),
+    "autoencoder": (Autoencoder, 16),
 }
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
 # of the last bit by more than 30.
@@ -173,7 +221,11 @@ TRACES = {
     "trace_convnext": (small_convnext, (4, 3, 32, 32), 0.01),
     "trace_vit": (small_vit, (4, 3, 32, 32), 0.01),
     "trace_swin": (small_swin, (4, 3, 32, 32), 0.01),
+    "trace_unet": (UNet, (5, 3, 8, 12), 0.05),
+    "trace_unet_resized": (lambda: UNet(interpolates=True), (5, 3, 8, 12), 0.05),
+    "trace_autoencoder": (Autoencoder, (5, 3, 8, 12), 0.05),
 }
+REGRESSIONS = ("trace_autoencoder",)
 EXPORTS = {
     "eval": {"dynamo": False},
     "train": {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False},
@@ -236,17 +288,24 @@ def write_trace(folder, name, make, shape, rate, steps=20):
             module.p = 0.0
     batches = torch.randn(steps, *shape)
     labels = torch.randint(CLASSES, (steps, shape[0]))
+    targets = torch.empty(steps, 0)
+    if name in REGRESSIONS:
+        targets = torch.randn(steps, *model(batches[0].double()).shape)
     export(copy.deepcopy(model), batches[0].double(), str(folder / f"{name}.onnx"), EXPORTS["train"])
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     losses = []
-    for x, y in zip(batches, labels):
+    for x, y, target in zip(batches, labels, targets):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(x.double()), y)
+        outputs = model(x.double())
+        if name in REGRESSIONS:
+            loss = torch.nn.functional.mse_loss(outputs, target.double())
+        else:
+            loss = torch.nn.functional.cross_entropy(outputs, y)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    numpy.savez(folder / f"{name}.npz", batches=batches.numpy(), labels=labels.numpy(), losses=numpy.array(losses),
-                rate=numpy.array([rate]))
+    numpy.savez(folder / f"{name}.npz", batches=batches.numpy(), labels=labels.numpy(), targets=targets.numpy(),
+                losses=numpy.array(losses), rate=numpy.array([rate]))
 
 
 def main(folder, name):
