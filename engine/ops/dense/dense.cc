@@ -66,7 +66,7 @@ float* scratch_floats(const KernelContext& context) {
 }
 
 void forward_f64(KernelContext& context, const Sizes& s, const DenseForward& o) {
-  isa_table_of_gemm_f64_table().rows({s.n, s.out, s.in, false}, o.x.as<double>(),
+  isa_table_of_gemm_f64_table().rows({s.n, s.out, s.in, o.write == Write::kAdd}, o.x.as<double>(),
                                      o.weight.as<double>(), true, o.y.as<double>(),
                                      *context.threads);
   if (!o.bias && !o.relu) return;
@@ -144,6 +144,8 @@ void dense_forward(KernelContext& context, const DenseForward& o) {
     check_dtype(kName, "bias", o.bias, wide_dtype(o.x.dtype));
     check_shape(kName, "bias", o.bias, {s.out});
   }
+  require(o.write == Write::kOverwrite || (!o.bias && !o.relu),
+          "dense_forward: kAdd needs no bias and no ReLU");
   check_scratch(kName, context, s, o.x.dtype);
   dispatch(
       context, o.x.dtype, [&] { forward_f64(context, s, o); },
@@ -158,7 +160,7 @@ void dense_forward(KernelContext& context, const DenseForward& o) {
                             .b_transposed = true,
                             .c = o.y.data,
                             .c_stride = s.out,
-                            .add = false,
+                            .add = o.write == Write::kAdd,
                             .bias = o.bias.as<float>(),
                             .relu = o.relu,
                             .packed_b = o.packed_weight};

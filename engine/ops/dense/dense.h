@@ -19,7 +19,8 @@ struct DenseForward {
   bool relu = false;
   TensorView y;
   const float* packed_weight =
-      nullptr;  // on the CPU: what pack_dense_weight() has made of `weight`
+      nullptr;                      // on the CPU: what pack_dense_weight() has made of `weight`
+  Write write = Write::kOverwrite;  // kAdd: without bias and ReLU
 };
 void dense_forward(KernelContext& context, const DenseForward& o);
 

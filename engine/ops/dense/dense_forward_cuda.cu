@@ -25,16 +25,16 @@ void dense_forward(KernelContext& context, const DenseForward& o, const GemmPlan
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products(), true, true>(
           context, plan,
-          MatrixOperands<S, S>{
-              .name = "dense_forward",
-              .m = n,
-              .n = out,
-              .k = in,
-              .a = o.x.as<S>(),
-              .a_pitch = in,
-              .b = o.weight.as<S>(),
-              .b_pitch = in,
-              .store = MatrixStore<S>::of(o.y.as<S>(), out, false, o.bias.as<float>(), o.relu)});
+          MatrixOperands<S, S>{.name = "dense_forward",
+                               .m = n,
+                               .n = out,
+                               .k = in,
+                               .a = o.x.as<S>(),
+                               .a_pitch = in,
+                               .b = o.weight.as<S>(),
+                               .b_pitch = in,
+                               .store = MatrixStore<S>::of(o.y.as<S>(), out, o.write == Write::kAdd,
+                                                           o.bias.as<float>(), o.relu)});
     });
   });
 }

@@ -125,10 +125,9 @@ class Chunks {
             chunk.group * channels, channels};
   }
 
-  // Calls body(chunk, is_first) for each chunk of each group; is_first: of its group. With
-  // kScratchOutput, chunk.y is scratch also for a single group.
+  // Calls body(chunk, is_first) for each chunk of each group; is_first: of its group.
   template <class Body>
-  void for_each(bool scratch_output, Body body) const {
+  void for_each(Body body) const {
     const std::int64_t all = x_.shape[0] * conv_.window.rows.count();
     for (std::int64_t first = 0; first < all; first += sizes_.lines)
       for (std::int64_t group = 0; group < conv_.groups; ++group) {
@@ -140,18 +139,15 @@ class Chunks {
                     .context = context_};
         const std::int64_t pixels = sizes_.pixels(chunk.lines);
         chunk.patches = take(chunk.context, {pixels, sizes_.columns});
-        chunk.y = scratch_output || conv_.groups > 1
-                      ? take(chunk.context, {pixels, sizes_.outs})
-                      : rows_of(y_, sizes_.pixels(first), pixels, sizes_.outs);
+        chunk.y = conv_.groups > 1 ? take(chunk.context, {pixels, sizes_.outs})
+                                   : rows_of(y_, sizes_.pixels(first), pixels, sizes_.outs);
         body(chunk, first == 0);
       }
   }
 
-  // Copies chunk.y to its channels of y, or the other way.
-  void put(Chunk& chunk, Write write) const { copy(chunk, true, write); }
-  void get(Chunk& chunk) const {
-    if (conv_.groups > 1) copy(chunk, false, Write::kOverwrite);
-  }
+  // Copy chunk.y to its channels of y, and the other way, if it is scratch.
+  void put(Chunk& chunk) const { copy(chunk, true); }
+  void get(Chunk& chunk) const { copy(chunk, false); }
 
  private:
   TensorView take(KernelContext& context, const Shape& shape) const {
@@ -161,12 +157,12 @@ class Chunks {
     return view;
   }
 
-  void copy(Chunk& chunk, bool to_y, Write write) const {
+  void copy(Chunk& chunk, bool to_y) const {
+    if (conv_.groups == 1) return;
     const std::int64_t outs = sizes_.outs, wide = conv_.out_channels,
                        first = sizes_.pixels(chunk.first_line) * wide + chunk.group * outs;
     StridedCopy copy{.x = to_y ? chunk.y : y_, .y = to_y ? y_ : chunk.y, .axes = {}};
     (to_y ? copy.y_first : copy.x_first) = first;
-    copy.write = write;
     copy.axes.add({chunk.y.shape[0], {to_y ? outs : wide, to_y ? wide : outs}});
     copy.axes.add({outs, {1, 1}});
     strided_copy(chunk.context, copy);
@@ -198,14 +194,15 @@ void window_conv2d_forward(KernelContext& context, const WindowConv2dForward& o)
   }
   const Chunks chunks(context, o.conv, o.x, o.y);
   const std::int64_t outs = chunks.sizes().outs, columns = chunks.sizes().columns;
-  const bool add = o.write == Write::kAdd;
-  chunks.for_each(add, [&](Chunk& chunk, bool) {
+  chunks.for_each([&](Chunk& chunk, bool) {
     take_patches(chunk.context, chunks.patches(chunk));
+    if (o.write == Write::kAdd) chunks.get(chunk);
     dense_forward(chunk.context, {.x = chunk.patches,
                                   .weight = rows_of(o.weight, chunk.group * outs, outs, columns),
                                   .bias = entries_of(o.bias, chunk.group * outs, outs),
-                                  .y = chunk.y});
-    if (add || o.conv.groups > 1) chunks.put(chunk, o.write);
+                                  .y = chunk.y,
+                                  .write = o.write});
+    chunks.put(chunk);
   });
 }
 
@@ -215,7 +212,7 @@ void window_conv2d_backward_data(KernelContext& context, const WindowConv2dBackw
   if (o.write == Write::kOverwrite) zero(context, o.dx);
   const Chunks chunks(context, o.conv, o.dx, o.dy);
   const std::int64_t outs = chunks.sizes().outs, columns = chunks.sizes().columns;
-  chunks.for_each(false, [&](Chunk& chunk, bool) {
+  chunks.for_each([&](Chunk& chunk, bool) {
     chunks.get(chunk);
     dense_backward_data(chunk.context,
                         {.dy = chunk.y,
@@ -239,7 +236,7 @@ void window_conv2d_backward_weights(KernelContext& context, const WindowConv2dBa
   }
   const Chunks chunks(context, o.conv, o.x, o.dy);
   const std::int64_t outs = chunks.sizes().outs, columns = chunks.sizes().columns;
-  chunks.for_each(false, [&](Chunk& chunk, bool is_first) {
+  chunks.for_each([&](Chunk& chunk, bool is_first) {
     take_patches(chunk.context, chunks.patches(chunk));
     chunks.get(chunk);
     dense_backward_weights(chunk.context,
