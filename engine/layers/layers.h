@@ -38,6 +38,7 @@ struct Sides {
 
   Sides(std::int64_t all) : top(all), left(all), bottom(all), right(all) {}  // NOLINT: implicit
   Sides(std::int64_t h, std::int64_t w) : top(h), left(w), bottom(h), right(w) {}
+  // NOLINTNEXTLINE(bugprone-easily-swappable-parameters): in the order of ONNX
   Sides(std::int64_t t, std::int64_t l, std::int64_t b, std::int64_t r)
       : top(t), left(l), bottom(b), right(r) {}
   bool operator==(const Sides&) const = default;
