@@ -412,7 +412,7 @@ struct Executor::Impl {
     for (const Binding& binding : bindings)
       binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     in.labels.data = const_cast<void*>(label_data);
-    in.weights.data = const_cast<float*>(batch.weights.data());
+    in.weights.data = batch.weights.empty() ? nullptr : const_cast<float*>(batch.weights.data());
     in.weights.shape = {batch.count};
     set_batch(in.labels, batch.count);
     in.samples.data = const_cast<void*>(sample_data);
