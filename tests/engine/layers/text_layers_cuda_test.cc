@@ -96,8 +96,7 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
   std::vector<TensorView> inputs, input_gradients, parameters, parameter_gradients;
   std::vector<Write> writes;
   std::uint32_t seed = 1;
-  const bool regression = layer.kind() == "mse_loss" || layer.kind() == "mae_loss" ||
-                          layer.kind() == "huber_loss",
+  const bool regression = layer.kind().ends_with("_loss"),
              is_loss = regression || layer.kind() == "softmax_cross_entropy";
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Shape shape = batched(items[i]);
