@@ -156,7 +156,7 @@ TEST_F(DevicePrograms, AutoSaysWhatItTook) {
   expect_start(train("0", {}), "; auto: no CUDA device (");
   expect_start(train("1", {"--dtype", "f64"}), "auto: --dtype f64 is computed on the CPU");
   expect_start(train("1", {"--reduction-order", "canonical", "--reduction-shards", "2"}),
-               "auto: --reduction-order canonical is computed on the CPU");
+               "auto: local rank 0 of 1, 1 CUDA device visible");
   EXPECT_LACKS(train("1", {"--device", "cpu"}).out, "auto: no");
   EXPECT_LACKS(train("1", {"--device", "cuda"}).out, "auto: local rank");
 }
