@@ -31,7 +31,7 @@ T slope_at_error(RegressionLoss kind, T error) {
   return error > limit ? T{1} : error < -limit ? T{-1} : error;
 }
 
-// Neither overflows: e^-|x| is at most 1.
+// Both functions are finite for every x, since e^-|x| is at most 1.
 template <class T>
 T log_of_one_plus_exp(T x) {
   return std::max(x, T{0}) + std::log1p(std::exp(-std::abs(x)));

@@ -45,7 +45,7 @@ StepGraphs::Captured* StepGraphs::find(const StepShape& shape) {
   return &found->second;
 }
 
-// Nothing of the capture has run.
+// No part of the capture has run.
 std::string StepGraphs::drop(const std::string& failure) {
   cuda::StepGraph::drop_capture(stream_);
   if (sum_ != nullptr) sum_->drop_step();

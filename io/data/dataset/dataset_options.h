@@ -34,7 +34,7 @@ struct ImageFileOptions {
 
 enum class CsvHeader { kAuto, kYes, kNo };
 
-// What is predicted: a class, the number in the label column, or 0 or 1 for each label column.
+// A model predicts a class, the number in the label column, or 0 or 1 for each label column.
 enum class Task { kClassification, kRegression, kMultiLabel };
 
 struct CsvOptions {

@@ -80,6 +80,7 @@ class TableRows : public SampleStream {
         blocks_(path, coding.separator),
         table_(blocks_.next()),
         unknown_(coding.columns.size()) {
+    if (answers.kind == TableAnswers::Kind::kFlags) flag_titles_ = coding.selection.label_titles();
     if (coding.selection.header.empty()) {
       find_places();
     } else {
@@ -199,10 +200,9 @@ class TableRows : public SampleStream {
       return;
     }
     if (answers_.kind == TableAnswers::Kind::kFlags) {
-      const std::vector<std::string> titles = coding_.selection.label_titles();
-      for (std::size_t k = 0; k < titles.size(); ++k)
+      for (std::size_t k = 0; k < flag_titles_.size(); ++k)
         block.flags.push_back(
-            read_flag(*table_, answer_columns_[k], row_, *coding_.missing, titles[k]));
+            read_flag(*table_, answer_columns_[k], row_, *coding_.missing, flag_titles_[k]));
       return;
     }
     const std::string_view label = table_->field(row_, answer_columns_[0]);
@@ -234,6 +234,7 @@ class TableRows : public SampleStream {
   std::int64_t done_ = 0;
   std::vector<std::size_t> places_;          // for each column of the coding
   std::vector<std::size_t> answer_columns_;  // of the labels or the target
+  std::vector<std::string> flag_titles_;     // of the labels of 0 or 1, for messages
   std::vector<double> targets_;              // targets of table_'s rows from first_ on
 };
 
