@@ -2,10 +2,10 @@
 // shape of a step.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,7 +19,9 @@ struct StepShape {
   std::vector<std::int64_t> counts;  // samples of each rank
   bool first = true, last = true;    // of the step's micro-batches
 
-  auto operator<=>(const StepShape&) const = default;
+  bool operator<(const StepShape& other) const {
+    return std::tie(counts, first, last) < std::tie(other.counts, other.first, other.last);
+  }
 };
 
 class StepGraphs {
