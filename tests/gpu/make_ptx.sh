@@ -24,6 +24,8 @@ if [ $# -eq 0 ]; then
   set -- engine/ops/*/*_cuda.cu tests/engine/ops/device/tensor_core_cuda_test.cc
   [ "$architecture" != 90a ] || set -- "$@" tests/emulator/tests/hopper_kernels.cu
 fi
+exec 9>"$folder/lock"  # tests that run at the same time make it once
+flock 9
 newest=$(find engine/ops engine/core io/gpu io/base tests/emulator/tests -name '*.h' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
 
 make_one() {
@@ -37,7 +39,7 @@ make_one() {
   esac
   # -lineinfo: faults name the line of the source. To another name first: what was interrupted is no PTX.
   "$nvcc" -std=c++20 -O3 -DNDEBUG -I. -lineinfo --expt-relaxed-constexpr -ptx -arch="compute_$architecture" \
-    "${flags[@]}" -o "$to_part" "$source"
+    "${flags[@]}" -o "$to_part" "$source" 9>&-
   mv "$to_part" "$to"
 }
 export -f make_one
