@@ -41,7 +41,20 @@ void prepare_launch(const KernelUse& use, std::int64_t blocks) {
   if (record_of_thread != nullptr) record_of_thread->launches_.push_back({use, blocks});
 }
 
+std::size_t max_shared_bytes() {
+  thread_local int asked = -1;
+  thread_local int most = 0;
+  if (const int device = current_device(); device != asked) {
+    check(static_cast<int>(
+              cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)),
+          "cudaDeviceGetAttribute");
+    asked = device;
+  }
+  return static_cast<std::size_t>(most);
+}
+
 int resident_blocks(const KernelUse& use) {
+  if (use.shared_bytes > max_shared_bytes()) return 0;
   allow_shared_memory(use);
   int blocks = 0;
   check(static_cast<int>(cudaOccupancyMaxActiveBlocksPerMultiprocessor(

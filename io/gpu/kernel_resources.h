@@ -23,6 +23,10 @@ struct KernelUse {
 // Queries the runtime once per kernel, device and thread. Throws CudaError.
 void prepare_launch(const KernelUse& use, std::int64_t blocks);
 
+// The largest amount of shared memory that a block may have on the calling thread's device: 227 KiB
+// on 9.0, 64 on 7.5, 48 on 6.0. Throws CudaError.
+std::size_t max_shared_bytes();
+
 // The number of blocks that a multiprocessor of the calling thread's device holds at once,
 // according to the runtime's count of registers, threads and shared memory; 0: not even one. Throws
 // CudaError.

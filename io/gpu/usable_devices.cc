@@ -8,7 +8,9 @@ namespace base::cuda {
 std::string why_unused(int major, int minor, const std::string& architectures) {
   if (major < kLowestCapability) return "kernels need " + std::to_string(kLowestCapability) + ".0";
   if (runs_on(architectures, major, minor) == Runs::kNo)
-    return "kernels were compiled for " + architectures_text(architectures);
+    return "kernels were compiled for " + architectures_text(architectures) +
+           "; a build with -DENGINE_CUDA_ARCHITECTURES=" + std::to_string(major) +
+           std::to_string(minor) + "-real runs on it";
   return "";
 }
 

@@ -8,20 +8,21 @@
 
 namespace base::cuda {
 
-// The major number; kernels copy asynchronously into shared memory, which requires 8.0.
-inline constexpr int kLowestCapability = 8;
+// The major number.
+inline constexpr int kLowestCapability = 6;
 
 int listed_devices();  // by the driver; device_count() is 0 if kernels run on none of them
 
 struct UnusedDevice {
-  std::string name;  // "GPU 0 (Tesla T4, compute capability 7.5)"
-  std::string why;   // "kernels need 8.0"
+  std::string name;  // "GPU 0 (Tesla M40, compute capability 5.2)"
+  std::string why;   // "kernels need 6.0"
 };
 using UnusedDevices = std::map<int, UnusedDevice>;  // by device index
 
 // The devices that are too old, or for which this program contains no code. Creates no context.
 UnusedDevices unused_devices();
-// Returns "kernels need 8.0", "kernels were compiled for sm_90a", or "" if they run.
+// Returns "kernels need 6.0", "kernels were compiled for sm_90a; a build with
+// -DENGINE_CUDA_ARCHITECTURES=75-real runs on it", or "" if they run.
 // `architectures` is as in compiled_code.h.
 std::string why_unused(int major, int minor, const std::string& architectures);
 // code_text() of compiled_code.h for this program's code.
@@ -33,7 +34,7 @@ std::string translation_notice(int device);
 // Returns the indices of the `count` devices that are not unused.
 std::vector<int> used_devices(int count, const UnusedDevices& unused);
 
-// Returns "GPU 0 (Tesla T4, compute capability 7.5) is not used: kernels need 8.0"; "" for none.
+// Returns "GPU 0 (Tesla M40, compute capability 5.2) is not used: kernels need 6.0"; "" for none.
 std::string unused_text(const UnusedDevices& unused);
 
 }  // namespace base::cuda

@@ -2,7 +2,7 @@
 # Compiles every .cu file to PTX, with the flags of engine/ops/CMakeLists.txt, for tests with ENGINE_TEST_PTX.
 #
 # Usage: tests/gpu/make_ptx.sh ARCHITECTURE FOLDER [FILE.cu ...]
-#   ARCHITECTURE  80 or 90a
+#   ARCHITECTURE  60, 70, 75, 80 or 90a. nvcc 13 knows none before 75: for 60 and 70 it makes the PTX of what these run, for 75
 #   FILE.cu       only these
 # A file whose PTX is newer than its source and all headers is left as it is. nvcc: ENGINE_NVCC, else from the PATH or CUDA_HOME.
 set -euo pipefail
@@ -24,6 +24,10 @@ if [ $# -eq 0 ]; then
   set -- engine/ops/*/*_cuda.cu tests/engine/ops/device/tensor_core_cuda_test.cc
   [ "$architecture" != 90a ] || set -- "$@" tests/emulator/tests/hopper_kernels.cu
 fi
+known=$architecture compute=
+if ! "$nvcc" --list-gpu-arch | grep -qx "compute_${architecture%a}"; then
+  known=75 compute=-DENGINE_COMPUTE=${architecture}0
+fi
 exec 9>"$folder/lock"  # tests that run at the same time make it once
 flock 9
 newest=$(find engine/ops engine/core io/gpu io/base tests/emulator/tests -name '*.h' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
@@ -38,10 +42,10 @@ make_one() {
     *.cc) flags+=(-x cu -DENGINE_HAS_CUDA=1 -DENGINE_HAS_AVX512=0) ;;
   esac
   # -lineinfo: faults name the line of the source. To another name first: what was interrupted is no PTX.
-  "$nvcc" -std=c++20 -O3 -DNDEBUG -I. -lineinfo --expt-relaxed-constexpr -ptx -arch="compute_$architecture" \
-    "${flags[@]}" -o "$to_part" "$source" 9>&-
+  "$nvcc" -std=c++20 -O3 -DNDEBUG -I. -lineinfo --expt-relaxed-constexpr -ptx -arch="compute_$known" \
+    $compute "${flags[@]}" -o "$to_part" "$source" 9>&-
   mv "$to_part" "$to"
 }
 export -f make_one
-export folder architecture nvcc newest
+export folder architecture known compute nvcc newest
 printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} bash -c 'make_one "$1"' _ {}

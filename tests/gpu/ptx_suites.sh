@@ -3,7 +3,7 @@
 # steps, trainings beside the CPU, ranks, the real program. Prints a table with a row for each suite.
 #
 # Usage: tests/gpu/ptx_suites.sh ARCHITECTURE FOLDER BUILD [REGEX]
-#   ARCHITECTURE  80 or 90a
+#   ARCHITECTURE  60, 70, 75, 80 or 90a
 #   FOLDER        for the PTX, which is made there where it is missing or old (make_ptx.sh)
 #   BUILD         a build with the emulator (build/emulated), with its target gpu_tests
 #   REGEX         of suites; by default all but those of ops_cuda_test, which ptx_tests.sh runs, and those without a kernel
@@ -27,7 +27,13 @@ ENGINE_TEST_PTX=$(cd "$folder" && pwd)
 export program ENGINE_TEST_PTX ENGINE_BINARY="$build/tools/engine"
 # As many devices as the suite with most ranks wants; of a capability that has the instructions.
 export ENGINE_EMULATED_GPUS=4 ENGINE_EMULATED_COMPUTE=8.0
-[ "$architecture" != 90a ] || ENGINE_EMULATED_COMPUTE=9.0
+case $architecture in
+  90a) ENGINE_EMULATED_COMPUTE=9.0 ;;
+  60 | 70 | 75)
+    ENGINE_EMULATED_COMPUTE="${architecture%?}.${architecture#?}"
+    export ENGINE_EMULATED_ARCHITECTURES="$architecture-real"
+    ;;
+esac
 
 run_suite() {
   local suite=$1 xml log status=0 all failed skipped result=passed

@@ -2,7 +2,7 @@
 # Runs programs of tests with the PTX that nvcc makes of the kernels, on the CPU.
 #
 # Usage: tests/gpu/ptx_tests.sh ARCHITECTURE FOLDER PROGRAM [PROGRAM ...]
-#   ARCHITECTURE  80 or 90a
+#   ARCHITECTURE  60, 70, 75, 80 or 90a
 #   FOLDER        for the PTX, which is made there where it is missing or old
 #   PROGRAM       of a build with the emulator (preset emulated)
 # ENGINE_TEST_PTX_SEED, GTEST_FILTER as in the environment. Exits with 77 where there is no nvcc.
@@ -24,6 +24,11 @@ filter=${GTEST_FILTER:-*}
 if [ "$architecture" != 90a ]; then
   case $filter in *-*) filter+=:*CudaWarpgroup* ;; *) filter+=-*CudaWarpgroup* ;; esac
 fi
+case $architecture in
+  60 | 70 | 75)
+    export ENGINE_EMULATED_COMPUTE="${architecture%?}.${architecture#?}" ENGINE_EMULATED_ARCHITECTURES="$architecture-real"
+    ;;
+esac
 status=0
 for program in "$@"; do
   ENGINE_TEST_PTX=$folder "$program" --gtest_brief=1 --gtest_filter="$filter" || status=1

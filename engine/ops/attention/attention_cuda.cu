@@ -53,12 +53,14 @@ AttentionOperands<T> operands_of(const KernelContext& context, const Operands& f
 
 template <class T>
 bool use_tensor_cores(const AttentionOperands<T>& o, Products products) {
-  const auto aligned = [](const void* address) {
-    return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
-  };
-  return (sizeof(T) == 2 || products != Products::kF32) &&
-         (o.size == 32 || o.size == 64 || o.size == 128) && aligned(o.qkv) && aligned(o.y) &&
-         aligned(o.dy) && aligned(o.dqkv);
+  if (sizeof(T) == 4 && products == Products::kF32) return false;
+  if (o.size != 32 && o.size != 64 && o.size != 128) return false;
+  const int row_bytes = o.size * (sizeof(T) == 4 && products == Products::kTf32 ? 4 : 2);
+  if (mma_shared_bytes(row_bytes) > engine::cuda::max_shared_bytes()) return false;
+  for (const void* address : {static_cast<const void*>(o.qkv), static_cast<const void*>(o.y),
+                              static_cast<const void*>(o.dy), static_cast<const void*>(o.dqkv)})
+    if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0) return false;
+  return true;
 }
 
 }  // namespace

@@ -181,6 +181,7 @@ void start_mma_backward(const AttentionOperands<T>& operands, bool causal, Produ
                         void* stream) {
   with_mma_tile<T>(
       products, operands.size, [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
+        static_assert(sizeof(Shared<M, kSize>) == mma_shared_bytes(kSize * int{sizeof(M)}));
         const std::int64_t blocks = divide_up(operands.t, kOwn);
         const auto start = [&](const char* name, auto kernel, std::int64_t problems) {
           launch(name, kernel, {static_cast<unsigned>(problems * blocks)}, kMmaThreads,

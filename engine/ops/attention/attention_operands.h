@@ -63,6 +63,18 @@ void start_simt_forward(const AttentionOperands<T>& operands, bool causal, void*
 template <class T>
 void start_simt_backward(const AttentionOperands<T>& operands, bool causal, void* stream);
 
+// In the kernels on tensor cores, the rows of a block's own operand, and those of the other operand
+// at a time, of `row_bytes` each: two stages of two of the latter must fit beside two tiles of the
+// former in 99 KiB. Rows are 16 bytes apart.
+inline constexpr int kMmaOwnRows = 64;
+constexpr int mma_other_rows(int row_bytes) {
+  return row_bytes <= 128 ? 64 : row_bytes <= 256 ? 32 : 16;
+}
+constexpr std::size_t mma_shared_bytes(int row_bytes) {
+  return static_cast<std::size_t>((2 * kMmaOwnRows + 4 * mma_other_rows(row_bytes)) *
+                                  (row_bytes + 16));
+}
+
 // Kernels on tensor cores, for head sizes of 32, 64 and 128 and rows aligned to 16 bytes; see
 // attention_mma_*_cuda.cu. f32 operands are rounded according to `products`, which must not be
 // kF32; 16-bit operands are multiplied without rounding.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRows = 8;    // rows of a warp
 constexpr int kOther = 32;  // rows of the other operand at a time, one per lane
-constexpr int kForwardWarps = 8, kBackwardWarps = 4;
+constexpr int kForwardWarps = 8, kBackwardWarps = 4;  // a quarter where these do not fit
 
 template <int kSize>
 struct Tile {
@@ -92,18 +92,17 @@ __device__ __forceinline__ void store_row(const float (&sums)[Tile<kSize>::kColu
   }
 }
 
-template <int kSize>
+template <int kSize, int kWarps>
 struct ForwardShared {
-  alignas(16) float q[kForwardWarps * kRows * Tile<kSize>::kStride];
+  alignas(16) float q[kWarps * kRows * Tile<kSize>::kStride];
   alignas(16) float k[kOther * Tile<kSize>::kStride], v[kOther * Tile<kSize>::kStride];
-  alignas(16) float weights[kForwardWarps][kRows * kOther];
+  alignas(16) float weights[kWarps][kRows * kOther];
 };
 
-template <class T, int kSize, bool kVector, bool kCausal>
-__global__ void __launch_bounds__(kForwardWarps* kWarp)
-    forward(AttentionOperands<T> o, int blocks) {
-  auto& shared = block_shared<ForwardShared<kSize>>();
-  constexpr int kQueries = kForwardWarps * kRows;
+template <class T, int kSize, int kWarps, bool kVector, bool kCausal>
+__global__ void __launch_bounds__(kWarps* kWarp) forward(AttentionOperands<T> o, int blocks) {
+  auto& shared = block_shared<ForwardShared<kSize, kWarps>>();
+  constexpr int kQueries = kWarps * kRows;
   const std::int64_t problem = blockIdx.x / blocks;
   const std::int64_t query = std::int64_t{blocks - 1 - static_cast<int>(blockIdx.x % blocks)} *
                              kQueries;  // the longest first
@@ -158,11 +157,11 @@ __global__ void __launch_bounds__(kForwardWarps* kWarp)
   }
 }
 
-template <int kSize>
+template <int kSize, int kWarps>
 struct BackwardShared {
-  static constexpr int kOwn = kBackwardWarps * kRows;
+  static constexpr int kOwn = kWarps * kRows;
   alignas(16) float own[2][kOwn * Tile<kSize>::kStride], other[2][kOther * Tile<kSize>::kStride];
-  alignas(16) float weights[kBackwardWarps][2][kRows * kOther];
+  alignas(16) float weights[kWarps][2][kRows * kOther];
 };
 
 // A probability after dropout, and the gradient of its score; the gradient includes the factor
@@ -181,10 +180,10 @@ __device__ __forceinline__ Slope slope_of(const ProblemDropout& dropout, std::in
   return {p * keep, p * (keep * s.slope - s.weight) * scale};
 }
 
-template <class T, int kSize, bool kVector, bool kCausal>
-__global__ void __launch_bounds__(kBackwardWarps* kWarp)
+template <class T, int kSize, int kWarps, bool kVector, bool kCausal>
+__global__ void __launch_bounds__(kWarps* kWarp)
     backward_queries(AttentionOperands<T> o, int blocks) {
-  using Shared = BackwardShared<kSize>;
+  using Shared = BackwardShared<kSize, kWarps>;
   auto& shared = block_shared<Shared>();
   const std::int64_t problem = blockIdx.x / blocks;
   const std::int64_t query =
@@ -235,10 +234,9 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
 }
 
 // kGroups: several heads read the keys; false spares their loop its registers.
-template <class T, int kSize, bool kVector, bool kCausal, bool kGroups>
-__global__ void __launch_bounds__(kBackwardWarps* kWarp)
-    backward_keys(AttentionOperands<T> o, int blocks) {
-  using Shared = BackwardShared<kSize>;
+template <class T, int kSize, int kWarps, bool kVector, bool kCausal, bool kGroups>
+__global__ void __launch_bounds__(kWarps* kWarp) backward_keys(AttentionOperands<T> o, int blocks) {
+  using Shared = BackwardShared<kSize, kWarps>;
   auto& shared = block_shared<Shared>();
   const int group = kGroups ? o.group : 1;
   const std::int64_t shared_by = blockIdx.x / blocks * group,  // the first problem of the group
@@ -249,9 +247,6 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
   load_tile<kSize, kVector>(k, o.stride, Shared::kOwn, o.t - key, o.size, shared.own[0]);
   load_tile<kSize, kVector>(k + o.kv_width(), o.stride, Shared::kOwn, o.t - key, o.size,
                             shared.own[1]);
-  static_assert(
-      Shared::kOwn == kOther,
-      "the first queries that see a key are in the chunk that begins where its block does");
 #pragma unroll 1
   for (std::int64_t problem = shared_by; problem < shared_by + group; ++problem) {
     const T *q = o.qkv + o.q_offset(problem), *dy = o.dy + o.y_offset(problem);
@@ -301,14 +296,20 @@ bool rows_take_vectors(const AttentionOperands<T>& o) {
   return o.size % 4 == 0 && fits(o.qkv) && fits(o.dy);
 }
 
-template <class Start>
+// start(size, warps, vectors): `Shared` is a block's shared memory, for a size and a number of
+// warps.
+template <template <int, int> class Shared, int kAllWarps, class Start>
 void with_tile(int size, bool vectors, Start start) {
-  const auto sized = [&](auto tile) {
-    vectors ? start(tile, std::true_type{}) : start(tile, std::false_type{});
+  const auto sized = [&](auto tile, auto warps) {
+    vectors ? start(tile, warps, std::true_type{}) : start(tile, warps, std::false_type{});
   };
-  if (size <= 32) return sized(std::integral_constant<int, 32>{});
-  if (size <= 64) return sized(std::integral_constant<int, 64>{});
-  sized(std::integral_constant<int, 128>{});
+  constexpr std::integral_constant<int, kAllWarps> all;
+  if (size <= 32) return sized(std::integral_constant<int, 32>{}, all);
+  if (size <= 64) return sized(std::integral_constant<int, 64>{}, all);
+  constexpr std::integral_constant<int, 128> largest;
+  if (sizeof(Shared<128, kAllWarps>) <= engine::cuda::max_shared_bytes())
+    return sized(largest, all);
+  sized(largest, std::integral_constant<int, kAllWarps / 4>{});
 }
 
 template <class T>
@@ -324,34 +325,32 @@ void launch_blocks(const char* name, void (*kernel)(AttentionOperands<T>, int),
 
 template <class T>
 void start_simt_forward(const AttentionOperands<T>& operands, bool causal, void* stream) {
-  with_tile(operands.size, rows_take_vectors(operands),
-            [&]<int kSize, bool kVector>(std::integral_constant<int, kSize>,
-                                         std::bool_constant<kVector>) {
-              with_mask(causal, [&](auto mask) {
-                launch_blocks("attention_forward", forward<T, kSize, kVector, mask()>, operands,
-                              operands.n * operands.heads, kForwardWarps,
-                              sizeof(ForwardShared<kSize>), stream);
-              });
-            });
+  with_tile<ForwardShared, kForwardWarps>(
+      operands.size, rows_take_vectors(operands), [&](auto size, auto warps, auto vectors) {
+        with_mask(causal, [&](auto mask) {
+          launch_blocks("attention_forward", forward<T, size(), warps(), vectors(), mask()>,
+                        operands, operands.n * operands.heads, warps,
+                        sizeof(ForwardShared<size(), warps()>), stream);
+        });
+      });
 }
 
 template <class T>
 void start_simt_backward(const AttentionOperands<T>& operands, bool causal, void* stream) {
-  with_tile(operands.size, rows_take_vectors(operands),
-            [&]<int kSize, bool kVector>(std::integral_constant<int, kSize>,
-                                         std::bool_constant<kVector>) {
-              using Shared = BackwardShared<kSize>;
-              with_mask(causal, [&](auto mask) {
-                launch_blocks("attention_backward_queries",
-                              backward_queries<T, kSize, kVector, mask()>, operands,
-                              operands.n * operands.heads, kBackwardWarps, sizeof(Shared), stream);
-                launch_blocks("attention_backward_keys",
-                              operands.group > 1 ? backward_keys<T, kSize, kVector, mask(), true>
-                                                 : backward_keys<T, kSize, kVector, mask(), false>,
-                              operands, operands.n * (operands.heads / operands.group),
-                              kBackwardWarps, sizeof(Shared), stream);
-              });
-            });
+  with_tile<BackwardShared, kBackwardWarps>(
+      operands.size, rows_take_vectors(operands), [&](auto size, auto warps, auto vectors) {
+        constexpr std::size_t kShared = sizeof(BackwardShared<size(), warps()>);
+        with_mask(causal, [&](auto mask) {
+          launch_blocks("attention_backward_queries",
+                        backward_queries<T, size(), warps(), vectors(), mask()>, operands,
+                        operands.n * operands.heads, warps, kShared, stream);
+          launch_blocks(
+              "attention_backward_keys",
+              operands.group > 1 ? backward_keys<T, size(), warps(), vectors(), mask(), true>
+                                 : backward_keys<T, size(), warps(), vectors(), mask(), false>,
+              operands, operands.n * (operands.heads / operands.group), warps, kShared, stream);
+        });
+      });
 }
 
 template void start_simt_forward(const AttentionOperands<float>&, bool, void*);

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "engine/ops/common/kernel_context.h"
+#include "engine/ops/device/async_copy.h"
 #include "engine/ops/device/float_access.h"
 #include "engine/ops/device/tensor_core.h"
 
@@ -22,10 +23,7 @@ struct MmaTile {
   static constexpr int kDepth = 2 * kPart;  // elements of a row that one instruction processes
   static constexpr int kStride =
       kSize + kPart;  // no bank conflicts between eight rows' parts of one column
-  // Rows of the other operand at a time: two stages of two such tiles must fit beside two tiles of
-  // kOwn rows in 99 KiB.
-  static constexpr int kRowBytes = kSize * static_cast<int>(sizeof(M));
-  static constexpr int kOther = kRowBytes <= 128 ? 64 : kRowBytes <= 256 ? 32 : 16;
+  static constexpr int kOther = mma_other_rows(kSize * static_cast<int>(sizeof(M)));
   static constexpr int kOwnElements = kOwn * kStride, kOtherElements = kOther * kStride;
 };
 

@@ -35,6 +35,12 @@ enum class Products : std::uint8_t {
   kBF16,  // operands rounded to bfloat16: tensor cores; on the CPU AVX512_BF16
 };
 
+// Determines if CUDA devices of a compute capability have instructions for such products; others
+// compute them in float32 arithmetic.
+constexpr bool device_has(Products products, int major) {
+  return products == Products::kF32 || major >= (products == Products::kF16 ? 7 : 8);
+}
+
 // The algorithm of f32 convolutions on the CPU.
 enum class Convolutions : std::uint8_t {
   kAuto,    // Winograd's method for shapes for which it is faster (conv2d/winograd_rule.h)

@@ -106,7 +106,8 @@ MultiplyAddProbe probe_multiply_adds(KernelContext& context, int steps, int bloc
   };
   const double threads = static_cast<double>(grid.x) * kThreads,
                chained = threads * kChains * steps, matrix = chained / kWarp * 2 * 16 * 8 * 16;
-  switch (context.products) {
+  const engine::cuda::DeviceInfo device = engine::cuda::device_info(engine::cuda::current_device());
+  switch (device_has(context.products, device.major) ? context.products : Products::kF32) {
     case Products::kF32:
       start(fma_chains);
       return {2 * chained, "fma f32"};
@@ -120,7 +121,9 @@ MultiplyAddProbe probe_multiply_adds(KernelContext& context, int steps, int bloc
     case Products::kF16:
       if (has_warpgroup_code()) return start_wgmma(f16{}, "wgmma m64n128k16 f16");
       start(matrix_chains<2>);
-      return {matrix, "mma.sync m16n8k16 f16"};
+      return {matrix, device.major >= 8   ? "mma.sync m16n8k16 f16"
+                      : device.minor >= 5 ? "mma.sync m16n8k8 f16"
+                                          : "mma.sync m8n8k4 f16"};
   }
   return {};
 }

@@ -12,7 +12,10 @@
 //    device's model), so that every run has the same bits.
 //  - Offsets that may exceed 2^31 are std::int64_t. A grid's y and z are at most 65535.
 //  - Every kernel must fit the resource limits of sm_80 (99 KiB of shared memory per block with
-//    opt-in).
+//    opt-in). Devices before 8.0 have 48 to 96 KiB: a host function chooses among kernels by
+//    max_shared_bytes().
+//  - Instructions that devices before 8.0 lack stand in async_copy.h, tensor_core.h and
+//    warpgroup_mma.h alone.
 #pragma once
 
 #include <bit>
@@ -28,6 +31,17 @@
 #include "engine/ops/device/launch_grid.h"
 #include "io/gpu/kernel_language.h"
 #include "io/gpu/kernel_resources.h"
+
+// The compute capability that device code is compiled for, as __CUDA_ARCH__. Tests define it for
+// capabilities that their nvcc does not know.
+#if !defined(ENGINE_COMPUTE) && defined(__CUDA_ARCH__)
+#define ENGINE_COMPUTE __CUDA_ARCH__
+#endif
+#if defined(ENGINE_COMPUTE)
+#define ENGINE_BEFORE_80 (ENGINE_COMPUTE < 800)
+#else
+#define ENGINE_BEFORE_80 0
+#endif
 
 namespace engine::ops::cuda {
 
@@ -137,58 +151,6 @@ __device__ __forceinline__ T block_sum(T value, T* partial) {
   T total{};
   for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w) total += partial[w];
   return total;
-}
-
-// Copies 16 bytes from global to shared memory without passing through registers: `valid` bytes (0
-// to 16), then zeros. The copy is visible to this thread after commit_copies() and wait_copies(),
-// and to the block after an additional barrier.
-__device__ __forceinline__ void copy_async_16(void* shared, const void* global, int valid = 16) {
-#if defined(__CUDACC__)
-  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(valid)
-               : "memory");
-#else
-  simt::copy_async(shared, global, 16, static_cast<std::size_t>(valid));
-#endif
-}
-// Copies 16 bytes, or writes 16 zeros if not `valid`, at the cost of the copy alone.
-__device__ __forceinline__ void copy_or_zero_16(void* shared, const void* global, bool valid) {
-#if defined(__CUDACC__)
-  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  asm volatile(
-      "{.reg .pred p; setp.eq.u32 p, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, p;}" ::"r"(
-          to),
-      "l"(global), "r"(static_cast<unsigned>(valid))
-      : "memory");
-#else
-  simt::copy_async(shared, global, 16, valid ? 16 : 0);
-#endif
-}
-// copy_async_16() with 4 bytes, for rows that are not aligned to 16 bytes.
-__device__ __forceinline__ void copy_async_4(void* shared, const void* global, int valid = 4) {
-#if defined(__CUDACC__)
-  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global), "r"(valid)
-               : "memory");
-#else
-  simt::copy_async(shared, global, 4, static_cast<std::size_t>(valid));
-#endif
-}
-__device__ __forceinline__ void commit_copies() {
-#if defined(__CUDACC__)
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#else
-  simt::commit_copies();
-#endif
-}
-// Waits until at most `Pending` of this thread's committed groups are in flight.
-template <int Pending>
-__device__ __forceinline__ void wait_copies() {
-#if defined(__CUDACC__)
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-#else
-  simt::wait_copies(Pending);
-#endif
 }
 
 #if !defined(__CUDACC__)

@@ -1,7 +1,7 @@
 // Tensor-core instructions of sm_80 and later as device functions: mma.sync, ldmatrix, and the
-// rounding and packing of operands. On the CPU the same functions are computed from the registers
-// of all lanes. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m16n8k8 / m16n8k16" and
-// "ldmatrix".
+// rounding and packing of operands. Older devices compute the same numbers by what they have
+// (tensor_core_before_80.h), the CPU from the registers of all lanes. Source of the layouts: PTX
+// ISA, "Matrix Fragments for mma.m16n8k8 / m16n8k16" and "ldmatrix".
 //
 // All lanes of a warp must call each of these together. With g = lane / 4 and t = lane % 4 the
 // registers of a lane hold
@@ -19,13 +19,14 @@
 #include <type_traits>
 
 #include "engine/ops/device/device_code.h"
+#include "engine/ops/device/tensor_core_before_80.h"
 
 namespace engine::ops::cuda {
 
 // Returns the float nearest to `value` with 10 bits of fraction, ties away from zero, as required
 // of TF32 operands. (The instruction truncates unrounded operands to their upper 19 bits.)
 __device__ __forceinline__ float round_to_tf32(float value) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && !ENGINE_BEFORE_80
   std::uint32_t bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
   return __uint_as_float(bits);
@@ -45,7 +46,7 @@ __device__ __forceinline__ std::uint32_t pack(T low, T high) {
 // The same for floats, rounded to T (bf16 or f16).
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_rounded(float low, float high) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && !ENGINE_BEFORE_80
   std::uint32_t both;
   if constexpr (std::is_same_v<T, bf16>)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
@@ -117,48 +118,60 @@ void load_matrices(std::uint32_t (&to)[Count], const void* row, bool transposed)
 }  // namespace emulated
 #endif
 
+// Number i of a register of operands.
+template <class T>
+struct RegisterNumber {
+  __device__ float operator()(std::uint32_t bits, unsigned i) const {
+    if constexpr (std::is_same_v<T, float>)
+      return __uint_as_float(bits & ~0x1fffu);  // TF32
+    else
+      return i != 0 ? high_of<T>(bits) : low_of<T>(bits);
+  }
+};
+
 // c += A B with A [16 x 8], B [8 x 8] of f32 numbers as TF32.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&c)[4], const std::uint32_t (&a)[4],
                                                  const std::uint32_t (&b)[2]) {
-#if defined(__CUDACC__)
+#if ENGINE_BEFORE_80
+  before_80::multiply_in_f32<8>(c, a, b, RegisterNumber<float>{});
+#elif defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  emulated::multiply<8>(
-      c, a, b, [](std::uint32_t bits, unsigned) { return __uint_as_float(bits & ~0x1fffu); });
+  emulated::multiply<8>(c, a, b, RegisterNumber<float>{});
 #endif
 }
 // c += A B with A [16 x 16], B [16 x 8] of bf16.
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4],
                                                   const std::uint32_t (&b)[2]) {
-#if defined(__CUDACC__)
+#if ENGINE_BEFORE_80
+  before_80::multiply_in_f32<16>(c, a, b, RegisterNumber<bf16>{});
+#elif defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  emulated::multiply<16>(c, a, b, [](std::uint32_t v, unsigned half) {
-    return half ? high_of<bf16>(v) : low_of<bf16>(v);
-  });
+  emulated::multiply<16>(c, a, b, RegisterNumber<bf16>{});
 #endif
 }
 // The same with f16.
 __device__ __forceinline__ void mma_m16n8k16_f16(float (&c)[4], const std::uint32_t (&a)[4],
                                                  const std::uint32_t (&b)[2]) {
-#if defined(__CUDACC__)
+#if ENGINE_BEFORE_80
+  before_80::mma_m16n8k16_f16(c, a, b, RegisterNumber<f16>{});
+#elif defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  emulated::multiply<16>(c, a, b, [](std::uint32_t v, unsigned half) {
-    return half ? high_of<f16>(v) : low_of<f16>(v);
-  });
+  emulated::multiply<16>(c, a, b, RegisterNumber<f16>{});
 #endif
 }
 
@@ -167,7 +180,9 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&c)[4], const std::uint3
 // of a lane has (g, 2t) and (g, 2t + 1) of matrix i; with _trans (2t, g) and (2t + 1, g). A row may
 // also be four 32-bit elements: without _trans to[i] is then element (g, t).
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&to)[4], const void* row) {
-#if defined(__CUDACC__)
+#if ENGINE_BEFORE_80 && ENGINE_COMPUTE < 750
+  before_80::load_matrices(to, row, false);
+#elif defined(__CUDACC__)
   const auto from = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -178,7 +193,9 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&to)[4], const void* 
 #endif
 }
 __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&to)[4], const void* row) {
-#if defined(__CUDACC__)
+#if ENGINE_BEFORE_80 && ENGINE_COMPUTE < 750
+  before_80::load_matrices(to, row, true);
+#elif defined(__CUDACC__)
   const auto from = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -189,7 +206,9 @@ __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&to)[4], const 
 #endif
 }
 __device__ __forceinline__ void ldmatrix_x2(std::uint32_t (&to)[2], const void* row) {
-#if defined(__CUDACC__)
+#if ENGINE_BEFORE_80 && ENGINE_COMPUTE < 750
+  before_80::load_matrices(to, row, false);
+#elif defined(__CUDACC__)
   const auto from = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
                : "=r"(to[0]), "=r"(to[1])
@@ -200,7 +219,9 @@ __device__ __forceinline__ void ldmatrix_x2(std::uint32_t (&to)[2], const void* 
 #endif
 }
 __device__ __forceinline__ void ldmatrix_x2_trans(std::uint32_t (&to)[2], const void* row) {
-#if defined(__CUDACC__)
+#if ENGINE_BEFORE_80 && ENGINE_COMPUTE < 750
+  before_80::load_matrices(to, row, true);
+#elif defined(__CUDACC__)
   const auto from = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
                : "=r"(to[0]), "=r"(to[1])

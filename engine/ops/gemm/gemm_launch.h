@@ -93,7 +93,7 @@ const GemmResidents& residents_of() {
       const int held =
           engine::cuda::resident_blocks({reinterpret_cast<const void*>(kernel), "a matrix product",
                                          Tile::kThreads, sizeof(typename Block::Shared)});
-      return std::clamp(held, 1, Tile::kResident);
+      return std::min(held, Tile::kResident);
     };
     found = {ask(GemmTile128{}), ask(GemmTile128x64{}), ask(GemmTile64{}), ask(GemmTile32{})};
     asked = device;

@@ -42,6 +42,7 @@
 //                             passed once.
 #pragma once
 
+#include "engine/ops/device/async_copy.h"
 #include "engine/ops/gemm/gemm_warp_ffma.h"
 #include "engine/ops/gemm/gemm_warp_mma.h"
 

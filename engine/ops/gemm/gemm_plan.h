@@ -100,7 +100,8 @@ inline constexpr GemmTileFacts kGemmTiles[] = {
     facts_of<GemmTile128>(1, 1), facts_of<GemmTile128x64>(0.95, 0.95),
     facts_of<GemmTile64>(0.75, 0.8), facts_of<GemmTile32>(0.45, 0.5)};
 
-// The number of blocks of each of kGemmTiles that a multiprocessor holds at once.
+// The number of blocks of each of kGemmTiles that a multiprocessor holds at once; 0: a block needs
+// more shared memory than the device has for one (before 8.0).
 using GemmResidents = std::array<int, std::size(kGemmTiles)>;
 inline constexpr GemmResidents kBoundedResidents = {GemmTile128::kResident,
                                                     GemmTile128x64::kResident,
@@ -152,7 +153,7 @@ constexpr std::int64_t max_part_floats(int processors) {
 
 // A tile and a number of parts for a measurement, in place of those that the model would choose.
 struct GemmCutWish {
-  int rows = 0, columns = 0;  // one of kGemmTiles; 0: no override
+  int rows = 0, columns = 0;  // one of kGemmTiles; 0, or a tile without residents: no override
   std::int64_t splits = 0;    // as close to it as k and the workspace allow
 };
 
@@ -166,8 +167,8 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const Ge
   double best_time = -1;
   for (std::size_t i = 0; i < std::size(kGemmTiles); ++i) {
     const GemmTileFacts& tile = kGemmTiles[i];
-    if (wish.rows > 0) {
-      if (tile.rows != wish.rows || tile.columns != wish.columns) continue;
+    if (device.residents[i] == 0) continue;
+    if (tile.rows == wish.rows && tile.columns == wish.columns) {
       const std::int64_t splits =
           std::clamp(wish.splits, std::int64_t{1}, std::max<std::int64_t>(max_splits, 1));
       return gemm_plan_of(shape.k, kind.stage_depth, tile.rows, splits, tile.columns);

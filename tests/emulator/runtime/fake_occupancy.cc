@@ -14,10 +14,17 @@ namespace {
 
 struct Limits {
   int shared_kib, threads, blocks;  // of a processor
+  int block_kib = shared_kib - 1;   // the most shared memory of a block
 };
 
 Limits limits_of(int capability) {
   switch (capability) {
+    case 60:
+      return {64, 2048, 32, 48};
+    case 70:
+      return {96, 2048, 32, 96};
+    case 75:
+      return {64, 1024, 16, 64};
     case 86:
       return {100, 1536, 16};
     case 87:
@@ -33,7 +40,8 @@ Limits limits_of(int capability) {
   }
 }
 
-constexpr int kWithoutAsking = 48 * 1024, kReserved = 1024;  // bytes of a block
+constexpr int kWithoutAsking = 48 * 1024;  // bytes of a block
+int reserved_bytes(int capability) { return capability >= 80 ? 1024 : 0; }
 
 struct Attributes {
   int max_dynamic_bytes = kWithoutAsking;
@@ -56,6 +64,9 @@ Attributes attributes_of_kernel(const void* kernel) {
 }
 
 }  // namespace
+
+int max_shared_bytes(int device) { return limits_of(capability_of(device)).block_kib * 1024; }
+
 }  // namespace fake
 
 using namespace fake;
@@ -65,7 +76,7 @@ extern "C" {
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   ENGINE_MAY_FAIL(cudaErrorInvalidValue);
   if (kernel == nullptr) return fail(cudaErrorInvalidValue);
-  const int most = (limits_of(capability_of(current_device)).shared_kib - 1) * 1024;
+  const int most = max_shared_bytes(current_device);
   Functions& f = functions();
   const std::lock_guard lock(f.mutex);
   Attributes& of = f.of[{current_device, kernel}];
@@ -96,7 +107,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   if (kernel == nullptr || threads < 1) return fail(cudaErrorInvalidValue);
   const Limits limits = limits_of(capability_of(current_device));
   const Attributes of = attributes_of_kernel(kernel);
-  const int each = static_cast<int>(shared_bytes) + kReserved;
+  const int each =
+      std::max(static_cast<int>(shared_bytes) + reserved_bytes(capability_of(current_device)), 1);
   *blocks = 0;
   if (static_cast<int>(shared_bytes) > of.max_dynamic_bytes || threads > 1024) return cudaSuccess;
   const int percent = limits.shared_kib * 1024 / 100 * of.carveout;

@@ -116,10 +116,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
-  *value = attribute == cudaDevAttrMultiProcessorCount      ? processor_count()
-           : attribute == cudaDevAttrComputeCapabilityMajor ? capability_of(device) / 10
-           : attribute == cudaDevAttrComputeCapabilityMinor ? capability_of(device) % 10
-                                                            : 0;
+  *value = attribute == cudaDevAttrMultiProcessorCount            ? processor_count()
+           : attribute == cudaDevAttrComputeCapabilityMajor       ? capability_of(device) / 10
+           : attribute == cudaDevAttrComputeCapabilityMinor       ? capability_of(device) % 10
+           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? max_shared_bytes(device)
+                                                                  : 0;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {

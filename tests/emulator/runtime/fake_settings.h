@@ -24,7 +24,8 @@ namespace fake {
 
 int device_count();
 std::size_t device_bytes();
-int capability_of(int device);  // ten times the compute capability
+int capability_of(int device);     // ten times the compute capability
+int max_shared_bytes(int device);  // of a block, by the capability
 // 1 to 1,000. Ends the process with a message for any other value: a plan for another device than
 // the one that was asked for would go unnoticed.
 int processor_count();

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/async_copy.h"
 #include "io/gpu/device_memory.h"
 #include "tests/emulator/runtime/fake_machine.h"
 
@@ -525,7 +525,10 @@ TEST(Emulator, ProcessorsHoldWhatTheirSharedMemoryAllows) {
   };
   EXPECT_EQ(held(40 * 1024), 1);
   EXPECT_EQ(held(60 * 1024), 0) << "not allowed yet";
-  for (const auto& [capability, max_kib, blocks] : {std::tuple{"8.0", 163, 2},
+  for (const auto& [capability, max_kib, blocks] : {std::tuple{"6.0", 48, 0},
+                                                    {"7.0", 96, 1},
+                                                    {"7.5", 64, 1},
+                                                    {"8.0", 163, 2},
                                                     {"8.6", 99, 1},
                                                     {"8.9", 99, 1},
                                                     {"9.0", 227, 3},
@@ -537,8 +540,11 @@ TEST(Emulator, ProcessorsHoldWhatTheirSharedMemoryAllows) {
               cudaErrorInvalidValue)
         << capability;
     cudaGetLastError();
+    const std::set<std::string> of_2048{"6.0", "7.0", "8.0", "9.0"}, of_1024{"7.5"};  // threads
     EXPECT_EQ(engine::cuda::resident_blocks({address, "add_one", 128, 0}),
-              std::string(capability) == "8.0" || std::string(capability) == "9.0" ? 16 : 12);
+              of_2048.contains(capability)   ? 16
+              : of_1024.contains(capability) ? 8
+                                             : 12);
   }
   unsetenv("ENGINE_EMULATED_COMPUTE");
   try {

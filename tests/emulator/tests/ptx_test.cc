@@ -27,6 +27,7 @@ TEST_F(Ptx, IntegersWrapAndShiftsEndAtTheWidth) {
   expect_result(0xffffffff, "mov.u32 %r2, -7; rem.s32 %r1, %r2, 2;");
   expect_result(0xffffff80, "mov.u32 %r2, 128; cvt.s32.s8 %r1, %r2;");
   expect_result(7, "mov.u64 %rd2, 4294967303; cvt.u32.u64 %r1, %rd2;");
+  expect_result(0xffffff5f, "mov.u32 %r2, -11; mov.u32 %r3, -1; bfi.b32 %r1, %r2, %r3, 4, 4;");
   expect_result(0x44332288,
                 "mov.u32 %r2, 0x44332211; mov.u32 %r3, 0x88776655; "
                 "prmt.b32 %r1, %r2, %r3, 0x3217;");
@@ -203,6 +204,20 @@ TEST_F(Ptx, MatricesAreMultiplied) {
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2,%f3,%f4,%f5}, {%r2,%r2,%r2,%r2}, "
       "{%r2,%r2}, {%f1,%f1,%f1,%f1}; mov.b32 %r1, %f5;");
   for (const std::uint32_t each : r) EXPECT_EQ(each, bits(18.0f));
+}
+
+// Each of ones (f16), C 2: 8 products in m16n8k8, 4 in each group of lanes of m8n8k4.
+TEST_F(Ptx, MatricesAreMultipliedAsBefore80) {
+  const auto whole = results(
+      "mov.u32 %r2, 0x3c003c00; mov.f32 %f1, 0f40000000; "
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f2,%f3,%f4,%f5}, {%r2,%r2}, {%r2}, "
+      "{%f1,%f1,%f1,%f1}; mov.b32 %r1, %f5;");
+  for (const std::uint32_t each : whole) EXPECT_EQ(each, bits(10.0f));
+  const auto groups = results(
+      ".reg .f32 %d<8>; mov.u32 %r2, 0x3c003c00; mov.f32 %f1, 0f40000000; "
+      "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%d0,%d1,%d2,%d3,%d4,%d5,%d6,%d7}, "
+      "{%r2,%r2}, {%r2,%r2}, {%f1,%f1,%f1,%f1,%f1,%f1,%f1,%f1}; mov.b32 %r1, %d7;");
+  for (const std::uint32_t each : groups) EXPECT_EQ(each, bits(6.0f));
 }
 
 // A warpgroup multiplies ones: A [64, 16], B [16, 128] in shared memory from address 2048 on.

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/async_copy.h"
 
 namespace engine::ops::cuda {
 namespace {

@@ -48,10 +48,10 @@ class DevicePrograms : public ::testing::Test {
 
 TEST_F(DevicePrograms, LaunchersCountTheDevicesThatCanBeUsed) {
   const std::map<std::string, std::string> three{{"ENGINE_EMULATED_GPUS", "3"},
-                                                 {"ENGINE_EMULATED_COMPUTE", "8.0,7.5,9.0"},
+                                                 {"ENGINE_EMULATED_COMPUTE", "8.0,5.2,9.0"},
                                                  {"CUDA_VISIBLE_DEVICES", "0,1,2"}};
   const std::string second =
-      "GPU 1 (emulated GPU, compute capability 7.5) is not used: kernels need 8.0";
+      "GPU 1 (emulated GPU, compute capability 5.2) is not used: kernels need 6.0";
   const CommandResult launched = expect_success(test_support::engine(
       {"launch", "--nproc-per-node", "gpu", "--dry-run", "train", "--model", "mlp"}, three));
   for (const char* device : {",cuda:0,", ",cuda:2,"}) EXPECT_CONTAINS(launched.out, device);
@@ -64,18 +64,18 @@ TEST_F(DevicePrograms, LaunchersCountTheDevicesThatCanBeUsed) {
   EXPECT_LACKS(other.err, "not used");
 
   const CommandResult spawned = expect_success(
-      train("3", {"--spawn", "--dry-run"}, {{"ENGINE_EMULATED_COMPUTE", "8.0,7.5,9.0"}}));
+      train("3", {"--spawn", "--dry-run"}, {{"ENGINE_EMULATED_COMPUTE", "8.0,5.2,9.0"}}));
   EXPECT_CONTAINS(spawned.err,
                   "--spawn starts 2 ranks, one for each GPU that can be used; " + second);
 
   const std::map<std::string, std::string> none{{"ENGINE_EMULATED_GPUS", "1"},
-                                                {"ENGINE_EMULATED_COMPUTE", "7.5"}};
+                                                {"ENGINE_EMULATED_COMPUTE", "5.2"}};
   const CommandResult refused =
       test_support::engine({"launch", "--nproc-per-node", "gpu", "--dry-run", "train"}, none);
   EXPECT_EQ(refused.exit_code, 78) << refused.out << refused.err;
   EXPECT_CONTAINS(refused.err,
-                  "--nproc-per-node gpu: GPU 0 (emulated GPU, compute capability 7.5) "
-                  "is not used: kernels need 8.0; give cpu or a number");
+                  "--nproc-per-node gpu: GPU 0 (emulated GPU, compute capability 5.2) "
+                  "is not used: kernels need 6.0; give cpu or a number");
 }
 
 // Of the row of rank 0 in --dry-run's table of memory, in bytes: rounded by at most 5 KiB.

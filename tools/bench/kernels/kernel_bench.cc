@@ -359,6 +359,7 @@ std::vector<CutTime> KernelBench::cut_times(const KernelCase& test) {
       int last = 0;
       for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128}) {
         const kernels::GemmPlan plan = made({tile.rows, tile.columns, splits});
+        if (plan.tile != tile.rows || plan.columns != tile.columns) break;  // it does not fit
         if (plan.splits <= last) continue;
         last = plan.splits;
         times.push_back({.rows = plan.tile,

@@ -12,7 +12,7 @@ int visible_gpus();
 
 struct UsableGpus {
   std::vector<int> indices;  // N of cuda:N
-  std::string passed_over;   // e.g. "GPU 0 (...) is not used: kernels need 8.0"; "": none
+  std::string passed_over;   // e.g. "GPU 0 (...) is not used: kernels need 6.0"; "": none
 };
 // Returns the visible GPUs that this program's kernels run on. A child asks the driver. If that
 // lists none or does not answer within half a minute, or this build has no CUDA, all visible ones

@@ -110,9 +110,15 @@ std::string compute_text(const Compute& compute, int threads, engine::DType stor
            ")" + precision_text(compute, stored);
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
   const std::string code = base::cuda::code_text(compute.device.index);
+  const engine::Products products =
+      compute.storage == engine::DType::kBF16  ? engine::Products::kBF16
+      : compute.storage == engine::DType::kF16 ? engine::Products::kF16
+                                               : compute.products;
+  const bool slow = !engine::device_has(products, info.major);
   return engine::to_string(compute.device) + " (" + info.name + ", sm_" +
          std::to_string(info.major) + std::to_string(info.minor) +
          (code.empty() ? "" : ", " + code) + reason +
+         (slow ? "; without instructions for these products, computed in f32 arithmetic" : "") +
          (compute.blocks ? "; waits block, with one core" : "") + ")" +
          precision_text(compute, stored);
 }

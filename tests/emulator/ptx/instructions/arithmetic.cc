@@ -46,6 +46,18 @@ void ternary(Warp& w, const Instruction& i) {
                [&](unsigned l) { return static_cast<R>(kFunction(a[l], b[l], c[l])); });
 }
 
+// The lowest bits of the first operand take the place of some of the second.
+void insert_bits(Warp& w, const Instruction& i) {
+  const u32 *from = w.reg<u32>(i.slot[1]), *into = w.reg<u32>(i.slot[2]),
+            *place = w.reg<u32>(i.slot[3]), *length = w.reg<u32>(i.slot[4]);
+  each_lane<u32>(w, i.slot[0], [&](unsigned l) {
+    const unsigned at = place[l] & 255, bits = std::min(length[l] & 255, 32u);
+    if (at >= 32 || bits == 0) return into[l];
+    const u32 mask = static_cast<u32>(((std::uint64_t{1} << bits) - 1) << at);
+    return (into[l] & ~mask) | (from[l] << at & mask);
+  });
+}
+
 // Integers wrap around.
 constexpr auto add = [](auto a, auto b) {
   if constexpr (std::is_integral_v<decltype(a)>)
@@ -387,6 +399,7 @@ Forms make_forms() {
   f["selp.b32"] = f["selp.u32"] = f["selp.s32"] = {ternary<u32, u32, choose, u32, u8>, "w=wwp"};
   f["selp.b64"] = f["selp.u64"] = f["selp.s64"] = {ternary<u64, u64, choose, u64, u8>, "d=ddp"};
   f["prmt.b32"] = {ternary<u32, u32, permute>, "w=www"};
+  f["bfi.b32"] = {insert_bits, "w=wwww"};
 
   f["fma.rm.f32"] = {ternary<f32, f32, fused_down>, "w=www"};
   f["div.approx.f32"] = f["div.full.f32"] = f["div.rn.f32"];
@@ -454,6 +467,10 @@ Forms make_forms() {
                                                               "wwww=wwwwwwwwww", Kind::kWholeWarp};
   f["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] = {multiply<Element::kF16>,
                                                             "wwww=wwwwwwwwww", Kind::kWholeWarp};
+  f["mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"] = {multiply_m16n8k8_f16, "wwww=wwwwwww",
+                                                           Kind::kWholeWarp};
+  f["mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"] = {
+      multiply_m8n8k4_f16, "wwwwwwww=wwwwwwwwwwww", Kind::kWholeWarp};
   f["wgmma.fence.sync.aligned"] = {fence_products, "=", Kind::kWholeWarp};
   f["wgmma.commit_group.sync.aligned"] = {commit_products, "=", Kind::kWholeWarp};
   f["wgmma.wait_group.sync.aligned"] = {wait_products, "=n", Kind::kWholeWarp};

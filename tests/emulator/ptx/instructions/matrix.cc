@@ -104,6 +104,50 @@ template void multiply<Element::kTf32>(Warp&, const Instruction&);
 template void multiply<Element::kBf16>(Warp&, const Instruction&);
 template void multiply<Element::kF16>(Warp&, const Instruction&);
 
+// Slots: D (4), A (2), B (1), C (4), each at the place of the first half of m16n8k16.
+void multiply_m16n8k8_f16(Warp& w, const Instruction& i) {
+  const float* table = halves();
+  float c[16][8];
+  for (unsigned r = 0; r < 4; ++r)
+    for (unsigned l = 0; l < kLanes; ++l)
+      c[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2] = std::bit_cast<float>(operand(w, i, 7 + r)[l]);
+  const std::uint32_t* const b = operand(w, i, 6);
+  for (unsigned row = 0; row < 16; ++row) {
+    const std::uint32_t* const a = operand(w, i, 4 + row / 8);
+    for (unsigned k = 0; k < 8; ++k)
+      for (unsigned column = 0; column < 8; ++column)
+        c[row][column] += half_of<Element::kF16>(a[row % 8 * 4 + k / 2], k % 2, table) *
+                          half_of<Element::kF16>(b[column * 4 + k / 2], k % 2, table);
+  }
+  for (unsigned r = 0; r < 4; ++r)
+    each_lane<float>(w, i.slot[r],
+                     [&](unsigned l) { return c[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2]; });
+}
+
+// Slots: D (8), A (2), B (2), C (8). Lanes 4 q to 4 q + 3 and 4 q + 16 to 4 q + 19 multiply on
+// their own; the first four have rows of A and columns of B 0 to 3, the others 4 to 7.
+void multiply_m8n8k4_f16(Warp& w, const Instruction& i) {
+  const float* table = halves();
+  const auto lane_of = [](unsigned q, unsigned line) { return 4 * q + line % 4 + line / 4 * 16; };
+  float d[8][kLanes];
+  for (unsigned l = 0; l < kLanes; ++l) {
+    const unsigned q = l / 4 % 4;
+    for (unsigned r = 0; r < 8; ++r) {
+      const unsigned row = l % 2 + (r & 2) + l / 16 * 4, column = (r & 4) + (l & 2) + r % 2;
+      d[r][l] = std::bit_cast<float>(operand(w, i, 12 + r)[l]);
+      for (unsigned k = 0; k < 4; ++k)
+        d[r][l] +=
+            half_of<Element::kF16>(operand(w, i, 8 + k / 2)[lane_of(q, row)], k % 2, table) *
+            half_of<Element::kF16>(operand(w, i, 10 + k / 2)[lane_of(q, column)], k % 2, table);
+    }
+  }
+  for (unsigned r = 0; r < 8; ++r) {
+    const std::uint32_t slot =
+        r < i.slot.size() ? i.slot[r] : w.block->program->more[i.target + r - i.slot.size()];
+    each_lane<float>(w, slot, [&](unsigned l) { return d[r][l]; });
+  }
+}
+
 // wgmma, m64n128k16 and m64n64k16. Each warp multiplies its 16 rows by itself; what a warpgroup
 // has to have in common is compared. A product is computed when it is issued and again when it is
 // waited for; in between the accumulators are unreadable (NaN of a kind of its own).

@@ -27,6 +27,8 @@ template <int kCount, bool kTransposed>
 void load_matrices(Warp& w, const Instruction& i);
 template <Element kElement>
 void multiply(Warp& w, const Instruction& i);
+void multiply_m16n8k8_f16(Warp& w, const Instruction& i);
+void multiply_m8n8k4_f16(Warp& w, const Instruction& i);
 
 void fence_proxy(Warp& w, const Instruction& i);
 void fence_products(Warp& w, const Instruction& i);

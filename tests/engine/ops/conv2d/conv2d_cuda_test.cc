@@ -139,6 +139,7 @@ TYPED_TEST(Conv2dCuda, EveryTileAndSplitAgreesWithFloat64) {
   for (const ConvCut& cut :
        {ConvCut{128, 128, 1}, ConvCut{128, 64, 3}, ConvCut{64, 64, 2}, ConvCut{32, 32, 4}}) {
     SCOPED_TRACE(std::to_string(cut.tile) + " x " + std::to_string(cut.columns));
+    if (!tile_fits(cut.tile, cut.columns)) continue;
     for (const ConvProduct& p : {ConvProduct{2, {9, 11, 24, 136, 3, 3, 1, 1}},
                                  {2, {9, 8, 136, 40, 3, 3, 2, 1}},
                                  {3, {12, 7, 5, 33, 3, 3, 2, 1}}})

@@ -12,12 +12,20 @@ class CeilingProbes : public CudaTest {};
 
 TEST_F(CeilingProbes, MultiplyAddsAreThoseOfTheFastestInstruction) {
   const engine::cuda::DeviceInfo device = engine::cuda::device_info(0);
-  const bool hopper = device.major == 9;
+  const bool hopper = device.major == 9, old = device.major < 8;
+  constexpr double kOfFma = 2.0 * 256 * 8;
+  const char* const f16 = device.major < 7   ? "fma f32"
+                          : device.major > 7 ? "mma.sync m16n8k16 f16"
+                          : device.minor < 5 ? "mma.sync m8n8k4 f16"
+                                             : "mma.sync m16n8k8 f16";
   for (const auto& [products, on_hopper, elsewhere, operations] :
-       {std::tuple{Products::kF32, "fma f32", "fma f32", 2.0 * 256 * 8},
-        {Products::kTf32, "mma.sync m16n8k8 tf32", "mma.sync m16n8k8 tf32", 8.0 * 8 * 2048},
-        {Products::kBF16, "wgmma m64n128k16 bf16", "mma.sync m16n8k16 bf16", 8.0 * 8 * 4096},
-        {Products::kF16, "wgmma m64n128k16 f16", "mma.sync m16n8k16 f16", 8.0 * 8 * 4096}}) {
+       {std::tuple{Products::kF32, "fma f32", "fma f32", kOfFma},
+        {Products::kTf32, "mma.sync m16n8k8 tf32", old ? "fma f32" : "mma.sync m16n8k8 tf32",
+         old ? kOfFma : 8.0 * 8 * 2048},
+        {Products::kBF16, "wgmma m64n128k16 bf16", old ? "fma f32" : "mma.sync m16n8k16 bf16",
+         old ? kOfFma : 8.0 * 8 * 4096},
+        {Products::kF16, "wgmma m64n128k16 f16", f16,
+         device.major < 7 ? kOfFma : 8.0 * 8 * 4096}}) {
     DeviceContext context(0, products);
     const auto sink = to_device<float>({1}, {7});
     const MultiplyAddProbe probe = probe_multiply_adds(context.context, 3, 2, sink.view());

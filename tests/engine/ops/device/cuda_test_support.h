@@ -15,6 +15,7 @@
 #include "engine/core/arena.h"
 #include "engine/core/cuda.h"
 #include "engine/core/dtype.h"
+#include "io/gpu/kernel_resources.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace cuda_test {
@@ -39,10 +40,17 @@ class CudaTest : public ::testing::Test {
 };
 
 // Whether kernels with sm_90a's instructions can be launched; the emulator runs them on every
-// device.
+// device that has the shared memory.
 inline bool runs_warpgroup_products() {
   const engine::cuda::DeviceInfo device = engine::cuda::device_info(0);
-  return device.name == "emulated GPU" || device.major == 9;
+  return (device.name == "emulated GPU" && device.major >= 8) || device.major == 9;
+}
+
+// Whether a block of the device has the shared memory for a product's tile, with some for tables:
+// two stages of its lines of 128 bytes, then the tile itself.
+inline bool tile_fits(int rows, int columns) {
+  return std::size_t(std::max((rows + columns) * 256, rows * (columns + 4) * 4)) <
+         engine::cuda::max_shared_bytes();
 }
 
 // A context on the device with its own stream and scratch.

@@ -51,6 +51,16 @@ TEST(GemmPlan, AWishIsKeptAsFarAsTheWorkspaceGoes) {
   }
 }
 
+TEST(GemmPlan, TilesThatDoNotFitADeviceAreNotPlanned) {
+  const GemmDevice small(40, {0, 1, 1, 2});  // 64 KiB of shared memory
+  const GemmPlan plan = plan_gemm({4096, 4096, 4096}, kFloat, small);
+  EXPECT_EQ(plan.tile, 128);
+  EXPECT_EQ(plan.columns, 64);
+  const GemmPlan other = plan_gemm({4096, 4096, 4096}, kFloat, small, 512, {128, 128, 2});
+  EXPECT_EQ(other.columns, 64) << "nor wished for";
+  EXPECT_EQ(plan_gemm({4096, 4096, 4096}, kFloat, GemmDevice(40, {0, 0, 0, 1})).tile, 32);
+}
+
 TEST(GemmPlan, FewTilesAreSplitWhereKIsLong) {
   const GemmPlan plan = plan_gemm({512, 512, 50000}, kHalf, kH100);
   EXPECT_EQ(plan.tile, 128);

@@ -33,7 +33,7 @@ struct Visible : tools::VisibleDevices {
       : VisibleDevices{number, "", named(too_old)} {}
   static base::cuda::UnusedDevices named(const std::map<int, std::string>& too_old) {
     base::cuda::UnusedDevices unused;
-    for (const auto& [index, name] : too_old) unused[index] = {name, "kernels need 8.0"};
+    for (const auto& [index, name] : too_old) unused[index] = {name, "kernels need 6.0"};
     return unused;
   }
 };
@@ -190,8 +190,9 @@ TEST(DeviceChoice, TheCpuIsChosenWithoutAskingForDevices) {
 }
 
 TEST(DeviceChoice, DevicesThatAreTooOldArePassedOver) {
-  const std::string said = "GPU 0 (Tesla T4, compute capability 7.5) is not used: kernels need 8.0";
-  const std::map<int, std::string> first{{0, "GPU 0 (Tesla T4, compute capability 7.5)"}};
+  const std::string said =
+      "GPU 0 (Tesla M40, compute capability 5.2) is not used: kernels need 6.0";
+  const std::map<int, std::string> first{{0, "GPU 0 (Tesla M40, compute capability 5.2)"}};
   const Visible both(2, first);
   for (const char* device : {"auto", "cuda"})
     EXPECT_EQ(chosen({.device = named(device)}, both), "cuda:1");
@@ -209,16 +210,16 @@ TEST(DeviceChoice, DevicesThatAreTooOldArePassedOver) {
   EXPECT_EQ(chosen({.device = named("cuda"), .local_rank = 1, .local_world = 2}, both,
                    {{"ENGINE_ALLOW_SHARED_GPU", "1"}}),
             "cuda:1");
-  const Visible middle(3, {{1, "GPU 1 (Tesla T4, compute capability 7.5)"}});
+  const Visible middle(3, {{1, "GPU 1 (Tesla M40, compute capability 5.2)"}});
   EXPECT_EQ(chosen({.device = named("cuda"), .local_rank = 1, .local_world = 2}, middle), "cuda:2");
   EXPECT_EQ(choose({}, middle).reason,
-            "auto: local rank 0 of 1, 3 CUDA devices visible; GPU 1 (Tesla T4, compute capability "
-            "7.5) is not used: kernels need 8.0; --gpu-devices 0,2 uses all");
-  const std::string old = "kernels need 8.0", other = "kernels were compiled for sm_90a";
+            "auto: local rank 0 of 1, 3 CUDA devices visible; GPU 1 (Tesla M40, compute capability "
+            "5.2) is not used: kernels need 6.0; --gpu-devices 0,2 uses all");
+  const std::string old = "kernels need 6.0", other = "kernels were compiled for sm_90a";
   EXPECT_EQ(base::cuda::unused_text({{0, {"GPU 0 (a)", old}}, {2, {"GPU 2 (b)", old}}}),
-            "GPU 0 (a), GPU 2 (b) are not used: kernels need 8.0");
+            "GPU 0 (a), GPU 2 (b) are not used: kernels need 6.0");
   EXPECT_EQ(base::cuda::unused_text({{0, {"GPU 0 (a)", other}}, {2, {"GPU 2 (b)", old}}}),
-            "GPU 2 (b) is not used: kernels need 8.0; GPU 0 (a) is not used: kernels were "
+            "GPU 2 (b) is not used: kernels need 6.0; GPU 0 (a) is not used: kernels were "
             "compiled for sm_90a");
   EXPECT_EQ(base::cuda::unused_text({}), "");
 }
@@ -273,8 +274,11 @@ TEST(CompiledCode, RunsWhereNvidiasRulesSay) {
   EXPECT_EQ(base::cuda::code_text("native", 8, 9), "");
   EXPECT_EQ(base::cuda::architectures_text("80-real;90a;80-virtual"),
             "sm_80, sm_90a, compute_90a, compute_80");
-  EXPECT_EQ(base::cuda::why_unused(7, 5, "75"), "kernels need 8.0");
-  EXPECT_EQ(base::cuda::why_unused(8, 0, "90a-real"), "kernels were compiled for sm_90a");
+  EXPECT_EQ(base::cuda::why_unused(5, 2, "52"), "kernels need 6.0");
+  EXPECT_EQ(base::cuda::why_unused(7, 5, "75"), "");
+  EXPECT_EQ(base::cuda::why_unused(7, 5, build),
+            "kernels were compiled for sm_80, sm_90a, compute_80; a build with "
+            "-DENGINE_CUDA_ARCHITECTURES=75-real runs on it");
   EXPECT_EQ(base::cuda::why_unused(8, 0, "80"), "");
 }
 
@@ -447,19 +451,19 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
     EXPECT_CONTAINS((result.out + result.err), text) << result.out << result.err;
   };
   const std::string first =
-                        "GPU 0 (emulated GPU, compute capability 7.5) is not used: kernels need "
-                        "8.0",
+                        "GPU 0 (emulated GPU, compute capability 5.2) is not used: kernels need "
+                        "6.0",
                     none =
-                        "GPU 0 (emulated GPU, compute capability 7.5), GPU 1 (emulated GPU, "
-                        "compute capability 7.5) are not used: kernels need 8.0";
-  expect_said(step_on("auto", "7.5"), 0, "on cpu (");
-  expect_said(step_on("auto", "7.5"), 0, "auto: " + none);
-  expect_said(step_on("cuda", "7.5"), 78, "--device cuda: " + none + "; give --device cpu\n");
-  expect_said(step_on("cuda:0", "7.5"), 78, "--device cuda:0: " + none + "; give --device cpu\n");
-  expect_said(step_on("auto", "7.5,8.0"), 0, "cuda:1 (emulated GPU, sm_80; auto: ");
-  expect_said(step_on("auto", "7.5,8.0"), 0, "2 CUDA devices visible; " + first);
-  expect_said(step_on("cuda", "7.5,8.0"), 0, "cuda:1 (emulated GPU, sm_80");
-  expect_said(step_on("cuda:0", "7.5,8.0"), 78, "--device cuda:0: " + first + "\n");
+                        "GPU 0 (emulated GPU, compute capability 5.2), GPU 1 (emulated GPU, "
+                        "compute capability 5.2) are not used: kernels need 6.0";
+  expect_said(step_on("auto", "5.2"), 0, "on cpu (");
+  expect_said(step_on("auto", "5.2"), 0, "auto: " + none);
+  expect_said(step_on("cuda", "5.2"), 78, "--device cuda: " + none + "; give --device cpu\n");
+  expect_said(step_on("cuda:0", "5.2"), 78, "--device cuda:0: " + none + "; give --device cpu\n");
+  expect_said(step_on("auto", "5.2,8.0"), 0, "cuda:1 (emulated GPU, sm_80; auto: ");
+  expect_said(step_on("auto", "5.2,8.0"), 0, "2 CUDA devices visible; " + first);
+  expect_said(step_on("cuda", "5.2,8.0"), 0, "cuda:1 (emulated GPU, sm_80");
+  expect_said(step_on("cuda:0", "5.2,8.0"), 78, "--device cuda:0: " + first + "\n");
 
   // A bundle for another architecture.
   const auto hopper_on = [](const std::string& device, const std::string& capabilities) {
@@ -472,14 +476,15 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
         60'000);
   };
   const std::string ampere =
-      "GPU 0 (emulated GPU, compute capability 8.0) is not used: kernels were compiled for sm_90a";
+      "GPU 0 (emulated GPU, compute capability 8.0) is not used: kernels were compiled for sm_90a; "
+      "a build with -DENGINE_CUDA_ARCHITECTURES=80-real runs on it";
   expect_said(hopper_on("auto", "8.0,9.0"), 0, "cuda:1 (emulated GPU, sm_90; auto: ");
   expect_said(hopper_on("auto", "8.0,9.0"), 0, ampere);
   expect_said(hopper_on("cuda:0", "8.0,9.0"), 78, "--device cuda:0: " + ampere + "\n");
   expect_said(hopper_on("cuda", "8.0"), 78,
               "--device cuda: GPU 0 (emulated GPU, compute capability 8.0), GPU 1 (emulated GPU, "
-              "compute capability 8.0) are not used: kernels were compiled for sm_90a; give "
-              "--device cpu\n");
+              "compute capability 8.0) are not used: kernels were compiled for sm_90a; a build "
+              "with -DENGINE_CUDA_ARCHITECTURES=80-real runs on it; give --device cpu\n");
   // Newer than the machine code, but there is PTX.
   const std::string translated =
       "kernels were compiled for sm_80, sm_90a, compute_80, not for GPU 0 (emulated GPU, compute "
@@ -504,12 +509,35 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
         arguments, {{"ENGINE_EMULATED_GPUS", "2"}, {"ENGINE_EMULATED_COMPUTE", capabilities}},
         60'000);
   };
-  expect_said(with("7.5", {"env"}), 0, none);
-  expect_said(with("7.5,8.0", {"env"}), 0,
-              "cuda:0 emulated GPU, 4.0 GiB, compute capability 7.5, 4 processors, not used\n");
+  expect_said(with("5.2", {"env"}), 0, none);
+  expect_said(with("5.2,8.0", {"env"}), 0,
+              "cuda:0 emulated GPU, 4.0 GiB, compute capability 5.2, 4 processors, not used\n");
   const std::vector<std::string> bench = argv("bench kernels --op relu_forward --device cuda:0");
-  expect_said(with("7.5", bench), 2, "--device cuda:0: " + none);
-  expect_said(with("7.5,8.0", bench), 2, "--device cuda:0: " + first);
+  expect_said(with("5.2", bench), 2, "--device cuda:0: " + none);
+  expect_said(with("5.2,8.0", bench), 2, "--device cuda:0: " + first);
+}
+
+TEST(Programs, TrainOnOlderDevices) {
+  if (!engine::cuda::missing().empty() ||
+      !engine::cuda::device_info(0).name.starts_with("emulated"))
+    GTEST_SKIP() << "no emulator of a GPU";
+  const std::string slow = "; without instructions for these products, computed in f32 arithmetic";
+  for (const auto& [capability, amp, device] : {std::tuple{"6.0", "off", std::string("sm_60")},
+                                                {"6.0", "O1", "sm_60" + slow},
+                                                {"7.0", "O1", "sm_70"},
+                                                {"7.0", "bf16", "sm_70" + slow},
+                                                {"7.5", "O2", "sm_75"},
+                                                {"7.5", "tf32", "sm_75" + slow}}) {
+    const test_support::CommandResult result = test_support::run_command(
+        {test_support::engine_binary(), "train", "--model", "convnet", "--dataset", "synthetic",
+         "--synthetic-shape", "8x8x3", "--synthetic-size", "64", "--batch-size", "64", "--steps",
+         "2", "--device", "cuda:0", "--amp", amp},
+        {{"ENGINE_EMULATED_COMPUTE", capability},
+         {"ENGINE_EMULATED_ARCHITECTURES", "60-real;70-real;75-real"}},
+        60'000);
+    EXPECT_EQ(result.exit_code, 0) << capability << amp << result.err;
+    EXPECT_CONTAINS((result.out + result.err), "cuda:0 (emulated GPU, " + device + ")");
+  }
 }
 
 }  // namespace
