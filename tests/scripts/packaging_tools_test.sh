@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The packaging scripts install packages before they look for tools, and each asks only for what it needs itself. With --no-install they
-# name the tool that is missing and what installs it. bundle.sh packs a cross build by that build's own tools.
+# name the tool that is missing and what installs it. release.sh rejects options, and bundle.sh packs a cross build by its own tools.
 #
 # Usage: tests/scripts/packaging_tools_test.sh
 set -euo pipefail
@@ -54,6 +54,17 @@ cp "$work/tool" "$work/programs/strip"
 check_kind wheel "zip readelf openssl" "binutils openssl zip"
 cp "$work/tool" "$work/programs/strip"
 check_kind container "buildah readelf" "binutils buildah"
+
+# release.sh rejects what it cannot make, before it builds or installs anything.
+rejects() {  # MESSAGE OPTION...
+  local reply
+  ! reply=$("$work/tree/tools/scripts/release.sh" "${@:2}" 2>&1) || fail "release.sh ${*:2} works"
+  [ "$reply" = "release.sh: $1" ] || fail "release.sh ${*:2} prints: $reply"
+}
+rm -f "$work/asked"
+rejects "--arch takes x86_64 or aarch64, not 'arm64'" --arch arm64
+rejects "--only deb exists for x86_64 alone: --arch aarch64 makes file, bundle and wheel" --only deb --arch aarch64
+[ ! -e "$work/asked" ] || fail "release.sh installs packages before it rejects options"
 
 # A cross build: its own strip and emulator are used, and the names are those of the program's machine.
 foreign="$work/foreign"
