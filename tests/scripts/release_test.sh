@@ -101,7 +101,7 @@ done
 # It runs without any variable, as the commands of the tables in the documentation.
 run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/engine" "$@" >"$work/log" 2>&1 || { cat "$work/log"; fail "engine $* fails"; }; }
 small=(train --model mlp --dataset glyphs --limit 2000 --steps 20 --threads 1)
-[ "$flavour" != aarch64 ] || small=(train --model mlp --dataset synthetic --synthetic-size 200 --steps 10 --threads 1)
+[ "$flavour" != aarch64 ] || small=(train --model mlp --dataset synthetic --synthetic-size 64 --batch-size 32 --steps 2 --threads 1)
 run version --build
 for backend in shm socket gloo zmq inproc; do
   run "${small[@]}" --spawn 2 --backend "$backend" --save-dir "$work/$backend" --save-rank-models
