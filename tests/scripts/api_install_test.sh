@@ -24,6 +24,11 @@ nm --dynamic --defined-only --demangle "$library" | sed 's/^[0-9a-f]* //' >"$wor
 foreign=$(grep -vE '^A ENGINE_|^[A-Z] ((typeinfo|typeinfo name|vtable) for )?engine::api::' "$work/symbols" || true)
 [ -z "$foreign" ] || fail "the library exports more than the interface: $(head -n 3 <<<"$foreign")"
 readelf --dynamic "$library" | grep -E 'R(UN)?PATH' && fail "the installed library looks for others in a folder of the build"
+# An empty entry is the current folder: whoever can write there could give the library's programs others of its libraries.
+for built in "$build/tools/engine" "$build/tools/api/libengine.so"; do
+  path=$(readelf --dynamic "$built" | sed -nE 's/.*R(UN)?PATH.*\[(.*)\]/\2/p')
+  case ":$path:" in *::*) [ -z "$path" ] || fail "$built looks for libraries in the current folder: '$path'" ;; esac
+done
 
 # Each header stands alone, in the strictest terms.
 for header in "$prefix"/include/engine/*.h; do

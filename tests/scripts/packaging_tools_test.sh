@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The packaging scripts install packages before they look for tools, each asks only for what it needs
-# itself, and without --no-install's packages it names the tool that is missing, and what installs it.
+# The packaging scripts install packages before they look for tools, and each asks only for what it needs itself. With --no-install they
+# name the tool that is missing and what installs it. release.sh rejects options, and bundle.sh packs a cross build by its own tools.
 #
 # Usage: tests/scripts/packaging_tools_test.sh
 set -euo pipefail
@@ -54,4 +54,33 @@ cp "$work/tool" "$work/programs/strip"
 check_kind wheel "zip readelf openssl" "binutils openssl zip"
 cp "$work/tool" "$work/programs/strip"
 check_kind container "buildah readelf" "binutils buildah"
+
+# release.sh rejects what it cannot make, before it builds or installs anything.
+rejects() {  # MESSAGE OPTION...
+  local reply
+  ! reply=$("$work/tree/tools/scripts/release.sh" "${@:2}" 2>&1) || fail "release.sh ${*:2} works"
+  [ "$reply" = "release.sh: $1" ] || fail "release.sh ${*:2} prints: $reply"
+}
+rm -f "$work/asked"
+rejects "--arch takes x86_64 or aarch64, not 'arm64'" --arch arm64
+rejects "--only deb exists for x86_64 alone: --arch aarch64 makes file, bundle and wheel" --only deb --arch aarch64
+[ ! -e "$work/asked" ] || fail "release.sh installs packages before it rejects options"
+
+# A cross build: its own strip and emulator are used, and the names are those of the program's machine.
+foreign="$work/foreign"
+mkdir -p "$foreign/tools" "$foreign/licences"
+echo MIT >"$foreign/licences/engine"
+printf '\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\267\0\1\0\0\0' >"$foreign/tools/engine"
+head -c 40 /dev/zero >>"$foreign/tools/engine"
+chmod +x "$foreign/tools/engine"
+printf '#!/bin/sh\nshift 2\necho "engine 1.2.3 $*"\n' >"$work/emulator"
+printf '#!/bin/sh\necho stripped >"$1"\n' >"$work/foreign_strip"
+chmod +x "$work/emulator" "$work/foreign_strip"
+printf 'CMAKE_CROSSCOMPILING_EMULATOR:STRING=%s;-L\nCMAKE_STRIP:FILEPATH=%s\nENGINE_WITH_CUDA:STRING=OFF\n' \
+  "$work/emulator" "$work/foreign_strip" >"$foreign/CMakeCache.txt"
+"$root/tools/scripts/bundle.sh" --no-install --program-only --from "$foreign" --output "$work/foreign.tar.gz" >"$work/log" 2>&1 ||
+  fail "a cross build is not packed: $(cat "$work/log")"
+packed() { tar -xzOf "$work/foreign.tar.gz" "engine-1.2.3-linux-aarch64/$1"; }
+[ "$(packed bin/engine)" = stripped ] || fail "the program is not stripped by the build's own strip"
+[ "$(packed share/completion/engine.bash)" = "engine 1.2.3 completion bash" ] || fail "completion is not of the emulated program"
 echo "the packaging scripts install what they need before they look for it"

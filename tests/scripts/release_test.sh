@@ -2,12 +2,18 @@
 # Checks what tools/scripts/release.sh has made: that archive, wheel, Debian package and container image contain the very program of
 # the one file, what that needs of the system, its list of contents, and that it runs.
 #
-# Usage: tests/scripts/release_test.sh BUILD_FOLDER
-# Exits with 77 (skipped) where build/release-x86_64/dist has no file of this version, as making it takes as long as a build; and at
+# Usage: tests/scripts/release_test.sh BUILD_FOLDER [FLAVOUR]
+#   FLAVOUR  x86_64 (default) or aarch64, whose program runs under QEMU
+# Exits with 77 (skipped) where build/release-FLAVOUR/dist has no file of this version, as making it takes as long as a build; and at
 # the end where it lacks one of the others.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$(cd "$1" && pwd)
+build=$(cd "$1" && pwd) flavour=${2:-x86_64}
+version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+dist="$root/build/release-$flavour/dist" name="engine-$version-linux-$flavour"
+if [ "$flavour" = aarch64 ] && [ -x "$dist/$name" ] && [ -z "${ENGINE_UNDER_QEMU:-}" ]; then
+  ENGINE_UNDER_QEMU=yes exec "$root/tests/scripts/under_qemu.sh" "$root/build/release-aarch64/system" "$0" "$@"
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "release_test: $*"; exit 1; }
@@ -17,30 +23,35 @@ rejects() {  # FILE MESSAGE
   grep -q "$2" "$work/log" || fail "$1 is rejected with: $(cat "$work/log")"
 }
 
-# What the check rejects: a program of a usual build, a symbol that is too new, a program that names no library, and one that
-# copies a variable of the C library.
-rejects "$build/tools/engine" 'needs libraries beside the C library: .*libstdc++'
-! "$root/tools/scripts/wheel.sh" --no-install --from "$build" --output "$work" >"$work/log" 2>&1 || fail "wheel.sh packs any build"
-grep -q 'needs other libraries beside it; tools/scripts/release.sh builds one' "$work/log" || fail "wheel.sh rejects $build with: $(cat "$work/log")"
-compile() { "${CC:-cc}" -x c - -o "$work/$1" "${@:2}" 2>"$work/log"; }
-if command -v "${CC:-cc}" >/dev/null; then
-  compile new <<<'#include <stdlib.h>
+if [ "$flavour" = x86_64 ]; then
+  # The check rejects a program of a usual build, a symbol that is too new, a program that names no library, and one that
+  # copies a variable of the C library.
+  rejects "$build/tools/engine" 'needs libraries beside the C library: .*libstdc++'
+  ! "$root/tools/scripts/wheel.sh" --no-install --from "$build" --output "$work" >"$work/log" 2>&1 || fail "wheel.sh packs any build"
+  grep -q 'needs other libraries beside it; tools/scripts/release.sh builds one' "$work/log" || fail "wheel.sh rejects $build with: $(cat "$work/log")"
+  compile() { "${CC:-cc}" -x c - -o "$work/$1" "${@:2}" 2>"$work/log"; }
+  if command -v "${CC:-cc}" >/dev/null; then
+    compile new <<<'#include <stdlib.h>
 int main(void) { return (int)arc4random(); }' && rejects "$work/new" 'asks for GLIBC_2.36, and the oldest systems have GLIBC_2.28'
-  compile static -static <<<'int main(void) { return 0; }' && rejects "$work/static" 'names no library'
-  compile copy -no-pie -fno-pie -nostartfiles -Wl,--entry=main <<<'#include <stdio.h>
+    compile static -static <<<'int main(void) { return 0; }' && rejects "$work/static" 'names no library'
+    compile copy -no-pie -fno-pie -nostartfiles -Wl,--entry=main <<<'#include <stdio.h>
 int main(void) { return fputs("", stderr); }' && rejects "$work/copy" 'copies the variables above'
+  fi
 fi
 
-version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
-dist="$root/build/release-x86_64/dist" name="engine-$version-linux-x86_64"
 if [ ! -x "$dist/$name" ]; then
-  echo "release_test: skipped: there is no $dist/$name; tools/scripts/release.sh makes it"
+  echo "release_test: skipped: there is no $dist/$name; tools/scripts/release.sh makes it (--arch aarch64 that for ARM)"
   exit 77
 fi
 (cd "$dist" && sha256sum --check --quiet SHA256SUMS) || fail "SHA256SUMS is wrong"
 check "$dist/$name" || fail "$(cat "$work/log")"
 cp "$dist/$name" "$work/engine"
-for part in engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libpcre2-dev libutf8proc-dev libc++ libc6; do
+parts=(engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libpcre2-dev libutf8proc-dev libc++)
+case $flavour in
+  x86_64) parts+=(libc6) artefacts="bundle wheel deb container" ;;
+  aarch64) artefacts="bundle wheel" ;;
+esac
+for part in "${parts[@]}"; do
   grep -q "^$part  *[0-9]" "$dist/$name.contents" || fail "the list of contents lacks $part"
   sed -n "/^==== $part ====/,/^==== .* ====/p" "$dist/$name.contents" | grep -i 'licen[sc]e\|copyright' >/dev/null || fail "the licence of $part is missing"
 done
@@ -71,9 +82,13 @@ check_artefact() {
   [ "$found" -eq 1 ] || fail "$2 has the program $found times"
 }
 missing=()
-for kind_file in "bundle $name.tar.gz" "wheel engine_train-$version-py3-none-manylinux_2_28_x86_64.whl" \
-  "deb engine_$version-1+glibc2.28_amd64.deb" "container $name-oci.tar"; do
-  read -r kind file <<<"$kind_file"
+for kind in $artefacts; do
+  case $kind in
+    bundle) file="$name.tar.gz" ;;
+    wheel) file="engine_train-$version-py3-none-manylinux_2_28_$flavour.whl" ;;
+    deb) file="engine_$version-1+glibc2.28_amd64.deb" ;;
+    container) file="$name-oci.tar" ;;
+  esac
   grep -q "  $file\$" "$dist/SHA256SUMS" || { missing+=("$file"); continue; }
   check_artefact "$kind" "$dist/$file"
   [ "$kind" != bundle ] || grep -qx 'C library  *2[.]2[0-8] or newer' "$work/bundle/$name/BUILD" || fail "$file: $(cat "$work/bundle/$name/BUILD")"
@@ -85,11 +100,24 @@ done
 
 # It runs without any variable, as the commands of the tables in the documentation.
 run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/engine" "$@" >"$work/log" 2>&1 || { cat "$work/log"; fail "engine $* fails"; }; }
-for backend in shm socket gloo zmq; do
-  run train --model mlp --dataset glyphs --limit 2000 --steps 20 --spawn 2 --threads 1 --backend "$backend" --save-dir "$work/$backend" \
-    --save-rank-models
+small=(train --model mlp --dataset glyphs --limit 2000 --steps 20 --threads 1)
+[ "$flavour" != aarch64 ] || small=(train --model mlp --dataset synthetic --synthetic-size 64 --batch-size 32 --steps 2 --threads 1)
+run version --build
+for backend in shm socket gloo zmq inproc; do
+  run "${small[@]}" --spawn 2 --backend "$backend" --save-dir "$work/$backend" --save-rank-models
   run verify "$work/$backend/final_model_rank_0.ckpt" "$work/$backend/final_model_rank_1.ckpt"
 done
+run launch --nproc-per-node 2 "${small[@]}" --save-dir "$work/launched"
+run "${small[@]}" --spawn 2 --elastic --save-dir "$work/elastic"
+run eval "$work/elastic"
+# The table and the PNG images of the tutorial, and a JPEG image.
+(cd "$work" && python3 "$root/docs/examples/tutorial/make_data.py") >"$work/log" || fail "make_data.py fails: $(cat "$work/log")"
+run train --model mlp --dataset csv --annotations "$work/flowers.csv" --label-column kind --epochs 1 --save-dir "$work/flowers"
+run train --model resnet20-cifar --dataset images --data-dir "$work/shapes" --image-size 32 --limit 40 --batch-size 20 --steps 2 --spawn 2 \
+  --sync-bn --save-dir "$work/images" --save-rank-models
+run verify "$work/images/final_model_rank_0.ckpt" "$work/images/final_model_rank_1.ckpt"
+cp "$root/tests/fuzz/corpus/image/image-jpeg" "$work/image.jpg"
+run predict "$work/images" "$work/image.jpg"
 # PCRE2 keeps a letter and a digit apart, which are one token otherwise, and utf8proc composes a letter and its accent.
 python3 - "$work/tokenizer.json" <<'END'
 import json, sys
@@ -105,12 +133,12 @@ run tokenize --tokenizer "$work/tokenizer.json" --separator none -o "$work/token
 ids=$(tail -c +129 "$work/tokens/train.npy" | od -An -v -tu2 | xargs)
 [ "$ids" = "97 49 195 169" ] || fail "the ids of a text are $ids"
 
-# The instruction sets that it finds are those that a build by another compiler finds.
+# It finds the same instruction sets as a build by another compiler.
 kernels() { "$1" env | sed -n 's/^CPU kernels  *//p'; }
-[ "$(kernels "$work/engine")" = "$(kernels "$build/tools/engine")" ] ||
+[ "$flavour" = aarch64 ] || [ "$(kernels "$work/engine")" = "$(kernels "$build/tools/engine")" ] ||
   fail "it finds $(kernels "$work/engine"), the usual build $(kernels "$build/tools/engine")"
 if [ ${#missing[@]} -gt 0 ]; then
   echo "release_test: skipped: the program is right, but $dist has no ${missing[*]}"
   exit 77
 fi
-echo "the file needs the C library alone, and trains over shm, socket, gloo and zmq, and makes tokens"
+echo "the file needs the C library alone, trains over each backend, under the launcher and elastically, and makes tokens"

@@ -41,6 +41,7 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/engine")
 install(TARGETS engine_api EXPORT engine
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library NAMELINK_COMPONENT development
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+final_rpath(engine_api "${CMAKE_INSTALL_LIBDIR}/libengine.so.${PROJECT_VERSION}" library)
 install(DIRECTORY tools/api/engine DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development FILES_MATCHING PATTERN *.h)
 install(EXPORT engine NAMESPACE engine:: FILE engineTargets.cmake DESTINATION "${package_folder}" COMPONENT development)
 # Before 1.0 a minor version may change the interface.

@@ -12,7 +12,7 @@
 #                    newer, and for sm_60 and sm_70 if it is older than 13, in build/PRESET-bundle
 #   --cuda HOME      by the CUDA toolkit in this folder (/usr/local/cuda-12.9), built in build/PRESET-cuda12: a bundle for drivers
 #                    of that CUDA; the default is the newest one's, or what CUDA_HOME names
-#   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda13].tar.gz). A name that ends with .tar.zst
+#   --output FILE    where to write (default: build/engine-VERSION-linux-ARCHITECTURE[-cuda13].tar.gz). A name that ends with .tar.zst
 #                    packs with zstd: each test carries all kernels, and zstd writes them once: a third of the size
 #   --no-install     take the packages as they are
 # The machine that runs it needs no CUDA, and for GPUs a driver. Its C library must be as new as the file BUILD says: as the building
@@ -78,8 +78,13 @@ program="$build/tools/engine"
 [ -x "$program" ] || fail "no program in $build: build it first (tools/scripts/release.sh, or cmake --build $build)"
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 
-version=$("$program" version | awk '{ print $2 }')
-cuda=$(sed -n 's/^ENGINE_WITH_CUDA:STRING=//p' "$build/CMakeCache.txt")
+# A program for other machines runs under the emulator that its build names, and needs that machine's strip.
+IFS=';' read -r -a runner <<<"$(cached "$build" CMAKE_CROSSCOMPILING_EMULATOR)"
+strip=$(cached "$build" CMAKE_STRIP)
+strip_program() { install -m 755 -s --strip-program="${strip:-strip}" "$1" "$2"; }
+
+version=$("${runner[@]}" "$program" version | awk '{ print $2 }')
+cuda=$(cached "$build" ENGINE_WITH_CUDA)
 flavour=""
 if [ "$cuda" = EMULATED ]; then
   flavour=-emulated
@@ -87,7 +92,7 @@ elif grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" && [ "$cuda" != OFF
   cuda_version=$(sed -n 's/^set(CMAKE_CUDA_COMPILER_TOOLKIT_VERSION "\(.*\)")/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake)
   flavour=-cuda${cuda_version%%.*}
 fi
-name="engine-$version-linux-$(uname -m)$flavour"
+name="engine-$version-linux-$(machine_of "$program")$flavour"
 [ -n "$output" ] || output="$root/build/$name.tar.gz"
 
 work=$(mktemp -d)
@@ -96,18 +101,18 @@ bundle="$work/$name"
 mkdir -p "$bundle"/{bin,licences}
 
 step "Program and tests"
-install -m 755 -s "$program" "$bundle/bin/engine"
+strip_program "$program" "$bundle/bin/engine"
 programs=("$program")
 if [ "$tests" = yes ]; then
   mkdir -p "$bundle/tests/gpu"
   while read -r limit file; do
     [ -x "$file" ] || fail "$file is not built: cmake --build $build --target gpu_tests"
-    install -m 755 -s "$file" "$bundle/tests/$(basename "$file")"
+    strip_program "$file" "$bundle/tests/$(basename "$file")"
     echo "$limit $(basename "$file")" >>"$bundle/tests/gpu_tests.txt"
     programs+=("$file")
   done < <(grep . "$build/gpu_tests.txt")
   [ -x "$build/tests/hold_device" ] || fail "$build/tests/hold_device is not built: cmake --build $build --target gpu_tests"
-  install -m 755 -s "$build/tests/hold_device" "$bundle/tests/hold_device"
+  strip_program "$build/tests/hold_device" "$bundle/tests/hold_device"
   programs+=("$build/tests/hold_device")
   mkdir -p "$bundle/tests/parity" "$bundle/tests/peers"
   cp -r "$root/tests/parity/data" "$bundle/tests/parity/"
@@ -115,10 +120,10 @@ if [ "$tests" = yes ]; then
   cp "$root"/tests/peers/torch_{kernels,steps}.py "$bundle/tests/peers/"
 fi
 mkdir -p "$bundle/share/man/man1" "$bundle/share/completion"
-"$program" manual "$bundle/share/man/man1" --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)"
-"$program" completion bash >"$bundle/share/completion/engine.bash"
-"$program" completion zsh >"$bundle/share/completion/_engine"
-"$program" completion fish >"$bundle/share/completion/engine.fish"
+"${runner[@]}" "$program" manual "$bundle/share/man/man1" --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)"
+"${runner[@]}" "$program" completion bash >"$bundle/share/completion/engine.bash"
+"${runner[@]}" "$program" completion zsh >"$bundle/share/completion/_engine"
+"${runner[@]}" "$program" completion fish >"$bundle/share/completion/engine.fish"
 # The documentation, and the files outside it that its links name.
 cp "$root/README.md" "$root/CHANGELOG.md" "$root/LICENSE" "$bundle/"
 cp -r "$root/docs" "$bundle/"
@@ -142,7 +147,7 @@ fi
 https://docs.nvidia.com/cuda/eula/" >"$bundle/licences/cuda-runtime"
 
 {
-  "$program" version --build
+  "${runner[@]}" "$program" version --build
   echo "C library    $(newest_glibc "${programs[@]}") or newer"
 } | grep -v '^backend' >"$bundle/BUILD"
 

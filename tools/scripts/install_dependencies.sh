@@ -9,7 +9,7 @@
 #   --sanitizers  also clang and its runtime libraries, for test.sh --sanitize and tests/fuzz/fuzz.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
 #   --packaging  also what makes and judges packages, completion and pages; test.sh --readers installs it and more
-#   --for deb|wheel|container|bundle|release  also what the script of that name needs
+#   --for deb|wheel|container|bundle|release  also what the script of that name needs; release-aarch64: release.sh --arch aarch64
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
 # Needs root or sudo on Debian 12. Anywhere else it prints the packages by their Debian names and stops.
@@ -38,7 +38,8 @@ while [ $# -gt 0 ]; do
         container) packages+=(buildah binutils) ;;
         bundle) packages+=(binutils zstd) ;;
         release) packages+=(binutils bzip2 python3 python3-pip zip openssl dpkg-dev file buildah) ;;
-        *) fail "--for takes deb, wheel, container, bundle or release, not '${2:-}'" ;;
+        release-aarch64) packages+=(binutils bzip2 python3 python3-pip zip openssl binutils-aarch64-linux-gnu qemu-user) ;;
+        *) fail "--for takes deb, wheel, container, bundle, release or release-aarch64, not '${2:-}'" ;;
       esac
       shift ;;
     --check) check=yes ;;

@@ -13,6 +13,12 @@ newest_glibc() {
   readelf --version-info --wide "$@" | grep -oE 'Name: GLIBC_[0-9.]+' | cut -d_ -f2 | sort -uV | tail -n 1
 }
 
+# machine_of FILE: for which machines this program is, as `uname -m` names them.
+machine_of() { readelf --file-header "$1" | sed -n 's/.*Machine: *//p' | sed 's/.*X86-64/x86_64/; s/AArch64/aarch64/'; }
+
+# cached BUILD NAME: a value of this build's CMakeCache.txt, e.g. the emulator that runs its programs.
+cached() { sed -n "s/^$2:[A-Z]*=//p" "$1/CMakeCache.txt"; }
+
 # Compile jobs: one a core, but never more than the memory bears (templates need up to 1.5 GiB a job).
 build_jobs() {
   local cores gib

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Builds the program for every x86-64 Linux with glibc 2.28 or newer, with all libraries but the C library inside, and packs it as one
-# file, archive, Python wheel, Debian package and container image. No variant has the C++ library or CUDA (ADR 57).
+# Builds the program for every x86-64 or ARM Linux with glibc 2.28 or newer, with all libraries but the C library inside, and packs it
+# as one file, archive, Python wheel, Debian package and container image. No variant has the C++ library or CUDA (ADR 57).
 #
 # Usage: tools/scripts/release.sh [OPTIONS]
+#   --arch A         for which machines: x86_64 (default) or aarch64, for which this machine compiles, and which QEMU runs here;
+#                    aarch64 has file, bundle and wheel
 #   --only KIND      beside the file only this one: file (nothing else), bundle, wheel, deb or container
-#   --output DIR     where to write (default: build/release-x86_64/dist)
+#   --output DIR     where to write (default: build/release-ARCHITECTURE/dist)
 #   --check FILE     build nothing: check that this program needs no more than such a system has
 #   --no-install     take the packages as they are
-# Writes engine-VERSION-linux-x86_64 and the same name with .tar.gz (bundle.sh), -oci.tar (container.sh) and .contents (what is
+# Writes engine-VERSION-linux-ARCHITECTURE and the same name with .tar.gz (bundle.sh), -oci.tar (container.sh) and .contents (what is
 # inside: versions, origins, licences), engine_train-VERSION-py3-none-PLATFORM.whl (wheel.sh), engine_VERSION_amd64.deb (deb.sh)
 # and SHA256SUMS over all.
 # Compiles with zig's clang and libc++, which PyPI's package ziglang contains (docs/adr/0057-one-file-for-old-systems.md). C
-# libraries are Debian 12's static ones; Gloo, ZeroMQ and hwloc are compiled from their sources. All are kept in build/release-x86_64.
+# libraries are Debian 12's static ones; Gloo, ZeroMQ and hwloc are compiled from their sources. All are kept in build/release-ARCHITECTURE.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -29,14 +31,19 @@ declare -A licences=([libsodium-dev]=ISC [libxxhash-dev]=BSD-2-Clause [zlib1g-de
   [libtomlplusplus-dev]=MIT [nlohmann-json3-dev]=MIT [cppzmq-dev]=MIT
   [libpcre2-dev]="BSD-3-Clause with an exception for binaries" [libutf8proc-dev]="MIT and Unicode")
 
-arch=x86_64 triplet=x86_64-linux-gnu output="" install=yes checked="" kinds=(bundle wheel deb container)
+arch=x86_64 output="" install=yes checked="" kinds=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --only | --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --arch | --only | --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --arch)
+      case $2 in
+        x86_64 | aarch64) arch=$2 ;;
+        *) fail "--arch takes x86_64 or aarch64, not '$2'" ;;
+      esac
+      shift ;;
     --only)
       case $2 in
-        file) kinds=() ;;
-        bundle | wheel | deb | container) kinds=("$2") ;;
+        file | bundle | wheel | deb | container) kinds=("$2") ;;
         *) fail "--only takes file, bundle, wheel, deb or container, not '$2'" ;;
       esac
       shift ;;
@@ -48,6 +55,13 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+triplet=$arch-linux-gnu
+case $arch:${kinds[*]} in
+  *:file) kinds=() ;;
+  x86_64:) kinds=(bundle wheel deb container) ;;
+  aarch64:) kinds=(bundle wheel) ;;
+  aarch64:deb | aarch64:container) fail "--only ${kinds[*]} exists for x86_64 alone: --arch aarch64 makes file, bundle and wheel" ;;
+esac
 
 # check_program FILE: fails unless every library it names is glibc's, with symbols up to version $glibc.
 check_program() {
@@ -79,17 +93,22 @@ needed_tools() {  # of the kinds
     esac
   done
 }
-[ "$(uname -m)" = "$arch" ] || fail "runs on $arch only, and this is $(uname -m)"
+[ "$(uname -m)" = x86_64 ] || fail "runs on x86_64 only, and this is $(uname -m)"
+strip=strip objcopy=objcopy purpose=release processor_flags=(-Xclang -target-feature -Xclang +evex512) emulator=()
+if [ "$arch" = aarch64 ]; then
+  strip=$triplet-strip objcopy=$triplet-objcopy purpose=release-aarch64 processor_flags=() emulator=(qemu-aarch64)
+fi
 if [ "$install" = yes ]; then
   step "Packages"
-  "$root/tools/scripts/install_dependencies.sh" --for release
+  "$root/tools/scripts/install_dependencies.sh" --for "$purpose"
 fi
-for tool in cmake ninja readelf strip objcopy make bzip2 apt-get $(needed_tools); do
-  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for release installs it"
+for tool in cmake ninja readelf "$strip" "$objcopy" make bzip2 apt-get "${emulator[@]}" $(needed_tools); do
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for $purpose installs it"
 done
 folder="$root/build/release-$arch"
 work="$folder/libraries"        # sources, and what becomes of them
 tools="$folder/toolchain"
+foreign="$folder/system"        # Debian's packages of another architecture, unpacked: for QEMU, a system
 libraries="$folder/prefix"      # include/ and lib/, all that the program finds
 [ -n "$output" ] || output="$folder/dist"
 mkdir -p "$work" "$tools/bin" "$libraries"/{include,lib}
@@ -102,7 +121,7 @@ fetch_package() {
 }
 
 install_zig() {
-  local name flags=(-Xclang -target-feature -Xclang +evex512 -O2 -fno-lto -fno-sanitize=undefined -D_LIBCPP_ENABLE_EXPERIMENTAL
+  local name flags=("${processor_flags[@]}" -O2 -fno-lto -fno-sanitize=undefined -D_LIBCPP_ENABLE_EXPERIMENTAL
     -Xclang -debug-info-kind=line-directives-only)
   export ZIG_GLOBAL_CACHE_DIR="$folder/zig-cache"
   if [ ! -x "$tools/ziglang/zig" ]; then
@@ -124,25 +143,68 @@ install_zig() {
   chmod +x "$tools/bin"/*
 }
 
+# Downloads by lists of their own, so that the system's architectures and sources stay as they are.
+apt=(apt-get -q -o "Dir::Etc::SourceList=$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$work/lists"
+  -o APT::Sandbox::User=root)
+# read_package_lists KIND: of Debian 12, for binary packages of $arch (deb) or sources (deb-src).
+read_package_lists() {
+  mkdir -p "$work/lists/partial" "$work/files"
+  apt-get indextargets --format "$1"' [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(SITE) $(RELEASE) main' \
+    'Created-By: Packages' | grep -E ' bookworm(-security)? ' | sort -u >"$work/sources.list"
+  [ -s "$work/sources.list" ] || fail "the system's apt has no source for Debian 12 (bookworm)"
+  "${apt[@]}" update >/dev/null || fail "apt-get could not read Debian's package lists"
+}
+
+# fetch_foreign: all Debian packages that the program needs, of architecture arm64, into $foreign; and the C library with which QEMU
+# runs the program.
+fetch_foreign() {
+  local package packages=("${!licences[@]}" libc6)
+  [ ! -f "$foreign/made" ] || return 0
+  step "Debian's packages for arm64"
+  rm -rf "$foreign" "$work/arm64"
+  mkdir -p "$foreign" "$work/arm64"
+  : >"$work/status"
+  apt+=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State::status=$work/status")
+  read_package_lists deb
+  (cd "$work/arm64" && "${apt[@]}" download "${packages[@]}" >/dev/null) || fail "apt-get could not download packages for arm64"
+  for package in "$work/arm64"/*.deb; do
+    dpkg-deb --extract "$package" "$foreign"
+    dpkg-deb --show --showformat '${Package} ${Version}\n' "$package" >>"$foreign/versions"
+  done
+  touch "$foreign/made"
+}
+
 # installed_package PACKAGE FORMAT: of this machine's architecture, also where another one's is beside it.
 installed_package() {
   dpkg-query --show --showformat "$2" "$1:amd64" 2>/dev/null || dpkg-query --show --showformat "$2" "$1" ||
     fail "the package $1 is missing"
 }
-package_version() { installed_package "$1" '${Version}'; }
+package_version() {
+  if [ "$arch" = x86_64 ]; then installed_package "$1" '${Version}'; else awk -v p="$1" '$1 == p { print $2 }' "$foreign/versions"; fi
+}
+package_files() {
+  if [ "$arch" = x86_64 ]; then
+    dpkg-query --listfiles "$(installed_package "$1" '${binary:Package}')"
+  else
+    dpkg-deb --contents "$work/arm64/$1"_*.deb | awk '$1 ~ /^-|^l/ { print substr($6, 2) }'
+  fi
+}
+# package_text PACKAGE: the file with its licence.
+package_text() { [ "$arch" = x86_64 ] && echo "/usr/share/doc/$1/copyright" || echo "$foreign/usr/share/doc/$1/copyright"; }
 
-# take_package PACKAGE: the headers and static libraries of an installed package of Debian's, apart from the system's own headers.
+# take_package PACKAGE: the headers and static libraries of a package of Debian's, apart from the system's own headers.
 take_package() {
-  local file files made
+  local file files made origin=""
   made="$work/$1_$(package_version "$1").made"
   [ ! -f "$made" ] || return 0
-  files=$(dpkg-query --listfiles "$(installed_package "$1" '${binary:Package}')")
+  [ "$arch" = x86_64 ] || origin=$foreign
+  files=$(package_files "$1")
   while read -r file; do
-    [ ! -d "$file" ] || continue
+    [ ! -d "$origin$file" ] || continue
     case $file in
-      "/usr/include/$triplet"/*) install -C -D -m 644 "$file" "$libraries/include/${file#"/usr/include/$triplet"/}" ;;
-      /usr/include/*) install -C -D -m 644 "$file" "$libraries/include/${file#/usr/include/}" ;;
-      /usr/lib/*.a) install -C -m 644 "$file" "$libraries/lib/" ;;
+      "/usr/include/$triplet"/*) install -C -D -m 644 "$origin$file" "$libraries/include/${file#"/usr/include/$triplet"/}" ;;
+      /usr/include/*) install -C -D -m 644 "$origin$file" "$libraries/include/${file#/usr/include/}" ;;
+      /usr/lib/*.a) install -C -m 644 "$origin$file" "$libraries/lib/" ;;
     esac
   done <<<"$files"
   # GCC lets a program copy the variable stderr. zig's list of glibc's symbols has no places of variables, so a copy would take the
@@ -154,7 +216,7 @@ FILE* release_stderr;
 __attribute__((constructor(101))) static void set(void) { release_stderr = stderr; }'
       for file in "$libraries"/lib/lib{png,jpeg}*.a; do
         [ -f "$file" ] && ! "$tools/bin/ar" t "$file" | grep -qx stderr.o || continue
-        objcopy --redefine-sym stderr=release_stderr "$file"
+        "$objcopy" --redefine-sym stderr=release_stderr "$file"
         "$tools/bin/ar" rcs "$file" "$work/stderr.o"
       done ;;
   esac
@@ -163,13 +225,9 @@ __attribute__((constructor(101))) static void set(void) { release_stderr = stder
 
 # fetch_source NAME: Debian 12's source package, whose tarball has the digest above, into $work/NAME.
 fetch_source() {
-  local apt=(-o "Dir::Etc::SourceList=$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$work/lists") tarball
-  mkdir -p "$work/lists/partial" "$work/files"
-  apt-get indextargets --format 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(SITE) $(RELEASE) main' \
-    'Created-By: Packages' | grep -E ' bookworm(-security)? ' | sort -u >"$work/sources.list"
-  [ -s "$work/sources.list" ] || fail "the system's apt has no source for Debian 12 (bookworm)"
-  apt-get -q "${apt[@]}" update >/dev/null || fail "apt-get could not read the lists of Debian's source packages"
-  (cd "$work/files" && apt-get -q "${apt[@]}" -o APT::Sandbox::User=root source --download-only "$1" >/dev/null) || fail "apt-get could not download the source of $1"
+  local tarball
+  read_package_lists deb-src
+  (cd "$work/files" && "${apt[@]}" source --download-only "$1" >/dev/null) || fail "apt-get could not download the source of $1"
   tarball=$(echo "$work/files/$1"_*.orig.tar.*)
   sha256sum --check --quiet <<<"${source_digests[$1]}  $tarball" || fail "$tarball is not the source that was checked"
   rm -rf "${work:?}/$1"
@@ -180,6 +238,10 @@ cmake_options=(-G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_COMPILER=$tools/bi
   "-DCMAKE_AR=$tools/bin/ar" "-DCMAKE_RANLIB=$tools/bin/ranlib" "-DCMAKE_PREFIX_PATH=$libraries" "-DCMAKE_FIND_ROOT_PATH=$libraries"
   -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY
   -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER)
+if [ "$arch" = aarch64 ]; then
+  emulator+=(-L "$foreign")
+  cmake_options+=(-DCMAKE_SYSTEM_NAME=Linux "-DCMAKE_SYSTEM_PROCESSOR=$arch" "-DCMAKE_CROSSCOMPILING_EMULATOR=$(IFS=';' && echo "${emulator[*]}")")
+fi
 
 version_of() { basename "$work/files/$1"_*.dsc .dsc | cut -d_ -f2; }  # of a source package
 
@@ -213,7 +275,7 @@ make_hwloc() {
   fetch_source hwloc
   (
     cd "$work/hwloc"
-    ./configure --host="$triplet" --build="$triplet" --prefix="$libraries" --enable-static --disable-shared --disable-libxml2 \
+    ./configure --host="$triplet" --build=x86_64-linux-gnu --prefix="$libraries" --enable-static --disable-shared --disable-libxml2 \
       --disable-libudev --disable-pci --disable-opencl --disable-cuda --disable-nvml --disable-rsmi --disable-levelzero --disable-gl \
       --disable-cairo --disable-plugins --disable-doxygen --disable-picky \
       CC="$tools/bin/cc" CXX="$tools/bin/c++" AR="$tools/bin/ar" RANLIB="$tools/bin/ranlib" CFLAGS="-O2 -fPIC"
@@ -223,6 +285,7 @@ make_hwloc() {
 }
 
 install_zig
+[ "$arch" = x86_64 ] || fetch_foreign
 for package in "${!licences[@]}"; do take_package "$package"; done
 for library in gloo zeromq3 hwloc; do
   [ ! -f "$work/$library.made" ] || continue
@@ -232,7 +295,7 @@ for library in gloo zeromq3 hwloc; do
 done
 
 options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_WITH_CUDA=OFF -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
-  -DCMAKE_SKIP_RPATH=ON -DCMAKE_EXE_LINKER_FLAGS=-pie "-DCMAKE_STRIP=$(command -v strip)" "-DENGINE_GLIBC=$glibc" "-DENGINE_DEBIAN_REVISION=1+glibc$glibc")
+  -DCMAKE_SKIP_RPATH=ON -DCMAKE_EXE_LINKER_FLAGS=-pie "-DCMAKE_STRIP=$(command -v "$strip")" "-DENGINE_GLIBC=$glibc" "-DENGINE_DEBIAN_REVISION=1+glibc$glibc")
 for option in GLOO ZMQ PNG DEFLATE JPEG HWLOC PCRE2 UTF8PROC; do options+=("-DENGINE_WITH_$option=ON"); done
 build_folder="$folder" configure_and_build release "engine manual" "${options[@]}"
 program="$folder/tools/engine"
@@ -257,14 +320,14 @@ inside gloo 0.5.0 BSD-3-Clause "${gloo_carrier%% *} of PyPI" /usr/share/doc/libg
 inside zeromq3 "$(version_of zeromq3)" "LGPL-3.0 with an exception for static linking" "source of Debian 12" "$work/zeromq3/COPYING.LESSER"
 inside hwloc "$(version_of hwloc)" BSD-3-Clause "source of Debian 12" "$work/hwloc/COPYING"
 for package in $(printf '%s\n' "${!licences[@]}" | LC_ALL=C sort); do
-  inside "$package" "$(package_version "$package")" "${licences[$package]}" "package of Debian 12" "/usr/share/doc/$package/copyright"
+  inside "$package" "$(package_version "$package")" "${licences[$package]}" "package of Debian 12" "$(package_text "$package")"
 done
 inside libc++ "18 (zig $zig_version)" "Apache-2.0 with LLVM exceptions" "${zig_wheel%% *} of PyPI" "$tools/ziglang/lib/libcxx/LICENSE.TXT"
 inside libunwind "18 (zig $zig_version)" "Apache-2.0 with LLVM exceptions" "${zig_wheel%% *} of PyPI" "$tools/ziglang/lib/libunwind/LICENSE.TXT"
 inside compiler_rt "zig $zig_version" MIT "${zig_wheel%% *} of PyPI" "$tools/ziglang/LICENSE"
 inside glibc-start-files "2.28 (zig $zig_version)" "LGPL-2.1 with an exception for linking" "${zig_wheel%% *} of PyPI" \
   "$tools/ziglang/lib/libc/glibc/LICENSES"
-inside libc6 "$(package_version libc6)" "LGPL-2.1 and others" "package of Debian 12, in the container image alone" \
+[ "$arch" != x86_64 ] || inside libc6 "$(package_version libc6)" "LGPL-2.1 and others" "package of Debian 12, in the container image alone" \
   /usr/share/doc/libc6/copyright
 {
   cat "$folder/contents"
@@ -273,7 +336,7 @@ inside libc6 "$(package_version libc6)" "LGPL-2.1 and others" "package of Debian
     cat "$text"
   done
 } >"$made/$name.contents"
-strip -o "$made/$name" "$program"
+"$strip" -o "$made/$name" "$program"
 for kind in "${kinds[@]}"; do
   from=(--no-install --from "$folder" --output)
   case $kind in

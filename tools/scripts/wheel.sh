@@ -54,7 +54,7 @@ cp "$bundle/share/completion/engine.fish" "$tree/$data/data/share/fish/vendor_co
 cp "$bundle/LICENSE" "$tree/$info/licenses/"
 cp -r "$bundle/licences" "$tree/$info/licenses/compiled-in"
 
-platform="manylinux_$(newest_glibc "$bundle/bin/engine" | tr . _)_$(uname -m)"
+platform="manylinux_$(newest_glibc "$bundle/bin/engine" | tr . _)_$(machine_of "$bundle/bin/engine")"
 cat >"$tree/$info/METADATA" <<EOF
 Metadata-Version: 2.1
 Name: engine-train
