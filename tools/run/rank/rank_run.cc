@@ -100,7 +100,7 @@ const SessionFacts& RankRun::start() {
     add_observer(std::move(observer));
   }
   if (!trace_) return facts;
-  if (facts.ranks.on_device) trace_->follow_device(engine::cuda::current_device());
+  if (facts.ranks.on_device()) trace_->follow_device(engine::cuda::current_device());
   add_observer(trace_->make_observer());
   trace_->after_step(session_->state().progress.global_step);
   return facts;

@@ -67,7 +67,7 @@ RankFacts rank_facts(const SessionParts& s) {
                   .backend_reason = s.group.backend_reason(),
                   .processors = s.host.processors,
                   .translation = {},
-                  .on_device = compute.cuda()};
+                  .device = compute.device};
   if (compute.cuda()) found.translation = base::cuda::translation_notice(compute.device.index);
   return found;
 }
