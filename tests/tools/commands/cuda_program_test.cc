@@ -21,9 +21,9 @@
 #include "engine/core/cuda.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/nvtx_log.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
-#include "tests/tools/report/trace/nvtx_log.h"
 
 namespace {
 

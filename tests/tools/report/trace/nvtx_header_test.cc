@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
+#include "tests/support/nvtx_log.h"
 #include "tests/support/test_support.h"
-#include "tests/tools/report/trace/nvtx_log.h"
 
 #ifdef ENGINE_NVTX_HEADER
 #include <nvtx3/nvToolsExt.h>

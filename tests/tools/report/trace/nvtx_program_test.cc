@@ -8,8 +8,8 @@
 
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/nvtx_log.h"
 #include "tests/support/test_support.h"
-#include "tests/tools/report/trace/nvtx_log.h"
 
 namespace {
 
