@@ -34,6 +34,7 @@ struct DataFacts {
   std::vector<std::string> warnings;                 // from the reader
   std::optional<io::PartitionCheck> partition = {};  // with --check-sampler: its result
   std::vector<io::FileShard> shards = {};            // with --shard file: each rank's samples
+  std::string on_device = {};  // the samples on this rank's device, or why none are there; or ""
 };
 
 // The distribution of a step's samples.
