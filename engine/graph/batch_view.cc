@@ -42,13 +42,14 @@ BatchView BatchView::slice(std::int64_t first, std::int64_t taken) const {
     return values.subspan(static_cast<std::size_t>(first) * each,
                           static_cast<std::size_t>(taken) * each);
   };
-  return {taken,        part(samples), part(pixels),  part(draws),      part(tokens),
-          part(labels), part(targets), part(weights), part(sample_ids), epoch};
+  return {taken,         part(samples), part(pixels),     part(draws), part(tokens), part(labels),
+          part(targets), part(weights), part(sample_ids), epoch,       resident};
 }
 
 void check_batch(const BatchView& batch, const BatchShape& shape, bool ids) {
   using Samples = BatchShape::Samples;
-  const std::int64_t count = batch.count, items = count * shape.sample_items;
+  require(batch.resident == shape.resident, "batches are gathered where their samples are");
+  const std::int64_t count = batch.count, items = shape.resident ? 0 : count * shape.sample_items;
   const auto if_of = [&](Samples kind, std::int64_t expected) {
     return shape.samples == kind ? expected : 0;
   };
@@ -56,11 +57,13 @@ void check_batch(const BatchView& batch, const BatchShape& shape, bool ids) {
   expect("bytes of images", batch.pixels, if_of(Samples::kPixels, items), count);
   expect("draws of images", batch.draws, if_of(Samples::kPixels, count), count);
   expect("tokens", batch.tokens, if_of(Samples::kTokens, items), count);
-  const bool numbers = shape.classes == 0;
-  expect("labels", batch.labels, numbers ? 0 : count * shape.label_items, count);
+  const bool numbers = shape.classes == 0,
+             gathered = shape.resident && shape.samples == Samples::kTokens;
+  expect("labels", batch.labels, numbers || gathered ? 0 : count * shape.label_items, count);
   expect("targets", batch.targets, numbers ? count * shape.label_items : 0, count);
   if (!batch.weights.empty()) expect("weights", batch.weights, count, count);
-  if (ids || !batch.sample_ids.empty()) expect("sample ids", batch.sample_ids, count, count);
+  if (ids || shape.resident || !batch.sample_ids.empty())
+    expect("sample ids", batch.sample_ids, count, count);
   check_labels(batch, shape);
 }
 

@@ -25,6 +25,9 @@ struct BatchView {
   std::span<const std::int64_t>
       sample_ids;  // count indices in the data set, for randomness per sample
   std::uint64_t epoch = 0;
+  // The samples, and the labels of text, are gathered by sample_ids on the device, which has all of
+  // them (ResidentSamples): they are empty here.
+  bool resident = false;
 
   BatchView slice(std::int64_t first,
                   std::int64_t samples) const;  // returns samples [first, first + samples)
@@ -61,6 +64,7 @@ struct BatchShape {
   Samples samples = Samples::kValues;
   std::int64_t sample_items = 0, label_items = 0;  // elements per sample
   std::int64_t classes = 0;                        // 0: the labels are regression targets
+  bool resident = false;                           // batches are (BatchView::resident)
 };
 
 // Throws InputError, which names the sample if there is one, if the size of a batch does not match

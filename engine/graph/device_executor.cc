@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "engine/ops/samples/gather_samples.h"
+
 namespace engine {
 namespace {
 
@@ -36,11 +38,12 @@ class HostBlock {
 // The offsets within a slot for the plan's largest batch.
 struct SlotLayout {
   std::size_t ids = 0, labels = 0, weights = 0, draws = 0, samples = 0, bytes = 0;
+  std::size_t on_host = 0;  // bytes in host memory, which lacks samples that the device gathers
 };
 
 struct Slot {
   Slot(const SlotLayout& layout, bool pinned, Device device)
-      : host(layout.bytes, pinned), device_memory(layout.bytes, device, "batches") {}
+      : host(layout.on_host, pinned), device_memory(layout.bytes, device, "batches") {}
   HostBlock host;
   Arena device_memory;
   cuda::Event arrived, used;
@@ -86,6 +89,7 @@ struct DeviceExecutor::Impl {
               .item_shape.count() *
           plan.options.max_batch);
     };
+    sample_items = item(0) / static_cast<std::size_t>(plan.options.max_batch);
     layout.ids = align_up(sizeof(StepNumbers));
     layout.labels = layout.ids + align_up(sizeof(std::int64_t) *
                                           static_cast<std::size_t>(plan.options.max_batch));
@@ -100,6 +104,7 @@ struct DeviceExecutor::Impl {
                         : 0);
     layout.bytes = layout.samples + align_up((images ? 1 : sizeof(float)) *
                                              item(0));  // tokens have the size of numbers
+    layout.on_host = options.resident == nullptr ? layout.bytes : layout.samples;
     if (images) set_image_table(plan, item(0));
     for (int s = 0; s < options.slots; ++s)
       slots.push_back(std::make_unique<Slot>(layout, options.pinned, context.device));
@@ -127,6 +132,19 @@ struct DeviceExecutor::Impl {
   }
   Report* device_report() const { return reinterpret_cast<Report*>(report.data()); }
 
+  // The elements of a batch that the device gathers, or that come with the batch.
+  struct Counts {
+    std::size_t samples, pixels, tokens, labels;
+  };
+  Counts counts_of(const BatchView& batch) const {
+    if (options.resident == nullptr)
+      return {batch.samples.size(), batch.pixels.size(), batch.tokens.size(), batch.labels.size()};
+    const std::size_t elements = static_cast<std::size_t>(batch.count) * sample_items;
+    if (options.resident->is_text()) return {0, 0, elements, elements};
+    if (options.resident->samples.dtype == DType::kU8) return {0, elements, 0, batch.labels.size()};
+    return {elements, 0, 0, batch.labels.size()};
+  }
+
   void fill(Slot& to, const BatchView& batch, const StepNumbers& numbers_of_step) const {
     std::byte* host = to.host.data();
     const auto put = [host](std::size_t offset, const auto& values) {
@@ -141,20 +159,56 @@ struct DeviceExecutor::Impl {
     put(layout.samples, batch.samples);
     put(layout.samples, batch.pixels);
     put(layout.samples, batch.tokens);
+    const Counts counts = counts_of(batch);
     to.on_device = {
         .count = batch.count,
-        .samples = on_device<float>(to.device_memory, layout.samples, batch.samples.size()),
-        .pixels = on_device<std::uint8_t>(to.device_memory, layout.samples, batch.pixels.size()),
+        .samples = on_device<float>(to.device_memory, layout.samples, counts.samples),
+        .pixels = on_device<std::uint8_t>(to.device_memory, layout.samples, counts.pixels),
         .draws = on_device<ops::ImageDraw>(to.device_memory, layout.draws, batch.draws.size()),
-        .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, batch.tokens.size()),
-        .labels = on_device<std::int32_t>(to.device_memory, layout.labels, batch.labels.size()),
+        .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, counts.tokens),
+        .labels = on_device<std::int32_t>(to.device_memory, layout.labels, counts.labels),
         .targets = on_device<float>(to.device_memory, layout.labels, batch.targets.size()),
         .weights = on_device<float>(to.device_memory, layout.weights, batch.weights.size()),
         .sample_ids =
             on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
         .epoch = batch.epoch};
     if (prepared.data() != nullptr)
-      to.on_device.samples = on_device<float>(prepared, 0, batch.pixels.size());
+      to.on_device.samples = on_device<float>(prepared, 0, counts.pixels);
+  }
+
+  // Gathers the samples of a slot after the batch's ids have been sent.
+  void gather(const BatchView& to) const {
+    if (to.count == 0) return;
+    KernelContext context;
+    context.device = report.device();
+    context.stream = copies.handle();
+    const auto view = [&](const auto& values, DType dtype, Shape shape) {
+      return TensorView{const_cast<void*>(static_cast<const void*>(values.data())), dtype, shape,
+                        context.device};
+    };
+    const TensorView& all = options.resident->samples;
+    if (options.resident->is_text()) {
+      const Shape shape{to.count, static_cast<std::int64_t>(sample_items)};
+      return ops::gather_windows(context, {.stream = all,
+                                           .stride = options.resident->stride,
+                                           .ids = to.sample_ids.data(),
+                                           .tokens = view(to.tokens, DType::kI32, shape),
+                                           .next = view(to.labels, DType::kI32, shape)});
+    }
+    Shape shape = all.shape;
+    shape[0] = to.count;
+    ops::gather_rows(context,
+                     {.rows = all,
+                      .ids = to.sample_ids.data(),
+                      .out = all.dtype == DType::kU8 ? view(to.pixels, DType::kU8, shape)
+                                                     : view(to.samples, DType::kF32, shape)});
+  }
+
+  // Bytes of a batch on its way to the device. Labels of text are gathered there, too.
+  std::size_t sent_bytes(const BatchView& batch) const {
+    if (options.resident != nullptr && options.resident->is_text()) return layout.labels;
+    return layout.samples + batch.samples.size_bytes() + batch.tokens.size_bytes() +
+           batch.pixels.size_bytes();
   }
 
   // Selects the slot of the next step.
@@ -177,6 +231,7 @@ struct DeviceExecutor::Impl {
   void* stream;
   cuda::Stream copies;
   SlotLayout layout;
+  std::size_t sample_items = 0;  // elements per sample
   std::vector<std::unique_ptr<Slot>> slots;
   int next = 0;
   Arena report;
@@ -208,6 +263,7 @@ TensorView DeviceExecutor::watched() const { return impl_->executor.watched(); }
 
 int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bool training) {
   Impl& e = *impl_;
+  require(batch.resident == (e.options.resident != nullptr), "batches come as it was agreed");
   e.executor.check(batch, training);
   const int index = e.next;
   e.next = (e.next + 1) % e.options.slots;
@@ -219,9 +275,9 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
   slot.used.make_wait(e.copies.handle());
   if (!e.options.pinned)
     e.wait(e.copies.handle());  // otherwise the copy itself would wait here, without a deadline
-  const std::size_t bytes = e.layout.samples + batch.samples.size_bytes() +
-                            batch.tokens.size_bytes() + batch.pixels.size_bytes();
-  cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());
+  cuda::copy_async(slot.device_memory.data(), slot.host.data(), e.sent_bytes(batch),
+                   e.copies.handle());
+  if (e.options.resident != nullptr) e.gather(slot.on_device);
   slot.arrived.record(e.copies.handle());
   slot.arrived.make_wait(e.stream);
   if (!e.options.non_blocking) e.wait(e.copies.handle());

@@ -3,7 +3,8 @@
 // A batch is copied into one of a few slots of pinned memory, and from there by a separate stream
 // to the corresponding slot on the device, while earlier batches are computed. Images may be
 // transferred as bytes, a quarter of the size. A slot's addresses never change, so a step that
-// reads from a slot can be captured as a graph, once for each slot.
+// reads from a slot can be captured as a graph, once for each slot. If the device has all samples,
+// a batch is gathered into its slot there.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "engine/core/cuda.h"
 #include "engine/graph/executor.h"
+#include "engine/graph/resident_samples.h"
 
 namespace engine {
 
@@ -24,6 +26,9 @@ struct DeviceExecutorOptions {
   // The table for images that are transferred as bytes and prepared on the device, [channels,
   // ops::kImageTableRow]. Empty: samples are transferred as numbers.
   std::vector<float> image_table = {};
+  // The samples of which batches have only the ids (BatchView::resident); they outlive the
+  // executor. Null: batches contain their samples.
+  const ResidentSamples* resident = nullptr;
   // Waits until a stream is idle. Empty: waits without a deadline; must have a deadline if other
   // ranks take part in the stream's work.
   std::function<void(void* stream)> wait = {};

@@ -112,14 +112,14 @@ struct Executor::Impl {
             "a batch is larger than the plan's");
     require(!training || plan.options.training, "training needs a training plan");
     require(plan.options.positions == 0, "a plan that extends texts has no whole samples");
-    using Samples = BatchShape::Samples;
     check_batch(batch,
-                {.samples = reads_tokens()   ? Samples::kTokens
-                            : reads_pixels() ? Samples::kPixels
-                                             : Samples::kValues,
+                {.samples = reads_tokens()   ? BatchShape::Samples::kTokens
+                            : reads_pixels() ? BatchShape::Samples::kPixels
+                                             : BatchShape::Samples::kValues,
                  .sample_items = in.sample_items,
                  .label_items = in.label_items,
-                 .classes = has_targets() ? 0 : out.logits.shape[out.logits.shape.rank() - 1]},
+                 .classes = has_targets() ? 0 : out.logits.shape[out.logits.shape.rank() - 1],
+                 .resident = batch.resident && on_cuda(context)},
                 training);
   }
 

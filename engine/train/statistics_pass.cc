@@ -57,8 +57,9 @@ std::int64_t forward_on_host(const StatisticsPass& pass, std::int64_t epoch) {
 
 std::int64_t forward_on_device(const StatisticsPass& pass, std::int64_t epoch) {
   const Plan plan = make_plan(pass);
-  DeviceInference device(plan, pass.device, pass.products,
-                         {.seed = pass.seed, .image_table = pass.image_table});
+  DeviceInference device(
+      plan, pass.device, pass.products,
+      {.seed = pass.seed, .image_table = pass.image_table, .resident = pass.resident});
   device.set_replicas(pass.replicas);
   device.load(pass.model);
   const std::int64_t batches = forward_epoch(

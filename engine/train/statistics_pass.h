@@ -8,6 +8,7 @@
 #include "engine/core/replica_exchange.h"
 #include "engine/core/thread_pool.h"
 #include "engine/graph/model_state.h"
+#include "engine/graph/resident_samples.h"
 #include "engine/ops/common/kernel_context.h"
 #include "io/data/loader/batch_loader.h"
 
@@ -27,8 +28,9 @@ struct StatisticsPass {
   // A CUDA device computes on a copy of the state, with activations of `storage`.
   Device device = {};
   DType storage = DType::kF32;
-  std::vector<float> image_table = {};  // on a device: batches contain bytes
-                                        // (DeviceExecutorOptions)
+  std::vector<float> image_table = {};        // on a device: batches contain bytes
+                                              // (DeviceExecutorOptions)
+  const ResidentSamples* resident = nullptr;  // the same
 };
 
 // Replaces the model's running statistics by the means of those of the batches of one epoch, which

@@ -54,6 +54,10 @@ export CUDA_VISIBLE_DEVICES=
 grep -q '^epoch 10: accuracy 0\.9' "$work/out" || { cat "$work/out"; fail "train_mlp has not learned"; }
 grep -q '^(0.1, 0.2) lies inside$' "$work/out" || { cat "$work/out"; fail "train_mlp predicts wrongly"; }
 
+code=0
+"$work/build/train_mlp" gpu 2>"$work/err" || code=$?
+[ "$code" = 78 ] && grep -q "'gpu'" "$work/err" || fail "train_mlp on device gpu ends with $code, expected 78: $(cat "$work/err")"
+
 RANK=1 WORLD_SIZE=2 "$work/build/estimate_pi" "file://$work/meeting" >"$work/out.1" &
 other=$!
 RANK=0 WORLD_SIZE=2 "$work/build/estimate_pi" "file://$work/meeting" >"$work/out" || fail "estimate_pi failed"

@@ -10,10 +10,12 @@
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/interchange/array_files.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"
 #include "tools/folder/run_reference.h"
+#include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/run/data/saved_weights.h"
 
@@ -77,6 +79,7 @@ Model::Impl::Impl(std::string model_name, const std::string& definition,
 
 void Model::Impl::take(const std::vector<io::NamedArray>& arrays, const std::string& source,
                        const std::vector<io::UnreadArray>& unread) {
+  loaded = false;
   engine::import_state(arrays, source, /*exact=*/false, state, {}, unread);
   if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
     throw io::DataError(source + ": '" + state.entries[*bad].name +
@@ -85,6 +88,10 @@ void Model::Impl::take(const std::vector<io::NamedArray>& arrays, const std::str
 
 void Model::Impl::prepare_as(const io::ImageFormat& images, io::Normalization normalization) {
   preparer.emplace(images, name, normalization, io::Augmentation{});
+}
+
+std::string name_of(engine::Device device) {
+  return device.kind == engine::Device::Kind::kCpu ? "cpu" : engine::to_string(device);
 }
 
 template <class BatchOf>
@@ -96,8 +103,10 @@ std::vector<float> Model::Impl::predict(std::size_t items, std::size_t given, co
                         text_of(shape.sample) + ")");
   if (!inference)
     inference = std::make_unique<engine::Inference>(
-        graph, state, pool, engine::InferenceOptions{.batch = static_cast<std::int64_t>(kBatch)});
-  inference->load();
+        graph, state, pool,
+        engine::InferenceOptions{.batch = static_cast<std::int64_t>(kBatch), .device = device});
+  if (!loaded) inference->load();
+  loaded = true;
   const std::size_t samples = given / items;
   const std::size_t rows = shape.sample.size() == 1 ? items : 1;  // predictions per sample
   std::vector<float> logits;
@@ -189,6 +198,22 @@ void Model::load(const std::string& path) {
     impl_->take(arrays, chosen, unread);
   });
 }
+
+void Model::set_device(const std::string& device) {
+  translated([&] {
+    const std::optional<tools::DeviceName> name = tools::parse_device_name(device);
+    if (!name)
+      throw io::ConfigError("device is '" + base::escape_text(device) +
+                            "'; expected one of auto, cpu, cuda, cuda:N");
+    const engine::Device chosen = tools::choose_device({.device = *name}).device;
+    if (chosen == impl_->device) return;
+    impl_->inference.reset();
+    impl_->device = chosen;
+    impl_->loaded = false;
+  });
+}
+
+std::string Model::device() const { return name_of(impl_->device); }
 
 void Model::save(const std::string& path) const {
   translated([&] { io::save_arrays(engine::export_state(impl_->state, {}), path); });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/device.h"
 #include "engine/core/thread_pool.h"
 #include "engine/graph/batch_view.h"
 #include "engine/graph/inference.h"
@@ -37,8 +38,12 @@ struct Model::Impl {
   const engine::Graph graph;
   engine::ModelState state;
   engine::ThreadPool pool;
-  std::unique_ptr<engine::Inference> inference;  // null: no prediction has been made yet
+  engine::Device device;                         // of the inference
+  std::unique_ptr<engine::Inference> inference;  // null: no prediction has been made on `device`
+  bool loaded = false;                           // the inference has the current weights
   std::optional<io::ImagePreparer> preparer;     // for images like those that it was trained on
 };
+
+std::string name_of(engine::Device device);  // as for set_device(): "cpu", "cuda:1"
 
 }  // namespace engine::api

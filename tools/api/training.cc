@@ -152,6 +152,7 @@ struct TrainedState {
   std::optional<io::ImageFormat> images;  // the format of the images, if it was trained on images
   io::Normalization normalization = io::Normalization::kUnit;
   int threads = 0;
+  engine::Device device = {};
 };
 
 }  // namespace
@@ -160,6 +161,7 @@ struct Training::Impl {
   tools::RunConfig resolve() const;
   TrainingResult run(backends::Group& group);
   void keep_model(const tools::RunConfig& config, tools::TrainSession& session);
+  const TrainedState& trained_state(const std::string& function) const;
 
   tools::ConfigValues values;
   std::vector<std::string> files;  // option files
@@ -209,7 +211,8 @@ void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSess
                      .arrays = {},
                      .images = {},
                      .normalization = session.data().normalization(),
-                     .threads = config.compute.threads};
+                     .threads = config.compute.threads,
+                     .device = session.facts().ranks.device};
   const engine::Shape shape = tools::sample_shape(train);
   for (int d = 0; d < shape.rank(); ++d) state.shape.sample.push_back(shape[d]);
   state.shape.classes = train.classes();
@@ -217,6 +220,11 @@ void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSess
   const engine::HostView view(session.state().home, engine::Access::kRead);
   state.arrays = engine::export_state(session.state().model, {});
   trained = std::move(state);
+}
+
+const TrainedState& Training::Impl::trained_state(const std::string& function) const {
+  if (!trained) throw io::ConfigError(function + "(): nothing has been trained yet, run() first");
+  return *trained;
 }
 
 namespace {
@@ -386,15 +394,17 @@ void Training::stop() noexcept { impl_->stop_signal = SIGTERM; }
 
 Model Training::model() const {
   return translated([&] {
-    if (!impl_->trained)
-      throw io::ConfigError("model(): nothing has been trained yet, run() first");
-    const TrainedState& trained = *impl_->trained;
+    const TrainedState& trained = impl_->trained_state("model");
     auto model = std::make_unique<Model::Impl>(trained.name, trained.definition, trained.shape,
                                                /*seed=*/0, trained.threads);
     model->take(trained.arrays, "the trained model");
     if (trained.images) model->prepare_as(*trained.images, trained.normalization);
     return Model(std::move(model));
   });
+}
+
+std::string Training::device() const {
+  return translated([&] { return name_of(impl_->trained_state("device").device); });
 }
 
 }  // namespace engine::api

@@ -187,9 +187,10 @@ class Work final : public StepWork, private StateHome {
 
   DeviceExecutorOptions executor_options() {
     return {.seed = options_.seed,
-            .pinned = options_.pinned,
-            .non_blocking = options_.non_blocking,
+            .pinned = options_.transfer.pinned,
+            .non_blocking = options_.transfer.non_blocking,
             .image_table = options_.image_table,
+            .resident = options_.transfer.resident,
             .wait = [this](void* stream) { wait(stream); }};
   }
 

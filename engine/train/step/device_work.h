@@ -17,6 +17,12 @@
 
 namespace engine {
 
+// How batches reach the device, as in DeviceExecutorOptions.
+struct BatchTransfer {
+  bool pinned = true, non_blocking = true;
+  const ResidentSamples* resident = nullptr;
+};
+
 struct DeviceWorkOptions {
   Device device;
   std::uint64_t seed = 0;
@@ -25,7 +31,7 @@ struct DeviceWorkOptions {
   LossScaleRule loss_scale;
   StepControl* control = nullptr;  // in host memory: part of the mirror; must outlive the work
   bool graph = true;               // captures the step if possible
-  bool pinned = true, non_blocking = true;
+  BatchTransfer transfer = {};
   // A step that fails because of another rank can be rolled back (StepWork::rollback_step()): its
   // update is issued only when the sums are known to be complete, for which the host waits.
   bool supports_rollback = false;

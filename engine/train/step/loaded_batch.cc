@@ -31,7 +31,8 @@ BatchView view_of(const io::Batch& batch, std::vector<ops::ImageDraw>& draws) {
           .targets = batch.targets,
           .weights = batch.weights,
           .sample_ids = batch.sample_ids,
-          .epoch = static_cast<std::uint64_t>(batch.epoch)};
+          .epoch = static_cast<std::uint64_t>(batch.epoch),
+          .resident = batch.resident};
 }
 
 std::vector<float> image_table(const io::Dataset& dataset, io::Normalization normalization,

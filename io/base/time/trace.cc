@@ -14,7 +14,8 @@ std::int64_t Tracer::now_ns() noexcept {
       .count();
 }
 
-Tracer::Tracer(std::size_t most) : spans_(std::max<std::size_t>(1, most)) {}
+Tracer::Tracer(std::size_t most, const SpanListener* listener)
+    : listener_(listener), spans_(std::max<std::size_t>(1, most)) {}
 
 Tracer* Tracer::of_this_thread() noexcept { return TraceThread::place_.tracer; }
 
@@ -74,14 +75,21 @@ Tracer::Record Tracer::record() const {
 
 TraceThread::TraceThread(Tracer* tracer, std::string_view name) : before_(place_) {
   place_ = tracer == nullptr ? Tracer::Place{} : Tracer::Place{tracer, tracer->add_thread(name)};
+  if (tracer != nullptr && tracer->listener_ != nullptr)
+    tracer->listener_->name_thread(tracer->keep(name));
 }
 
 TraceThread::~TraceThread() { place_ = before_; }
 
 void TraceSpan::begin(const char* name, TraceDetail detail, std::uint64_t call) noexcept {
   const Tracer::Place& place = TraceThread::place_;
+  if (place.tracer->listener_ != nullptr) {
+    tracer_ = place.tracer;
+    tracer_->listener_->begin(name);
+  }
   if (!place.tracer->recording()) return;
   tracer_ = place.tracer;
+  recorded_ = true;
   span_ = {.name = name,
            .key = detail.key,
            .begin_ns = Tracer::now_ns(),
@@ -92,8 +100,11 @@ void TraceSpan::begin(const char* name, TraceDetail detail, std::uint64_t call) 
 }
 
 void TraceSpan::end() noexcept {
-  span_.end_ns = Tracer::now_ns();
-  tracer_->add(span_);
+  if (recorded_) {
+    span_.end_ns = Tracer::now_ns();
+    tracer_->add(span_);
+  }
+  if (tracer_->listener_ != nullptr) tracer_->listener_->end();
 }
 
 }  // namespace base

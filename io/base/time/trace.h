@@ -21,11 +21,19 @@ struct TraceDetail {
   std::int64_t value = 0;
 };
 
+// Functions of a tool that follows all spans, on the threads of the spans.
+struct SpanListener {
+  void (*begin)(const char* name) noexcept;
+  void (*end)() noexcept;  // of the latest span of this thread that has not ended
+  void (*name_thread)(const char* name) noexcept;
+};
+
 // The tracer of one rank. Thread-safe.
 class Tracer {
  public:
-  // Keeps the latest `most` spans; allocates them immediately.
-  explicit Tracer(std::size_t most);
+  // Keeps the latest `most` spans; allocates them immediately. `listener` (null: none) is called
+  // for every span, recorded or not, and outlives the tracer.
+  explicit Tracer(std::size_t most, const SpanListener* listener = nullptr);
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
@@ -79,6 +87,7 @@ class Tracer {
   };
   void add(const Span& span) noexcept;
 
+  const SpanListener* const listener_;
   std::atomic<bool> recording_{false};
   mutable std::mutex mutex_;  // guards the rest
   std::vector<Span> spans_;   // a ring buffer
@@ -122,8 +131,9 @@ class TraceSpan {
   void begin(const char* name, TraceDetail detail, std::uint64_t call) noexcept;
   void end() noexcept;
 
-  Tracer* tracer_ = nullptr;
-  Tracer::Span span_;  // set if there is a tracer
+  Tracer* tracer_ = nullptr;  // null: the span is neither recorded nor followed
+  bool recorded_ = false;
+  Tracer::Span span_;  // set if it is recorded
 };
 
 }  // namespace base

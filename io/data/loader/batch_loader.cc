@@ -22,6 +22,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/time/trace.h"
+#include "io/data/samples/absent_part.h"
 
 namespace io {
 namespace {
@@ -45,7 +46,15 @@ Preparation preparation(const Dataset& dataset, const SamplerOptions& sampler,
           .normalization = options.normalization,
           .augmentation = options.augmentation,
           .bytes = options.bytes,
+          .resident = options.resident,
           .seed = sampler.seed};
+}
+
+// The labels of text are samples, too.
+std::unique_ptr<BatchPart> labels_part(const Dataset& dataset, const LoaderOptions& options) {
+  if (options.resident && dataset.find<NextTokens>() != nullptr)
+    return std::make_unique<AbsentPart>();
+  return batch_part(dataset.labels, dataset.name, dataset.samples);
 }
 
 }  // namespace
@@ -87,7 +96,7 @@ struct BatchLoader::Impl {
 BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_options,
                         const LoaderOptions& options)
     : samples(batch_part(set.samples, preparation(set, sampler_options, options))),
-      labels(batch_part(set.labels, set.name, set.samples)),
+      labels(labels_part(set, options)),
       sampler(sampler_options) {
   const auto most = static_cast<std::size_t>(sampler.max_local_count());
   // One slot more than batches ahead: the one that the caller holds.
@@ -96,6 +105,7 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
     samples->reserve(slot.memory, most);
     labels->reserve(slot.memory, most);
     slot.memory.ids.resize(most);
+    slot.memory.batch.resident = options.resident;
   }
 }
 

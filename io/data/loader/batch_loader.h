@@ -21,6 +21,9 @@ struct LoaderOptions {
   // Delivers images as bytes with the random draw of each, to be prepared elsewhere (with
   // ImagePreparer::table()).
   bool bytes = false;
+  // A device has the samples, and finds those of a batch by their ids: batches have no samples, for
+  // text also no labels. Images are `bytes`, whose draws are delivered.
+  bool resident = false;
 };
 
 // Delivers the steps of a sampler in order, from any (epoch, step), without end: the last step of

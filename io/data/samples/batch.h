@@ -25,6 +25,7 @@ struct Batch {
   std::span<const float> targets;            // in place of labels: count, or count * labels
   std::span<const float> weights;            // of the losses: count; empty: 1 each
   std::span<const std::int64_t> sample_ids;  // count
+  bool resident = false;                     // a device has the samples (LoaderOptions::resident)
   std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
 };
 
@@ -58,6 +59,8 @@ struct Preparation {
   Normalization normalization = Normalization::kUnit;
   Augmentation augmentation = {};
   bool bytes = false;  // images as bytes, with the random draw of each (Batch::pixels)
+  // A device has the samples: batches name them by their ids; of images they have the draws.
+  bool resident = false;
   std::uint64_t seed = 0;
 };
 

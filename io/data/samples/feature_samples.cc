@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "io/data/samples/absent_part.h"
 #include "io/data/samples/keep_chosen.h"
 #include "io/data/samples/sample_checks.h"
 
@@ -43,6 +44,7 @@ void FeatureSamples::keep(std::span<const std::int64_t> chosen) {
 std::unique_ptr<BatchPart> FeatureSamples::batch_part(const Preparation& how) const {
   check_stored(how, values.size(), "numbers", width());
   refuse_images(how);
+  if (how.resident) return std::make_unique<AbsentPart>();
   return std::make_unique<CopiedRows>(*this);
 }
 

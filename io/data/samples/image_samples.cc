@@ -71,14 +71,14 @@ class PreparedImages : public BatchPart {
   const std::size_t width_;
 };
 
-// Images as they are stored, with the random draw of each.
+// Images as they are stored, unless a device has them, with the random draw of each.
 class StoredImages : public BatchPart {
  public:
   StoredImages(const ImageSamples& images, const Preparation& how)
       : images_(images),
         preparer_(images.format, how.set, how.normalization, how.augmentation),
         seed_(how.seed),
-        width_(static_cast<std::size_t>(images.format.count())) {}
+        width_(how.resident ? 0 : static_cast<std::size_t>(images.format.count())) {}
 
   void reserve(BatchMemory& memory, std::size_t samples) const override {
     memory.pixels.resize(samples * width_);
@@ -102,7 +102,7 @@ class StoredImages : public BatchPart {
   const ImageSamples& images_;
   const ImagePreparer preparer_;
   const std::uint64_t seed_;
-  const std::size_t width_;
+  const std::size_t width_;  // bytes of an image in a batch
 };
 
 }  // namespace
@@ -137,6 +137,8 @@ std::unique_ptr<BatchPart> ImageSamples::batch_part(const Preparation& how) cons
         "data set " + how.set +
         " is not a folder of images: --augment resized-crop needs images in full size");
   if (!source) check_stored(how, pixels.size(), "bytes", static_cast<std::size_t>(format.count()));
+  if (how.resident && !how.bytes)
+    throw ConfigError("data set " + how.set + ": a device reads images as bytes");
   if (how.bytes) return std::make_unique<StoredImages>(*this, how);
   return std::make_unique<PreparedImages>(*this, how);
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "io/data/samples/absent_part.h"
 #include "io/data/samples/sample_checks.h"
 
 namespace io {
@@ -39,6 +40,7 @@ void TokenSamples::keep(std::span<const std::int64_t> chosen) {
 
 std::unique_ptr<BatchPart> TokenSamples::batch_part(const Preparation& how) const {
   refuse_images(how);
+  if (how.resident) return std::make_unique<AbsentPart>();
   return std::make_unique<CopiedWindows>(*this);
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include "engine/core/cuda.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/nvtx_log.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
@@ -310,6 +312,32 @@ TEST_F(CudaProgram, ATraceHasTheKernelsOfEachRanksDevice) {
   const CommandResult refused = expect_success(traced(folder / "u.json"));
   EXPECT_CONTAINS(refused.err, "--trace: without kernels of devices: CUPTI cannot record");
   EXPECT_TRUE(std::filesystem::exists(folder / "u.json"));
+}
+
+// Another library plays a tool of NVTX.
+TEST_F(CudaProgram, StepsAndLayersAreRangesOfNvtx) {
+  if (!std::filesystem::exists(FAKE_NVTX_LIBRARY)) GTEST_SKIP() << FAKE_NVTX_LIBRARY;
+  const TemporaryDirectory folder;
+  std::map<std::string, std::string> environment = nvtx_log::environment(folder / "log");
+  environment.insert(kEnvironment.begin(), kEnvironment.end());
+  const auto ranges = [&](const std::string& graph) {
+    expect_success(run_command(
+        argv(engine_binary(),
+             "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+             "--batch-size 12 --epochs 1 --device cuda:0 --cuda-graph",
+             graph),
+        environment));
+    return nvtx_log::ranges(folder / "log").at("training");
+  };
+  const std::string layer = " > layer 'layers.0' (dense)";
+  const std::vector<std::string> launched = ranges("off"), captured = ranges("auto");
+  const std::string launch = "step > start forward and backward on the device";
+  EXPECT_EQ(std::ranges::count(launched, launch), 5);
+  EXPECT_EQ(std::ranges::count(launched, launch + layer), 10) << "forward and backward";
+  // Two steps without capture, and the capture of a graph for each of two slots.
+  const std::string start = "step > start the step on the device";
+  EXPECT_EQ(std::ranges::count(captured, start), 5);
+  EXPECT_EQ(std::ranges::count(captured, start + layer), 8) << "a graph has no ranges inside";
 }
 
 TEST_F(CudaProgram, EvaluatesOnTheDevice) {

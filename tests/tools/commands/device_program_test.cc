@@ -99,7 +99,7 @@ TEST_F(DevicePrograms, WhatDoesNotFitIsRefusedByThePlanBeforeItIsAllocated) {
     return train("1",
                  {"--device", "cuda", "--model", "convnet", "--synthetic-shape", "28x28x1",
                   "--synthetic-size", "256", "--batch-size", "256", "--eval-every", "1",
-                  "--momentum", "0.9", "--dry-run"},
+                  "--momentum", "0.9", "--data-on-device", "off", "--dry-run"},
                  {{"ENGINE_EMULATED_MEMORY", std::to_string(bytes)}});
   };
   const CommandResult roomy = expect_success(with(std::int64_t{1} << 30));
@@ -130,7 +130,7 @@ TEST_F(DevicePrograms, MemoryThatIsRefusedAllTheSameNamesWhatItWasFor) {
   }
   for (const char* purpose :
        {"parameters", "gradients", "the optimizer", "activations", "workspace", "batches",
-        "parameters of evaluation", "activations of evaluation"})
+        "the data set", "parameters of evaluation", "activations of evaluation"})
     EXPECT_TRUE(purposes.contains(purpose)) << purpose;
 }
 

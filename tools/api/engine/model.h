@@ -29,7 +29,8 @@ struct Tensor {
   std::vector<float> values;  // row-major
 };
 
-// Computes on the CPU, in f32. Move-only; one caller at a time.
+// Computes in f32, on the CPU unless set_device() selects another device. Move-only; one caller at
+// a time.
 class ENGINE_API Model {
  public:
   // Builds a model. `name`: one of model_names(), or the path of a list of layers that ends in
@@ -63,9 +64,17 @@ class ENGINE_API Model {
   // Saves the weights in the format of the extension: .safetensors, .npz, .pth.
   void save(const std::string& path) const;
 
+  // Selects the device of predict(), as the option device does: "cpu", "cuda", "cuda:N" or "auto";
+  // "cuda" is the first device that kernels run on. The weights are copied to it by the next
+  // predict() after they have changed. Throws ConfigurationError for a device that this process
+  // does not have, and leaves the model on its device.
+  void set_device(const std::string& device);
+  std::string device() const;  // "cpu" or "cuda:N"
+
   // Returns logits, [samples, classes]; for text [samples, context, classes]. `values`: consecutive
   // samples, as the model reads them: prepared images in NHWC order, or rows of numbers. Throws
-  // DataError if the values are not a whole number of samples.
+  // DataError if the values are not a whole number of samples, ResourceError if a device has not
+  // enough memory.
   std::vector<float> predict(std::span<const float> values);
   // `pixels`: images as bytes, NHWC, which are prepared like the images of the training. Only for a
   // model that a Training has returned, else ConfigurationError.

@@ -106,8 +106,11 @@ class ENGINE_API Training {
   void stop() noexcept;
 
   // Returns the model after run(), with its own copy of the weights. Throws ConfigurationError
-  // before run().
+  // before run(). It predicts on the CPU until Model::set_device().
   Model model() const;
+  // Returns the device that this rank has trained on: "cpu" or "cuda:N"; for the option device
+  // "auto" or "cuda" its choice. Throws ConfigurationError before run().
+  std::string device() const;
 
  private:
   Training& set_number(const std::string& option, double value);

@@ -85,6 +85,8 @@ std::vector<KernelCase> image_cases(
 std::vector<KernelCase> text_cases(
     const BatchSizes& sizes);  // embedding, layer norm, gelu, attention
 std::vector<KernelCase> training_cases(const BatchSizes& sizes);  // loss, optimizers
+std::vector<KernelCase> window_cases(
+    const BatchSizes& sizes);  // convolutions of any window, resizing
 
 // Other sets of cases, with the same names and shapes as in tests/peers/torch_kernels.py.
 std::vector<KernelCase> square_cases(

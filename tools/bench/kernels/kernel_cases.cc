@@ -14,7 +14,7 @@ std::string extents_text(const engine::Shape& shape) {
 std::vector<KernelCase> kernel_cases(const BatchSizes& sizes) {
   std::vector<KernelCase> all;
   for (const auto part :
-       {dense_cases, convolution_cases, image_cases, text_cases, training_cases}) {
+       {dense_cases, convolution_cases, image_cases, text_cases, training_cases, window_cases}) {
     std::vector<KernelCase> some = part(sizes);
     all.insert(all.end(), std::make_move_iterator(some.begin()),
                std::make_move_iterator(some.end()));

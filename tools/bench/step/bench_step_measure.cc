@@ -131,7 +131,7 @@ StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);
   const auto control = host_communicator(group);
-  const bool device = session.facts().ranks.on_device;
+  const bool device = session.facts().ranks.on_device();
   for (int i = 0; i < (device ? std::max(bench.warmup, kWarmupOnDevice) : bench.warmup); ++i)
     trainer.step();
   trainer.wait_for_steps();

@@ -223,7 +223,15 @@ const std::vector<OptionSpec> kBatchRows{
      .example = "--no-non-blocking",
      .agreement = kFree,
      .needs = {is("pin-memory", "true")},
-     .limits = {on_cpus(given(), "no effect")}}};
+     .limits = {on_cpus(given(), "no effect")}},
+    {.name = "data-on-device",
+     .field = choice(
+         [](RunConfig& c) { return &c.compute.data_on_device; },
+         {{"auto", DataOnDevice::kAuto}, {"on", DataOnDevice::kOn}, {"off", DataOnDevice::kOff}}),
+     .help = "keep training samples on the CUDA device (auto: up to 2 GiB that fit)",
+     .example = "--data-on-device off",
+     .agreement = kFree,
+     .limits = {only_cuda(is("on"), "CPUs read samples from host memory")}}};
 
 }  // namespace
 

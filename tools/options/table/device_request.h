@@ -1,4 +1,5 @@
-// The user's request for a rank's device, CPUs and memory (`--device`, `--bind`, `--memory`).
+// The user's request for a rank's device, CPUs and memory (`--device`, `--bind`, `--memory`,
+// `--data-on-device`).
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,13 @@ struct DeviceRequest {
 struct MemoryRequest {
   std::uint64_t bytes = 0;  // 0: not limited
   bool automatic = false;   // most of what is free
+};
+
+// Where training samples lie for steps on a CUDA device.
+enum class DataOnDevice {
+  kAuto,  // on the device, if they fit beside the plan
+  kOn,
+  kOff,  // in host memory
 };
 
 enum class Bind {

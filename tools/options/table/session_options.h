@@ -83,6 +83,7 @@ struct ComputeOptions {
   engine::Convolutions convolutions = engine::Convolutions::kAuto;
   engine::LossScaleRule loss_scale = {};
   bool graph = true, pinned = true, non_blocking = true;
+  DataOnDevice data_on_device = DataOnDevice::kAuto;
   int threads = 0;  // 0: this rank's share of the cores
   Bind bind = Bind::kNone;
   bool deterministic = false;

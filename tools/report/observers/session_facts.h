@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/averaging/policies/averaging_plan.h"
+#include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "engine/optim/learning_rate.h"
 #include "io/data/order/epoch_order.h"
@@ -33,6 +34,7 @@ struct DataFacts {
   std::vector<std::string> warnings;                 // from the reader
   std::optional<io::PartitionCheck> partition = {};  // with --check-sampler: its result
   std::vector<io::FileShard> shards = {};            // with --shard file: each rank's samples
+  std::string on_device = {};  // the samples on this rank's device, or why none are there; or ""
 };
 
 // The distribution of a step's samples.
@@ -53,7 +55,10 @@ struct RankFacts {
   std::string backend, backend_reason;
   std::string processors;   // a notice if ranks compute with different instruction sets, else ""
   std::string translation;  // a notice if this rank's device has to translate kernels, else ""
-  bool on_device = false;   // steps run on a CUDA device, asynchronously to the host
+  engine::Device device;    // of this rank
+
+  // Steps run on a CUDA device, asynchronously to the host.
+  bool on_device() const { return device.kind == engine::Device::Kind::kCuda; }
 };
 
 struct AveragingFacts {

@@ -133,6 +133,10 @@ std::string capture_line(const SessionFacts& facts) {
   return facts.capture.empty() ? "" : "Steps on the device: " + facts.capture;
 }
 
+std::string placement_line(const SessionFacts& facts) {
+  return facts.data.on_device.empty() ? "" : "Samples on the device: " + facts.data.on_device;
+}
+
 std::string frozen_line(const SessionFacts& facts) {
   const ModelFacts& model = facts.model;
   if (model.frozen_tensors == 0) return "";

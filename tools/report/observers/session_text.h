@@ -21,6 +21,7 @@ std::vector<std::string> data_warnings(const SessionFacts& facts);
 // "Sampler: ...", "Averaging: ..."; empty if there is nothing to report.
 std::string columns_line(const SessionFacts& facts);
 std::string capture_line(const SessionFacts& facts);
+std::string placement_line(const SessionFacts& facts);
 std::string frozen_line(const SessionFacts& facts);
 std::string memory_line(const SessionFacts& facts);
 std::string sampler_line(const SessionFacts& facts);

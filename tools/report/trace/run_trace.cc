@@ -14,6 +14,7 @@
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/run_log.h"
+#include "tools/report/trace/nvtx_ranges.h"
 #include "tools/report/trace/trace_file.h"
 
 namespace tools {
@@ -98,7 +99,7 @@ RunTrace::RunTrace(const TraceOptions& options, backends::Group& group,
     : options_(options),
       group_(group),
       communicator_(communicator),
-      tracer_(max_spans(group.world_size())),
+      tracer_(max_spans(group.world_size()), nvtx_tool().ranges),
       before_(measure_clock_offset(communicator)),
       thread_(&tracer_, "training") {
   if (options.may_use_device) activity_.emplace();

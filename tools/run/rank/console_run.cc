@@ -138,8 +138,8 @@ class ConsoleRun {
     const std::string columns = columns_line(facts_);
     if (!columns.empty()) say(base::escape_text(columns));
     for (const std::string& warning : data_warnings(facts_)) print_notice("warning: " + warning);
-    for (const std::string& line :
-         {capture_line(facts_), memory_line(facts_), frozen_line(facts_), sampler_line(facts_)})
+    for (const std::string& line : {capture_line(facts_), placement_line(facts_),
+                                    memory_line(facts_), frozen_line(facts_), sampler_line(facts_)})
       if (!line.empty()) say(line);
     for (const std::string& line : shard_lines(facts_)) say(line);
     for (const std::string& line : run_.sync_lines()) say(line, "sync");

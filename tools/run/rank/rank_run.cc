@@ -64,7 +64,12 @@ RankRun::RankRun(RankRunOptions options, backends::Group& group,
       run_(options_.config, options_.command, group, *control,
            retained() == nullptr ? nullptr : &retained()->run) {
   if (is_root() && !folder().empty() && options_.on_folder) options_.on_folder(folder());
-  if (!options_.config.trace.path.empty()) make_trace();
+  const NvtxTool& tool = nvtx_tool();
+  if (is_root() && !tool.missing.empty()) print_notice(tool.missing);
+  if (!options_.config.trace.path.empty())
+    make_trace();
+  else if (tool.ranges != nullptr)
+    ranges_.emplace(*tool.ranges);
   group.set_activity("loading the data");
   SessionOptions session = run_.session_options();
   if (options_.data) session.data.given = options_.data;
@@ -100,7 +105,7 @@ const SessionFacts& RankRun::start() {
     add_observer(std::move(observer));
   }
   if (!trace_) return facts;
-  if (facts.ranks.on_device) trace_->follow_device(engine::cuda::current_device());
+  if (facts.ranks.on_device()) trace_->follow_device(engine::cuda::current_device());
   add_observer(trace_->make_observer());
   trace_->after_step(session_->state().progress.global_step);
   return facts;

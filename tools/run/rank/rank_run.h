@@ -14,6 +14,7 @@
 #include "tools/report/observers/prometheus_page.h"
 #include "tools/report/observers/status_observer.h"
 #include "tools/report/observers/stop_report.h"
+#include "tools/report/trace/nvtx_ranges.h"
 #include "tools/report/trace/run_trace.h"
 #include "tools/run/session/sync_auto.h"
 #include "tools/run/session/train_session.h"
@@ -99,7 +100,9 @@ class RankRun {
   backends::Group& group_;
   TrainingRun run_;
   std::unique_ptr<backends::Communicator> trace_communicator_;
-  std::optional<RunTrace> trace_;  // made before the session, whose parts it traces
+  // Made before the session, whose parts they trace; at most one of the two is set.
+  std::optional<RunTrace> trace_;
+  std::optional<NvtxRanges> ranges_;
   std::unique_ptr<TrainSession> session_;
   bool started_ = false;
   LastSave* last_save_ = nullptr;     // owned by the session; null on ranks other than 0

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "io/gpu/usable_devices.h"
+#include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/session/train_session_impl.h"
 
@@ -67,7 +68,7 @@ RankFacts rank_facts(const SessionParts& s) {
                   .backend_reason = s.group.backend_reason(),
                   .processors = s.host.processors,
                   .translation = {},
-                  .on_device = compute.cuda()};
+                  .device = compute.device};
   if (compute.cuda()) found.translation = base::cuda::translation_notice(compute.device.index);
   return found;
 }
@@ -143,6 +144,13 @@ std::string capture_text(const SessionParts& s) {
   return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();
 }
 
+// Returns where the training samples are, for steps on a device; "" if the user chose host memory.
+std::string placement_text(const SessionParts& s) {
+  const OwnMemory& memory = s.model->memory;
+  if (memory.resident > 0) return memory_text(memory.resident) + ", batches are gathered there";
+  return memory.in_host_memory.empty() ? "" : "none: " + memory.in_host_memory;
+}
+
 }  // namespace
 
 void gather_facts(SessionParts& s, StartFacts start) {
@@ -156,11 +164,12 @@ void gather_facts(SessionParts& s, StartFacts start) {
              .start = std::move(start),
              .length = length_facts(s),
              .seed = s.options.seed,
-             .memory = s.model->memory_limit == 0
+             .memory = s.model->memory.limit == 0
                            ? std::nullopt
                            : std::optional(memory_facts(s.options, s.compute, s.group, s.input.data,
                                                         *s.model)),
              .capture = capture_text(s)};
+  s.facts.data.on_device = placement_text(s);
 }
 
 }  // namespace tools

@@ -61,7 +61,7 @@ class CaptureWatch : public engine::TrainObserver {
 void add_watches(const TrainingRun& run, TrainSession& session) {
   session.add_observer(std::make_unique<OutputWatch>(run.folder()));
   session.add_observer(std::make_unique<FolderWatch>(run));
-  if (session.facts().ranks.on_device)
+  if (session.facts().ranks.on_device())
     session.add_observer(std::make_unique<CaptureWatch>(session));
 }
 

@@ -10,8 +10,11 @@
 #include "engine/ops/images/prepare_images.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/step/device_samples.h"
 #include "engine/train/step/loaded_batch.h"
+#include "io/base/files/io_error.h"
 #include "io/gpu/device_memory.h"
+#include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
 
 namespace tools {
@@ -46,7 +49,7 @@ void plan_device_shards(const engine::TreePartition& cut, const backends::Group&
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
 MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
                                  const backends::Group& group, const SessionData& data,
-                                 const engine::Graph& graph, std::uint64_t limit) {
+                                 const engine::Graph& graph, const OwnMemory& own) {
   const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
   MemoryPlanOptions needs{
       .state = engine::state_dtype(compute.storage),
@@ -60,7 +63,7 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
                        : averaging_bytes(options.averaging, group.world_size(),
                                          engine::state_dtype(compute.storage)),
       .micro_batches = options.compute.micro_batches,
-      .limit = limit,
+      .limit = own.limit,
       .limit_is_hard = options.compute.memory.bytes > 0};
   if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
   if (compute.cuda()) {
@@ -70,6 +73,7 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
     if (options.evaluate.count > 0 && data.test().size() > 0)
       needs.evaluation = engine::evaluation_batch(data.test());
     needs.sample_bytes = device_sample_bytes(compute, data.train());
+    needs.data = own.resident;
   } else {
     needs.batches =
         options.compute.micro_batches * (options.data.workers == 0 ? 1 : options.data.prefetch + 1);
@@ -79,11 +83,38 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
   return needs;
 }
 
+std::uint64_t bytes_of_rank(const MemoryBudget& budget) {
+  return budget.bytes / static_cast<std::uint64_t>(std::max(1, budget.ranks));
+}
+
 // Returns the limit of this rank; with auto nine tenths of what is free, because libraries and
 // drivers also allocate.
 std::uint64_t limit_of(const MemoryRequest& request, const MemoryBudget& budget) {
   if (!request.automatic) return request.bytes;
-  return budget.bytes / static_cast<std::uint64_t>(std::max(1, budget.ranks)) / 10 * 9;
+  return bytes_of_rank(budget) / 10 * 9;
+}
+
+// Decides if the device has the samples. `room`: bytes that may be used without recomputation.
+void place_data(DataOnDevice asked, const io::Dataset& train, std::uint64_t room,
+                const std::function<std::uint64_t(std::uint64_t resident)>& need_with,
+                OwnMemory& own) {
+  // More would take longer to copy than short runs save.
+  constexpr std::uint64_t kMaxByItself = std::uint64_t{2} << 30;
+  if (asked == DataOnDevice::kOff) return;
+  own.in_host_memory = engine::DeviceSamples::obstacle(train);
+  if (!own.in_host_memory.empty()) {
+    if (asked == DataOnDevice::kAuto) return;
+    throw io::ConfigError("--data-on-device on: " + own.in_host_memory +
+                          "; expected samples of one size in memory; give auto or off");
+  }
+  const std::uint64_t bytes = engine::DeviceSamples::bytes(train);
+  if (asked == DataOnDevice::kAuto && bytes > kMaxByItself)
+    own.in_host_memory = memory_text(bytes) + " are more than " + memory_text(kMaxByItself);
+  else if (asked == DataOnDevice::kAuto && need_with(bytes) > room)
+    own.in_host_memory = memory_text(bytes) + " beside " + memory_text(need_with(0)) +
+                         " for steps are more than " + memory_text(room);
+  else
+    own.resident = bytes;
 }
 
 }  // namespace
@@ -104,44 +135,51 @@ engine::TreePartition shards_of(const SessionOptions& options, const backends::G
                                                 io::BatchShares(options.data.shares.weights)));
 }
 
-std::uint64_t check_own_memory(const SessionOptions& options, const Compute& compute,
-                               const backends::Group& group, const SessionData& data,
-                               const engine::Graph& graph, const engine::ThreadPool& pool,
-                               const MemoryBudget& memory) {
+OwnMemory check_own_memory(const SessionOptions& options, const Compute& compute,
+                           const backends::Group& group, const SessionData& data,
+                           const engine::Graph& graph, const engine::ThreadPool& pool,
+                           const MemoryBudget& memory) {
   const MemoryBudget budget = compute.cuda() ? device_memory_budget(compute.device.index) : memory;
-  const std::uint64_t limit = limit_of(options.compute.memory, budget);
-  check_memory(graph, plan_options(options, compute, data, pool),
-               memory_options(options, compute, group, data, graph, limit), budget);
-  return limit;
+  const engine::PlanOptions plan = plan_options(options, compute, data, pool);
+  OwnMemory own{.limit = limit_of(options.compute.memory, budget)};
+  const auto need_with = [&](std::uint64_t resident) {
+    return memory_need(graph, plan, plan.max_batch,
+                       memory_options(options, compute, group, data, graph, {.resident = resident}))
+        .total();
+  };
+  if (compute.cuda())
+    place_data(options.compute.data_on_device, data.train(),
+               own.limit > 0 ? own.limit : bytes_of_rank(budget) / 10 * 9, need_with, own);
+  check_memory(graph, plan, memory_options(options, compute, group, data, graph, own), budget);
+  return own;
 }
 
 engine::Plan compile_plan(const SessionOptions& options, const Compute& compute,
                           const backends::Group& group, const SessionData& data,
                           const engine::Graph& graph, const engine::ThreadPool& pool,
-                          std::uint64_t limit) {
+                          const OwnMemory& memory) {
   const engine::PlanOptions plan = plan_options(options, compute, data, pool);
   return engine::Plan::compile(
       graph, limited_plan(graph, plan, plan.max_batch,
-                          memory_options(options, compute, group, data, graph, limit)));
+                          memory_options(options, compute, group, data, graph, memory)));
 }
 
 MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
                        const backends::Group& group, const SessionData& data,
                        const SessionModel& model) {
-  return memory_need(
-      model.graph, model.plan.options, model.plan.options.max_batch,
-      memory_options(options, compute, group, data, model.graph, model.memory_limit));
+  return memory_need(model.graph, model.plan.options, model.plan.options.max_batch,
+                     memory_options(options, compute, group, data, model.graph, model.memory));
 }
 
 MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,
                          const backends::Group& group, const SessionData& data,
                          const SessionModel& model) {
   const MemoryPlanOptions given =
-      memory_options(options, compute, group, data, model.graph, model.memory_limit);
+      memory_options(options, compute, group, data, model.graph, model.memory);
   const engine::Recomputation& recomputed = model.plan.recomputation;
   const MemoryNeed need = memory_need(options, compute, group, data, model);
   return {
-      .limit = model.memory_limit,
+      .limit = model.memory.limit,
       .total = need.total(),
       .parameters = need.parameters,
       .gradients = need.gradients,
@@ -166,7 +204,7 @@ void allocate_on_device(const SessionOptions& options, const Compute& compute,
     throw engine::MemoryError(
         std::string(refused.what()) + "; " +
         batch_advice(model.graph, model.plan.options,
-                     memory_options(options, compute, group, data, model.graph, model.memory_limit),
+                     memory_options(options, compute, group, data, model.graph, model.memory),
                      shortage.held + shortage.free));
   }
 }

@@ -23,19 +23,19 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
 // For canonical order.
 engine::TreePartition shards_of(const SessionOptions& options, const backends::Group& group);
 
-// Returns what this rank may use with --memory, 0 if it is not limited. Throws as check_memory()
-// does. `memory`: of the host. For steps on a device, that device's memory counts; nothing of it
-// has been allocated yet.
-std::uint64_t check_own_memory(const SessionOptions& options, const Compute& compute,
-                               const backends::Group& group, const SessionData& data,
-                               const engine::Graph& graph, const engine::ThreadPool& pool,
-                               const MemoryBudget& memory);
+// Decides where the training samples are, and checks this rank's memory. Throws as check_memory()
+// does, and io::ConfigError for samples that cannot be on a device as requested. `memory`: of the
+// host. For steps on a device, that device's memory counts; nothing of it has been allocated yet.
+OwnMemory check_own_memory(const SessionOptions& options, const Compute& compute,
+                           const backends::Group& group, const SessionData& data,
+                           const engine::Graph& graph, const engine::ThreadPool& pool,
+                           const MemoryBudget& memory);
 
-// Compiles the plan of a step that fits `limit`, which check_own_memory() has returned.
+// Compiles the plan of a step that fits `memory`, which check_own_memory() has returned.
 engine::Plan compile_plan(const SessionOptions& options, const Compute& compute,
                           const backends::Group& group, const SessionData& data,
                           const engine::Graph& graph, const engine::ThreadPool& pool,
-                          std::uint64_t limit);
+                          const OwnMemory& memory);
 
 // Returns what the plan keeps and what it recomputes. REQUIRES: the memory is limited.
 MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,

@@ -190,32 +190,33 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
 
 SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
                            const backends::Group& group, const SessionData& data,
-                           const MemoryBudget& memory)
+                           const MemoryBudget& host)
     : pool_threads(compute.threads),
       pool(make_pool(options, compute)),
       graph(build_graph(options.model, data.train())),
-      memory_limit(check_own_memory(options, compute, group, data, graph, pool, memory)),
+      memory(check_own_memory(options, compute, group, data, graph, pool, host)),
       state(engine::ModelState::allocate(graph, engine::state_dtype(compute.storage))),
       shared_update(make_shared_update(options, compute, group, state.parameters)),
       optimizer(
           make_optimizer(options.update, graph, state.parameters.values, shared_update.get())),
       control(engine::first_control(compute.loss_scale)),
-      plan(compile_plan(options, compute, group, data, graph, pool, memory_limit)),
+      plan(compile_plan(options, compute, group, data, graph, pool, memory)),
       context{.device = {}, .threads = &pool, .scratch = {}} {}
 
 void SessionModel::refit(const SessionOptions& options, const Compute& compute,
                          const backends::Group& group, const SessionData& data,
-                         const MemoryBudget& memory) {
-  MemoryBudget with_own = memory;
-  if (memory.bytes > 0) {
+                         const MemoryBudget& host) {
+  samples.reset();  // its memory is free again
+  MemoryBudget with_own = host;
+  if (host.bytes > 0) {
     std::uint64_t own = state.parameters.values.bytes() + state.parameters.gradients.bytes();
     for (const engine::Optimizer::State& s : optimizer->state()) own += s.buffer->bytes();
-    with_own.bytes += static_cast<std::uint64_t>(memory.ranks) * own;
+    with_own.bytes += static_cast<std::uint64_t>(host.ranks) * own;
   }
   if (compute.threads != pool_threads || compute.binding) pool = make_pool(options, compute);
   pool_threads = compute.threads;
-  memory_limit = check_own_memory(options, compute, group, data, graph, pool, with_own);
-  plan = compile_plan(options, compute, group, data, graph, pool, memory_limit);
+  memory = check_own_memory(options, compute, group, data, graph, pool, with_own);
+  plan = compile_plan(options, compute, group, data, graph, pool, memory);
 }
 
 namespace {
@@ -281,8 +282,9 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .loss_scale = compute.loss_scale,
       .control = &model.control,
       .graph = compute.graph,
-      .pinned = compute.pinned,
-      .non_blocking = compute.non_blocking,
+      .transfer = {.pinned = compute.pinned,
+                   .non_blocking = compute.non_blocking,
+                   .resident = resident_samples(model)},
       .supports_rollback = options.data.max_ranks > 0,
       .measured = data.sampling().shares_change &&
                   (options.data.shares.automatic || options.data.local_steps.automatic),
@@ -310,6 +312,10 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
 
 }  // namespace
 
+const engine::ResidentSamples* resident_samples(const SessionModel& model) {
+  return model.samples ? &model.samples->view() : nullptr;
+}
+
 std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
                                             const backends::Group& group, const SessionData& data,
                                             SessionModel& model, const SessionCommunicators& wires,
@@ -324,6 +330,8 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
           "on whether to skip it");
     engine::cuda::use_device(compute.device.index);
     apply_warpgroup_switch();
+    if (model.memory.resident > 0)
+      model.samples = std::make_unique<engine::DeviceSamples>(data.train(), compute.device);
     engine::DeviceWorkOptions device = device_options(options, compute, group, data, model, wires);
     if (skips_apart(options, compute, group)) device.agreement = &control;
     return engine::make_device_work(model.plan, model.state, *model.optimizer, device);

@@ -10,6 +10,7 @@
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/graph/plan.h"
 #include "engine/train/epoch_steps.h"
+#include "engine/train/step/device_samples.h"
 #include "engine/train/step/step_work.h"
 #include "tools/options/table/session_options.h"
 #include "tools/run/choices/compute_choice.h"
@@ -28,20 +29,29 @@ struct SharedUpdate {
   engine::ParameterGather gather;
 };
 
+// The memory that a rank may use, and the part of it that training samples take.
+struct OwnMemory {
+  std::uint64_t limit = 0;          // by --memory; 0: none
+  std::uint64_t resident = 0;       // bytes of the samples on the device; 0: they are not there
+  std::string in_host_memory = {};  // why --data-on-device auto leaves them there; else ""
+};
+
 // The model, whose weights are not initialized, and the plan of a step.
 struct SessionModel {
-  // Throws engine::MemoryError before allocating anything that does not fit `memory`.
+  // Throws engine::MemoryError before allocating anything that does not fit `host`, or the device.
   SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
-               const SessionData& data, const MemoryBudget& memory);
+               const SessionData& data, const MemoryBudget& host);
   // Adapts to another group and its shares of a batch; the state stays. REQUIRES: no work runs on
   // it. Throws as the constructor does.
   void refit(const SessionOptions& options, const Compute& compute, const backends::Group& group,
-             const SessionData& data, const MemoryBudget& memory);
+             const SessionData& data, const MemoryBudget& host);
 
   int pool_threads;
   engine::ThreadPool pool;
   engine::Graph graph;
-  std::uint64_t memory_limit;  // of this rank, by --memory; 0: none
+  OwnMemory memory;
+  // The training samples on the device; null: batches contain them. Made with the step's work.
+  std::unique_ptr<engine::DeviceSamples> samples;
   engine::ModelState state;
   std::unique_ptr<SharedUpdate> shared_update;  // null: every rank updates all parameters
   std::unique_ptr<engine::Optimizer> optimizer;
@@ -71,7 +81,11 @@ struct SessionCommunicators {
   std::unique_ptr<engine::ReplicaExchange> replicas;   // uses `statistics`
 };
 
-// Returns how this rank computes a step. `control`: communicator for agreement on skipped steps.
+// Returns the samples that batches name by their ids; null: batches contain them.
+const engine::ResidentSamples* resident_samples(const SessionModel& model);
+
+// Returns how this rank computes a step, with the model's samples on its device. `control`:
+// communicator for agreement on skipped steps.
 std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
                                             const backends::Group& group, const SessionData& data,
                                             SessionModel& model, const SessionCommunicators& wires,

@@ -62,7 +62,7 @@ double measure_step(TrainSession& session, backends::Communicator& control) {
     trainer.wait_for_steps();
     return base::seconds_since(start) / steps;
   };
-  static_cast<void>(timed(session.facts().ranks.on_device ? kDeviceWarmup : kWarmup));
+  static_cast<void>(timed(session.facts().ranks.on_device() ? kDeviceWarmup : kWarmup));
   const double once = largest_of_ranks(control, timed(1));
   const double fit = std::clamp(kStepSeconds / std::max(once, 1e-9), 2.0, double{kMaxSteps});
   return largest_of_ranks(control, timed(static_cast<int>(fit)));
@@ -74,7 +74,7 @@ void measure_training(const RunConfig& config, backends::Group& group,
   group.set_activity("measuring a step for --sync auto");
   TrainSession session(scratch_options(config, data), group);
   static_cast<void>(session.start_state());
-  figures.on_devices = session.facts().ranks.on_device;
+  figures.on_devices = session.facts().ranks.on_device();
   figures.steps = session.facts().length.total_steps;
   figures.step_s = measure_step(session, control);
   const engine::FlatBuffer& gradients = session.state().model.parameters.gradients;

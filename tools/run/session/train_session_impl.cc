@@ -22,12 +22,13 @@ namespace tools {
 namespace {
 
 io::LoaderOptions loader_options(const DataOptions& options, const SessionData& data,
-                                 engine::Device device) {
+                                 engine::Device device, bool resident) {
   return {.normalization = data.normalization(),
           .workers = options.workers,
           .prefetch = options.prefetch,
           .augmentation = options.augmentation,
-          .bytes = engine::sends_bytes(data.train(), device)};
+          .bytes = engine::sends_bytes(data.train(), device),
+          .resident = resident};
 }
 
 io::DataDigest digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
@@ -198,7 +199,8 @@ void recompute_statistics(SessionParts& s, std::int64_t epoch) {
        .device = s.compute.device,
        .storage = s.compute.storage,
        .image_table = engine::image_table(s.input.data.train(), s.input.data.normalization(),
-                                          s.compute.device)},
+                                          s.compute.device),
+       .resident = resident_samples(*s.model)},
       epoch);
 }
 
@@ -261,7 +263,7 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
       policy(make_policy(o, g, *model, wires)),
       state(make_state(*this)),
       loader(input.data.train(), input.data.sampling(),
-             loader_options(o.data, input.data, compute.device)),
+             loader_options(o.data, input.data, compute.device, model->samples != nullptr)),
       keeper(*control, keeper_options(*this), kept == nullptr ? nullptr : writer_of(*kept)),
       judges(make_judges(*this)) {
   const std::vector<engine::FlatBuffer*> of_policy = policy->buffers_at_home();

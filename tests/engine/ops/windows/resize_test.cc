@@ -6,18 +6,12 @@
 
 #include "tests/engine/ops/common/kernel_runs.h"
 #include "tests/engine/ops/common/stored_test_support.h"
+#include "tests/engine/ops/windows/resize_cases.h"
 
 namespace engine::ops {
 namespace {
 
 using namespace kernel_test;
-
-ResizeAxis by_size(std::int64_t in, std::int64_t out, bool linear) {
-  return {in, out, static_cast<double>(in) / static_cast<double>(out), linear};
-}
-ResizeAxis by_factor(std::int64_t in, double factor, bool linear) {
-  return {in, static_cast<std::int64_t>(static_cast<double>(in) * factor), 1 / factor, linear};
-}
 
 std::vector<double> resized(const ResizeAxis& rows, const ResizeAxis& columns) {
   Context c(2, 0);
@@ -47,24 +41,6 @@ TEST(Resize, IsPyTorchs) {
                       1e-14, 0),
             "");
 }
-
-struct ResizeCase {
-  std::int64_t n, channels;
-  ResizeAxis rows, columns;
-
-  Shape x() const { return {n, rows.in, columns.in, channels}; }
-  Shape y() const { return {n, rows.out, columns.out, channels}; }
-};
-
-const ResizeCase kResizes[] = {
-    {2, 3, by_factor(5, 2, true), by_factor(7, 2, true)},
-    {1, 70, by_size(9, 4, true), by_size(3, 11, true)},
-    {2, 5, by_factor(7, 1.7, true), by_factor(9, 0.3, true)},
-    {3, 4, by_size(7, 10, false), by_size(10, 3, false)},
-    {1, 1, by_factor(3, 8, false), by_factor(11, 0.5, false)},
-    {2, 2, by_size(1, 6, true), by_size(6, 1, true)},
-    {0, 2, by_size(4, 6, true), by_size(6, 4, true)},
-};
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;

@@ -1,7 +1,9 @@
 // What a tracer keeps of the spans of its threads.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "io/base/time/trace.h"
 
@@ -81,6 +83,37 @@ TEST(Tracer, TellsThreadsApart) {
   ASSERT_EQ(record.events.size(), 2u);
   EXPECT_EQ(record.threads[record.events[0].thread], "averaging");
   EXPECT_EQ(record.threads[record.events[1].thread], "training");
+}
+
+std::vector<std::string> followed;  // calls of kFollower
+
+constexpr base::SpanListener kFollower{
+    .begin = [](const char* name) noexcept { followed.push_back(name); },
+    .end = []() noexcept { followed.push_back("end"); },
+    .name_thread = [](const char* name) noexcept { followed.push_back(name); }};
+
+TEST(Tracer, AListenerFollowsSpansWhetherTheyAreRecordedOrNot) {
+  followed.clear();
+  Tracer tracer(4, &kFollower);
+  {
+    const TraceThread thread(&tracer, "training");
+    const TraceSpan step("step");
+    {
+      const TraceSpan began_before("forward");
+      tracer.set_recording(true);
+    }
+    {
+      const TraceSpan recorded("backward");
+      tracer.set_recording(false);
+    }
+    const TraceThread nobody(nullptr, "");
+    const TraceSpan elsewhere("elsewhere");
+  }
+  EXPECT_EQ(followed, (std::vector<std::string>{"training", "step", "forward", "end", "backward",
+                                                "end", "end"}));
+  const Tracer::Record record = tracer.record();
+  ASSERT_EQ(record.events.size(), 1u);
+  EXPECT_EQ(record.names[record.events[0].name], "backward");
 }
 
 }  // namespace

@@ -248,6 +248,34 @@ TEST(BatchLoader, CutsWindowsOfTokensAndTheirSuccessors) {
   EXPECT_EQ(set.size(), 0);
 }
 
+// Only what a device that has the samples lacks.
+TEST(BatchLoader, NamesResidentSamplesByTheirIds) {
+  const SamplerOptions order{.size = 7, .global_batch = 3, .seed = 2, .shuffle = true};
+  const Dataset images = small_set(7);
+  const Augmentation flip{.flip = true};
+  BatchLoader sent(images, order, {.augmentation = flip, .bytes = true}),
+      named(images, order, {.augmentation = flip, .bytes = true, .resident = true});
+  for (int step = 0; step < 6; ++step) {
+    const Batch &expected = sent.next(), &found = named.next();
+    EXPECT_FALSE(expected.resident);
+    EXPECT_TRUE(found.resident);
+    EXPECT_TRUE(found.pixels.empty());
+    EXPECT_TRUE(std::ranges::equal(found.sample_ids, expected.sample_ids));
+    EXPECT_TRUE(std::ranges::equal(found.labels, expected.labels));
+    ASSERT_EQ(found.draws.size(), expected.draws.size());
+    for (std::size_t i = 0; i < found.draws.size(); ++i)
+      EXPECT_EQ(found.draws[i].mirrored, expected.draws[i].mirrored);
+  }
+  const Dataset text{.name = "text",
+                     .samples = TokenSamples{.context = 2, .tokens = std::vector<std::int32_t>(9)},
+                     .labels = NextTokens{.count = 4}};
+  BatchLoader of_text(text, order, {.resident = true});
+  const Batch& windows = of_text.next();
+  EXPECT_EQ(windows.count(), 3);
+  EXPECT_TRUE(windows.tokens.empty() && windows.labels.empty());
+  EXPECT_THROW(BatchLoader(images, order, {.resident = true}), ConfigError);
+}
+
 TEST(BatchLoader, StandardisesEachChannel) {
   const Dataset set = small_set(4, {2, 2, 3});
   BatchLoader loader(set, {4, 4, 0, 1, 0, false}, {Normalization::kStandard, 1, 1});

@@ -149,6 +149,7 @@ std::vector<RankResult> train_anywhere(int world_size, const Options& options,
           };
         session.add_observer(std::make_unique<Recorder>(result, meddle));
         result.capture = session.facts().capture;
+        result.samples_on_device = session.facts().data.on_device;
         if (const auto& plan = session.facts().averaging.plan)
           result.plan = engine::describe(*plan);
         result.memory = session.facts().memory;

@@ -36,6 +36,7 @@ struct RankResult {
   std::vector<double> spreads;                    // of the reports that had one
   std::vector<std::string> plan;                  // lines told before the start
   std::string capture;                            // of steps on a device, told before the start
+  std::string samples_on_device;                  // the same
   std::optional<tools::MemoryFacts> memory = {};  // with --memory
   engine::EvalReport last_eval;
   std::vector<std::int64_t> evaluated;    // global steps
