@@ -65,6 +65,18 @@ struct ForwardOperands {
   std::int32_t* ranks;  // likewise
 };
 
+// Threads `thread` + i * kRowThreads write the results of row r, which has no label.
+template <int kRowThreads, class T>
+__device__ __forceinline__ void leave_out(const ForwardOperands<T>& o, std::int64_t r, int thread) {
+  if (thread == 0) {
+    o.loss[r] = 0;
+    if (o.ranks != nullptr) o.ranks[r] = kNoRank;
+  }
+  if (o.gradient == nullptr) return;
+  for (int c = thread; c < o.classes; c += kRowThreads)
+    o.gradient[r * o.classes + c] = from_float<T>(0);
+}
+
 template <class T, int kEach>
 __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> o) {
   const int classes = o.classes;
@@ -72,6 +84,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
   if (r >= o.rows) return;
   const T* row = o.logits + r * classes;
   const int lane = lane_index(), label = safe_label(o.labels[r], classes);
+  if (o.labels[r] == kNoLabel) return leave_out<kWarp>(o, r, lane);
   const float label_logit = to_float(row[label]);
   float value[kEach], largest = kLowest;
   int rank = 0;
@@ -161,6 +174,7 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
   const std::int64_t r = blockIdx.x;
   const T* row = o.logits + r * classes;
   const int thread = static_cast<int>(threadIdx.x), label = safe_label(o.labels[r], classes);
+  if (o.labels[r] == kNoLabel) return leave_out<kRowThreads>(o, r, thread);
   const float own = to_float(row[label]);
   float largest = kLowest, sum = 0, all = 0;
   int rank = 0;
@@ -231,12 +245,14 @@ __global__ void __launch_bounds__(kTotalsThreads)
 #pragma unroll 4
   for (std::int64_t r = threadIdx.x; r < rows; r += kTotalsThreads) {
     sum.loss_sum += static_cast<double>(loss[r]);
-    if (ranks == nullptr) continue;
-    sum.correct += ranks[r] < 1;
-    sum.top5 += ranks[r] < 5;
+    const std::int32_t rank = ranks == nullptr ? kNoRank : ranks[r];
+    sum.rows += ranks == nullptr || rank != kNoRank;
+    sum.correct += rank != kNoRank && rank < 1;
+    sum.top5 += rank != kNoRank && rank < 5;
   }
   sum.loss_sum = warp_sum(sum.loss_sum);
   sum.correct = warp_sum(sum.correct);
+  sum.rows = warp_sum(sum.rows);
   sum.top5 = warp_sum(sum.top5);
   if (lane_index() == 0) partial[warp_index()] = sum;
   __syncthreads();
@@ -244,13 +260,14 @@ __global__ void __launch_bounds__(kTotalsThreads)
   for (int w = 1; w < kTotalsThreads / kWarp; ++w) {
     sum.loss_sum += partial[w].loss_sum;
     sum.correct += partial[w].correct;
+    sum.rows += partial[w].rows;
     sum.top5 += partial[w].top5;
   }
   for (BatchTotals* to : {totals, more}) {
     if (to == nullptr) continue;
     to->loss_sum += sum.loss_sum;
     to->correct += sum.correct;
-    to->rows += rows;
+    to->rows += sum.rows;
     if (top5) to->top5 += sum.top5;
   }
 }
@@ -289,7 +306,7 @@ void start_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o, 
 void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o) {
   const std::int64_t rows = o.logits.shape[0], classes = o.logits.shape[1];
   if (rows == 0) return;
-  check_range(context, o.labels.as<std::int32_t>(), rows, classes);
+  check_range(context, o.labels.as<std::int32_t>(), rows, classes, kNoLabel);
   const Target target{static_cast<float>(o.label_smoothing),
                       static_cast<float>(o.label_smoothing / static_cast<double>(classes))};
   with_storage(o.logits.dtype, [&]<class T>(T) { start_forward<T>(context, o, target); });

@@ -49,13 +49,11 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
         executor_.forward(batch.slice(first, last - first), /*training=*/true);
     timer.lap(phases.forward);
     replicas_.move_seconds(phases.forward, phases);
+    span.emplace("backward");
     // The mean is over positions (text) as well as over samples: the number of rows per sample is
     // the same on every rank.
-    const double rows_per_sample =
-        result.rows > 0 ? static_cast<double>(result.rows) / static_cast<double>(last - first) : 1;
-    span.emplace("backward");
-    executor_.backward(scale / rows_per_sample, m == 0 ? Write::kOverwrite : Write::kAdd,
-                       m + 1 == count_ ? ready : kNobody);
+    executor_.backward(scale / static_cast<double>(executor_.rows_per_sample()),
+                       m == 0 ? Write::kOverwrite : Write::kAdd, m + 1 == count_ ? ready : kNobody);
     timer.lap(phases.backward);
     replicas_.move_seconds(phases.backward, phases);
     sum.loss_sum += result.loss_sum;
