@@ -139,7 +139,7 @@ struct Executor::Impl {
       plan.steps[i].layer->forward(run);
     }
     backward_allowed = training;
-    if (in.weights) ops::weigh_rows(context, in.weights, as_rows(out.loss));
+    if (in.weights) ops::weigh_rows(context, in.weights, out.loss);
     if (on_cuda(context)) {
       leave_totals(!training);
       return {};
@@ -203,7 +203,7 @@ struct Executor::Impl {
                                 out.loss_gradient);
       else
         ops::fill(context, scale, out.loss_gradient);
-      if (in.weights) ops::weigh_rows(context, in.weights, as_rows(out.loss_gradient));
+      if (in.weights) ops::weigh_rows(context, in.weights, out.loss_gradient);
     }
     for (std::size_t i = steps.size(); i-- > 0;) {
       if (plan.steps[i].repeats_from >= 0)
@@ -232,14 +232,8 @@ struct Executor::Impl {
   }
 
   TensorView view(int i) const { return at(i, tensor(i).offset); }
-  std::int64_t rows_per_sample() const { return tensor(plan.loss).item_shape.count(); }
 
  private:
-  static TensorView as_rows(TensorView per_row) {
-    per_row.shape = {per_row.count()};
-    return per_row;
-  }
-
   void make_ranks() {
     rank_memory = Arena(static_cast<std::size_t>(out.loss.count()) * size_of(DType::kI32),
                         context.device, "activations");
@@ -449,11 +443,11 @@ struct Executor::Impl {
   }
 
   void add_totals(bool top5, ops::BatchTotals* totals, ops::BatchTotals* more) {
-    ops::add_batch_totals(context, {.ranks = out.ranks ? as_rows(out.ranks) : TensorView{},
-                                    .loss = as_rows(out.loss),
-                                    .top5 = top5,
-                                    .totals = totals,
-                                    .more = more});
+    TensorView row_losses = out.loss, row_ranks = out.ranks;
+    row_losses.shape = row_ranks.shape = {out.loss.count()};
+    ops::add_batch_totals(
+        context,
+        {.ranks = row_ranks, .loss = row_losses, .top5 = top5, .totals = totals, .more = more});
   }
 };
 
@@ -512,8 +506,6 @@ TensorView Executor::watched() const {
   set_batch(output, impl_->bound_count);
   return output;
 }
-
-std::int64_t Executor::rows_per_sample() const { return impl_->rows_per_sample(); }
 
 const Plan& Executor::plan() const { return impl_->plan; }
 

@@ -98,8 +98,6 @@ class Executor {
   // [count, ...] of the plan's watched node, with the same lifetime. Throws ModelError if the plan
   // watches no node, or one whose memory is the caller's.
   TensorView watched() const;
-  // Returns the number of losses of a sample: its positions.
-  std::int64_t rows_per_sample() const;
   const Plan& plan() const;
 
  private:

@@ -120,7 +120,8 @@ struct Evaluator::Impl {
                 .prefetch = 1,
                 .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
-    if (options.by_class && dataset.label_traits().classes)
+    const bool by_position = dataset.find<io::PositionLabels>() != nullptr;
+    if ((options.by_class || by_position) && dataset.label_traits().classes)
       by_class.emplace(dataset.classes(), std::ssize(dataset.unknown_classes()));
     own_sums.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
     sums.resize(own_sums.size() * world);
@@ -197,9 +198,13 @@ struct Evaluator::Impl {
 };
 
 std::int64_t evaluation_batch(const io::Dataset& dataset, std::int64_t most) {
-  const std::int64_t samples = std::max<std::int64_t>(1, std::min(most, dataset.size()));
-  return std::clamp<std::int64_t>(
-      kMaxLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes()), 1, samples);
+  return evaluation_batch(dataset.classes(), dataset.positions(),
+                          std::max<std::int64_t>(1, std::min(most, dataset.size())));
+}
+
+std::int64_t evaluation_batch(std::int64_t classes, std::int64_t positions, std::int64_t most) {
+  return std::clamp<std::int64_t>(kMaxLogits / std::max<std::int64_t>(1, positions * classes), 1,
+                                  most);
 }
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
@@ -297,7 +302,10 @@ EvalReport Evaluator::report() const {
           .text = e.set.label_traits().perplexity,
           .errors = e.targets != nullptr ? std::optional(errors_of(all, counts[1], *e.targets))
                                          : std::nullopt,
-          .labels = e.labels_of_set != nullptr ? std::optional(e.scores()) : std::nullopt};
+          .labels = e.labels_of_set != nullptr ? std::optional(e.scores()) : std::nullopt,
+          .mean_iou = e.set.find<io::PositionLabels>() != nullptr
+                          ? std::optional(engine::mean_iou(*e.by_class))
+                          : std::nullopt};
 }
 
 const ClassCounts* Evaluator::class_counts() const {

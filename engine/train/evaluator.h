@@ -20,12 +20,18 @@ struct EvaluatorOptions {
   DType dtype = DType::kF32;  // dtype of activations
   Device device = {};         // a CUDA device: computes there, from the state in host memory
   Products products = Products::kF32;
-  bool by_class = false;  // also counts per class: run() then copies and allocates
+  // Also counts per class, as it always does for labels of positions: run() then copies and
+  // allocates.
+  bool by_class = false;
 };
 
 // Returns the number of samples per forward pass over this set, at most `most`: fewer if their
 // outputs are large, or if the set is smaller.
 std::int64_t evaluation_batch(const io::Dataset& dataset,
+                              std::int64_t most = EvaluatorOptions{}.batch);
+
+// The same for samples with so many positions, if there are enough of them.
+std::int64_t evaluation_batch(std::int64_t classes, std::int64_t positions,
                               std::int64_t most = EvaluatorOptions{}.batch);
 
 class Evaluator {

@@ -31,6 +31,8 @@ void TimedExchange::move_seconds(double& phase, StepPhases& phases) {
 MicroBatches::MicroBatches(const Plan& plan, ModelState& state, ThreadPool& threads,
                            const AccumulatedWorkOptions& options)
     : count_(options.micro_batches),
+      rows_per_sample_(static_cast<double>(
+          plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count())),
       replicas_(options.replicas),
       executor_(plan, state, threads, options.seed) {
   require(count_ >= 1, "a step has at least one micro-batch");
@@ -52,8 +54,8 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
     span.emplace("backward");
     // The mean is over positions (text) as well as over samples: the number of rows per sample is
     // the same on every rank.
-    executor_.backward(scale / static_cast<double>(executor_.rows_per_sample()),
-                       m == 0 ? Write::kOverwrite : Write::kAdd, m + 1 == count_ ? ready : kNobody);
+    executor_.backward(scale / rows_per_sample_, m == 0 ? Write::kOverwrite : Write::kAdd,
+                       m + 1 == count_ ? ready : kNobody);
     timer.lap(phases.backward);
     replicas_.move_seconds(phases.backward, phases);
     sum.loss_sum += result.loss_sum;
