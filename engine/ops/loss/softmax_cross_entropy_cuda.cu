@@ -65,18 +65,6 @@ struct ForwardOperands {
   std::int32_t* ranks;  // likewise
 };
 
-// Threads `thread` + i * kRowThreads write the results of row r, which has no label.
-template <int kRowThreads, class T>
-__device__ __forceinline__ void leave_out(const ForwardOperands<T>& o, std::int64_t r, int thread) {
-  if (thread == 0) {
-    o.loss[r] = 0;
-    if (o.ranks != nullptr) o.ranks[r] = kNoRank;
-  }
-  if (o.gradient == nullptr) return;
-  for (int c = thread; c < o.classes; c += kRowThreads)
-    o.gradient[r * o.classes + c] = from_float<T>(0);
-}
-
 template <class T, int kEach>
 __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> o) {
   const int classes = o.classes;
@@ -84,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
   if (r >= o.rows) return;
   const T* row = o.logits + r * classes;
   const int lane = lane_index(), label = safe_label(o.labels[r], classes);
-  if (o.labels[r] == kNoLabel) return leave_out<kWarp>(o, r, lane);
+  const bool counts = o.labels[r] != kNoLabel;
   const float label_logit = to_float(row[label]);
   float value[kEach], largest = kLowest;
   int rank = 0;
@@ -110,8 +98,8 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
   sum = warp_sum(sum);
   all = warp_sum(all);
   if (lane == 0) {
-    o.loss[r] = row_loss(sum, all, label_logit - largest, classes, o.target);
-    if (o.ranks != nullptr) o.ranks[r] = rank;
+    o.loss[r] = counts ? row_loss(sum, all, label_logit - largest, classes, o.target) : 0;
+    if (o.ranks != nullptr) o.ranks[r] = counts ? rank : kNoRank;
   }
   if (o.gradient == nullptr) return;
   const float inverse = 1 / sum;
@@ -120,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
     const int c = i * kWarp + lane;
     if (c < classes)
       o.gradient[r * classes + c] =
-          from_float<T>(value[i] * inverse - target_at(c, label, o.target));
+          from_float<T>(counts ? value[i] * inverse - target_at(c, label, o.target) : 0);
   }
 }
 
@@ -174,7 +162,7 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
   const std::int64_t r = blockIdx.x;
   const T* row = o.logits + r * classes;
   const int thread = static_cast<int>(threadIdx.x), label = safe_label(o.labels[r], classes);
-  if (o.labels[r] == kNoLabel) return leave_out<kRowThreads>(o, r, thread);
+  const bool counts = o.labels[r] != kNoLabel;
   const float own = to_float(row[label]);
   float largest = kLowest, sum = 0, all = 0;
   int rank = 0;
@@ -197,8 +185,8 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
   all = block_sum(all, parts.floats) - static_cast<float>(classes) * top;
   rank = block_sum(rank, parts.ints);
   if (thread == 0) {
-    o.loss[r] = row_loss(sum, all, own - top, classes, o.target);
-    if (o.ranks != nullptr) o.ranks[r] = rank;
+    o.loss[r] = counts ? row_loss(sum, all, own - top, classes, o.target) : 0;
+    if (o.ranks != nullptr) o.ranks[r] = counts ? rank : kNoRank;
   }
   if (o.gradient == nullptr) return;
   const float inverse = 1 / sum;
@@ -208,7 +196,7 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
     load_floats<kCount>(row + c, value);
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      value[i] = expf(value[i] - top) * inverse - target_at(c + i, label, o.target);
+      value[i] = counts ? expf(value[i] - top) * inverse - target_at(c + i, label, o.target) : 0;
     store_floats<kCount>(to + c, value);
   });
 }
