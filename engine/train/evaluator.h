@@ -56,6 +56,12 @@ class Evaluator {
   // The exact counts of the last run() over all ranks; null unless they were requested, and if
   // no classes are predicted.
   const ClassCounts* class_counts() const;
+  // The area under the ROC curve of the last run(): of each class against the others by its
+  // probability, the mean over the classes that occur, exact by sorting (roc_auc_score() with
+  // multi_class='ovr'). Nothing unless by_class was requested and each sample has one class, all of
+  // which the model has; nothing for more than 2^24 logits, which every rank would keep; NaN if
+  // only one class occurs.
+  std::optional<double> roc_auc() const;
 
  private:
   int measure(const std::atomic<int>* stop_signal);  // returns the signal that ended it; 0: it was
