@@ -103,6 +103,9 @@ TEST_F(ArrayTraining, LearnsTheClassOfEachPixel) {
   EXPECT_EQ(found["samples"], 7);
   EXPECT_EQ(judged("run", argv("--spawn 3")), found);
   EXPECT_CONTAINS(expect_success(call("eval", folder_ / "run")).out, "     IoU  support");
+  expect_success(call("report", folder_ / "run", "-o", folder_ / "page.html"));
+  expect_words(read_text(folder_ / "page.html"),
+               {" of 115 positions right (", "mean IoU 0.", ">IoU<"});
 }
 
 TEST_F(ArrayTraining, PredictsClassMaps) {
@@ -125,7 +128,7 @@ TEST_F(ArrayTraining, PredictsClassMaps) {
   EXPECT_EQ(right, judged("run")["correct"].get<std::int64_t>());
   expect_error(call("predict", folder_ / "run", folder_ / "new.npz", "--top 2 --maps-file",
                     folder_ / "other.npz"),
-               64, "--top is for one class per sample");
+               2, "--top is for one class per sample");
   io::save_npz({array<float>("x", io::DType::kF32, {1, 1, 2, 2}, {1, 2, 3, 4})},
                folder_ / "small.npz");
   expect_error(
@@ -164,10 +167,13 @@ TEST_F(ArrayTraining, LearnsLabelsOfTokensAndOfTexts) {
   EXPECT_EQ(judged("tokens")["accuracy"], 1);
   save(array("y", io::DType::kI32, {10}, of_text));
   write_text(model_, tagger.substr(0, tagger.find("[[layer]]", 1)) +
-                         "[[layer]]\nkind = \"flatten\"\n" +
+                         "[[layer]]\nkind = \"reshape\"\nshape = [24]\n" +
                          tagger.substr(tagger.find("[[layer]]", 1)));
   expect_success(train("texts", argv("--epochs 30 --lr 0.1")));
-  EXPECT_EQ(judged("texts")["accuracy"], 1);
+  const Json texts = judged("texts");
+  EXPECT_EQ(texts["accuracy"], 1);
+  EXPECT_EQ(texts["auc"], 1);
+  EXPECT_EQ(judged("texts", argv("--spawn 3")), texts);
   const CommandResult predicted =
       expect_success(call("predict", folder_ / "texts", folder_ / "test.npz"));
   EXPECT_CONTAINS(predicted.out, "input,sample,prediction,probability");

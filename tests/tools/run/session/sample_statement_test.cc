@@ -221,7 +221,7 @@ TEST(SampleStatement, ThatContradictsItselfIsRefused) {
     EXPECT_TRUE(error_text.starts_with("a.ckpt")) << error_text;
   };
   refuses("\"schema\":1", "\"schema\":6", "has schema 6, expected 1 to 5");
-  refuses("images", "sounds", "kind 'sounds', expected images, features or tokens");
+  refuses("images", "sounds", "kind 'sounds', expected images, features, tokens or arrays");
   refuses("images", "features", "lacks \"table\"");
   refuses("[2,2,1]", "[2,2]", "a shape of 2 extents, expected 3");
   refuses("[2,2,1]", "[2,2,3]", "means and deviations of 1 and 1 channels, expected 3");
