@@ -93,13 +93,13 @@ ArrayClasses learned_classes(const std::string& path, DatasetSplits& splits) {
   return {.count = highest + 1, .expected = "the classes of " + path};
 }
 
-void check_alike(const std::string& path, const Dataset& train, const Dataset& test) {
-  if (train.model_shape() == test.model_shape() && train.label_shape() == test.label_shape() &&
-      train.labels.index() == test.labels.index())
+void check_alike(const std::string& path, const Dataset& set, const Dataset& like,
+                 const std::string& source) {
+  if (set.model_shape() == like.model_shape() && set.label_shape() == like.label_shape() &&
+      set.labels.index() == like.labels.index())
     return;
-  throw DataError(path +
-                  ": the shapes of x and y differ from those of train.npz in more than the "
-                  "number of samples");
+  throw DataError(path + ": the shapes of x and y differ from those of " + source +
+                  " in more than the number of samples");
 }
 
 }  // namespace
@@ -123,7 +123,9 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
   if (train.empty())
     splits.train = splits.test.like();
   else
-    check_alike(test, splits.train, splits.test);
+    check_alike(test, splits.test, splits.train, "train.npz");
+  if (is_coded)
+    check_alike(test, splits.test, options.coding->like, "the model of " + options.coding->source);
   return splits;
 }
 

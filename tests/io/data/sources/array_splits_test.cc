@@ -151,9 +151,11 @@ TEST_F(ArraySplits, AModelsClassesAreThoseOfItsCheckpoint) {
   EXPECT_CONTAINS(complaint(),
                   "test.npz: y[0, 1] is 5, expected 0 to 4, the classes of the model "
                   "of run/step-8.ckpt");
+  save("test.npz", {floats({1, 3, 1}, {1, 2, 3}), classes({1, 3}, {4, 0, 0})});
   remove("train.npz");
-  save("test.npz", {floats({1, 2, 1}, {1, 2}), classes({1, 2}, {4, 0})});
   options_.parts = Parts::kHoldOut;
+  EXPECT_CONTAINS(complaint(), "differ from those of the model of run/step-8.ckpt");
+  save("test.npz", {floats({1, 2, 1}, {1, 2}), classes({1, 2}, {4, 0})});
   EXPECT_EQ(load().train.size(), 0);
 }
 
