@@ -54,17 +54,17 @@ const std::vector<float> kImages{1, 2, 3, 4, 5, 6, 7, 8};
 
 TEST_F(ArraySplits, ImagesHaveTheirChannelsLastAndLabelsOfPixels) {
   options_.arrays.ignored_label = 255;
-  save("train.npz", {floats({2, 2, 1, 2}, kImages), classes({2, 1, 2}, {0, 255, 3, 1})});
+  save("train.npz", {floats({2, 2, 1, 2}, kImages), classes({2, 1, 2}, {0, 255, 2, 1})});
   save("val.npz", {floats({1, 2, 1, 2}, {9, 8, 7, 6}), classes({1, 1, 2}, {2, 255})});
   const DatasetSplits splits = load();
   const auto& samples = splits.train.as<ArraySamples>();
   EXPECT_EQ(samples.extents, (std::array<std::int64_t, 3>{1, 2, 2}));
   EXPECT_EQ(samples.values, (std::vector<float>{1, 3, 2, 4, 5, 7, 6, 8}));
   const auto& labels = splits.train.as<PositionLabels>();
-  EXPECT_EQ(labels.ids, (std::vector<std::int32_t>{0, PositionLabels::kIgnored, 3, 1}));
+  EXPECT_EQ(labels.ids, (std::vector<std::int32_t>{0, PositionLabels::kIgnored, 2, 1}));
   EXPECT_EQ(labels.extents, (std::vector<std::int64_t>{1, 2}));
-  EXPECT_EQ(splits.train.classes(), 4);
-  EXPECT_EQ(splits.test.classes(), 4);
+  EXPECT_EQ(splits.train.classes(), 3);
+  EXPECT_EQ(splits.test.classes(), 3);
   EXPECT_EQ(splits.train.positions(), 2);
   EXPECT_EQ(splits.train.size(), 2);
   EXPECT_EQ(splits.train.loss_weights(), (std::vector<double>{1, 2}));
