@@ -10,15 +10,19 @@ Ends begin_classifier(engine::Graph& graph, const ModelOptions& options) {
         options.sample_shape.to_string() + " (token ids)");
   const engine::NodeId input = graph.input("input", options.sample_shape);
   return {.input = input,
-          .labels = options.regression ? graph.input("targets", {options.classes})
-                                       : graph.input("labels", {}, engine::DType::kI32),
+          .labels = options.regression
+                        ? graph.input("targets", {options.classes})
+                        : graph.input("labels", options.label_shape.value_or(engine::Shape{}),
+                                      engine::DType::kI32),
           .label_smoothing = options.label_smoothing,
           .regression = options.regression};
 }
 
-Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing) {
-  return {.input = graph.input("input", {positions}, engine::DType::kI32),
-          .labels = graph.input("labels", {positions}, engine::DType::kI32),
+Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing,
+                       const std::optional<engine::Shape>& labels) {
+  const engine::Shape texts{positions};
+  return {.input = graph.input("input", texts, engine::DType::kI32),
+          .labels = graph.input("labels", labels.value_or(texts), engine::DType::kI32),
           .label_smoothing = label_smoothing};
 }
 

@@ -40,7 +40,8 @@ class Chain {
 };
 
 // The nodes that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss after
-// the logits. For regression, "targets" [classes] replaces "labels".
+// the logits. For regression, "targets" [classes] replaces "labels"; these have the shape of
+// ModelOptions::label_shape.
 struct Ends {
   engine::NodeId input, labels;
   double label_smoothing = 0;
@@ -48,8 +49,10 @@ struct Ends {
 };
 // Throws engine::ModelError for samples that are token ids.
 Ends begin_classifier(engine::Graph& graph, const ModelOptions& options);
-// The same for text models: inputs "input" [positions] of token ids and "labels" [positions].
-Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing);
+// The same for text models: inputs "input" [positions] of token ids and "labels" [positions], or of
+// the given shape.
+Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing,
+                       const std::optional<engine::Shape>& labels = {});
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits);
 
 }  // namespace models

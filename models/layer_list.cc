@@ -4,6 +4,7 @@
 //   sample_shape = [28, 28, 1]  for runs without a data set, which otherwise defines it;
 //                               text: [context]
 //   classes = 10                the same
+//   label_shape = [28, 28]      the same, for a class at each position: the logits are [28, 28, 10]
 //   logits = "fc"               the layer with the predictions; default: the last one
 //   config_json = "{...}"       the settings of the published model that the list was made of
 //
@@ -15,9 +16,11 @@
 //   tied = "wte"                the earlier layer whose parameters it uses; default: its own
 //   out_channels = 16           options of the kind: see docs/toml.md
 //
-// The loss, softmax cross entropy or a regression loss, is added after the logits.
+// The loss, softmax cross entropy (of each position, if the data have labels of positions) or a
+// regression loss, is added after the logits.
 #include <map>
 #include <optional>
+#include <span>
 #include <sstream>
 
 #include "io/base/files/io_error.h"
@@ -37,8 +40,22 @@ constexpr std::size_t kMaxLayers = 10'000;
 
 Ends begin(engine::Graph& graph, const ModelOptions& options) {
   const engine::Shape& shape = options.sample_shape;
-  return shape.rank() == 1 ? begin_token_model(graph, shape[0], options.label_smoothing)
-                           : begin_classifier(graph, options);
+  return shape.rank() == 1
+             ? begin_token_model(graph, shape[0], options.label_smoothing, options.label_shape)
+             : begin_classifier(graph, options);
+}
+
+// Returns true if they have as many classes, and the same positions but for extents of 1.
+bool is_alike(const engine::Shape& logits, const engine::Shape& expected) {
+  const auto positions = [](const engine::Shape& shape) {
+    std::vector<std::int64_t> extents;
+    for (int d = 0; d + 1 < shape.rank(); ++d)
+      if (shape[d] != 1) extents.push_back(shape[d]);
+    return extents;
+  };
+  if (expected.rank() == 1) return logits == expected;
+  return logits.rank() > 0 && logits[logits.rank() - 1] == expected[expected.rank() - 1] &&
+         positions(logits) == positions(expected);
 }
 
 class Builder {
@@ -80,9 +97,8 @@ class Builder {
     const std::optional<std::string> logits_name = top.text("logits");
     const engine::NodeId logits = logits_name ? find(*logits_name, top, "logits") : last_;
     const engine::Shape& shape = graph_.nodes()[static_cast<std::size_t>(logits)].shape;
-    engine::Shape expected{options_.classes};
-    if (options_.sample_shape.rank() == 1) expected = {options_.sample_shape[0], options_.classes};
-    if (!(shape == expected))
+    const engine::Shape expected = expected_logits();
+    if (!is_alike(shape, expected))
       throw engine::ShapeError(
           path_ + ": " + graph_.describe(logits) + ", which gives the logits: expected shape " +
           expected.to_string() +
@@ -93,6 +109,16 @@ class Builder {
   }
 
  private:
+  engine::Shape expected_logits() const {
+    std::vector<std::int64_t> extents;
+    if (options_.label_shape)
+      extents.assign(options_.label_shape->dims().begin(), options_.label_shape->dims().end());
+    else if (options_.sample_shape.rank() == 1)
+      extents.push_back(options_.sample_shape[0]);
+    extents.push_back(options_.classes);
+    return engine::Shape(std::span<const std::int64_t>(extents));
+  }
+
   engine::NodeId find(const std::string& name, const Options& options, const char* key) const {
     const auto found = ids_.find(name);
     if (found != ids_.end()) return found->second;
@@ -146,6 +172,7 @@ engine::Graph build_layer_list(const std::string& path, const ModelOptions& opti
   Options top(path, file);
   top.list<std::int64_t>("sample_shape", "integers");
   top.integer("classes", 0);
+  top.list<std::int64_t>("label_shape", "integers");
   top.allow("logits");
   top.allow("layer");
   top.text("config_json");
@@ -199,7 +226,10 @@ ModelOptions layer_list_options(const std::string& path) {
     throw engine::ModelError(path +
                              ": without a data set the file must say sample_shape = [height, "
                              "width, channels], or [context]");
-  return {.sample_shape = engine::Shape(*shape), .classes = top.integer("classes")};
+  const auto labels = top.list<std::int64_t>("label_shape", "integers");
+  return {.sample_shape = engine::Shape(*shape),
+          .classes = top.integer("classes"),
+          .label_shape = labels ? std::optional(engine::Shape(*labels)) : std::nullopt};
 }
 
 }  // namespace models

@@ -53,6 +53,20 @@ void check_no_rows(const std::string& name, const engine::Shape& sample) {
                            "layers (FILE.toml)");
 }
 
+// They predict one class, or the next token.
+void check_label_shape(const std::string& name, const ModelOptions& options) {
+  if (!options.label_shape) return;
+  const bool by_position = options.label_shape->rank() > 0;
+  if (!by_position && options.sample_shape.rank() == 3) return;
+  throw engine::ModelError(
+      "the model '" + name + "' does not fit " +
+      (by_position ? "labels of the shape " + options.label_shape->to_string() + " per sample"
+                   : "token ids with one label per sample") +
+      ": expected a list of layers (FILE.toml) or a network (FILE.onnx) whose output has a "
+      "score for each class" +
+      (by_position ? " at each position" : ""));
+}
+
 bool is_built_in(const std::string& name) {
   return std::ranges::any_of(kCatalog,
                              [&](const CatalogEntry& entry) { return name == entry.name; });
@@ -118,6 +132,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
   if (is_published(name)) check_window(name, options.sample_shape);
   if (is_list) return build_layer_list(name, options);
   const CatalogEntry& entry = find(name);
+  check_label_shape(name, options);
   if (!entry.text) check_no_rows(name, options.sample_shape);
   return entry.build(options);
 }

@@ -21,6 +21,8 @@ struct ModelOptions {
   double dropout = 0;          // for models that support it (mingpt's), in [0, 1)
   // The loss, if the model predicts regression targets instead of classes.
   std::optional<engine::ops::RegressionLoss> regression = {};
+  // The shape of a sample's labels, [] or [positions...]; none: one label, or one for each token.
+  std::optional<engine::Shape> label_shape = {};
   std::string definition = {};  // text of the layer list of the file `name`; "": the file is read
 };
 
@@ -28,7 +30,8 @@ struct ModelOptions {
 // file (ends in .onnx) or of a folder of Hugging Face (config.json), which are translated to such a
 // list. With a definition, any other name is one too: the file or folder may be gone.
 // Throws engine::ModelError (unknown name, with the nearest known one; dropout for a model without
-// it; a regression loss for token ids or with label smoothing) and engine::ShapeError (a layer that
+// it; a regression loss for token ids or with label smoothing; labels of positions for a model of
+// model_names()) and engine::ShapeError (a layer that
 // does not match its input).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 

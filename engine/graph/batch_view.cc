@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/core/error.h"
+#include "engine/ops/loss/softmax_cross_entropy.h"
 
 namespace engine {
 namespace {
@@ -22,12 +23,13 @@ void expect(const char* what, std::span<const T> found, std::int64_t expected, s
 
 void check_labels(const BatchView& batch, const BatchShape& shape) {
   for (std::size_t i = 0; i < batch.labels.size(); ++i) {
-    if (batch.labels[i] >= 0 && batch.labels[i] < shape.classes) continue;
+    const std::int32_t label = batch.labels[i];
+    if ((label >= 0 && label < shape.classes) || label == ops::kNoLabel) continue;
     const std::size_t sample = i / static_cast<std::size_t>(shape.label_items);
     const std::string who = batch.sample_ids.empty()
                                 ? "row " + std::to_string(sample) + " of the batch"
                                 : "sample " + std::to_string(batch.sample_ids[sample]);
-    throw InputError("label " + std::to_string(batch.labels[i]) + " of " + who +
+    throw InputError("label " + std::to_string(label) + " of " + who +
                      " is out of range: the model has " + std::to_string(shape.classes) +
                      " classes, labels 0 to " + std::to_string(shape.classes - 1));
   }
@@ -61,7 +63,7 @@ void check_batch(const BatchView& batch, const BatchShape& shape, bool ids) {
              gathered = shape.resident && shape.samples == Samples::kTokens;
   expect("labels", batch.labels, numbers || gathered ? 0 : count * shape.label_items, count);
   expect("targets", batch.targets, numbers ? count * shape.label_items : 0, count);
-  if (!batch.weights.empty()) expect("weights", batch.weights, count, count);
+  if (!batch.weights.empty()) expect("weights", batch.weights, count * shape.label_items, count);
   if (ids || shape.resident || !batch.sample_ids.empty())
     expect("sample ids", batch.sample_ids, count, count);
   check_labels(batch, shape);

@@ -19,9 +19,10 @@ struct BatchView {
   std::span<const ops::ImageDraw> draws{};
   std::span<const std::int32_t>
       tokens{};  // in place of samples, for a model that reads token ids: count * context
-  std::span<const std::int32_t> labels;  // count (times positions) labels
+  // count (times positions) labels; ops::kNoLabel: this one does not count
+  std::span<const std::int32_t> labels;
   std::span<const float> targets{};  // in place of labels, for a regression model: count * targets
-  std::span<const float> weights{};  // of the losses, with labels of one position: count; empty: 1
+  std::span<const float> weights{};  // of the losses: one for each label; empty: 1
   std::span<const std::int64_t>
       sample_ids;  // count indices in the data set, for randomness per sample
   std::uint64_t epoch = 0;
@@ -37,7 +38,7 @@ struct BatchResult {
   double loss_sum = 0;       // over samples (and positions), times their weights
   std::int64_t correct = 0;  // rows for which the label is the first of the largest logits; 0
                              // without labels
-  std::int64_t rows = 0;     // samples times positions
+  std::int64_t rows = 0;     // samples times positions, without those of kNoLabel
   std::int64_t top5 =
       0;  // rows whose label is among the five largest logits; counted in inference mode only
 };
@@ -68,7 +69,8 @@ struct BatchShape {
 };
 
 // Throws InputError, which names the sample if there is one, if the size of a batch does not match
-// its count, or if a label is outside [0, classes). `ids`: sample ids are required.
+// its count, or if a label is outside [0, classes) and not kNoLabel. `ids`: sample ids are
+// required.
 void check_batch(const BatchView& batch, const BatchShape& shape, bool ids);
 
 }  // namespace engine

@@ -96,8 +96,7 @@ struct DeviceExecutor::Impl {
     const bool images = !options.image_table.empty();
     layout.weights = layout.labels +
                      align_up(sizeof(std::int32_t) * item(1));  // targets have the size of labels
-    layout.draws =
-        layout.weights + align_up(sizeof(float) * static_cast<std::size_t>(plan.options.max_batch));
+    layout.draws = layout.weights + align_up(sizeof(float) * item(1));
     layout.samples =
         layout.draws +
         align_up(images ? sizeof(ops::ImageDraw) * static_cast<std::size_t>(plan.options.max_batch)

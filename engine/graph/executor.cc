@@ -413,7 +413,7 @@ struct Executor::Impl {
       binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     in.labels.data = const_cast<void*>(label_data);
     in.weights.data = batch.weights.empty() ? nullptr : const_cast<float*>(batch.weights.data());
-    in.weights.shape = {batch.count};
+    in.weights.shape = {static_cast<std::int64_t>(batch.weights.size())};
     set_batch(in.labels, batch.count);
     in.samples.data = const_cast<void*>(sample_data);
     set_batch(in.samples, batch.count);

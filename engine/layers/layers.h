@@ -154,8 +154,9 @@ struct HeadNormOptions {
 // parameters q_norm.weight, k_norm.weight [size].
 LayerPtr head_rms_norm(const HeadNormOptions& options);
 
-// Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of
-// each sample, [] (or [t]). `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy
+// Inputs: logits [classes] (or [positions..., classes]) and labels [] (or [positions...], in which
+// extents of 1 may be left out) of i32. Output: the loss of each label; a label ops::kNoLabel has
+// none. `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy
 // et al., 2016) and applies only to training: inference computes the plain loss.
 LayerPtr softmax_cross_entropy(double label_smoothing = 0);
 

@@ -4,6 +4,7 @@
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
 #include <string>
+#include <vector>
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
@@ -11,6 +12,14 @@
 
 namespace engine::layers {
 namespace {
+
+// A text as an image of height 1 has the labels of the text.
+Shape without_ones(const Shape& shape) {
+  std::vector<std::int64_t> extents;
+  for (const std::int64_t extent : shape.dims())
+    if (extent != 1) extents.push_back(extent);
+  return Shape(std::span<const std::int64_t>(extents));
+}
 
 class SoftmaxCrossEntropy final : public Layer {
  public:
@@ -28,14 +37,14 @@ class SoftmaxCrossEntropy final : public Layer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
     const Shape& logits = inputs[0];
-    if (logits.rank() != 1 && logits.rank() != 2)
-      throw ShapeError("expected logits of shape [classes] or [positions, classes], got " +
+    if (logits.rank() < 1)
+      throw ShapeError("expected logits of shape [classes] or [positions..., classes], got " +
                        logits.to_string());
     const Shape rows(logits.dims().first(static_cast<std::size_t>(logits.rank() - 1)));
-    if (!(inputs[1] == rows))
+    if (!(without_ones(inputs[1]) == without_ones(rows)))
       throw ShapeError("expected labels of shape " + rows.to_string() + " for logits of shape " +
                        logits.to_string() + ", got " + inputs[1].to_string());
-    return rows;
+    return inputs[1];
   }
 
   LayerMemory memory(const MemoryRequest& r) const override {

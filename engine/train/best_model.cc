@@ -29,6 +29,9 @@ double value_of(Measure measure, const EvalReport& report) {
     case Measure::kMap:
       if (report.labels) return report.labels->mean_average_precision();
       break;
+    case Measure::kMeanIou:
+      if (report.mean_iou) return *report.mean_iou;
+      break;
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -51,6 +54,8 @@ const char* to_string(Measure measure) {
       return "R2";
     case Measure::kMap:
       return "mAP";
+    case Measure::kMeanIou:
+      return "mean IoU";
   }
   return "unknown";
 }
@@ -59,7 +64,8 @@ const char* to_string(Measure measure) {
 double BestModel::gain(double value, const std::optional<Evaluation>& over) const {
   if (!over) return std::isnan(value) ? value : std::numeric_limits<double>::infinity();
   const bool high = options_.measure == Measure::kAccuracy || options_.measure == Measure::kTop5 ||
-                    options_.measure == Measure::kR2 || options_.measure == Measure::kMap;
+                    options_.measure == Measure::kR2 || options_.measure == Measure::kMap ||
+                    options_.measure == Measure::kMeanIou;
   return high ? value - over->value : over->value - value;
 }
 

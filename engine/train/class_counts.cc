@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/loss/softmax_cross_entropy.h"
+
 namespace engine {
 namespace {
 
@@ -30,6 +32,7 @@ void ClassCounts::add(std::span<const double> logits, std::span<const std::int32
   for (std::size_t r = 0; r < labels.size(); ++r) {
     const std::span<const double> row = logits.subspan(r * width, width);
     const std::int64_t label = labels[r];
+    if (label == ops::kNoLabel) continue;
     ++slot(label);
     if (std::ranges::any_of(row, [](double logit) { return std::isnan(logit); })) continue;
     const auto best = std::max_element(row.begin(), row.end());
@@ -84,6 +87,22 @@ double ClassCounts::calibration_error() const {
     rows += at(bin_begin() + b);
   }
   return rows == 0 ? 0 : error / static_cast<double>(rows);
+}
+
+double iou(const ClassCounts& counts, std::int64_t c) {
+  const std::int64_t all = counts.predicted(c) + counts.labelled(c) - counts.correct(c);
+  return all == 0 ? 0 : static_cast<double>(counts.correct(c)) / static_cast<double>(all);
+}
+
+double mean_iou(const ClassCounts& counts) {
+  double sum = 0;
+  std::int64_t present = 0;
+  for (std::int64_t c = 0; c < counts.classes(); ++c) {
+    if (counts.labelled(c) + counts.predicted(c) == 0) continue;
+    ++present;
+    sum += iou(counts, c);
+  }
+  return present == 0 ? 0 : sum / static_cast<double>(present);
 }
 
 }  // namespace engine

@@ -21,7 +21,8 @@ class ClassCounts {
   explicit ClassCounts(std::int64_t classes, std::int64_t unknown = 0);
 
   void clear();
-  // Adds rows of the model's logits with their labels, which are below classes(). The prediction is
+  // Adds rows of the model's logits with their labels, which are below classes(); a row of kNoLabel
+  // does not count. The prediction is
   // the first of the largest logits, the confidence its softmax, rounded to a multiple of 2^-32. A
   // row with a NaN has no prediction: it counts only for its label.
   void add(std::span<const double> logits, std::span<const std::int32_t> labels);
@@ -66,5 +67,11 @@ class ClassCounts {
   // 2^-32. Then the confusion matrix, a row for each label.
   std::vector<std::int64_t> counts_;
 };
+
+// The intersection over the union of the rows of class c and those predicted as c (Jaccard); 0 if
+// there are none.
+double iou(const ClassCounts& counts, std::int64_t c);
+// The mean over the classes that occur as a label or as a prediction; 0 if there are none.
+double mean_iou(const ClassCounts& counts);
 
 }  // namespace engine

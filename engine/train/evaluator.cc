@@ -15,6 +15,7 @@
 namespace engine {
 namespace {
 
+constexpr std::int64_t kMaxGathered = 1 << 24;  // for roc_auc(): 8 bytes each on every rank
 constexpr std::int64_t kMaxLogits =
     1 << 22;  // maximum per chunk: text with a large vocabulary uses small chunks
 
@@ -95,6 +96,22 @@ RegressionErrors errors_of(const ChunkSums& sums, std::int64_t rows,
           .r2 = spread > 0 ? 1 - sums.squares / spread : std::numeric_limits<double>::quiet_NaN()};
 }
 
+// The labels of roc_auc(); null if it is not computed.
+const io::ClassLabels* gathered_classes(const io::Dataset& set, const EvaluatorOptions& options) {
+  const auto* classes = set.find<io::ClassLabels>();
+  const bool wanted = options.by_class && classes != nullptr && set.unknown_classes().empty() &&
+                      set.classes() <= kMaxGathered / std::max<std::int64_t>(1, set.size());
+  return wanted ? classes : nullptr;
+}
+
+// Probabilities can be compared between samples, logits cannot.
+void make_probabilities(std::span<double> row) {
+  const double largest = *std::ranges::max_element(row);
+  double sum = 0;
+  for (double& value : row) sum += value = std::exp(value - largest);
+  for (double& value : row) value /= sum;
+}
+
 }  // namespace
 
 struct Evaluator::Impl {
@@ -105,6 +122,7 @@ struct Evaluator::Impl {
         set(dataset),
         targets(dataset.find<io::TargetValues>()),
         labels_of_set(dataset.find<io::MultiLabels>()),
+        classes_of_set(gathered_classes(dataset, options)),
         sampler(chunks(dataset, evaluation_batch(dataset, options.batch))),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype, {}, /*gradients=*/false)
                                : ModelState{}),
@@ -120,11 +138,12 @@ struct Evaluator::Impl {
                 .prefetch = 1,
                 .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
-    if (options.by_class && dataset.label_traits().classes)
+    const bool by_position = dataset.find<io::PositionLabels>() != nullptr;
+    if ((options.by_class || by_position) && dataset.label_traits().classes)
       by_class.emplace(dataset.classes(), std::ssize(dataset.unknown_classes()));
     own_sums.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
     sums.resize(own_sums.size() * world);
-    if (labels_of_set != nullptr) {
+    if (gathers_logits()) {
       own_logits.resize(own_sums.size() * logits_per_chunk());
       all_logits.resize(own_logits.size() * world);
     }
@@ -134,15 +153,22 @@ struct Evaluator::Impl {
     return static_cast<std::size_t>(sampler.max_local_count() * set.classes());
   }
 
+  bool gathers_logits() const { return labels_of_set != nullptr || classes_of_set != nullptr; }
+
   // Puts the gathered logits of chunk i * world + r, which is rank r's i-th, into the set's order.
-  LabelScores scores() const {
+  std::vector<double> ordered_logits() const {
     const auto world = static_cast<std::size_t>(communicator.world_size());
-    const std::size_t each = logits_per_chunk(), total = labels_of_set->values.size();
+    const std::size_t each = logits_per_chunk(),
+                      total = static_cast<std::size_t>(set.size() * set.classes());
     std::vector<double> ordered(total);
     for (std::size_t chunk = 0; chunk * each < total; ++chunk)
       std::copy_n(all_logits.data() + (chunk % world) * own_logits.size() + chunk / world * each,
                   std::min(each, total - chunk * each), ordered.data() + chunk * each);
-    return label_scores(ordered, labels_of_set->values, labels_of_set->classes());
+    return ordered;
+  }
+
+  LabelScores scores() const {
+    return label_scores(ordered_logits(), labels_of_set->values, labels_of_set->classes());
   }
 
   // Replaces labels that the model does not have by another one, and returns the number of such
@@ -180,8 +206,9 @@ struct Evaluator::Impl {
   backends::Communicator& communicator;
   ModelState& training;
   const io::Dataset& set;
-  const io::TargetValues* const targets;       // null: the labels are others
-  const io::MultiLabels* const labels_of_set;  // the same
+  const io::TargetValues* const targets;        // null: the labels are others
+  const io::MultiLabels* const labels_of_set;   // the same
+  const io::ClassLabels* const classes_of_set;  // null: no roc_auc()
   io::Sampler sampler;
   ModelState own;
   Inference model;
@@ -197,9 +224,13 @@ struct Evaluator::Impl {
 };
 
 std::int64_t evaluation_batch(const io::Dataset& dataset, std::int64_t most) {
-  const std::int64_t samples = std::max<std::int64_t>(1, std::min(most, dataset.size()));
-  return std::clamp<std::int64_t>(
-      kMaxLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes()), 1, samples);
+  return evaluation_batch(dataset.classes(), dataset.positions(),
+                          std::max<std::int64_t>(1, std::min(most, dataset.size())));
+}
+
+std::int64_t evaluation_batch(std::int64_t classes, std::int64_t positions, std::int64_t most) {
+  return std::clamp<std::int64_t>(kMaxLogits / std::max<std::int64_t>(1, positions * classes), 1,
+                                  most);
 }
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
@@ -243,7 +274,7 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     if (unknown > 0) result = known_rows(e.model.logits(), batch.labels, e.set.classes());
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
     if (e.targets != nullptr) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
-    if (e.labels_of_set != nullptr)
+    if (e.gathers_logits())
       std::ranges::copy(e.model.logits(), e.own_logits.data() + own * e.logits_per_chunk());
     e.own_sums[own++].loss = result.loss_sum;
     e.counts[0] += batch.count();
@@ -260,7 +291,7 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
   if (world > 1) {
     e.communicator.all_gather(e.own_sums.data(), e.own_sums.size() * sizeof(ChunkSums),
                               e.sums.data());
-    if (e.labels_of_set != nullptr)
+    if (e.gathers_logits())
       e.communicator.all_gather(e.own_logits.data(), e.own_logits.size() * sizeof(double),
                                 e.all_logits.data());
     e.communicator.all_reduce(e.counts.data(), e.counts.size(), DType::kI64,
@@ -297,7 +328,23 @@ EvalReport Evaluator::report() const {
           .text = e.set.label_traits().perplexity,
           .errors = e.targets != nullptr ? std::optional(errors_of(all, counts[1], *e.targets))
                                          : std::nullopt,
-          .labels = e.labels_of_set != nullptr ? std::optional(e.scores()) : std::nullopt};
+          .labels = e.labels_of_set != nullptr ? std::optional(e.scores()) : std::nullopt,
+          .mean_iou = e.set.find<io::PositionLabels>() != nullptr
+                          ? std::optional(engine::mean_iou(*e.by_class))
+                          : std::nullopt};
+}
+
+std::optional<double> Evaluator::roc_auc() const {
+  const Impl& e = *impl_;
+  if (e.classes_of_set == nullptr) return std::nullopt;
+  std::vector<double> scores = e.ordered_logits();
+  const auto width = static_cast<std::size_t>(e.set.classes());
+  std::vector<float> is_label(scores.size(), 0);
+  for (std::size_t i = 0; i < e.classes_of_set->ids.size(); ++i) {
+    make_probabilities(std::span(scores).subspan(i * width, width));
+    is_label[i * width + static_cast<std::size_t>(e.classes_of_set->ids[i])] = 1;
+  }
+  return label_scores(scores, is_label, e.set.classes()).mean_roc_auc();
 }
 
 const ClassCounts* Evaluator::class_counts() const {

@@ -20,12 +20,18 @@ struct EvaluatorOptions {
   DType dtype = DType::kF32;  // dtype of activations
   Device device = {};         // a CUDA device: computes there, from the state in host memory
   Products products = Products::kF32;
-  bool by_class = false;  // also counts per class: run() then copies and allocates
+  // Also counts per class, as it always does for labels of positions: run() then copies and
+  // allocates.
+  bool by_class = false;
 };
 
 // Returns the number of samples per forward pass over this set, at most `most`: fewer if their
 // outputs are large, or if the set is smaller.
 std::int64_t evaluation_batch(const io::Dataset& dataset,
+                              std::int64_t most = EvaluatorOptions{}.batch);
+
+// The same for samples with so many positions, if there are enough of them.
+std::int64_t evaluation_batch(std::int64_t classes, std::int64_t positions,
                               std::int64_t most = EvaluatorOptions{}.batch);
 
 class Evaluator {
@@ -50,6 +56,12 @@ class Evaluator {
   // The exact counts of the last run() over all ranks; null unless they were requested, and if
   // no classes are predicted.
   const ClassCounts* class_counts() const;
+  // The area under the ROC curve of the last run(): of each class against the others by its
+  // probability, the mean over the classes that occur, exact by sorting (roc_auc_score() with
+  // multi_class='ovr'). Nothing unless by_class was requested and each sample has one class, all of
+  // which the model has; nothing for more than 2^24 logits, which every rank would keep; NaN if
+  // only one class occurs.
+  std::optional<double> roc_auc() const;
 
  private:
   int measure(const std::atomic<int>* stop_signal);  // returns the signal that ended it; 0: it was

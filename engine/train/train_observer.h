@@ -44,7 +44,7 @@ struct StepReport {
 };
 
 // The metric that evaluations are compared by.
-enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity, kR2, kMap };
+enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity, kR2, kMap, kMeanIou };
 const char* to_string(Measure measure);  // "top-5"
 
 // The best of a run's evaluations.
@@ -68,7 +68,8 @@ struct EvalReport {
   std::string split;         // "test"
   double loss = 0;           // mean over all rows except unknown ones, or over all known labels
   std::int64_t samples = 0;  // each is counted once
-  std::int64_t rows = 0;     // predictions: samples, or for text samples times positions
+  // Predictions: samples, or for text and labels of positions the positions that have a label.
+  std::int64_t rows = 0;
   std::int64_t correct = 0;  // rows
   std::int64_t unknown = 0;  // rows of a class that the model lacks: wrong, without a loss
   // Rows whose label is among the five largest logits; none for up to five classes, for it is no
@@ -78,7 +79,8 @@ struct EvalReport {
   const char* weights = "model";             // or an average of them: "ema", "average"
   std::optional<RegressionErrors> errors{};  // set for regression, which has no correct rows
   std::optional<LabelScores> labels{};       // set for several labels, the same
-  std::optional<BestEvaluation> best{};      // up to this evaluation, if the run tracks it
+  std::optional<double> mean_iou{};  // set for labels of positions: mean_iou() of class_counts.h
+  std::optional<BestEvaluation> best{};  // up to this evaluation, if the run tracks it
   bool has_classes() const { return !errors && !labels; }
   double accuracy() const { return share(correct); }
   double top5_accuracy() const { return share(top5.value()); }

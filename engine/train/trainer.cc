@@ -160,8 +160,10 @@ double Trainer::loss_scale(const io::Batch& batch, const StepCounts& counts) {
       batch.sample_ids, context_.parts.island, context_.parts.sampler);
   last_weight_ = weights.local;
   const TrainerOptions& options = context_.options;
-  return options.losses_per_sample > 0 ? options.losses_per_sample
-                                       : context_.parts.state.policy.loss_scale(weights);
+  if (options.losses_per_sample > 0) return options.losses_per_sample;
+  const double scale = context_.parts.state.policy.loss_scale(weights);
+  // A step divides by the positions, which the weights already count.
+  return loss_weights_.given() ? scale * static_cast<double>(options.positions) : scale;
 }
 
 std::span<const std::int64_t> Trainer::counts_of_ranks(std::int64_t step) {

@@ -41,6 +41,8 @@ struct TrainerOptions {
   // For each sample of the training set, the weight of its loss in means; empty: 1. Unequal ones
   // only with io::Shard::kContiguous.
   std::vector<double> loss_weights = {};
+  // Losses of a sample; with loss_weights, which are sums over them.
+  std::int64_t positions = 1;
   bool has_labels = true;  // false: regression, without accuracy
   OnNonFinite on_nonfinite = OnNonFinite::kAbort;
   // After a failure of another rank the state is that of the last completed step, so that it can

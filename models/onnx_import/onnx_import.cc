@@ -30,8 +30,8 @@ std::vector<bool> needed_layers(const OnnxLayerList& layers, int output) {
 // if another layer follows it that has the file's number of classes.
 std::string open_head(OnnxLayerList& layers, const OnnxActivation& output) {
   constexpr const char* kPassed[] = {
-      "relu",    "gelu",       "activation",     "dropout",
-      "flatten", "max_pool2d", "average_pool2d", "global_average_pool"};
+      "relu",       "gelu",           "activation",          "dropout", "flatten",
+      "max_pool2d", "average_pool2d", "global_average_pool", "resize"};
   const std::string classes = std::to_string(output.shape[1]);
   int at = output.layer;
   while (at >= 0 && std::ranges::find(kPassed, layers.at(at).kind) != std::end(kPassed))
@@ -57,6 +57,22 @@ std::vector<std::int64_t> sample_shape_of(const io::ReadValue& input) {
   return {shape[2], shape[3], shape[1]};
 }
 
+// Returns the positions of the last map, [h, w] or [length]; empty: it has one label, or extents
+// that are chosen when the model runs.
+std::vector<std::int64_t> label_shape_of(const OnnxActivation& output) {
+  if (output.layout == OnnxActivation::Layout::kVector) return {};
+  const std::vector<std::int64_t> extents(output.shape.begin() + 2, output.shape.end());
+  const bool known = std::ranges::all_of(extents, [](std::int64_t extent) { return extent > 0; });
+  return known ? extents : std::vector<std::int64_t>{};
+}
+
+std::string extents_text(const std::string& key, const std::vector<std::int64_t>& extents) {
+  std::string text;
+  for (const std::int64_t extent : extents)
+    text += (text.empty() ? key + " = [" : ", ") + std::to_string(extent);
+  return text.empty() ? "" : text + "]\n";
+}
+
 std::string layer_text(const OnnxLayerList& layers, const OnnxListedLayer& layer) {
   std::string inputs;
   for (const int from : layer.inputs)
@@ -70,11 +86,9 @@ std::string layer_text(const OnnxLayerList& layers, const OnnxListedLayer& layer
 
 std::string definition_of(const OnnxTranslation& all, const OnnxActivation& output,
                           const std::vector<bool>& needed) {
-  std::string text;
   const std::vector<std::int64_t> sample = sample_shape_of(all.graph.inputs[0]);
-  for (std::size_t i = 0; i < sample.size(); ++i)
-    text += (i == 0 ? "sample_shape = [" : ", ") + std::to_string(sample[i]);
-  if (!sample.empty()) text += "]\n";
+  std::string text = extents_text("sample_shape", sample);
+  if (!sample.empty()) text += extents_text("label_shape", label_shape_of(output));
   text += "classes = " + std::to_string(output.shape[1]) + "\nlogits = \"" +
           all.layers.at(output.layer).name + "\"\n";
   for (std::size_t i = 0; i < needed.size(); ++i)

@@ -3,7 +3,7 @@
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
-#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -74,6 +74,20 @@ class NodePass {
   std::size_t place_ = 0;  // of the node in the file, from 0
 };
 
+bool is_plain_map(const OnnxActivation& output) {
+  return output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 3;
+}
+
+// [batch, classes, height, width] or [batch, classes, length], as the loss reads it.
+OnnxActivation with_classes_last(OnnxOperator& op, const OnnxActivation& output) {
+  if (output.shape.size() == 4) return as_image(op, output);
+  if (!is_plain_map(output) || output.plain.dims[0] != std::vector<int>{kOnnxBatchAxis})
+    return output;
+  const OnnxActivation value = settled(op, output);
+  const auto& dims = value.plain.dims;
+  return ordered(op, value, {dims[2], dims[1]});
+}
+
 }  // namespace
 
 OnnxActivation translate_nodes(OnnxTranslation& all) {
@@ -90,10 +104,16 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
     OnnxOperator last(all, all.graph.nodes.back());
     output = flattened(last, output);
   }
-  if (output.layout != OnnxActivation::Layout::kVector)
-    throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
-                             ", expected [batch, classes]");
-  return output;
+  if (output.layout == OnnxActivation::Layout::kPlain) {
+    OnnxOperator last(all, all.graph.nodes.back());
+    output = with_classes_last(last, output);
+  }
+  if (output.layout == OnnxActivation::Layout::kVector ||
+      output.layout == OnnxActivation::Layout::kImage || is_plain_map(output))
+    return output;
+  throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
+                           ", expected [batch, classes], [batch, classes, height, width] or "
+                           "[batch, classes, length]");
 }
 
 }  // namespace models

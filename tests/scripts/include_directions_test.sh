@@ -20,7 +20,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
     BEGIN {
       allow("io/base", "")
       allow("io/gpu", "io/base")
-      allow("io/data", "io/base")
+      allow("io/data", "io/base io/interchange io/checkpoint")
       allow("io/checkpoint", "io/base")
       allow("io/interchange", "io/base io/checkpoint")
       allow("io/metrics", "io/base")

@@ -67,8 +67,9 @@ void print_labels(const engine::EvalReport& report, const EvalOptions& o, const 
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
-void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
+void print(const engine::EvalReport& report, const engine::Evaluator& evaluator,
            const std::vector<std::string>& names, const EvalOptions& o, const std::string& set) {
+  const engine::ClassCounts& counts = *evaluator.class_counts();
   const bool model = o.model.weights == engine::AverageKind::kNone;
   if (o.format == "csv") {
     print_output(class_csv(counts, names));
@@ -90,6 +91,7 @@ void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
   if (report.unknown > 0) object.member("unknown", report.unknown);
   if (report.top5) object.member("top5", report.top5_accuracy());
   if (report.text) object.member("perplexity", report.perplexity());
+  if (const auto auc = evaluator.roc_auc()) object.member("auc", *auc);
   add_classes(object, counts, names);
   std::printf("%s\n", object.end_object().text().c_str());
 }
@@ -130,7 +132,7 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
   std::vector<std::string> names = class_names(set);
   names.insert(names.end(), set.unknown_classes().begin(), set.unknown_classes().end());
   if (!o.confusion.empty()) write_confusion(counts, names, o.confusion);
-  print(report, counts, names, o, set.name);
+  print(report, evaluator, names, o, set.name);
   return kExitOk;
 }
 

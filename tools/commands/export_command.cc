@@ -251,6 +251,7 @@ void export_onnx(const ExportOptions& o) {
   const engine::Graph graph =
       models::build_model(model.name, {.sample_shape = model.input.sample_shape,
                                        .classes = model.input.classes,
+                                       .label_shape = model.input.label_shape,
                                        .definition = model.definition});
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 0, engine::ModelState::nothing);

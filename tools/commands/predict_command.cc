@@ -14,6 +14,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/predict/distributed_prediction.h"
 #include "tools/commands/predict/input_predictor.h"
+#include "tools/commands/predict/map_writer.h"
 #include "tools/commands/predict/trained_model.h"
 #include "tools/folder/output_paths.h"
 #include "tools/launch/group/run_group.h"
@@ -34,8 +35,41 @@ struct PredictOptions {
   std::vector<std::string> inputs;
   PredictionFormat format;
   bool top_given = false;
-  std::string layer, layer_file = "embeddings.npy";
+  std::string layer, layer_file = "embeddings.npy", maps_file = "class_maps.npz";
 };
+
+// What rank 0 writes.
+struct Outputs {
+  std::optional<PredictionWriter> lines;
+  std::optional<MapWriter> maps;  // in place of lines, for a class at each position
+  std::optional<io::NpyWriter> embeddings;
+
+  void add(const PredictedBlock& block, std::size_t logits) {
+    for (std::size_t i = 0; i < block.origins.size(); ++i) {
+      const auto& [file, sample] = block.origins[i];
+      const std::span own = std::span(block.logits).subspan(i * logits, logits);
+      maps ? maps->add(file, sample, own) : lines->print(file, sample, own);
+    }
+    if (embeddings) embeddings->add(block.watched);
+    check_standard_output();
+  }
+  void finish() {
+    if (embeddings) embeddings->finish();
+    if (maps) print_output(maps->finish() + "\n");
+    check_standard_output();
+  }
+};
+
+void begin_predictions(const PredictOptions& o, const io::Dataset& train, Outputs& outputs) {
+  if (!train.label_shape().empty())
+    outputs.maps.emplace(o.maps_file, train.label_shape(), train.classes());
+  else if (train.target() != nullptr)
+    outputs.lines.emplace(o.format, *train.target());
+  else if (train.find<io::MultiLabels>() != nullptr)
+    outputs.lines.emplace(o.format, *train.find<io::MultiLabels>());
+  else
+    outputs.lines.emplace(o.format, class_names(train));
+}
 
 // Each rank reads all inputs, so they must be the same on all ranks, and readable more than once.
 void check_inputs(const PredictOptions& o, TrainedModel& model, const backends::Group& group) {
@@ -72,6 +106,10 @@ void check_options(const PredictOptions& o, const TrainedModel& model, bool root
   if (train.find<io::MultiLabels>() != nullptr && (o.top_given || o.format.all))
     throw UsageError(std::string(o.top_given ? "--top" : "--probabilities") +
                      " is for models of classes; of several labels all probabilities are printed");
+  if (!train.label_shape().empty() && (o.top_given || o.format.all))
+    throw UsageError(std::string(o.top_given ? "--top" : "--probabilities") +
+                     " is for one class per sample; of a class at each position " + o.maps_file +
+                     " has the most likely one");
 }
 
 int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& group) {
@@ -80,37 +118,26 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   const io::Dataset& train = model.data().train;
   const bool root = group.rank() == 0;
   std::unique_ptr<InputPredictor> predictor;
-  std::optional<io::NpyWriter> embeddings;
+  Outputs outputs;
   run_on_all_ranks(group, model.control(), [&] {
     check_options(o, model, root);
     predictor = make_predictor({o.inputs, o.layer, o.model.path}, model);
     if (root && !o.layer.empty()) check_new_file(o.layer_file, {});
-    if (root && !o.layer.empty()) embeddings.emplace(o.layer_file, predictor->watched_shape());
+    if (root && !train.label_shape().empty()) check_new_file(o.maps_file, {});
+    if (root && !o.layer.empty())
+      outputs.embeddings.emplace(o.layer_file, predictor->watched_shape());
   });
   check_inputs(o, model, group);
   const base::BoundThread bound(model.compute().own_cpus());
   o.format.top = std::min(o.format.top, train.classes());
-  std::optional<PredictionWriter> writer;
-  if (root && train.target() != nullptr)
-    writer.emplace(o.format, *train.target());
-  else if (root && train.find<io::MultiLabels>() != nullptr)
-    writer.emplace(o.format, *train.find<io::MultiLabels>());
-  else if (root)
-    writer.emplace(o.format, class_names(train));
+  if (root) begin_predictions(o, train, outputs);
   const BlockSizes sizes = predictor->sizes();
   predict_distributed(
       group, model.control(), sizes, [&](bool own) { return predictor->next(own); },
-      [&](const PredictedBlock& block) {
-        for (std::size_t i = 0; i < block.origins.size(); ++i)
-          writer->print(block.origins[i].file, block.origins[i].sample,
-                        std::span(block.logits).subspan(i * sizes.logits, sizes.logits));
-        if (embeddings) embeddings->add(block.watched);
-        check_standard_output();
-      });
+      [&](const PredictedBlock& block) { outputs.add(block, sizes.logits); });
   run_on_all_ranks(group, model.control(), [&] {
-    if (embeddings) embeddings->finish();
-    if (root) check_standard_output();
     if (!root) return;
+    outputs.finish();
     for (const std::string& line : predictor->unknown()) print_notice("warning: " + line);
   });
   return kExitOk;
@@ -128,7 +155,7 @@ int predict_command(const Arguments& arguments) {
                  ".npz or .pth with --model")
       ->required();
   app.add_option("INPUT", o.inputs,
-                 "images (*.png, *.jpg, folders, IDX, CIFAR-10's *.bin), CSV or text files")
+                 "images (*.png, *.jpg, folders, IDX, CIFAR-10's *.bin), CSV, text or .npz files")
       ->required();
   app.add_option("--format", o.format.name, "csv, json (an object per line) or table")
       ->check(CLI::IsMember({"csv", "json", "table"}))
@@ -143,6 +170,10 @@ int predict_command(const Arguments& arguments) {
       ->type_name("LAYER");
   app.add_option("--embeddings-file", o.layer_file, "file of --embeddings")
       ->type_name("FILE.npy")
+      ->capture_default_str();
+  app.add_option("--maps-file", o.maps_file,
+                 "file of the classes at each position, for models that predict them")
+      ->type_name("FILE.npz")
       ->capture_default_str();
   add_weights_option(app, o.model.weights);
   add_table_options(app, values, judging_options());

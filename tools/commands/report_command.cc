@@ -133,6 +133,23 @@ void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, st
   judged.farthest = std::move(numbers);
 }
 
+// Counts each class of each position.
+void judge_test_samples(TrainedModel& model, const io::PositionLabels&, std::int64_t,
+                        RunPredictions& judged) {
+  const io::Dataset& set = model.data().test;
+  if (set.size() == 0) throw io::DataError("the data set has no test samples");
+  engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
+                              {.normalization = model.normalization(),
+                               .dtype = model.compute().storage,
+                               .device = model.compute().device,
+                               .products = model.compute().products});
+  static_cast<void>(evaluator.run());
+  judged.names = class_names(set);
+  judged.set = set.name;
+  judged.counts = *evaluator.class_counts();
+  judged.by_position = true;
+}
+
 template <class Labels>
 void judge_test_samples(TrainedModel& model, const Labels& labels, std::int64_t, RunPredictions&) {
   throw io::DataError("the labels of " + model.data().test.name + " are " + labels.kTraits.labels +

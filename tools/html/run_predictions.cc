@@ -54,8 +54,12 @@ class Section {
     const double share =
         samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
     out_ += "<p>" + html_text(run_.snapshot) + " on the test samples of " + html_text(run_.set) +
-            ": " + std::to_string(correct) + " of " + std::to_string(samples) + " right (" +
-            base::number_text("%.2f\u00a0%%", 100 * share) + ").</p>\n";
+            ": " + std::to_string(correct) + " of " + std::to_string(samples) +
+            (run_.by_position ? " positions" : "") + " right (" +
+            base::number_text("%.2f\u00a0%%", 100 * share) + ")";
+    if (run_.by_position)
+      out_ += ", mean IoU " + base::number_text("%.4f", engine::mean_iou(*run_.counts));
+    out_ += ".</p>\n";
   }
 
   void numbers() {
@@ -121,7 +125,14 @@ class Section {
     out_ += "<tr><th scope=\"row\">precision</th>";
     for (std::int64_t c = 0; c < classes; ++c)
       out_ += "<td>" + base::number_text("%.3f", run_.counts->precision(c)) + "</td>";
-    out_ += "<td></td></tr></tbody></table></div>\n";
+    out_ += "<td></td></tr>";
+    if (run_.by_position) {
+      out_ += "<tr><th scope=\"row\">IoU</th>";
+      for (std::int64_t c = 0; c < classes; ++c)
+        out_ += "<td>" + base::number_text("%.3f", engine::iou(*run_.counts, c)) + "</td>";
+      out_ += "<td></td></tr>";
+    }
+    out_ += "</tbody></table></div>\n";
   }
 
   // One square per nonempty cell; with very many classes, only the important ones.

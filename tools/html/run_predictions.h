@@ -24,6 +24,7 @@ struct RunPredictions {
   std::string left_out = {};            // why the following fields are empty; "": they are not
   std::vector<std::string> names = {};  // names of the classes
   std::optional<engine::ClassCounts> counts = {};
+  bool by_position = false;        // the counts are of positions, and there are no samples to show
   std::vector<Sample> worst = {};  // samples with the least likely labels, in this order
 
   // For a regression, these replace names, counts and worst; numbers are in the target's unit.

@@ -11,7 +11,7 @@ constexpr int kThreads = 512;
 
 __global__ void __launch_bounds__(kThreads)
     find_first_outside(const std::int32_t* ids, std::int64_t count, std::int64_t limit,
-                       DeviceFault* fault) {
+                       std::int32_t also, DeviceFault* fault) {
   struct Shared {
     std::int64_t first[kThreads / kWarp];
   };
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
   std::int64_t first = count;
   for (std::int64_t i = threadIdx.x; i < count && first == count; i += kThreads) {
     const std::int32_t id = ids[i];
-    if (id < 0 || id >= limit) first = i;
+    if ((id < 0 || id >= limit) && id != also) first = i;
   }
   first = -warp_max(-first);
   if (lane_index() == 0) shared.first[warp_index()] = first;
@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void check_range(KernelContext& context, const std::int32_t* ids, std::int64_t count,
-                 std::int64_t limit) {
+                 std::int64_t limit, std::int32_t also) {
   if (count == 0 || context.fault == nullptr) return;
   launch("check_range", find_first_outside, {1}, kThreads, kThreads / kWarp * sizeof(std::int64_t),
-         context.stream, ids, count, limit, context.fault);
+         context.stream, ids, count, limit, also, context.fault);
 }
 
 }  // namespace engine::ops::cuda

@@ -8,9 +8,9 @@
 
 namespace engine::ops::cuda {
 
-// If one of ids[0, count) is outside [0, limit), writes the lowest such index to context.fault,
-// unless that holds an earlier fault. Does nothing if the context has no fault.
+// If one of ids[0, count) is outside [0, limit) and not `also`, writes the lowest such index to
+// context.fault, unless that holds an earlier fault. Does nothing if the context has no fault.
 void check_range(KernelContext& context, const std::int32_t* ids, std::int64_t count,
-                 std::int64_t limit);
+                 std::int64_t limit, std::int32_t also = 0);
 
 }  // namespace engine::ops::cuda

@@ -22,6 +22,7 @@ void weigh(TensorView weights, TensorView rows) {
 void weigh_rows(KernelContext& context, TensorView weights, TensorView rows) {
   constexpr std::string_view kName = "weigh_rows";
   check_dtype(kName, "weights", weights, DType::kF32);
+  rows.shape = {rows.count()};
   check_shape(kName, "rows", rows, weights.shape);
   if (context.device.kind == Device::Kind::kCuda) check_dtype(kName, "rows", rows, DType::kF32);
   check_context(kName, context);

@@ -6,8 +6,8 @@
 
 namespace engine::ops {
 
-// rows[i] *= weights[i]. weights [rows] of f32, in the memory of the context's device; rows [rows]
-// of f32 or, on a CPU, f64.
+// rows[i] *= weights[i]. weights [rows] of f32, in the memory of the context's device; rows of as
+// many elements, f32 or, on a CPU, f64.
 void weigh_rows(KernelContext& context, TensorView weights, TensorView rows);
 
 }  // namespace engine::ops

@@ -31,7 +31,7 @@ const std::int32_t* check_labels(std::string_view kernel, const TensorView& labe
 
 void check_label_range(const std::int32_t* labels, const RowSizes& sizes) {
   for (std::int64_t r = 0; r < sizes.rows; ++r) {
-    if (labels[r] >= 0 && labels[r] < sizes.width) continue;
+    if ((labels[r] >= 0 && labels[r] < sizes.width) || labels[r] == kNoLabel) continue;
     throw InputError(
         "row " + std::to_string(r) + " of the batch has the label " + std::to_string(labels[r]) +
         ", but the model has " + std::to_string(sizes.width) + " classes (labels 0 to " +
@@ -108,8 +108,10 @@ void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
         BatchTotals batch{.loss_sum = sum_f64(o.loss), .rows = o.loss.count()};
         const auto ranks = o.ranks ? o.ranks.span<std::int32_t>() : std::span<std::int32_t>{};
         for (const std::int32_t rank : ranks) {
-          batch.correct += rank < 1;
-          batch.top5 += o.top5 && rank < 5;
+          const bool counts = rank != kNoRank;
+          batch.rows -= !counts;
+          batch.correct += counts && rank < 1;
+          batch.top5 += counts && o.top5 && rank < 5;
         }
         for (BatchTotals* totals : {o.totals, o.more}) {
           if (totals == nullptr) continue;

@@ -116,6 +116,15 @@ ENGINE_INLINE void put_gradient(const Row& row, const float* exps, float factor,
   });
 }
 
+ENGINE_INLINE void leave_out(std::int64_t classes, float* loss, float* gradient,
+                             std::int32_t* rank) {
+  *loss = 0;
+  if (rank != nullptr) *rank = kNoRank;
+  if (gradient != nullptr)
+    for_each_vector(0, classes,
+                    [=](auto lanes, std::int64_t c) { lanes.store_to(gradient + c, zero()); });
+}
+
 // Processes `count` <= kWidth rows starting at `first`, whose padded lengths add up to at most
 // kGroupFloats.
 void forward_group(const Row& first, const std::int32_t* labels, std::int64_t count, float* loss,
@@ -132,6 +141,11 @@ void forward_group(const Row& first, const std::int32_t* labels, std::int64_t co
   store(factors, broadcast(1.f) / load(sums));
   for (std::int64_t r = 0; r < count; ++r) {
     const Row row{first.logits + r * classes, classes, labels[r], first.smoothing};
+    if (row.label == kNoLabel) {
+      leave_out(classes, loss + r, gradient == nullptr ? nullptr : gradient + r * classes,
+                ranks == nullptr ? nullptr : ranks + r);
+      continue;
+    }
     const float own = row.logits[row.label];
     loss[r] = loss_of(row, own, largest[r], logs[r],
                       row.smoothing == 0 ? 0 : sum_below(row.logits, classes, largest[r]));
@@ -144,6 +158,7 @@ void forward_group(const Row& first, const std::int32_t* labels, std::int64_t co
 }
 
 void forward_long_row(const Row& row, float* loss, float* gradient, std::int32_t* rank) {
+  if (row.label == kNoLabel) return leave_out(row.classes, loss, gradient, rank);
   const std::int64_t block = larger(kBlock, padded((row.classes + kMaxBlocks - 1) / kMaxBlocks));
   const std::int64_t blocks = (row.classes + block - 1) / block;
   float tops[kMaxBlocks], sum = 0;

@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
   if (r >= o.rows) return;
   const T* row = o.logits + r * classes;
   const int lane = lane_index(), label = safe_label(o.labels[r], classes);
+  const bool counts = o.labels[r] != kNoLabel;
   const float label_logit = to_float(row[label]);
   float value[kEach], largest = kLowest;
   int rank = 0;
@@ -97,8 +98,8 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
   sum = warp_sum(sum);
   all = warp_sum(all);
   if (lane == 0) {
-    o.loss[r] = row_loss(sum, all, label_logit - largest, classes, o.target);
-    if (o.ranks != nullptr) o.ranks[r] = rank;
+    o.loss[r] = counts ? row_loss(sum, all, label_logit - largest, classes, o.target) : 0;
+    if (o.ranks != nullptr) o.ranks[r] = counts ? rank : kNoRank;
   }
   if (o.gradient == nullptr) return;
   const float inverse = 1 / sum;
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
     const int c = i * kWarp + lane;
     if (c < classes)
       o.gradient[r * classes + c] =
-          from_float<T>(value[i] * inverse - target_at(c, label, o.target));
+          from_float<T>(counts ? value[i] * inverse - target_at(c, label, o.target) : 0);
   }
 }
 
@@ -161,6 +162,7 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
   const std::int64_t r = blockIdx.x;
   const T* row = o.logits + r * classes;
   const int thread = static_cast<int>(threadIdx.x), label = safe_label(o.labels[r], classes);
+  const bool counts = o.labels[r] != kNoLabel;
   const float own = to_float(row[label]);
   float largest = kLowest, sum = 0, all = 0;
   int rank = 0;
@@ -183,8 +185,8 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
   all = block_sum(all, parts.floats) - static_cast<float>(classes) * top;
   rank = block_sum(rank, parts.ints);
   if (thread == 0) {
-    o.loss[r] = row_loss(sum, all, own - top, classes, o.target);
-    if (o.ranks != nullptr) o.ranks[r] = rank;
+    o.loss[r] = counts ? row_loss(sum, all, own - top, classes, o.target) : 0;
+    if (o.ranks != nullptr) o.ranks[r] = counts ? rank : kNoRank;
   }
   if (o.gradient == nullptr) return;
   const float inverse = 1 / sum;
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
     load_floats<kCount>(row + c, value);
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      value[i] = expf(value[i] - top) * inverse - target_at(c + i, label, o.target);
+      value[i] = counts ? expf(value[i] - top) * inverse - target_at(c + i, label, o.target) : 0;
     store_floats<kCount>(to + c, value);
   });
 }
@@ -231,12 +233,14 @@ __global__ void __launch_bounds__(kTotalsThreads)
 #pragma unroll 4
   for (std::int64_t r = threadIdx.x; r < rows; r += kTotalsThreads) {
     sum.loss_sum += static_cast<double>(loss[r]);
-    if (ranks == nullptr) continue;
-    sum.correct += ranks[r] < 1;
-    sum.top5 += ranks[r] < 5;
+    const std::int32_t rank = ranks == nullptr ? kNoRank : ranks[r];
+    sum.rows += ranks == nullptr || rank != kNoRank;
+    sum.correct += rank != kNoRank && rank < 1;
+    sum.top5 += rank != kNoRank && rank < 5;
   }
   sum.loss_sum = warp_sum(sum.loss_sum);
   sum.correct = warp_sum(sum.correct);
+  sum.rows = warp_sum(sum.rows);
   sum.top5 = warp_sum(sum.top5);
   if (lane_index() == 0) partial[warp_index()] = sum;
   __syncthreads();
@@ -244,13 +248,14 @@ __global__ void __launch_bounds__(kTotalsThreads)
   for (int w = 1; w < kTotalsThreads / kWarp; ++w) {
     sum.loss_sum += partial[w].loss_sum;
     sum.correct += partial[w].correct;
+    sum.rows += partial[w].rows;
     sum.top5 += partial[w].top5;
   }
   for (BatchTotals* to : {totals, more}) {
     if (to == nullptr) continue;
     to->loss_sum += sum.loss_sum;
     to->correct += sum.correct;
-    to->rows += rows;
+    to->rows += sum.rows;
     if (top5) to->top5 += sum.top5;
   }
 }
@@ -289,7 +294,7 @@ void start_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o, 
 void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o) {
   const std::int64_t rows = o.logits.shape[0], classes = o.logits.shape[1];
   if (rows == 0) return;
-  check_range(context, o.labels.as<std::int32_t>(), rows, classes);
+  check_range(context, o.labels.as<std::int32_t>(), rows, classes, kNoLabel);
   const Target target{static_cast<float>(o.label_smoothing),
                       static_cast<float>(o.label_smoothing / static_cast<double>(classes))};
   with_storage(o.logits.dtype, [&]<class T>(T) { start_forward<T>(context, o, target); });

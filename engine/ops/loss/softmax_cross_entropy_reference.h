@@ -2,6 +2,7 @@
 // Contract: softmax_cross_entropy.h.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -21,6 +22,14 @@ std::int32_t label_rank(const T* row, std::int64_t classes, std::int32_t label) 
   return nans == 0 ? before : 8;
 }
 
+// Row r has no label.
+template <class T>
+void leave_out(const SoftmaxCrossEntropyForward& o, std::int64_t r, std::int64_t classes) {
+  o.loss.as<T>()[r] = 0;
+  if (o.ranks) o.ranks.as<std::int32_t>()[r] = kNoRank;
+  if (o.gradient) std::fill_n(o.gradient.as<T>() + r * classes, classes, T{0});
+}
+
 // Computes rows [first, last). A NaN among the logits makes loss and gradient of its row NaN.
 template <class T>
 void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int64_t first,
@@ -32,6 +41,10 @@ void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int
   const T smoothing = static_cast<T>(o.label_smoothing);
   for (std::int64_t r = first; r < last; ++r) {
     const T* row = logits + r * classes;
+    if (labels[r] == kNoLabel) {
+      leave_out<T>(o, r, classes);
+      continue;
+    }
     if (o.ranks) o.ranks.as<std::int32_t>()[r] = label_rank(row, classes, labels[r]);
     T largest = row[0];
     for (std::int64_t c = 1; c < classes; ++c) largest = row[c] > largest ? row[c] : largest;

@@ -30,6 +30,24 @@ double average_precision(std::span<const std::pair<double, bool>> sorted, std::i
   return sum / static_cast<double>(positives);
 }
 
+// The same order. Counts pairs twice, so that a pair of equal logits counts once.
+double roc_auc(std::span<const std::pair<double, bool>> sorted, std::int64_t positives) {
+  const std::int64_t negatives = std::ssize(sorted) - positives;
+  if (positives == 0 || negatives == 0) return kNan;
+  std::int64_t above = 0;  // positives with a higher logit
+  double twice = 0;
+  for (std::size_t i = 0; i < sorted.size();) {
+    const double logit = sorted[i].first;
+    std::int64_t equal_positives = 0, equal_negatives = 0;
+    for (; i < sorted.size() && sorted[i].first == logit; ++i)
+      sorted[i].second ? ++equal_positives : ++equal_negatives;
+    twice +=
+        static_cast<double>(equal_negatives) * static_cast<double>(2 * above + equal_positives);
+    above += equal_positives;
+  }
+  return twice / 2 / (static_cast<double>(positives) * static_cast<double>(negatives));
+}
+
 LabelScore score_of(std::vector<std::pair<double, bool>>& samples) {
   LabelScore score{.known = std::ssize(samples)};
   for (const auto& [logit, positive] : samples) {
@@ -39,6 +57,7 @@ LabelScore score_of(std::vector<std::pair<double, bool>>& samples) {
   }
   std::ranges::sort(samples, std::ranges::greater{});
   score.average_precision = average_precision(samples, score.positives);
+  score.roc_auc = roc_auc(samples, score.positives);
   return score;
 }
 
@@ -54,6 +73,17 @@ double LabelScores::mean_average_precision() const {
   for (const LabelScore& label : labels) {
     if (label.positives == 0) continue;
     sum += label.average_precision;
+    ++count;
+  }
+  return count == 0 ? kNan : sum / static_cast<double>(count);
+}
+
+double LabelScores::mean_roc_auc() const {
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const LabelScore& label : labels) {
+    if (std::isnan(label.roc_auc)) continue;
+    sum += label.roc_auc;
     ++count;
   }
   return count == 0 ? kNan : sum / static_cast<double>(count);

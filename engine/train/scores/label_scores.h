@@ -16,6 +16,9 @@ struct LabelScore {
   // least this logit, times the share of the positives that have it: average_precision_score(). NaN
   // without positives.
   double average_precision = 0;
+  // The share of the pairs of a positive and a negative in which the positive has the higher logit;
+  // equal logits count half: roc_auc_score(). NaN without positives or negatives.
+  double roc_auc = 0;
   double precision() const;  // 0 if the divisor is 0, as for zero_division=0
   double recall() const;
   double f1() const;
@@ -24,8 +27,9 @@ struct LabelScore {
 struct LabelScores {
   std::vector<LabelScore> labels;
   double mean_average_precision() const;  // over labels with positives; NaN if there are none
-  double macro_f1() const;                // the mean over all labels
-  double micro_f1() const;                // of the counts of all labels together
+  double mean_roc_auc() const;  // over labels with positives and negatives; NaN if there are none
+  double macro_f1() const;      // the mean over all labels
+  double micro_f1() const;      // of the counts of all labels together
 };
 
 // `logits` and `values` are [samples, labels]; a value is 1, 0, or NaN for a label that is unknown.

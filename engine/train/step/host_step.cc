@@ -31,6 +31,8 @@ void TimedExchange::move_seconds(double& phase, StepPhases& phases) {
 MicroBatches::MicroBatches(const Plan& plan, ModelState& state, ThreadPool& threads,
                            const AccumulatedWorkOptions& options)
     : count_(options.micro_batches),
+      rows_per_sample_(static_cast<double>(
+          plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count())),
       replicas_(options.replicas),
       executor_(plan, state, threads, options.seed) {
   require(count_ >= 1, "a step has at least one micro-batch");
@@ -49,12 +51,10 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
         executor_.forward(batch.slice(first, last - first), /*training=*/true);
     timer.lap(phases.forward);
     replicas_.move_seconds(phases.forward, phases);
+    span.emplace("backward");
     // The mean is over positions (text) as well as over samples: the number of rows per sample is
     // the same on every rank.
-    const double rows_per_sample =
-        result.rows > 0 ? static_cast<double>(result.rows) / static_cast<double>(last - first) : 1;
-    span.emplace("backward");
-    executor_.backward(scale / rows_per_sample, m == 0 ? Write::kOverwrite : Write::kAdd,
+    executor_.backward(scale / rows_per_sample_, m == 0 ? Write::kOverwrite : Write::kAdd,
                        m + 1 == count_ ? ready : kNobody);
     timer.lap(phases.backward);
     replicas_.move_seconds(phases.backward, phases);

@@ -42,6 +42,7 @@ class MicroBatches {
 
  private:
   const std::int64_t count_;
+  const double rows_per_sample_;
   TimedExchange replicas_;
   Executor executor_;
 };

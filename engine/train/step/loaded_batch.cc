@@ -2,8 +2,12 @@
 #include "engine/train/step/loaded_batch.h"
 
 #include "io/data/images/image_preparer.h"
+#include "io/data/labels/position_labels.h"
 
 namespace engine {
+
+static_assert(io::PositionLabels::kIgnored == ops::kNoLabel);
+
 namespace {
 
 ops::ImageDraw narrow(const io::AugmentationDraw& draw) {

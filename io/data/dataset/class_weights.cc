@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "io/base/files/io_error.h"
@@ -17,12 +18,16 @@ double ratio(std::int64_t part, std::int64_t of) {
   return part == 0 || of == 0 ? 1 : static_cast<double>(part) / static_cast<double>(of);
 }
 
-std::vector<double> balanced(const ClassLabels& labels) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(labels.count), 0);
-  for (const std::int32_t id : labels.ids) ++counts[static_cast<std::size_t>(id)];
+std::vector<double> balanced(std::span<const std::int32_t> ids, std::int64_t classes) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes), 0);
+  std::int64_t all = 0;
+  for (const std::int32_t id : ids) {
+    if (id == PositionLabels::kIgnored) continue;
+    ++counts[static_cast<std::size_t>(id)];
+    ++all;
+  }
   std::vector<double> weights;
-  for (const std::int64_t count : counts)
-    weights.push_back(ratio(std::ssize(labels.ids), labels.count * count));
+  for (const std::int64_t count : counts) weights.push_back(ratio(all, classes * count));
   return weights;
 }
 
@@ -66,7 +71,11 @@ void set_class_weights(const std::string& option, Dataset& train) {
   if (option.empty()) return;
   const bool counted = option == "balanced";
   if (auto* classes = train.find<ClassLabels>())
-    classes->weights = counted ? balanced(*classes) : parsed(option, train, true);
+    classes->weights =
+        counted ? balanced(classes->ids, classes->count) : parsed(option, train, true);
+  else if (auto* positions = train.find<PositionLabels>())
+    positions->weights =
+        counted ? balanced(positions->ids, positions->count) : parsed(option, train, true);
   else if (auto* labels = train.find<MultiLabels>())
     labels->positive_weights = counted ? balanced(*labels) : parsed(option, train, false);
   else

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "io/data/tables/csv_scan.h"
@@ -50,6 +51,10 @@ struct CsvOptions {
   Task task = Task::kClassification;
 };
 
+struct ArrayOptions {
+  std::optional<std::int64_t> ignored_label = {};  // of positions that have no label
+};
+
 struct SyntheticOptions {
   std::array<std::int64_t, 3> shape{28, 28, 1};
   std::int64_t context = 0;  // > 0: texts of so many tokens instead of images
@@ -67,6 +72,7 @@ struct DatasetOptions {
   TextOptions text;
   ImageFileOptions images;
   CsvOptions csv;
+  ArrayOptions arrays = {};
   SyntheticOptions synthetic;
   // How samples become what a model takes; null: that is learned from the training samples.
   std::shared_ptr<const SampleCoding> coding = {};

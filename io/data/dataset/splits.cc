@@ -20,6 +20,7 @@ std::vector<std::int64_t> Dataset::model_shape() const {
   return std::visit([](const auto& kind) { return kind.model_shape(); }, samples);
 }
 std::int64_t Dataset::positions() const {
+  if (const auto* kind = find<PositionLabels>()) return kind->positions();
   return std::visit([](const auto& kind) { return kind.positions(); }, samples);
 }
 std::int64_t Dataset::classes() const {
@@ -63,6 +64,7 @@ std::vector<double> Dataset::loss_weights() const {
   if (const auto* classes = find<ClassLabels>(); classes != nullptr && !classes->weights.empty())
     for (const std::int32_t id : classes->ids)
       weights.push_back(classes->weights[static_cast<std::size_t>(id)]);
+  if (const auto* positions = find<PositionLabels>()) return positions->loss_weights();
   const auto* several = find<MultiLabels>();
   if (several == nullptr) return weights;
   for (std::int64_t i = 0; i < size(); ++i)
@@ -70,6 +72,10 @@ std::vector<double> Dataset::loss_weights() const {
   return weights;
 }
 
+std::vector<std::int64_t> Dataset::label_shape() const {
+  const auto* kind = find<PositionLabels>();
+  return kind != nullptr ? kind->extents : std::vector<std::int64_t>{};
+}
 const std::vector<std::string>& Dataset::class_names() const {
   static const std::vector<std::string> kNone;
   if (const auto* kind = find<MultiLabels>()) return kind->names;

@@ -66,6 +66,7 @@ struct Dataset {
   std::vector<double> loss_weights() const;
 
   // Properties of the labels; empty or null if the labels are of another kind.
+  std::vector<std::int64_t> label_shape() const;        // of a sample with a class per position
   const std::vector<std::string>& class_names() const;  // or of the labels of a sample with several
   const std::vector<std::string>& unknown_classes() const;
   const std::string& vocabulary() const;

@@ -18,11 +18,12 @@
 #include "io/data/labels/class_labels.h"
 #include "io/data/labels/multi_labels.h"
 #include "io/data/labels/next_tokens.h"
+#include "io/data/labels/position_labels.h"
 #include "io/data/labels/target_values.h"
 
 namespace io {
 
-using Labels = std::variant<ClassLabels, TargetValues, MultiLabels, NextTokens>;
+using Labels = std::variant<ClassLabels, TargetValues, MultiLabels, NextTokens, PositionLabels>;
 
 // Returns batch_part() of the kind.
 inline std::unique_ptr<BatchPart> batch_part(const Labels& labels, const std::string& set,

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <variant>
 
+#include "io/data/samples/array_samples.h"
 #include "io/data/samples/batch.h"
 #include "io/data/samples/feature_samples.h"
 #include "io/data/samples/image_samples.h"
@@ -27,14 +28,14 @@
 
 namespace io {
 
-using Samples = std::variant<ImageSamples, FeatureSamples, TokenSamples>;
+using Samples = std::variant<ImageSamples, FeatureSamples, TokenSamples, ArraySamples>;
 
 // Returns batch_part() of the kind.
 std::unique_ptr<BatchPart> batch_part(const Samples& samples, const Preparation& how);
 
 // Returns an empty set of the kind with this SampleTraits::name; nothing for an unknown name.
 std::optional<Samples> samples_named(std::string_view name);
-// Returns "images, features or tokens".
+// Returns "images, features, tokens or arrays".
 std::string sample_names();
 
 }  // namespace io

@@ -9,6 +9,7 @@
 #include "io/data/dataset/class_weights.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/images/channel_statistics.h"
+#include "io/data/readers/arrays/array_splits.h"
 #include "io/data/readers/csv/csv_files.h"
 #include "io/data/readers/drawn/glyphs.h"
 #include "io/data/readers/drawn/synthetic.h"
@@ -78,6 +79,7 @@ constexpr Entry kDatasets[] = {
     {"tokens", read_token_splits},
     {"csv", read_csv_splits},
     {"images", read_image_folder_splits},
+    {"arrays", read_array_splits},
     {"glyphs", make_glyphs},
     {"synthetic", make_synthetic},
 };
@@ -146,6 +148,10 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
     splits.warnings.push_back("the limit of " + std::to_string(options.limit) +
                               " training samples changes nothing: there are " +
                               std::to_string(splits.train.size()));
+  const auto* positions = splits.train.find<PositionLabels>();
+  if (positions != nullptr && splits.train.size() > 0 && positions->labelled() == 0)
+    splits.warnings.push_back("no position of the " + std::to_string(splits.train.size()) +
+                              " training samples has a label that counts: every loss is 0");
   set_class_weights(options.class_weights, splits.train);
   return splits;
 }

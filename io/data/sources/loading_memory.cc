@@ -12,6 +12,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/data/files/data_folder.h"
+#include "io/data/readers/arrays/array_splits.h"
 #include "io/data/readers/image_files/cifar10_files.h"
 #include "io/data/readers/image_files/idx_files.h"
 #include "io/data/readers/tokens/text_files.h"
@@ -98,6 +99,7 @@ std::uint64_t text_bytes(const DatasetOptions& options) {
 std::uint64_t loading_bytes(const DatasetOptions& options) {
   if (is_text(options.name)) return text_bytes(options);
   if (options.name == "tokens") return token_bytes(options);
+  if (options.name == "arrays") return array_splits_bytes(options.directory);
   const bool records = options.name == "cifar10";
   if (!is_idx(options.name) && !records && options.name != "csv") return 0;
   std::uint64_t held = 0, beside = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/data/readers/arrays/array_inputs.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/csv/table_inputs.h"
 #include "io/data/readers/image_files/image_folder.h"
@@ -24,6 +25,9 @@ Stream open_file(const std::string& path, const FeatureSamples&, const CsvCoding
     throw DataError(path + ": the model's samples were no rows of a table, whose columns it knows");
   return open_table(path, *coding);
 }
+Stream open_file(const std::string& path, const ArraySamples& like, const CsvCoding*) {
+  return open_array_samples(path, like);
+}
 template <class Kind>
 Stream open_file(const std::string& path, const Kind& like, const CsvCoding*) {
   throw DataError(path + ": samples that are " + like.kTraits.noun + " are not read one by one");
@@ -32,6 +36,9 @@ Stream open_file(const std::string& path, const Kind& like, const CsvCoding*) {
 // Returns the files of a folder that are opened, with a line for the user if others are left out.
 FoundImages files_of_folder(const std::string& folder, const ImageSamples&) {
   return images_below(folder);
+}
+FoundImages files_of_folder(const std::string& folder, const ArraySamples&) {
+  throw DataError(folder + ": found a folder, expected an .npz file with the array x");
 }
 template <class Kind>
 FoundImages files_of_folder(const std::string& folder, const Kind&) {

@@ -17,8 +17,9 @@ namespace io {
 // require their own size, and colors are converted to one gray channel like Pillow's "L". Tables:
 // columns are found by the names of the training table, in any order, and others are skipped;
 // without names by position, with or without the label column. The coding learned in training is
-// applied. `left_out` receives a line for each folder that contains other files. Throws
-// MissingFileError and DataError with the file.
+// applied. Arrays: the array x of .npz files, of the shape of the training samples. `left_out`
+// receives a line for each folder that contains other files. Throws MissingFileError and DataError
+// with the file.
 std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& inputs,
                                            const DatasetSplits& splits,
                                            std::vector<std::string>* left_out = nullptr);

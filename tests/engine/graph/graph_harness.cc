@@ -59,6 +59,7 @@ engine::BatchView RandomBatch::slice(std::int64_t first, std::int64_t n) const {
           .tokens = part(tokens, tokens.empty() ? 0 : sample_items),
           .labels = part(labels, labels.empty() ? 0 : label_items),
           .targets = part(targets, targets.empty() ? 0 : label_items),
+          .weights = part(weights, weights.empty() ? 0 : label_items),
           .sample_ids = part(ids, 1)};
 }
 
@@ -109,12 +110,13 @@ std::vector<double> gradients(Harness& harness, const engine::BatchView& batch, 
   return to_doubles(harness.state.parameters.gradients);
 }
 
-double gradient_error(Graph graph, std::int64_t count, engine::PlanOptions options,
-                      int per_tensor) {
+double gradient_error(Graph graph, std::int64_t count, engine::PlanOptions options, int per_tensor,
+                      const std::function<void(RandomBatch&)>& change) {
   options.dtype = engine::DType::kF64;
   options.max_batch = std::max(options.max_batch, count);
   Harness harness(std::move(graph), options);
-  const RandomBatch batch(harness.graph, count);
+  RandomBatch batch(harness.graph, count);
+  if (change) change(batch);
   constexpr double kScale = 0.7, kStep = 1e-5;
   // Away from the symmetric start: a bias of 0 and a scale of 1 hide mistakes.
   std::mt19937_64 random(11);

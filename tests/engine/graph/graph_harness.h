@@ -37,6 +37,7 @@ struct RandomBatch {
       tokens;  // instead of samples where the graph reads token ids; below the number of classes
   std::vector<std::int32_t> labels;
   std::vector<float> targets;  // instead of labels where the graph reads those; in [-1, 1]
+  std::vector<float> weights;  // of the labels; empty
   std::vector<std::int64_t> ids;
 };
 
@@ -61,9 +62,9 @@ std::vector<double> gradients(Harness& harness, const engine::BatchView& batch, 
 
 // Compares backward with central differences in float64, for up to `per_tensor` elements of every
 // parameter. Returns the largest difference relative to max(1, |gradient|). `options.dtype` is
-// ignored.
+// ignored. `change` gets the batch first.
 double gradient_error(engine::Graph graph, std::int64_t count, engine::PlanOptions options = {},
-                      int per_tensor = 12);
+                      int per_tensor = 12, const std::function<void(RandomBatch&)>& change = {});
 
 // A random directed acyclic graph of images, with shared nodes, additions, aliases and several
 // branches.

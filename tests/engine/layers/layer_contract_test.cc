@@ -2,6 +2,7 @@
 // check cannot see it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/core/error.h"
@@ -389,6 +390,38 @@ TEST(LabelSmoothing, ActsInTrainingAlone) {
   EXPECT_EQ(plain.first, plain.second);
   EXPECT_EQ(smoothed.second, plain.second);
   EXPECT_GT(std::abs(smoothed.first - plain.first), 1e-3);
+}
+
+// Batches in which nothing counts have neither a loss nor gradients, whatever the logits are.
+TEST(PositionLoss, ABatchWithoutLabelsHasNoLossAndNoGradient) {
+  Graph graph;
+  const NodeId x = graph.input("input", {2, 3, 2}),
+               labels = graph.input("labels", {2, 3}, engine::DType::kI32);
+  const NodeId logits = graph.add("c", layers::conv2d({.out_channels = 4, .padding = 1}), {x});
+  graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(), {logits, labels}));
+  test_support::Harness harness(std::move(graph), {.max_batch = 3});
+  test_support::RandomBatch batch(harness.graph, 3);
+  const engine::BatchResult all = harness.executor.forward(batch.view(), true);
+  EXPECT_EQ(all.rows, 18);
+  std::ranges::fill(batch.labels, engine::ops::kNoLabel);
+  const std::vector<double> gradients = test_support::gradients(harness, batch.view());
+  EXPECT_EQ(gradients, std::vector<double>(gradients.size(), 0));
+  const engine::BatchResult none = harness.executor.forward(batch.view(), false);
+  EXPECT_EQ(none.loss_sum, 0);
+  EXPECT_EQ(none.rows, 0);
+  EXPECT_EQ(none.correct, 0);
+  EXPECT_EQ(none.top5, 0);
+}
+
+TEST(PositionLoss, LabelsHaveThePositionsOfTheLogits) {
+  const auto shape = [](const Shape& logits, const Shape& labels) {
+    const Shape inputs[] = {logits, labels};
+    return layers::softmax_cross_entropy()->output_shape(inputs);
+  };
+  EXPECT_EQ(shape({4, 3, 5}, {4, 3}), (Shape{4, 3}));
+  EXPECT_EQ(shape({1, 7, 5}, {7}), Shape{7}) << "a text as an image of height 1";
+  EXPECT_THROW(shape({4, 3, 5}, {3, 4}), engine::ShapeError);
+  EXPECT_THROW(shape({4, 3, 5}, {12}), engine::ShapeError);
 }
 
 TEST(InitialValues, DependOnSeedAndNameButNotOnDType) {

@@ -426,6 +426,24 @@ TEST(LabelSmoothing, GradientAgreesWithFiniteDifferences) {
   EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
 }
 
+// A class for each pixel, of which a third has no label, with weights as of classes.
+TEST(PositionLoss, GradientAgreesWithFiniteDifferences) {
+  Graph graph;
+  const NodeId x = graph.input("input", {4, 3, 2}),
+               labels = graph.input("labels", {4, 3}, engine::DType::kI32);
+  const NodeId logits =
+      graph.add("b", layers::conv2d({.out_channels = 5, .padding = 1}),
+                {graph.add("a", layers::conv2d({.out_channels = 3, .padding = 1}), {x})});
+  graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(0.3), {logits, labels}));
+  const auto change = [](test_support::RandomBatch& batch) {
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+      if (i % 3 == 0) batch.labels[i] = engine::ops::kNoLabel;
+      batch.weights.push_back(0.5F + static_cast<float>(i % 4));
+    }
+  };
+  EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}, 12, change), 1e-7);
+}
+
 TEST(RegressionLoss, GradientAgreesWithFiniteDifferences) {
   for (const engine::ops::RegressionLoss kind :
        {engine::ops::RegressionLoss::kSquared, engine::ops::RegressionLoss::kAbsolute,

@@ -208,6 +208,7 @@ TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::causal_self_attention(2, 0.3), {{9, 3 * 2 * 32}}, true);
   this->compare(layers::softmax_cross_entropy(), {{kClasses}, Shape{}});
   this->compare(layers::softmax_cross_entropy(0.1), {{5, kClasses}, {5}});
+  this->compare(layers::softmax_cross_entropy(), {{3, 4, kClasses}, {3, 4}});
   for (const auto kind : {ops::RegressionLoss::kSquared, ops::RegressionLoss::kAbsolute,
                           ops::RegressionLoss::kHuber, ops::RegressionLoss::kLogistic}) {
     this->compare(layers::regression_loss(kind), {{1}, {1}});

@@ -18,8 +18,8 @@ const std::vector<double> kLogits{2.5, -1,  0,  1,    3, -2,   -0.5, 3,     0.25
 const std::vector<float> kValues{1, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0,
                                  1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0};
 
-// average_precision_score() of each label, f1_score(zero_division=0) of each and with average=
-// 'micro' and 'macro', of scikit-learn 1.9.1.
+// average_precision_score() and roc_auc_score() of each label, f1_score(zero_division=0) of each
+// and with average= 'micro' and 'macro', of scikit-learn 1.9.1.
 TEST(LabelScores, AreScikitLearns) {
   const LabelScores scores = label_scores(kLogits, kValues, 3);
   ASSERT_EQ(scores.labels.size(), 3u);
@@ -27,6 +27,10 @@ TEST(LabelScores, AreScikitLearns) {
   EXPECT_DOUBLE_EQ(scores.labels[1].average_precision, 0.6499999999999999);
   EXPECT_TRUE(std::isnan(scores.labels[2].average_precision)) << "no positives";
   EXPECT_DOUBLE_EQ(scores.mean_average_precision(), 0.6916666666666667);
+  EXPECT_DOUBLE_EQ(scores.labels[0].roc_auc, 0.71875);
+  EXPECT_DOUBLE_EQ(scores.labels[1].roc_auc, 0.6875) << "equal logits count half";
+  EXPECT_TRUE(std::isnan(scores.labels[2].roc_auc));
+  EXPECT_DOUBLE_EQ(scores.mean_roc_auc(), 0.703125);
   EXPECT_DOUBLE_EQ(scores.labels[0].f1(), 0.6666666666666666);
   EXPECT_DOUBLE_EQ(scores.labels[1].f1(), 0.6666666666666666);
   EXPECT_EQ(scores.labels[2].f1(), 0);
@@ -58,6 +62,7 @@ TEST(LabelScores, DoNotDependOnTheOrderOfSamples) {
                     other = label_scores(logits, values, 3);
   EXPECT_EQ(other.mean_average_precision(), one.mean_average_precision());
   EXPECT_EQ(other.macro_f1(), one.macro_f1());
+  EXPECT_EQ(other.mean_roc_auc(), one.mean_roc_auc());
 }
 
 TEST(LabelScores, PerfectOnesAreExactlyOneAndNanIsTheLowest) {
@@ -65,9 +70,11 @@ TEST(LabelScores, PerfectOnesAreExactlyOneAndNanIsTheLowest) {
   const LabelScores perfect = label_scores(std::vector<double>{3, 2, 1, -1, -2, nan},
                                            std::vector<float>{1, 1, 1, 0, 0, 0}, 1);
   EXPECT_EQ(perfect.mean_average_precision(), 1);
+  EXPECT_EQ(perfect.mean_roc_auc(), 1);
   EXPECT_EQ(perfect.micro_f1(), 1);
   const LabelScores worst = label_scores(std::vector<double>{nan, -5}, std::vector<float>{1, 0}, 1);
   EXPECT_EQ(worst.mean_average_precision(), 0.5);
+  EXPECT_EQ(worst.mean_roc_auc(), 0);
 }
 
 TEST(LabelScores, AreUndefinedOrZeroWithoutSamples) {

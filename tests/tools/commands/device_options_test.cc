@@ -10,6 +10,7 @@
 
 #include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/text/text_parts.h"
+#include "io/interchange/numpy/npz.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
@@ -66,6 +67,9 @@ const std::map<std::string, std::string> kInstead{
     {"init-from", "--init-from DIR/weights"},
     {"init-method", "--rank 0 --world-size 1 --init-method file:///DIR/meeting"},
     {"keep-best", "--save-dir run --keep-best loss --eval-every 1"},
+    {"ignore-id",
+     "--dataset arrays --data-dir DIR/arrays --ignore-id 255 --model DIR/arrays/map.toml "
+     "--class-weights 0.5,2"},
     {"label-column", "--dataset csv --annotations DIR/rows.csv --label-column kind"},
     {"local-rank", "--rank 0 --world-size 1 --local-rank 0"},
     {"loss",
@@ -108,7 +112,27 @@ constexpr unsigned char kPng[] = {
     0x3a, 0x21, 0x07, 0x44, 0x0c, 0x10, 0x0a, 0x00, 0x19, 0xfe, 0x03, 0xc1, 0x43, 0x31, 0xb0,
     0xdd, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82};
 
+// Images of two pixels with a class for each, of which some have none.
+void write_arrays(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  io::NamedArray x, y;
+  x.name = "x";
+  x.type = y.type = io::DType::kU8;
+  x.shape = {12, 1, 1, 2};
+  y.name = "y";
+  y.shape = {12, 1, 2};
+  for (int i = 0; i < 24; ++i) {
+    x.data.push_back(static_cast<std::byte>(10 * i));
+    y.data.push_back(static_cast<std::byte>(i % 3 == 0 ? 255 : i % 2));
+  }
+  for (const char* part : {"/train.npz", "/test.npz"}) io::save_npz({x, y}, folder + part);
+  test_support::write_text(folder + "/map.toml",
+                           "[[layer]]\nkind = \"conv2d\"\nname = \"head\"\n"
+                           "out_channels = \"classes\"\nkernel = 1\n");
+}
+
 void write_files(const TemporaryDirectory& folder) {
+  write_arrays(folder / "arrays");
   std::string table = "id,age,income,kind\n", text;
   for (int i = 0; i < 40; ++i) {
     table += std::to_string(i) + "," + std::to_string(20 + i * 7 % 31) + "," +

@@ -169,17 +169,18 @@ TEST_F(MultiLabel, ReportsHaveScoresAndNoAccuracy) {
   const std::string run =
       trained("run", {"--epochs", "4", "--log-every", "2", "--tensorboard", "--keep-best", "map"});
   const std::string metrics = read_text(run + "/metrics.jsonl");
-  expect_words(metrics, {"\"map\":", "\"micro_f1\":", "\"macro_f1\":", "\"best\":true"});
+  expect_words(metrics,
+               {"\"map\":", "\"micro_f1\":", "\"macro_f1\":", "\"auc\":", "\"best\":true"});
   EXPECT_LACKS(metrics, "accuracy");
   std::string events;
   for (const auto& file : fs::directory_iterator(run + "/tensorboard"))
     events += read_text(file.path().string());
-  expect_words(events, {"test/map", "test/micro_f1", "test/macro_f1", "train/loss"});
+  expect_words(events, {"test/map", "test/micro_f1", "test/macro_f1", "test/auc", "train/loss"});
   EXPECT_LACKS(events, "accuracy");
-  expect_words(engine({"eval", run}).out,
-               {": loss ", ", mAP ", ", micro F1 ", ", macro F1 ", "\nlabel  average precision"});
+  expect_words(engine({"eval", run}).out, {": loss ", ", mAP ", ", micro F1 ", ", macro F1 ",
+                                           ", AUC ", "\nlabel  average precision"});
   expect_words(call("eval", run, "--format csv").out,
-               {"label,average_precision,precision,recall,f1,positives,known\nhot,", "\nodd,"});
+               {"label,average_precision,precision,recall,f1,positives,known,auc\nhot,", "\nodd,"});
   expect_success(call("report", run, "--no-predictions -o", folder_ / "page.html"));
 }
 

@@ -174,7 +174,7 @@ TEST_F(Predictions, EvalShowsClassesAndWritesTheConfusionMatrix) {
     EXPECT_EQ(line, expected);
   }
   const CommandResult csv = call("eval", run(), "--format csv");
-  EXPECT_EQ(csv.out.substr(0, csv.out.find('\n')), "class,precision,recall,f1,support");
+  EXPECT_EQ(csv.out.substr(0, csv.out.find('\n')), "class,precision,recall,f1,support,iou");
   EXPECT_EQ(std::ranges::count(csv.out, '\n'), 11);
   expect_error(call("eval", run(), "--confusion", folder_ / "none/c.csv"), 73, "none");
 }

@@ -230,6 +230,7 @@ TEST(ProgressBar, CountsWhatTheDataConsistOf) {
   };
   EXPECT_EQ(rate(io::ImageSamples{}), "20 images/s");
   EXPECT_EQ(rate(io::FeatureSamples{}), "20 rows/s");
+  EXPECT_EQ(rate(io::ArraySamples{}), "20 samples/s");
   EXPECT_EQ(rate(io::TokenSamples{.context = 64}), "1,280 tokens/s");
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/graph/inference.h"
+#include "engine/train/evaluator.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
@@ -146,26 +147,28 @@ std::unique_ptr<io::SampleStream> open_inputs(const PredictorRequest& request,
   return stream;
 }
 
-// The samples of all inputs, kBatch per block.
+// The samples of all inputs, as many per block as in an evaluation.
 class Samples : public InputPredictor {
  public:
-  static constexpr std::int64_t kBatch = 64;  // same as an evaluation
-
   Samples(const PredictorRequest& request, TrainedModel& model)
       : stream_(open_inputs(request, model)),
         prepared_(model),
         watches_(!request.layer.empty()),
+        batch_(
+            engine::evaluation_batch(model.data().train.classes(), model.data().train.positions())),
         inference_(model.graph(), model.state(), model.pool(),
-                   {.batch = kBatch,
+                   {.batch = batch_,
                     .dtype = model.compute().storage,
                     .device = model.compute().device,
                     .products = model.compute().products,
                     .watched = watches_ ? layer_of(model.graph(), request.layer) : -1}) {
+    logits_per_sample_ =
+        static_cast<std::size_t>(inference_.classes() * model.data().train.positions());
     inference_.load();
   }
 
   BlockSizes sizes() const override {
-    BlockSizes sizes{.samples = kBatch, .logits = static_cast<std::size_t>(inference_.classes())};
+    BlockSizes sizes{.samples = static_cast<std::size_t>(batch_), .logits = logits_per_sample_};
     if (!watches_) return sizes;
     sizes.watched = 1;
     for (const std::int64_t extent : watched_shape())
@@ -182,7 +185,7 @@ class Samples : public InputPredictor {
 
   PredictedBlock next(bool own) override {
     io::SampleBlock samples;
-    stream_->fill(kBatch, own ? io::Wanted::kSamples : io::Wanted::kOrigins, samples);
+    stream_->fill(batch_, own ? io::Wanted::kSamples : io::Wanted::kOrigins, samples);
     PredictedBlock block;
     if (own && samples.count() > 0) compute(samples, block);
     block.origins = std::move(samples.origins);
@@ -205,7 +208,9 @@ class Samples : public InputPredictor {
   const std::unique_ptr<io::SampleStream> stream_;
   PreparedBlock prepared_;
   const bool watches_;
+  const std::int64_t batch_;
   engine::Inference inference_;
+  std::size_t logits_per_sample_ = 0;
 };
 
 void check_text_model(const PredictorRequest& request, const TrainedModel& model) {

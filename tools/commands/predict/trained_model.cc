@@ -138,6 +138,7 @@ engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
   return models::build_model(config.model.name, {.sample_shape = sample_shape(set),
                                                  .classes = set.classes(),
                                                  .regression = config.model.regression_loss(),
+                                                 .label_shape = label_shape(set),
                                                  .definition = config.model.definition});
 }
 

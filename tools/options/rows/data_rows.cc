@@ -12,6 +12,8 @@ using enum OptionSpec::Arrays;
 
 using engine::ops::RegressionLoss;
 
+constexpr std::int64_t kMaxId = 2'147'483'647;
+
 // Accepts "28x28x1", or "64": texts of 64 tokens.
 std::optional<ValueFault> take_synthetic_shape(RunConfig& config, const std::string& text) {
   io::DatasetOptions& set = config.data.set;
@@ -58,7 +60,7 @@ const std::vector<OptionSpec> kDataRows{
     {.name = "dataset",
      .field = word([](RunConfig& c) { return &c.data.set.name; },
                    {"mnist", "fashion-mnist", "cifar10", "text", "tinyshakespeare", "tokens", "csv",
-                    "images", "glyphs", "synthetic"}),
+                    "images", "arrays", "glyphs", "synthetic"}),
      .help = "data set to train on",
      .example = "--dataset mnist",
      .on_resume = kReject,
@@ -195,6 +197,15 @@ const std::vector<OptionSpec> kDataRows{
      .example = "--dataset csv --task regression --loss mae",
      .on_resume = kReject,
      .needs = {is("task", "regression")},
+     .of_model = true},
+    {.name = "ignore-id",
+     .field =
+         integer([](RunConfig& c) { return &c.data.set.arrays.ignored_label; }, -kMaxId, kMaxId),
+     .metavar = "ID",
+     .help = "arrays: label of positions that have none: no loss and no score counts them",
+     .example = "--dataset arrays --ignore-id 255",
+     .on_resume = kReject,
+     .needs = {is("dataset", "arrays")},
      .of_model = true},
     {.name = "csv-header",
      .field = choice([](RunConfig& c) { return &c.data.set.csv.header; },

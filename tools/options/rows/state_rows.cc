@@ -97,7 +97,8 @@ const std::vector<OptionSpec> kStateRows{
                       {"top5", {When::kAlways, Measure::kTop5}},
                       {"perplexity", {When::kAlways, Measure::kPerplexity}},
                       {"r2", {When::kAlways, Measure::kR2}},
-                      {"map", {When::kAlways, Measure::kMap}}}),
+                      {"map", {When::kAlways, Measure::kMap}},
+                      {"mean-iou", {When::kAlways, Measure::kMeanIou}}}),
      .initial = "auto",
      .help =
          "metric by which the best checkpoint is kept; auto: accuracy, perplexity for text, loss "

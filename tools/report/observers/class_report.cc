@@ -41,11 +41,12 @@ void add_means(base::JsonWriter& object, const char* key, const engine::ClassCou
 
 std::string class_table(const engine::ClassCounts& counts, const std::vector<std::string>& shown,
                         std::size_t width) {
-  std::string text = left("class", width) + "  precision  recall      F1  support\n";
+  std::string text = left("class", width) + "  precision  recall      F1     IoU  support\n";
   for (std::int64_t c = 0; c < counts.classes(); ++c) {
     char numbers[120];
-    std::snprintf(numbers, sizeof numbers, "  %9.4f  %6.4f  %6.4f  %7lld\n", counts.precision(c),
-                  counts.recall(c), counts.f1(c), static_cast<long long>(counts.labelled(c)));
+    std::snprintf(numbers, sizeof numbers, "  %9.4f  %6.4f  %6.4f  %6.4f  %7lld\n",
+                  counts.precision(c), counts.recall(c), counts.f1(c), iou(counts, c),
+                  static_cast<long long>(counts.labelled(c)));
     text += left(name_of(shown, c), width) + numbers;
   }
   return text;
@@ -86,11 +87,12 @@ std::string class_tables(const engine::ClassCounts& counts, const std::vector<st
 }
 
 std::string class_csv(const engine::ClassCounts& counts, const std::vector<std::string>& names) {
-  std::string text = "class,precision,recall,f1,support\n";
+  std::string text = "class,precision,recall,f1,support,iou\n";
   for (std::int64_t c = 0; c < counts.classes(); ++c)
     text += base::csv_field(name_of(names, c)) + "," + io::shortest_text(counts.precision(c)) +
             "," + io::shortest_text(counts.recall(c)) + "," + io::shortest_text(counts.f1(c)) +
-            "," + std::to_string(counts.labelled(c)) + "\n";
+            "," + std::to_string(counts.labelled(c)) + "," + io::shortest_text(iou(counts, c)) +
+            "\n";
   return text;
 }
 
@@ -98,12 +100,14 @@ void add_classes(base::JsonWriter& object, const engine::ClassCounts& counts,
                  const std::vector<std::string>& names) {
   add_means(object, "macro", counts.macro());
   add_means(object, "weighted", counts.weighted());
+  object.member("mean_iou", mean_iou(counts));
   object.member("calibration_error", counts.calibration_error());
   object.key("classes").begin_array();
   for (std::int64_t c = 0; c < counts.classes(); ++c) {
     object.begin_object().member("class", name_of(names, c));
     object.member("precision", counts.precision(c)).member("recall", counts.recall(c));
-    object.member("f1", counts.f1(c)).member("support", counts.labelled(c)).end_object();
+    object.member("f1", counts.f1(c)).member("iou", iou(counts, c));
+    object.member("support", counts.labelled(c)).end_object();
   }
   object.end_array();
   if (counts.classes() > kMaxInJson) return;
@@ -155,7 +159,7 @@ std::string label_table(const engine::LabelScores& scores, const std::vector<std
 }
 
 std::string label_csv(const engine::LabelScores& scores, const std::vector<std::string>& names) {
-  std::string lines = "label,average_precision,precision,recall,f1,positives,known\n";
+  std::string lines = "label,average_precision,precision,recall,f1,positives,known,auc\n";
   for (std::size_t k = 0; k < names.size(); ++k) {
     const engine::LabelScore& label = scores.labels[k];
     lines +=
@@ -163,7 +167,8 @@ std::string label_csv(const engine::LabelScores& scores, const std::vector<std::
         (std::isnan(label.average_precision) ? "" : io::shortest_text(label.average_precision)) +
         "," + io::shortest_text(label.precision()) + "," + io::shortest_text(label.recall()) + "," +
         io::shortest_text(label.f1()) + "," + std::to_string(label.positives) + "," +
-        std::to_string(label.known) + "\n";
+        std::to_string(label.known) + "," +
+        (std::isnan(label.roc_auc) ? "" : io::shortest_text(label.roc_auc)) + "\n";
   }
   return lines;
 }
@@ -171,11 +176,12 @@ std::string label_csv(const engine::LabelScores& scores, const std::vector<std::
 void add_labels(base::JsonWriter& object, const engine::LabelScores& scores,
                 const std::vector<std::string>& names) {
   object.member("map", scores.mean_average_precision()).member("micro_f1", scores.micro_f1());
-  object.member("macro_f1", scores.macro_f1()).key("labels").begin_array();
+  object.member("macro_f1", scores.macro_f1()).member("auc", scores.mean_roc_auc());
+  object.key("labels").begin_array();
   for (std::size_t k = 0; k < names.size(); ++k) {
     const engine::LabelScore& label = scores.labels[k];
     object.begin_object().member("label", names[k]);
-    object.member("average_precision", label.average_precision);
+    object.member("average_precision", label.average_precision).member("auc", label.roc_auc);
     object.member("precision", label.precision()).member("recall", label.recall());
     object.member("f1", label.f1()).member("positives", label.positives);
     object.member("known", label.known).end_object();

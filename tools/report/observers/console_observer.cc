@@ -308,8 +308,9 @@ std::string eval_text(const engine::EvalReport& report) {
            (std::isnan(map) ? ", mAP undefined: no label has positives"
                             : base::number_text(", mAP %.4f", map)) +
            base::number_text(", micro F1 %.4f", l.micro_f1()) +
-           base::number_text(", macro F1 %.4f", l.macro_f1()) + " (" +
-           std::to_string(report.samples) + " samples)";
+           base::number_text(", macro F1 %.4f", l.macro_f1()) +
+           (std::isnan(l.mean_roc_auc()) ? "" : base::number_text(", AUC %.4f", l.mean_roc_auc())) +
+           " (" + std::to_string(report.samples) + " samples)";
   }
   std::snprintf(text, sizeof text, "loss %.4f, accuracy %.2f %% (%lld/%lld)", report.loss,
                 100 * report.accuracy(), static_cast<long long>(report.correct),
@@ -321,6 +322,7 @@ std::string eval_text(const engine::EvalReport& report) {
     std::snprintf(text, sizeof text, ", top-5 %.2f %%", 100 * report.top5_accuracy());
     line += text;
   }
+  if (report.mean_iou) line += base::number_text(", mean IoU %.4f", *report.mean_iou);
   if (report.text) {
     std::snprintf(text, sizeof text, ", perplexity %.3f", report.perplexity());
     line += text;

@@ -45,6 +45,7 @@ class MetricsObserver : public engine::TrainObserver {
   void on_eval(const engine::EvalReport& r) override {
     io::MetricsWriter::Numbers more;
     if (r.top5) more.emplace_back("top5", r.top5_accuracy());
+    if (r.mean_iou) more.emplace_back("mean_iou", *r.mean_iou);
     if (r.text) more.emplace_back("perplexity", r.perplexity());
     if (r.errors)
       more.insert(more.end(),
@@ -52,7 +53,8 @@ class MetricsObserver : public engine::TrainObserver {
     if (r.labels)
       more.insert(more.end(), {{"map", r.labels->mean_average_precision()},
                                {"micro_f1", r.labels->micro_f1()},
-                               {"macro_f1", r.labels->macro_f1()}});
+                               {"macro_f1", r.labels->macro_f1()},
+                               {"auc", r.labels->mean_roc_auc()}});
     writer_.eval(r.progress.global_step, r.progress.epoch_of_step(),
                  {.split = r.split,
                   .loss = r.loss,

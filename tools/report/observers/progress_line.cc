@@ -28,7 +28,8 @@ std::string bar_text(double part) {
 }  // namespace
 
 ProgressUnit progress_unit(const io::Dataset& data) {
-  return {data.sample_traits().unit, data.positions()};
+  const bool by_sample = data.sample_traits().single;
+  return {data.sample_traits().unit, by_sample ? 1 : data.positions()};
 }
 
 std::string rate_text(const ProgressUnit& unit, double samples_per_s) {

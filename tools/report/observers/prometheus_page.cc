@@ -30,7 +30,7 @@ struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;
   std::optional<double> accuracy{}, top5{}, perplexity{}, mse{}, mae{}, r2{};
-  std::optional<double> map{}, micro_f1{}, macro_f1{};
+  std::optional<double> map{}, micro_f1{}, macro_f1{}, mean_iou{}, auc{};
 };
 
 struct LastReport {
@@ -112,6 +112,10 @@ void add_evaluations(io::ExpositionText& out, const Evaluations& evaluations) {
       [](const Evaluation& e) { return e.micro_f1; });
   add("engine_evaluation_macro_f1", "Mean F1 of the labels.",
       [](const Evaluation& e) { return e.macro_f1; });
+  add("engine_evaluation_mean_iou", "Mean intersection over union of the classes.",
+      [](const Evaluation& e) { return e.mean_iou; });
+  add("engine_evaluation_auc", "Mean area under the ROC curves of the labels.",
+      [](const Evaluation& e) { return e.auc; });
 }
 
 }  // namespace
@@ -163,9 +167,11 @@ class PrometheusPage::Observer final : public engine::TrainObserver {
       evaluation.map = r.labels->mean_average_precision();
       evaluation.micro_f1 = r.labels->micro_f1();
       evaluation.macro_f1 = r.labels->macro_f1();
+      evaluation.auc = r.labels->mean_roc_auc();
     } else {
       evaluation.accuracy = r.accuracy();
     }
+    evaluation.mean_iou = r.mean_iou;
     if (r.top5) evaluation.top5 = r.top5_accuracy();
     if (r.text) evaluation.perplexity = r.perplexity();
     const std::lock_guard lock(page_.mutex_);

@@ -83,9 +83,11 @@ class TensorboardObserver final : public engine::TrainObserver {
     if (r.labels)
       values.insert(values.end(), {{group + "map", r.labels->mean_average_precision()},
                                    {group + "micro_f1", r.labels->micro_f1()},
-                                   {group + "macro_f1", r.labels->macro_f1()}});
+                                   {group + "macro_f1", r.labels->macro_f1()},
+                                   {group + "auc", r.labels->mean_roc_auc()}});
     if (r.has_classes()) values.emplace_back(group + "accuracy", r.accuracy());
     if (r.top5) values.emplace_back(group + "top5", r.top5_accuracy());
+    if (r.mean_iou) values.emplace_back(group + "mean_iou", *r.mean_iou);
     if (r.text) values.emplace_back(group + "perplexity", r.perplexity());
     file_.scalars(r.progress.global_step, values);
     if (options_.show_samples && weights == "model" && r.split == "test") {
@@ -112,9 +114,10 @@ class TensorboardObserver final : public engine::TrainObserver {
  private:
   std::vector<std::string> metrics() const {
     if (options_.labels)
-      return {"test/loss", "test/macro_f1", "test/map", "test/micro_f1", "train/loss"};
+      return {"test/auc", "test/loss", "test/macro_f1", "test/map", "test/micro_f1", "train/loss"};
     if (options_.regression) return {"test/loss", "test/mae", "test/mse", "test/r2", "train/loss"};
     std::vector<std::string> tags{"test/accuracy", "test/loss"};
+    if (options_.positions) tags.emplace_back("test/mean_iou");
     if (options_.top5) tags.emplace_back("test/top5");
     if (options_.text) tags.emplace_back("test/perplexity");
     tags.insert(tags.end(), {"train/accuracy", "train/loss"});

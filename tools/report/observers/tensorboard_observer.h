@@ -27,6 +27,7 @@ struct TensorboardOptions {
   bool top5 = false;                                // evaluations report it
   bool regression = false;                          // evaluations report errors, and no accuracy
   bool labels = false;                              // the same with scores of several labels
+  bool positions = false;                           // labels of positions, with mean IoU
   std::int64_t gpu_every = 0, histogram_every = 0;  // steps; 0: never
   // For histograms; both outlive the observer. `gradients`: those of a step are in host memory.
   const engine::ModelState* model = nullptr;

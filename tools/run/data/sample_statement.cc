@@ -218,6 +218,14 @@ void read_kind(const Json& json, const std::string& where, io::ImageSamples& ima
                         std::to_string(channels));
 }
 
+void write_kind(base::JsonWriter& json, const io::ArraySamples& arrays, io::Normalization) {
+  json.member("tokens", arrays.are_tokens);
+}
+
+void read_kind(const Json& json, const std::string& where, io::ArraySamples& arrays, InputSchema&) {
+  arrays.are_tokens = bool_member(json, "tokens", where);
+}
+
 void read_kind(const Json& json, const std::string& where, io::FeatureSamples& rows,
                InputSchema& stated) {
   stated.splits.coding = read_table(member(json, "table", where), where);
@@ -227,7 +235,22 @@ void read_kind(const Json& json, const std::string& where, io::FeatureSamples& r
                         std::to_string(rows.width()));
 }
 
-// Targets are stated explicitly. Other labels follow from the kind of samples.
+std::vector<std::int64_t> read_extents(const Json& shape, const std::string& where) {
+  std::vector<std::int64_t> extents;
+  std::int64_t count = 1;
+  for (const Json& extent : shape) {
+    if (!extent.is_number_integer() || extent < 1 || extent > kMost / count || extents.size() == 7)
+      throw io::DataError(where + ": found the extent " + extent.dump().substr(0, 40) +
+                          ", expected up to 7 whole numbers from 1, this one to " +
+                          std::to_string(kMost / count));
+    extents.push_back(extent.get<std::int64_t>());
+    count *= extents.back();
+  }
+  return extents;
+}
+
+// Targets and labels of positions are stated explicitly. Other labels follow from the kind of
+// samples.
 io::Labels read_labels(const Json& json, const std::string& where, const io::Samples& samples) {
   const std::int64_t classes = whole_member(json, "classes", 1, kMost, where);
   std::vector<std::string> names = read_texts(json, "class_names", where);
@@ -246,6 +269,15 @@ io::Labels read_labels(const Json& json, const std::string& where, const io::Sam
                           " classes, expected one number and samples of kind features");
     return io::TargetValues{.scale = read_target(json["target"], where)};
   }
+  if (json.contains("label_shape")) {
+    std::vector<std::int64_t> extents =
+        read_extents(list_member(json, "label_shape", where), where);
+    if (extents.empty() || !std::holds_alternative<io::ArraySamples>(samples))
+      throw io::DataError(where +
+                          ": found labels of positions, expected at least one extent and "
+                          "samples of kind arrays");
+    return io::PositionLabels{.extents = std::move(extents), .count = classes};
+  }
   if (std::holds_alternative<io::TokenSamples>(samples)) return io::NextTokens{.count = classes};
   return io::ClassLabels{.count = classes, .names = std::move(names)};
 }
@@ -256,14 +288,7 @@ std::array<std::int64_t, 3> read_shape(const Json& json, const std::string& wher
   if (shape.size() != extents.size())
     throw io::DataError(where + ": found a shape of " + std::to_string(shape.size()) +
                         " extents, expected 3");
-  std::int64_t count = 1;
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    if (!shape[i].is_number_integer() || shape[i] < 1 || shape[i] > kMost / count)
-      throw io::DataError(where + ": found the extent " + shape[i].dump().substr(0, 40) +
-                          ", expected a whole number from 1 to " + std::to_string(kMost / count));
-    extents[i] = shape[i].get<std::int64_t>();
-    count *= extents[i];
-  }
+  std::ranges::copy(read_extents(shape, where), extents.begin());
   return extents;
 }
 
@@ -288,16 +313,19 @@ std::string sample_statement(const io::DatasetSplits& splits, io::Normalization 
   // A program that knows only classes would take the number for the logit of a class, and one that
   // does not know markers and decimal signs would read other numbers.
   const bool multi_label = set.find<io::MultiLabels>() != nullptr;
-  json.begin_object().member("schema", multi_label         ? 4
-                                       : splits.coding     ? 3
-                                       : target != nullptr ? 2
-                                                           : 1);
+  const std::vector<std::int64_t> label_shape = set.label_shape();
+  json.begin_object().member("schema", set.find<io::ArraySamples>() != nullptr ? 5
+                                       : multi_label                           ? 4
+                                       : splits.coding                         ? 3
+                                       : target != nullptr                     ? 2
+                                                                               : 1);
   json.member("kind", set.sample_traits().name);
   json.key("name");
   write_text(json, set.name);
   json.member("shape", set.shape()).member("classes", set.classes());
   write_texts(json, "class_names", set.class_names());
   if (multi_label) json.member("multi_label", true);
+  if (!label_shape.empty()) json.member("label_shape", label_shape);
   std::visit([&](const auto& kind) { write_kind(json, kind, normalization); }, set.samples);
   if (target != nullptr) {
     json.key("target").begin_object().key("name");
@@ -313,9 +341,9 @@ InputSchema read_sample_statement(const std::string& text, const std::string& so
   const std::string where = source + ": its statement of the samples";
   const Json json = parse_json(text, where);
   const std::int64_t schema = whole_member(json, "schema", 1, kUnlimited, where);
-  if (schema > 4)
+  if (schema > 5)
     throw io::DataError(where + " has schema " + std::to_string(schema) +
-                        ", expected 1 to 4: a later version of the program has written it");
+                        ", expected 1 to 5: a later version of the program has written it");
   return read_statement(json, where);
 }
 

@@ -43,6 +43,7 @@ SavedInput of_record(const RunData& data, const std::string& dataset) {
 
 SavedInput of_set(const io::Dataset& set, const std::string& normalization) {
   SavedInput input{.sample_shape = sample_shape(set),
+                   .label_shape = label_shape(set),
                    .classes = set.classes(),
                    .vocabulary = set.vocabulary(),
                    .class_names = set.class_names()};

@@ -14,7 +14,8 @@
 namespace tools {
 
 struct SavedInput {
-  engine::Shape sample_shape;  // [h, w, c], or [context] for tokens
+  engine::Shape sample_shape;                     // [h, w, c], or [context] for tokens
+  std::optional<engine::Shape> label_shape = {};  // as of label_shape() in session_data.h
   std::int64_t classes = 0;
   std::string vocabulary = {};     // for text: the byte of each token id
   std::string normalization = {};  // for images: "unit" or "standard"; "": unknown, or not images

@@ -110,6 +110,11 @@ engine::Shape sample_shape(const io::Dataset& dataset) {
   return engine::Shape(dataset.model_shape());
 }
 
+std::optional<engine::Shape> label_shape(const io::Dataset& dataset) {
+  if (dataset.find<io::ArraySamples>() == nullptr) return std::nullopt;
+  return engine::Shape(dataset.label_shape());
+}
+
 io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset) {
   if (options.normalization) return *options.normalization;
   return dataset.shape()[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;

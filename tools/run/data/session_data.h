@@ -19,6 +19,8 @@ namespace tools {
 
 // Returns the shape of one sample in the models' layout: [h, w, c], or [context] for tokens.
 engine::Shape sample_shape(const io::Dataset& dataset);
+// Returns the shape of a sample's labels; none if that follows from the kind of samples.
+std::optional<engine::Shape> label_shape(const io::Dataset& dataset);
 io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset);
 // Returns "0", "1" ... if the data have no class names; for text the characters, made visible.
 std::vector<std::string> class_names(const io::Dataset& dataset);

@@ -15,23 +15,34 @@ bool evaluates_what_is_saved(const SessionOptions& options, const backends::Grou
 
 const char* name_of(engine::Measure measure) {
   if (measure == engine::Measure::kR2) return "r2";
+  if (measure == engine::Measure::kMeanIou) return "mean-iou";
   return measure == engine::Measure::kTop5 ? "top5" : to_string(measure);
+}
+
+engine::Measure automatic_measure(const io::Dataset& data) {
+  using engine::Measure;
+  if (data.label_traits().perplexity) return Measure::kPerplexity;
+  if (data.target() != nullptr) return Measure::kLoss;
+  if (data.find<io::MultiLabels>() != nullptr) return Measure::kMap;
+  return data.find<io::PositionLabels>() != nullptr ? Measure::kMeanIou : Measure::kAccuracy;
 }
 
 engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) {
   using engine::Measure;
   const bool text = data.label_traits().perplexity, numbers = data.target() != nullptr,
-             labels = data.find<io::MultiLabels>() != nullptr;
-  const Measure measure = options.keep.measure.value_or(text      ? Measure::kPerplexity
-                                                        : numbers ? Measure::kLoss
-                                                        : labels  ? Measure::kMap
-                                                                  : Measure::kAccuracy);
+             labels = data.find<io::MultiLabels>() != nullptr,
+             positions = data.find<io::PositionLabels>() != nullptr;
+  const Measure measure = options.keep.measure.value_or(automatic_measure(data));
   if (labels && measure != Measure::kLoss && measure != Measure::kMap)
     throw io::ConfigError(std::string("--keep-best ") + name_of(measure) +
                           " is not for --task multi-label; expected loss or map");
   if (measure == Measure::kMap && !labels)
     throw io::ConfigError("--keep-best map requires --task multi-label; " + data.name + " has " +
                           data.label_traits().labels);
+  if (measure == Measure::kMeanIou && !positions)
+    throw io::ConfigError(
+        "--keep-best mean-iou requires a class for each position; the labels of " + data.name +
+        " are " + data.label_traits().labels);
   if (numbers && measure != Measure::kLoss && measure != Measure::kR2)
     throw io::ConfigError(std::string("--keep-best ") + name_of(measure) +
                           " is not for --task regression; expected loss or r2");

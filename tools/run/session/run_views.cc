@@ -105,6 +105,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .top5 = record.data.classes > 5,
        .regression = session.data().train().target() != nullptr,
        .labels = session.data().train().find<io::MultiLabels>() != nullptr,
+       .positions = !session.data().train().label_shape().empty(),
        .gpu_every = viewed.config.log_gpu,
        .histogram_every = viewed.config.tensorboard.histogram_every,
        .model = &session.state().model,

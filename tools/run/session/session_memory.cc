@@ -25,14 +25,14 @@ namespace {
 std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& dataset) {
   constexpr std::int64_t kNumber = sizeof(float);  // labels and tokens have the same size
   const std::int64_t values = dataset.sample_count();
-  // A weight of the loss follows the labels.
+  // A weight of the loss of each label follows the labels.
   const std::int64_t labels =
       dataset.find<io::MultiLabels>() != nullptr ? dataset.classes() : dataset.positions();
   const bool bytes = engine::sends_bytes(dataset, compute.device);
   const std::int64_t sent =
       (bytes ? values + static_cast<std::int64_t>(sizeof(engine::ops::ImageDraw))
              : kNumber * values) +
-      kNumber * (labels + 1) + static_cast<std::int64_t>(sizeof(std::int64_t));
+      kNumber * 2 * labels + static_cast<std::int64_t>(sizeof(std::int64_t));
   const bool prepared = bytes && compute.storage == engine::DType::kF32;
   return engine::DeviceExecutorOptions{}.slots * sent + (prepared ? kNumber * values : 0);
 }

@@ -64,6 +64,7 @@ engine::Graph build_graph(const ModelOptions& options, const io::Dataset& datase
                                          .label_smoothing = options.label_smoothing,
                                          .dropout = options.dropout,
                                          .regression = options.regression_loss(),
+                                         .label_shape = label_shape(dataset),
                                          .definition = options.definition});
   if (options.synchronized_statistics) graph.synchronize_statistics();
   freeze(options, graph);

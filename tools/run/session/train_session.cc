@@ -156,6 +156,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .losses_per_sample =
            s.options.update.sum_losses ? static_cast<double>(s.input.data.train().positions()) : 0,
        .loss_weights = checked_loss_weights(s),
+       .positions = s.input.data.train().positions(),
        .has_labels = s.input.data.train().label_traits().classes,
        .on_nonfinite = s.options.on_nonfinite,
        .supports_rollback = s.carried != nullptr,

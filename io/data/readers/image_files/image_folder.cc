@@ -215,7 +215,7 @@ std::vector<std::string> classes_below(const std::vector<fs::path>& directories)
 // A single class is probably a superfluous folder between train/ and the classes.
 void check_classes(const fs::path& training, const std::vector<std::string>& classes) {
   if (classes.size() > 1) return;
-  constexpr std::size_t kMaxNames = 5;
+  constexpr std::size_t kShownClasses = 5;
   const std::string only = (training / classes.front()).string();
   std::vector<std::string> below;
   for (const FolderEntry& entry : list_folder(only))
@@ -223,9 +223,9 @@ void check_classes(const fs::path& training, const std::vector<std::string>& cla
   std::string found = "no folders";
   if (!below.empty()) {
     const std::size_t count = below.size();
-    below.resize(std::min(count, kMaxNames));
+    below.resize(std::min(count, kShownClasses));
     found = std::to_string(count) + (count == 1 ? " folder: " : " folders: ") +
-            base::join_text(below) + (count > kMaxNames ? " ..." : "");
+            base::join_text(below) + (count > kShownClasses ? " ..." : "");
   }
   throw DataError(training.string() + ": found a single class, '" + classes.front() +
                   "', expected at least 2 folders of classes; in " + only + " are " + found +

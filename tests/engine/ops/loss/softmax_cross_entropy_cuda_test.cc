@@ -77,6 +77,34 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, OperandsMayBeginAnywhere) {
     compare_losses<TypeParam>({3, 2504}, 0, Write::kOverwrite, shift);
 }
 
+// By warps and by blocks; rows without a label have logits that are no numbers.
+TYPED_TEST(SoftmaxCrossEntropyCuda, LeavesOutRowsWithoutALabel) {
+  for (const Shape& shape : {Shape{37, 10}, Shape{9, 1000}, Shape{3, 2503}, Shape{3, 20608}}) {
+    SCOPED_TRACE(shape.to_string());
+    const std::int64_t rows = shape[0], classes = shape[1];
+    Operand<float> logits = some_logits(shape);
+    std::vector<std::int32_t> labels = some_labels(rows, classes);
+    for (std::int64_t r = 0; r < rows; r += 2) {
+      labels[static_cast<std::size_t>(r)] = kNoLabel;
+      logits.values[static_cast<std::size_t>(r * classes)] = NAN;
+    }
+    const Given operands[] = {logits, operand_of<std::int32_t>({rows}, labels),
+                              state(nothing({rows})), nothing(shape)};
+    const auto [found, expected] =
+        run_on_device<TypeParam>(operands, [&](KernelContext& c, TensorView from, TensorView of,
+                                               TensorView loss, TensorView gradient) {
+          softmax_cross_entropy_forward(c, {from, of, loss, gradient});
+        });
+    EXPECT_LE(relative_error(found[2], expected[2]), 1e-5);
+    EXPECT_LE(relative_error(found[3], expected[3], 0.01), storage_error<TypeParam>());
+    for (std::int64_t r = 0; r < rows; r += 2) {
+      EXPECT_EQ(found[2][static_cast<std::size_t>(r)], 0);
+      for (std::int64_t i = r * classes; i < (r + 1) * classes; ++i)
+        ASSERT_EQ(found[3][static_cast<std::size_t>(i)], 0) << i;
+    }
+  }
+}
+
 // By warps, by blocks, and by blocks of long rows, 16 bytes at a time and one element at a time.
 TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
   for (const Shape& shape :
@@ -92,6 +120,7 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
       logits.values[1] = NAN;
       logits.values[static_cast<std::size_t>(shape[1])] = INFINITY;
       labels.values[1] = 0;
+      labels.values[2] = kNoLabel;
     }
     Operand<float> loss = random_operand({rows}, 2);
     BatchTotals expected{1.5, 2, 3, 4}, expected_more{};
@@ -107,8 +136,9 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
                                     .top5 = true,
                                     .totals = &expected,
                                     .more = &expected_more});
-    EXPECT_EQ(expected.rows, rows + 3);
-    EXPECT_EQ(expected_more.rows, rows);
+    const std::int64_t counted = rows - (rows > 3 ? 1 : 0);
+    EXPECT_EQ(expected.rows, counted + 3);
+    EXPECT_EQ(expected_more.rows, counted);
     EXPECT_EQ(expected.correct, among_largest(logits, labels.values, 1) + 2);
     EXPECT_EQ(expected.top5, among_largest(logits, labels.values, 5) + 4);
     EXPECT_EQ(expected_more.top5, expected.top5 - 4);
@@ -140,7 +170,7 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
       EXPECT_EQ(found[0].rows, expected.rows);
       EXPECT_EQ(found[0].top5, top5 ? expected.top5 : 4);
       EXPECT_EQ(found[1].correct, top5 ? expected_more.correct : 0);
-      EXPECT_EQ(found[1].rows, top5 ? rows : 0);
+      EXPECT_EQ(found[1].rows, top5 ? counted : 0);
       EXPECT_EQ(found[1].top5, top5 ? expected_more.top5 : 0);
     }
   }

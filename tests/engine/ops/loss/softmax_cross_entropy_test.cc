@@ -145,6 +145,44 @@ TEST(SoftmaxCrossEntropy, NamesRowLabelAndClassCountOfALabelOutOfRange) {
   }
 }
 
+// In rows that are computed together, alone, and in blocks: as if these rows were not there.
+template <class T>
+void expect_left_out(int threads, const Shape& shape, double smoothing) {
+  const auto logits = [&] {
+    if constexpr (std::is_same_v<T, double>)
+      return widen(random_operand(shape, 1));
+    else
+      return random_operand(shape, 1);
+  }();
+  const Operand<std::int32_t> labels({shape[0]}, 2);
+  const auto all = losses_of<T>(threads, logits, labels, smoothing);
+  auto partial_logits = logits;
+  auto partial_labels = labels;
+  const auto width = static_cast<std::size_t>(shape[1]);
+  for (std::size_t r = 0; r < labels.values.size(); r += 2) {
+    partial_labels.values[r] = kNoLabel;
+    partial_logits.values[r * width] = std::numeric_limits<T>::quiet_NaN();
+  }
+  const auto found = losses_of<T>(threads, partial_logits, partial_labels, smoothing);
+  for (std::size_t r = 0; r < labels.values.size(); ++r) {
+    const bool counts = r % 2 == 1;
+    ASSERT_EQ(found.loss.values[r], counts ? all.loss.values[r] : T{0}) << r;
+    ASSERT_EQ(found.ranks.values[r], counts ? all.ranks.values[r] : kNoRank) << r;
+    for (std::size_t i = r * width; i < (r + 1) * width; ++i)
+      ASSERT_EQ(found.gradient.values[i], counts ? all.gradient.values[i] : T{0}) << i;
+  }
+}
+
+TEST(SoftmaxCrossEntropy, ARowWithoutALabelDoesNotCount) {
+  for_each_setting([](int threads) {
+    for (const Shape& shape : {Shape{37, 3}, Shape{9, 65}, Shape{3, 3000}, Shape{3, 5000}})
+      for (const double smoothing : {0.0, 0.2}) {
+        expect_left_out<float>(threads, shape, smoothing);
+        expect_left_out<double>(threads, shape, smoothing);
+      }
+  });
+}
+
 template <class T>
 BatchTotals totals_of(int threads, Operand<T> logits, Operand<std::int32_t> labels) {
   auto [loss, gradient, ranks] = losses_of(threads, logits, labels);
@@ -177,6 +215,15 @@ TEST(BatchTotals, TakeTheFirstLargestAndNeverARowWithANan) {
       EXPECT_EQ(found.top5, 3);
     }
   });
+}
+
+TEST(BatchTotals, LeaveOutRowsWithoutALabel) {
+  const Operand<float> logits = operand_of<float>({4, 2}, {1, 2, 1, 2, 2, 1, 1, 2});
+  const Operand<std::int32_t> labels = operand_of<std::int32_t>({4}, {kNoLabel, 1, 1, kNoLabel});
+  const BatchTotals found = totals_of(1, logits, labels);
+  EXPECT_EQ(found.rows, 2);
+  EXPECT_EQ(found.correct, 1);
+  EXPECT_EQ(found.top5, 2);
 }
 
 // Whole numbers of which many are equal, a NaN and infinities; rows of one vector and of many

@@ -152,7 +152,15 @@ TEST_P(BatchLoaderCrews, AllocatesNothingForOtherKindsEither) {
   const Dataset sets[] = {
       {.samples = rows, .labels = ClassLabels{.ids = classes, .count = 1}},
       {.samples = rows, .labels = TargetValues{.scale = {}, .values = std::vector<float>(40)}},
-      {.samples = windows, .labels = NextTokens{.count = 1}}};
+      {.samples = windows, .labels = NextTokens{.count = 1}},
+      {.samples = ArraySamples{.extents = {1, 3, 1}, .values = std::vector<float>(120)},
+       .labels =
+           PositionLabels{
+               .extents = {3}, .ids = std::vector<std::int32_t>(120), .count = 1, .weights = {2}}},
+      {.samples =
+           ArraySamples{
+               .extents = {3, 1, 1}, .are_tokens = true, .ids = std::vector<std::int32_t>(120)},
+       .labels = ClassLabels{.ids = classes, .count = 1}}};
   for (const Dataset& set : sets) {
     ASSERT_EQ(set.size(), 40);
     BatchLoader loader(set, {40, 9, 0, 1, 11, true}, options());

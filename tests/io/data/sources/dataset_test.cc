@@ -145,6 +145,12 @@ TEST(DataDigest, ChangesWithEveryPartOfEveryKind) {
   EXPECT_TRUE(changed(text, [](auto& set) { set.template as<NextTokens>().vocabulary = "ac"; }));
   EXPECT_TRUE(changed(text, [](auto& set) { set.template as<NextTokens>().count = 3; }));
   EXPECT_FALSE(changed(text, [](auto& set) { set.name = "other"; }));
+  const Dataset maps{.name = "arrays",
+                     .samples = ArraySamples{.extents = {1, 2, 1}, .values = {1, 2}},
+                     .labels = PositionLabels{.extents = {1, 2}, .ids = {0, 1}, .count = 2}};
+  EXPECT_TRUE(changed(maps, [](auto& set) { set.template as<ArraySamples>().values[1] = 3; }));
+  EXPECT_TRUE(changed(maps, [](auto& set) { set.template as<PositionLabels>().ids[1] = 0; }));
+  EXPECT_TRUE(changed(maps, [](auto& set) { set.template as<PositionLabels>().extents = {2}; }));
 }
 
 TEST(Samples, AreNamedAsSnapshotsStateThem) {
@@ -152,7 +158,7 @@ TEST(Samples, AreNamedAsSnapshotsStateThem) {
   ASSERT_TRUE(tokens);
   EXPECT_TRUE(std::holds_alternative<TokenSamples>(*tokens));
   EXPECT_FALSE(samples_named("sounds"));
-  EXPECT_EQ(sample_names(), "images, features or tokens");
+  EXPECT_EQ(sample_names(), "images, features, tokens or arrays");
 }
 
 TEST(Dataset, KeepsTheTargetsOfTheSamplesThatItKeeps) {

@@ -69,6 +69,27 @@ std::vector<float> values_of(const io::SampleBlock& block) {
   return std::get<io::FeatureSamples>(block.samples).values;
 }
 
+TEST(SampleStatement, OfArraysHasTheShapeOfTheLabels) {
+  io::DatasetSplits splits;
+  splits.train = {.name = "arrays",
+                  .samples = io::ArraySamples{.extents = {4, 6, 2}},
+                  .labels = io::PositionLabels{.extents = {4, 6}, .count = 3}};
+  const std::string text = sample_statement(splits, io::Normalization::kUnit);
+  const io::Dataset found = read_sample_statement(text, "x").splits.train;
+  EXPECT_EQ(found.model_shape(), (std::vector<std::int64_t>{4, 6, 2}));
+  EXPECT_EQ(found.label_shape(), (std::vector<std::int64_t>{4, 6}));
+  EXPECT_EQ(found.classes(), 3);
+  splits.train.samples = io::ArraySamples{.extents = {5, 1, 1}, .are_tokens = true};
+  splits.train.labels = io::ClassLabels{.count = 2};
+  const io::Dataset tokens =
+      read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x").splits.train;
+  EXPECT_EQ(tokens.model_shape(), std::vector<std::int64_t>{5});
+  EXPECT_EQ(tokens.as<io::ClassLabels>().count, 2);
+  EXPECT_THROW(
+      read_sample_statement(std::string(text).replace(text.find("[4,6]"), 5, "[4,0]"), "x"),
+      io::DataError);
+}
+
 TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "t.csv";
@@ -168,7 +189,7 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   };
   refuses("\"classes\":1", "\"classes\":3");
   refuses("\"name\":\"price\"", "\"nam\":\"price\"");
-  refuses("\"schema\":3", "\"schema\":5");
+  refuses("\"schema\":3", "\"schema\":6");
 }
 
 TEST(SampleStatement, IsLeftOutWhereItWouldBeTooLong) {
@@ -199,8 +220,8 @@ TEST(SampleStatement, ThatContradictsItselfIsRefused) {
     EXPECT_CONTAINS(error_text, words);
     EXPECT_TRUE(error_text.starts_with("a.ckpt")) << error_text;
   };
-  refuses("\"schema\":1", "\"schema\":5", "has schema 5, expected 1 to 4");
-  refuses("images", "sounds", "kind 'sounds', expected images, features or tokens");
+  refuses("\"schema\":1", "\"schema\":6", "has schema 6, expected 1 to 5");
+  refuses("images", "sounds", "kind 'sounds', expected images, features, tokens or arrays");
   refuses("images", "features", "lacks \"table\"");
   refuses("[2,2,1]", "[2,2]", "a shape of 2 extents, expected 3");
   refuses("[2,2,1]", "[2,2,3]", "means and deviations of 1 and 1 channels, expected 3");

@@ -236,6 +236,9 @@ TEST(Evaluation, ScoresOfLabelsAreTheSameForEveryWorldSize) {
               << world;
       EXPECT_EQ(many.labels->micro_f1(), one.labels->micro_f1()) << world;
       EXPECT_EQ(many.labels->macro_f1(), one.labels->macro_f1()) << world;
+      if (!std::isnan(one.labels->mean_roc_auc())) {
+        EXPECT_EQ(many.labels->mean_roc_auc(), one.labels->mean_roc_auc()) << world;
+      }
     }
   }
 }

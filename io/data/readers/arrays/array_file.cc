@@ -1,0 +1,186 @@
+// Converts arrays of any type to numbers, and images to the engine's order.
+#include "io/data/readers/arrays/array_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/half.h"
+#include "io/data/labels/position_labels.h"
+#include "io/interchange/array_files.h"
+
+namespace io {
+namespace {
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape)
+    text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
+
+NamedArray read_array(ArraySource& source, const std::string& name) {
+  for (std::size_t i = 0; i < source.entries().size(); ++i) {
+    const ArrayEntry& entry = source.entries()[i];
+    if (entry.name != name) continue;
+    source.check_unpacked(entry.bytes);
+    NamedArray array;
+    array.name = name;
+    array.type = entry.type;
+    array.shape = entry.shape;
+    array.data.resize(entry.bytes);
+    source.read(i, 0, array.data);
+    if (array.shape.empty() || array.data.empty())
+      throw DataError(source.name() + ": " + name + " has the shape " + shape_text(array.shape) +
+                      ", expected samples in its first dimension");
+    return array;
+  }
+  for (const UnreadArray& array : source.unread())
+    if (array.name == name)
+      throw DataError(source.name() + ": " + name + " has the dtype " + array.type +
+                      ", expected float16, float32, float64, uint8, int32 or int64; convert it "
+                      "with .astype()");
+  throw DataError(source.name() + ": found no array " + name +
+                  "; expected x and y, as of np.savez(file, x=x, y=y)");
+}
+
+template <class T>
+T element(const NamedArray& array, std::size_t i) {
+  T value;
+  std::memcpy(&value, array.data.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+bool is_integer(const NamedArray& array) {
+  return array.type == DType::kU8 || array.type == DType::kI32 || array.type == DType::kI64;
+}
+
+std::int64_t integer_at(const NamedArray& array, std::size_t i) {
+  if (array.type == DType::kU8) return element<std::uint8_t>(array, i);
+  if (array.type == DType::kI32) return element<std::int32_t>(array, i);
+  return element<std::int64_t>(array, i);
+}
+
+float number_at(const NamedArray& array, std::size_t i) {
+  switch (array.type) {
+    case DType::kF16:
+      return base::to_float(element<base::f16>(array, i));
+    case DType::kF32:
+      return element<float>(array, i);
+    case DType::kF64:
+      return static_cast<float>(element<double>(array, i));
+    case DType::kU8:
+      return static_cast<float>(element<std::uint8_t>(array, i)) / 255;
+    default:
+      return static_cast<float>(integer_at(array, i));
+  }
+}
+
+std::size_t elements_of(const NamedArray& array) { return array.data.size() / size_of(array.type); }
+
+// "y[3, 0, 7]"
+std::string place_of(const NamedArray& array, std::size_t element) {
+  std::vector<std::int64_t> place(array.shape.size());
+  for (std::size_t d = place.size(); d-- > 0;) {
+    const auto extent = static_cast<std::size_t>(array.shape[d]);
+    place[d] = static_cast<std::int64_t>(element % extent);
+    element /= extent;
+  }
+  return array.name + shape_text(place);
+}
+
+// From [samples, channels, rest] to [samples, rest, channels].
+std::vector<float> with_channels_last(const NamedArray& x, std::size_t channels, std::size_t rest) {
+  std::vector<float> values(elements_of(x));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t sample = i / (channels * rest), c = i / rest % channels, at = i % rest;
+    values[(sample * rest + at) * channels + c] = number_at(x, i);
+  }
+  return values;
+}
+
+std::vector<std::int32_t> token_ids(const ArrayFile& file) {
+  std::vector<std::int32_t> ids(elements_of(file.x));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t id = integer_at(file.x, i);
+    if (id < 0 || id > kMaxArrayId)
+      throw DataError(file.path + ": " + place_of(file.x, i) + " is " + std::to_string(id) +
+                      ", expected token ids from 0 to " + std::to_string(kMaxArrayId));
+    ids[i] = static_cast<std::int32_t>(id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+ArrayFile read_array_file(const std::string& path, bool wants_labels) {
+  if (!std::filesystem::is_regular_file(path))
+    throw MissingFileError("cannot open " + path + ": no such file");
+  const std::unique_ptr<ArraySource> source = open_arrays(path);
+  ArrayFile file{.path = path, .x = read_array(*source, "x"), .y = {}};
+  if (!wants_labels) return file;
+  file.y = read_array(*source, "y");
+  source->finish();
+  if (!is_integer(file.y))
+    throw DataError(path + ": y has the dtype " + std::string(to_string(file.y.type)) +
+                    ", expected classes as uint8, int32 or int64");
+  if (file.y.shape[0] != file.x.shape[0])
+    throw DataError(path + ": y has the shape " + shape_text(file.y.shape) +
+                    ", expected labels of " + std::to_string(file.x.shape[0]) +
+                    " samples, as x has them");
+  return file;
+}
+
+ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
+  const std::vector<std::int64_t>& shape = file.x.shape;
+  ArraySamples samples;
+  if (shape.size() == 2 && is_integer(file.x)) {
+    samples.extents = {shape[1], 1, 1};
+    samples.are_tokens = true;
+    samples.ids = token_ids(file);
+    return samples;
+  }
+  if (shape.size() == 4) {
+    samples.extents = {shape[2], shape[3], shape[1]};
+    samples.values = with_channels_last(file.x, static_cast<std::size_t>(shape[1]),
+                                        static_cast<std::size_t>(shape[2] * shape[3]));
+    return samples;
+  }
+  if (shape.size() != 2 && shape.size() != 3)
+    throw DataError(file.path + ": x has the shape " + shape_text(shape) +
+                    ", expected [samples, channels, height, width], [samples, length, features] or "
+                    "[samples, features]");
+  if (shape.size() == 2)
+    samples.extents = {1, 1, shape[1]};
+  else if (without_channels)
+    samples.extents = {shape[1], shape[2], 1};
+  else
+    samples.extents = {1, shape[1], shape[2]};
+  samples.values.resize(elements_of(file.x));
+  for (std::size_t i = 0; i < samples.values.size(); ++i) samples.values[i] = number_at(file.x, i);
+  return samples;
+}
+
+std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t classes,
+                                       std::optional<std::int64_t> ignored,
+                                       const std::string& expected) {
+  std::vector<std::int32_t> ids(elements_of(file.y));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t id = integer_at(file.y, i);
+    if (ignored && id == *ignored) {
+      ids[i] = PositionLabels::kIgnored;
+      continue;
+    }
+    if (id < 0 || id >= classes)
+      throw DataError(file.path + ": " + place_of(file.y, i) + " is " + std::to_string(id) +
+                      ", expected 0 to " + std::to_string(classes - 1) + ", " + expected +
+                      "; a position without a label has the number of --ignore-id");
+    ids[i] = static_cast<std::int32_t>(id);
+  }
+  return ids;
+}
+
+}  // namespace io

@@ -1,0 +1,16 @@
+// Reads the samples of .npz files for a trained model.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "io/data/samples/array_samples.h"
+#include "io/data/samples/sample_stream.h"
+
+namespace io {
+
+// Returns the samples of the array x, which must have the shape of `like`. Throws as
+// read_array_file() and array_samples().
+std::unique_ptr<SampleStream> open_array_samples(const std::string& path, const ArraySamples& like);
+
+}  // namespace io

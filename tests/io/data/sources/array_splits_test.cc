@@ -1,0 +1,221 @@
+// The data set of .npz files: samples in the engine's order, labels of samples and of positions,
+// batches of them, and what is said of files that are none.
+#include "io/data/readers/arrays/array_splits.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/sources/loading_memory.h"
+#include "io/interchange/numpy/npz.h"
+#include "tests/io/data/sources/dataset_fixture.h"
+
+namespace io {
+namespace {
+
+template <class T>
+NamedArray array(const std::string& name, DType type, std::vector<std::int64_t> shape,
+                 const std::vector<T>& values) {
+  NamedArray made;
+  made.name = name;
+  made.type = type;
+  made.shape = std::move(shape);
+  const auto bytes = std::as_bytes(std::span(values));
+  made.data.assign(bytes.begin(), bytes.end());
+  return made;
+}
+
+NamedArray floats(std::vector<std::int64_t> shape, const std::vector<float>& values) {
+  return array("x", DType::kF32, std::move(shape), values);
+}
+NamedArray classes(std::vector<std::int64_t> shape, const std::vector<std::int64_t>& values) {
+  return array("y", DType::kI64, std::move(shape), values);
+}
+
+class ArraySplits : public dataset_fixture::DatasetFiles {
+ protected:
+  ArraySplits() : DatasetFiles("arrays") {}
+
+  void save(const std::string& name, const std::vector<NamedArray>& arrays) {
+    save_npz(arrays, options_.directory + "/" + name);
+  }
+  void save_both(const NamedArray& x, const NamedArray& y) {
+    save("train.npz", {x, y});
+    save("test.npz", {x, y});
+  }
+};
+
+// [2 samples, 2 channels, 1 row, 2 columns]
+const std::vector<float> kImages{1, 2, 3, 4, 5, 6, 7, 8};
+
+TEST_F(ArraySplits, ImagesHaveTheirChannelsLastAndLabelsOfPixels) {
+  options_.arrays.ignored_label = 255;
+  save("train.npz", {floats({2, 2, 1, 2}, kImages), classes({2, 1, 2}, {0, 255, 2, 1})});
+  save("val.npz", {floats({1, 2, 1, 2}, {9, 8, 7, 6}), classes({1, 1, 2}, {2, 255})});
+  const DatasetSplits splits = load();
+  const auto& samples = splits.train.as<ArraySamples>();
+  EXPECT_EQ(samples.extents, (std::array<std::int64_t, 3>{1, 2, 2}));
+  EXPECT_EQ(samples.values, (std::vector<float>{1, 3, 2, 4, 5, 7, 6, 8}));
+  const auto& labels = splits.train.as<PositionLabels>();
+  EXPECT_EQ(labels.ids, (std::vector<std::int32_t>{0, PositionLabels::kIgnored, 2, 1}));
+  EXPECT_EQ(labels.extents, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(splits.train.classes(), 3);
+  EXPECT_EQ(splits.test.classes(), 3);
+  EXPECT_EQ(splits.train.positions(), 2);
+  EXPECT_EQ(splits.train.size(), 2);
+  EXPECT_EQ(splits.train.loss_weights(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(splits.test.as<ArraySamples>().values, (std::vector<float>{9, 7, 8, 6}));
+  EXPECT_EQ(splits.warnings, std::vector<std::string>{});
+}
+
+TEST_F(ArraySplits, BytesAreScaledAndOtherNumbersAreNot) {
+  const NamedArray y = classes({1}, {0});
+  save_both(array<std::uint8_t>("x", DType::kU8, {1, 1, 1, 2}, {0, 255}), y);
+  EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{0, 1}));
+  save_both(array<double>("x", DType::kF64, {1, 1, 1, 2}, {0.5, 255}), y);
+  EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{0.5, 255}));
+  save_both(array<std::int32_t>("x", DType::kI32, {1, 1, 1, 2}, {-3, 255}), y);
+  EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{-3, 255}));
+}
+
+TEST_F(ArraySplits, ShapesSayWhatAreSamples) {
+  const auto shape_of = [&](const NamedArray& x, const NamedArray& y) {
+    save_both(x, y);
+    return load().train.model_shape();
+  };
+  using Extents = std::vector<std::int64_t>;
+  const std::vector<float> six(6);
+  EXPECT_EQ(shape_of(floats({1, 2, 3}, six), classes({1, 2}, {0, 1})), (Extents{1, 2, 3}));
+  EXPECT_EQ(shape_of(floats({1, 2, 3}, six), classes({1, 2, 3}, {0, 1, 0, 1, 0, 1})),
+            (Extents{2, 3, 1}));
+  EXPECT_EQ(shape_of(floats({2, 3}, six), classes({2}, {0, 1})), (Extents{1, 1, 3}));
+  const NamedArray tokens = array<std::int32_t>("x", DType::kI32, {2, 3}, {5, 1, 2, 3, 4, 0});
+  EXPECT_EQ(shape_of(tokens, classes({2, 3}, {0, 1, 0, 1, 0, 1})), (Extents{3}));
+  EXPECT_EQ(load().train.as<ArraySamples>().ids, (std::vector<std::int32_t>{5, 1, 2, 3, 4, 0}));
+}
+
+TEST_F(ArraySplits, BatchesHaveLabelsAndWeightsOfEachPosition) {
+  options_.arrays.ignored_label = -1;
+  options_.class_weights = "0.5,2";
+  const NamedArray tokens = array<std::int32_t>("x", DType::kI32, {2, 2}, {5, 1, 2, 3});
+  save_both(tokens, classes({2, 2}, {0, 1, -1, 1}));
+  const Dataset train = load().train;
+  BatchMemory memory;
+  memory.ids = {1, 0};
+  memory.batch.sample_ids = memory.ids;
+  const auto samples = batch_part(train.samples, {.set = train.name, .size = train.size()});
+  const auto labels = batch_part(train.labels, train.name, train.samples);
+  for (const auto* part : {samples.get(), labels.get()}) {
+    part->reserve(memory, 2);
+    part->fill(memory);
+  }
+  const auto all = [](const auto& span) { return std::vector(span.begin(), span.end()); };
+  EXPECT_EQ(all(memory.batch.tokens), (std::vector<std::int32_t>{2, 3, 5, 1}));
+  EXPECT_EQ(all(memory.batch.labels),
+            (std::vector<std::int32_t>{PositionLabels::kIgnored, 1, 0, 1}));
+  EXPECT_EQ(all(memory.batch.weights), (std::vector<float>{0, 2, 0.5, 2}));
+  EXPECT_EQ(train.loss_weights(), (std::vector<double>{2.5, 2}));
+}
+
+// Three positions of class 0 and one of class 1.
+TEST_F(ArraySplits, BalancedWeightsCountPositions) {
+  options_.arrays.ignored_label = -1;
+  options_.class_weights = "balanced";
+  save_both(floats({1, 5, 1}, {1, 2, 3, 4, 5}), classes({1, 5}, {0, -1, 0, 0, 1}));
+  EXPECT_EQ(load().train.as<PositionLabels>().weights, (std::vector<double>{4.0 / 6, 2}));
+}
+
+TEST_F(ArraySplits, ALimitKeepsSamplesWithTheirLabels) {
+  options_.limit = 1;
+  save_both(floats({2, 2, 1}, {0, 0, 1, 1}), classes({2, 2}, {0, 0, 1, 1}));
+  const Dataset train = load().train;
+  EXPECT_EQ(train.size(), 1);
+  const float value = train.as<ArraySamples>().values.at(0);
+  EXPECT_EQ(train.as<ArraySamples>().values, (std::vector<float>{value, value}));
+  EXPECT_EQ(train.as<PositionLabels>().ids,
+            std::vector<std::int32_t>(2, static_cast<std::int32_t>(value)));
+}
+
+TEST_F(ArraySplits, AModelsClassesAreThoseOfItsCheckpoint) {
+  save_both(floats({1, 2, 1}, {1, 2}), classes({1, 2}, {0, 1}));
+  auto coding = std::make_shared<SampleCoding>(
+      SampleCoding{.like = load().train.like(), .source = "run/step-8.ckpt"});
+  coding->like.as<PositionLabels>().count = 5;
+  options_.coding = coding;
+  EXPECT_EQ(load().test.classes(), 5);
+  save("test.npz", {floats({1, 2, 1}, {1, 2}), classes({1, 2}, {4, 5})});
+  EXPECT_CONTAINS(complaint(),
+                  "test.npz: y[0, 1] is 5, expected 0 to 4, the classes of the model "
+                  "of run/step-8.ckpt");
+  save("test.npz", {floats({1, 3, 1}, {1, 2, 3}), classes({1, 3}, {4, 0, 0})});
+  remove("train.npz");
+  options_.parts = Parts::kHoldOut;
+  EXPECT_CONTAINS(complaint(), "differ from those of the model of run/step-8.ckpt");
+  save("test.npz", {floats({1, 2, 1}, {1, 2}), classes({1, 2}, {4, 0})});
+  EXPECT_EQ(load().train.size(), 0);
+}
+
+TEST_F(ArraySplits, SaysWhichLabelIsOutOfRangeAndWhere) {
+  save("train.npz", {floats({2, 2, 1}, {1, 2, 3, 4}), classes({2, 2}, {0, 1, 2, 0})});
+  save("test.npz", {floats({1, 2, 1}, {1, 2}), classes({1, 2}, {0, 3})});
+  EXPECT_CONTAINS(complaint(), "test.npz: y[0, 1] is 3, expected 0 to 2, the classes of ");
+  EXPECT_CONTAINS(complaint(), "--ignore-id");
+  save("train.npz", {floats({1, 2, 1}, {1, 2}), classes({1, 2}, {0, -1})});
+  EXPECT_CONTAINS(complaint(), "train.npz: y[0, 1] is -1, expected 0 to ");
+}
+
+TEST_F(ArraySplits, AsksWhetherALabelFarAboveTheOthersMarksPositions) {
+  save_both(floats({1, 2, 1}, {1, 2}), classes({1, 2}, {2, 255}));
+  const DatasetSplits splits = load();
+  ASSERT_EQ(splits.warnings.size(), 1U);
+  EXPECT_CONTAINS(splits.warnings[0], "none from 3 to 254 occurs");
+  EXPECT_CONTAINS(splits.warnings[0], "--ignore-id 255");
+}
+
+TEST_F(ArraySplits, SaysThatNoPositionHasALabel) {
+  options_.arrays.ignored_label = 7;
+  options_.limit = 1;
+  save_both(floats({1, 2, 1}, {1, 2}), classes({1, 2}, {7, 7}));
+  EXPECT_CONTAINS(complaint(), "every label is the one of --ignore-id");
+  auto coding = std::make_shared<SampleCoding>();
+  coding->like.samples = ArraySamples{.extents = {1, 2, 1}};
+  coding->like.labels = PositionLabels{.extents = {2}, .count = 3};
+  options_.coding = coding;
+  const DatasetSplits splits = load();
+  ASSERT_EQ(splits.warnings.size(), 1U);
+  EXPECT_CONTAINS(splits.warnings[0], "no position of the 1 training samples has a label");
+  EXPECT_EQ(splits.train.loss_weights(), std::vector<double>{0});
+}
+
+TEST_F(ArraySplits, NamesFilesThatAreNone) {
+  EXPECT_CONTAINS(complaint<MissingFileError>(), "no test.npz in ");
+  const NamedArray x = floats({1, 2, 1}, {1, 2}), y = classes({1, 2}, {0, 1});
+  save("test.npz", {x, y});
+  EXPECT_CONTAINS(complaint<MissingFileError>(), "no train.npz in ");
+  save("train.npz", {x});
+  EXPECT_CONTAINS(complaint(), "train.npz: found no array y; expected x and y");
+  save("train.npz", {x, classes({2, 1}, {0, 1})});
+  EXPECT_CONTAINS(complaint(), "y has the shape [2, 1], expected labels of 1 samples");
+  save("train.npz", {x, array<float>("y", DType::kF32, {1, 2}, {0, 1})});
+  EXPECT_CONTAINS(complaint(), "y has the dtype f32, expected classes as uint8, int32 or int64");
+  save("train.npz", {floats({1, 1, 1, 1, 2}, {1, 2}), y});
+  EXPECT_CONTAINS(complaint(), "x has the shape [1, 1, 1, 1, 2], expected [samples, channels");
+  save("train.npz", {floats({1, 1, 2}, {1, 2}), y});
+  EXPECT_CONTAINS(complaint(), "test.npz: the shapes of x and y differ from those of train.npz");
+  save("train.npz", {x, y});
+  save("val.npz", {x, y});
+  EXPECT_CONTAINS(complaint(), "val.npz, expected one of them");
+}
+
+// x: 2 numbers of 4 bytes, y: 2 of 8; both become numbers of 4 bytes, a file after the other.
+TEST_F(ArraySplits, LoadingNeedsWhatIsReadAndWhatIsKept) {
+  save_both(floats({1, 2, 1}, {1, 2}), classes({1, 2}, {0, 1}));
+  EXPECT_EQ(loading_bytes(options_), 2U * 16 + 24);
+}
+
+}  // namespace
+}  // namespace io
