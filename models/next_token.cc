@@ -65,7 +65,8 @@ NextToken::NextToken(const engine::Graph& graph, engine::ModelState& state,
   plan_ = engine::Plan::compile(graph, {.dtype = state.parameters.values.dtype(),
                                         .threads = threads.threads(),
                                         .training = false,
-                                        .positions = std::max(texts, std::min(kChunk, context_))});
+                                        .positions = std::max(texts, std::min(kChunk, context_)),
+                                        .packed = options.packed});
   executor_ = std::make_unique<engine::Executor>(plan_, state, threads, 0);
   executor_->keep_texts(texts);
 }

@@ -20,9 +20,9 @@ class NextToken {
 
   // `graph` must read token ids [context] and produce logits [context, vocabulary]; otherwise
   // throws engine::ModelError. Graph, state (of that graph, f32 or f64) and threads must outlive
-  // this. Of `options`, device, products and, on a device, the dtype of activations are used.
-  // `texts`: computed at once, 1 to kMaxTexts. Memory is allocated here and in the first call; on a
-  // device, the state is copied here.
+  // this. Of `options`, device, products, packed and, on a device, the dtype of activations are
+  // used. `texts`: computed at once, 1 to kMaxTexts. Memory is allocated here and in the first
+  // call; on a device, the state is copied here.
   NextToken(const engine::Graph& graph, engine::ModelState& state, engine::ThreadPool& threads,
             const engine::InferenceOptions& options = {}, std::int64_t texts = 1);
   ~NextToken();

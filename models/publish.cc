@@ -83,6 +83,8 @@ PublishedFiles publish(const std::string& name, const std::string& definition,
       parse_published_config(config_of(name, list, arrays), name + ": config_json");
   PublishedFiles files{.config = {},
                        .type = config.type,
+                       .context = config.context,
+                       .ends = config.ends,
                        .tensors = published_tensors(config, std::move(arrays), name)};
   files.config = published_config_text(config, type_name(files.tensors.front().type));
   return files;

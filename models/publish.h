@@ -1,6 +1,7 @@
 // Writes trained text models as Hugging Face's library `transformers` reads them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace models {
 struct PublishedFiles {
   std::string config;                   // config.json
   std::string type;                     // its model_type
+  std::int64_t context = 0;             // of the longest text, in tokens
+  std::vector<std::int64_t> ends;       // the tokens that end a text
   std::vector<io::NamedArray> tensors;  // of model.safetensors
 };
 

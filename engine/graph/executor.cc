@@ -173,10 +173,9 @@ struct Executor::Impl {
     for (const Binding& binding : bindings)
       if (!binding.labels) binding.view->data = const_cast<std::int32_t*>(next.tokens.data());
     const PlanStep& last = plan.steps.back();
-    const bool skips_last =
-        !next.logits && last.output == plan.logits && last.kept_per_position == 0;
+    const bool skips = !next.logits && last.output == plan.logits && last.kept_per_position == 0;
     std::byte* memory = kept.data();
-    for (std::size_t i = 0; i + (skips_last ? 1 : 0) < steps.size(); ++i) {
+    for (std::size_t i = 0; i + (skips ? 1 : 0) < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
       const std::size_t each = kept_bytes(plan.steps[i], 1);
       std::byte* packed = memory + align_up(kept_bytes(plan.steps[i], kept_texts));
@@ -185,7 +184,8 @@ struct Executor::Impl {
                      {memory + static_cast<std::size_t>(next.first_text) * each,
                       static_cast<std::size_t>(texts) * each},
                      {packed, plan.steps[i].packed},
-                     is_packed[i]};
+                     is_packed[i],
+                     plan.options.packed};
       memory = packed + align_up(plan.steps[i].packed);
       const base::TraceSpan span(steps[i].name);
       plan.steps[i].layer->forward(run);

@@ -17,6 +17,7 @@ struct InferenceOptions {
   Products products = Products::kF32;
   std::vector<float> image_table = {};  // on a device: batches contain bytes
                                         // (DeviceExecutorOptions)
+  DType packed = DType::kF32;           // PlanOptions::packed, of models::NextToken
   NodeId watched = -1;                  // node whose output can be read; -1: none
 };
 

@@ -203,7 +203,8 @@ class Compiler {
                                                   .dtype = plan_.storage,
                                                   .threads = options.threads,
                                                   .device = options.device,
-                                                  .products = options.products});
+                                                  .products = options.products,
+                                                  .packed = options.packed});
       if (training()) s.saved_bytes = memory.saved;
       if (options.positions > 0) {
         s.kept_per_position = memory.kept_per_position;

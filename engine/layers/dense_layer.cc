@@ -52,22 +52,16 @@ class Dense final : public Layer {
     const std::int64_t in = r.inputs[0].dims().back();
     return {.scratch = ops::dense_scratch_bytes(r.batch * (r.inputs[0].count() / in), in, out_,
                                                 r.dtype, r.threads, r.device, r.products),
-            .packed = ops::dense_packed_bytes(in, out_, r.dtype, r.device, r.products)};
+            .packed = is_packed_for(r) ? ops::dense_packed_bytes(in, out_, r.packed) : 0};
   }
 
   void forward(const LayerRun& run) const override {
-    float* packed = nullptr;
-    if (!run.earlier.packed.empty()) {
-      packed = reinterpret_cast<float*>(run.earlier.packed.data());
-      if (!run.earlier.is_packed)
-        ops::pack_dense_weight(run.kernels, run.parameters[0], run.inputs[0].dtype, packed);
-    }
+    if (!run.earlier.packed.empty()) return forward_packed(run);
     ops::dense_forward(run.kernels, {.x = rows(run.inputs[0]),
                                      .weight = run.parameters[0],
                                      .bias = bias_ ? run.parameters[1] : TensorView{},
                                      .relu = run.relu,
-                                     .y = rows(run.output),
-                                     .packed_weight = packed});
+                                     .y = rows(run.output)});
   }
 
   void backward(const LayerRun& run) const override {
@@ -87,6 +81,21 @@ class Dense final : public Layer {
   }
 
  private:
+  static bool is_packed_for(const MemoryRequest& r) {
+    return r.device == Device::Kind::kCpu && r.dtype == DType::kF32 && r.products == Products::kF32;
+  }
+
+  void forward_packed(const LayerRun& run) const {
+    const TensorView& weight = run.parameters[0];
+    const ops::PackedWeight packed{.data = run.earlier.packed.data(),
+                                   .dtype = run.earlier.packed_dtype,
+                                   .in = weight.shape[1],
+                                   .out = out_};
+    if (!run.earlier.is_packed) ops::pack_dense_weight(run.kernels, weight, packed);
+    ops::packed_dense_forward(run.kernels, rows(run.inputs[0]), packed,
+                              bias_ ? run.parameters[1] : TensorView{}, run.relu, rows(run.output));
+  }
+
   // Views [n, ..., c] as [n * ..., c].
   static TensorView rows(TensorView view) {
     const std::int64_t columns = view.shape.dims().back();

@@ -101,6 +101,7 @@ struct MemoryRequest {
   int threads = 1;
   Device::Kind device = Device::Kind::kCpu;
   Products products = Products::kF32;
+  DType packed = DType::kF32;  // dtype of LayerMemory::packed: kF32 or kBF16
 };
 
 // Sizes in bytes.
@@ -130,6 +131,7 @@ struct EarlierPositions {
   std::span<std::byte> kept{};
   std::span<std::byte> packed{};  // LayerMemory::packed, 64-byte aligned
   bool is_packed = false;         // by an earlier call; else this one writes it
+  DType packed_dtype = DType::kF32;
 };
 
 // The context of layers with batch statistics.

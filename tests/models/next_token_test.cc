@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "io/base/numbers/half.h"
 #include "models/model_catalog.h"
 #include "tests/support/test_support.h"
 
@@ -249,12 +251,47 @@ TEST_P(KeptPositions, RejectNoTextAndUnknownTokens) {
   EXPECT_LE(difference(next.logits_after(one), m.whole(one).back()), tolerance());
 }
 
+class PackedInBf16 : public KeptPositions {};
+
+// A tied table is rounded as the head's weight, but not as an embedding, which no state expresses.
+TEST_P(PackedInBf16, GivesTheLogitsOfRoundedWeights) {
+  Model m = make(), rounded = make();
+  models::NextToken next(m.graph, m.state, m.threads, {.packed = DType::kBF16}, 2);
+  ASSERT_TRUE(next.keeps_positions());
+  const models::NextToken::Tokens texts[] = {m.text(0, 20), m.text(3, 7)};
+  next.compute(texts);
+  bool tied = true;
+  for (const ModelState::Entry& entry : rounded.state.entries) {
+    tied = tied && entry.name != "head.weight";
+    const engine::TensorView view = rounded.state.view(entry);
+    if (view.shape.rank() != 2 || entry.name.find("wte") != entry.name.npos ||
+        entry.name.find("wpe") != entry.name.npos)
+      continue;
+    for (float& value : view.span<float>())
+      value = base::to_float(base::from_float<base::bf16>(value));
+  }
+  models::NextToken plain(rounded.graph, rounded.state, rounded.threads, {}, 2);
+  plain.compute(texts);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double largest = std::ranges::max(plain.logits_of(i));
+    EXPECT_LE(difference(next.logits_of(i), plain.logits_of(i)), tied ? 0.02 * largest : 0) << i;
+    EXPECT_GT(difference(next.logits_of(i), m.whole(texts[i]).back()), 1e-4) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, KeptPositions,
                          testing::Combine(testing::ValuesIn(kTextModels),
                                           testing::Values(DType::kF32, DType::kF64)),
                          [](const auto& param) {
                            return std::string(std::get<0>(param.param).name) +
                                   (std::get<1>(param.param) == DType::kF64 ? "F64" : "F32");
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Models, PackedInBf16,
+                         testing::Combine(testing::ValuesIn(kTextModels),
+                                          testing::Values(DType::kF32)),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param).name);
                          });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "io/base/text/text_parts.h"
 #include "io/data/readers/tokens/text_files.h"
 #include "io/interchange/array_files.h"
+#include "models/image_weights.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/saved_run.h"
@@ -43,20 +44,46 @@ void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& 
                  wrapped, arrays.size());
 }
 
+// Returns the parameters and buffers of a file, without prefixes.
+std::vector<io::NamedArray> read_arrays(const std::string& path,
+                                        const std::vector<std::string>& prefixes,
+                                        std::vector<io::UnreadArray>& unread) {
+  std::vector<io::NamedArray> arrays = io::load_arrays(path, &unread);
+  std::erase_if(arrays, [](const io::NamedArray& a) {
+    return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
+  });
+  strip(arrays, prefixes);
+  return arrays;
+}
+
 struct Target {  // the model that the arrays must fit
   engine::Graph graph;
   std::string config, vocabulary, tokenizer, described;
   engine::DType dtype;
 };
 
-Target target_of(const std::string& model, tools::ConfigValues& values) {
-  if (!values.contains("dataset"))  // use the sizes that the model was made for
-    return {models::build_model(model, models::default_options(model)),
+// Returns the model that the arrays belong to, for files that need no --model.
+models::ImageWeights recognized(const std::string& path,
+                                const std::vector<io::NamedArray>& arrays) {
+  if (const auto weights = models::recognize_image_weights(arrays)) return *weights;
+  throw UsageError(path + ": found " + std::to_string(arrays.size()) + " arrays" +
+                   (arrays.empty() ? "" : ", the first is '" + arrays.front().name + "'") +
+                   "; expected those of a built-in image model, e.g. torchvision's or timm's "
+                   "resnet18, 34, 50, 101 or 152; name another model with --model");
+}
+
+// `classes`: of a model without a data set; 0: its default.
+Target target_of(const std::string& model, std::int64_t classes, tools::ConfigValues& values) {
+  if (!values.contains("dataset")) {  // use the sizes that the model was made for
+    models::ModelOptions options = models::default_options(model);
+    if (classes > 0) options.classes = classes;
+    return {models::build_model(model, options),
             "[run]\nmodel = \"" + model + "\"\n",
             "",
             "",
             "with its default input size (--dataset selects another)",
             engine::DType::kF32};
+  }
   complete_values(values, "");
   const tools::RunConfig config = tools::resolve_run_config(values);
   const io::DatasetSplits data = io::load_dataset(config.data.set);
@@ -94,23 +121,24 @@ int import_command(const Arguments& arguments) {
       ->allow_extra_args(false);
   add_table_options(app, values, saved_options());
   app.footer(
-      "--model is required. Names, shapes and number of the arrays must match the model, with its "
+      "Without --model, the file must have the parameters of a built-in image model, e.g. of "
+      "torchvision's resnet18, and of any number of classes. Names, shapes and number of the "
+      "arrays must match the model, with its "
       "default input size or, with --dataset, that of the data set. Buffers may be missing; f16, "
       "bf16, f32 and f64 are converted.");
   if (!parse(app, arguments)) return kExitOk;
-  const auto model = values.find("model");
-  if (model == values.end())
-    throw UsageError("--model is required: a checkpoint records its model");
-  const std::string model_name = model->second.value;
   check_new_file(out, {path});
 
   std::vector<io::UnreadArray> unread;
-  std::vector<io::NamedArray> arrays = io::load_arrays(path, &unread);
-  std::erase_if(arrays, [](const io::NamedArray& a) {
-    return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
-  });
-  strip(arrays, prefixes);
-  const Target target = target_of(model_name, values);
+  const std::vector<io::NamedArray> arrays = read_arrays(path, prefixes, unread);
+  std::int64_t classes = 0;
+  if (!values.contains("model")) {
+    const models::ImageWeights weights = recognized(path, arrays);
+    values["model"] = {.value = weights.model, .source = path};
+    classes = weights.classes;
+  }
+  const std::string model_name = values.at("model").value;
+  const Target target = target_of(model_name, classes, values);
   engine::ModelState state = engine::ModelState::allocate(target.graph, target.dtype);
   state.initialize(target.graph, 0, engine::ModelState::nothing);
   const std::vector<std::string> left_out =

@@ -34,8 +34,8 @@ struct SampleOptions {
   std::vector<std::string> prompts;
   engine::AverageKind weights = engine::AverageKind::kNone;
   std::int64_t count = 200, threads = 0;
-  bool ignore_end = false;
-  std::string device = "auto";
+  bool ignore_end = false, rate = false;
+  std::string device = "auto", weight_dtype = "f32";
   SamplingOptions sampling;
 };
 
@@ -169,9 +169,15 @@ void add_options(CLI::App& app, SampleOptions& o) {
   app.add_option("--tokenizer", o.tokenizer,
                  "tokenizer.json, or a folder with it, in place of the checkpoint's")
       ->type_name("PATH");
+  app.add_flag("--rate", o.rate, "print the tokens per second on stderr");
   app.add_flag("--ignore-end", o.ignore_end, "continue after the token that ends a text");
   add_sampling_options(app, o);
   add_weights_option(app, o.weights);
+  app.add_option("--weight-dtype", o.weight_dtype,
+                 "bf16: weights rounded to 16 bits, faster on CPUs")
+      ->type_name("f32|bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
   app.add_option("--threads", o.threads, "number of threads (0: one per core)")
       ->type_name("N")
       ->transform(whole_number(0, 1024))
@@ -202,6 +208,22 @@ void check_options(SampleOptions& o) {
     throw UsageError("--temperature must be a finite number, 0 or more");
 }
 
+// Chooses the device, and the storage of weights for it.
+engine::InferenceOptions inference_options(const SampleOptions& o, engine::DType dtype) {
+  DeviceRequest request = device_request(o);
+  const bool rounds = o.weight_dtype == "bf16";
+  if (rounds) request.cpu_only = "--weight-dtype bf16";
+  if (dtype == engine::DType::kF64) {
+    request.cpu_only = "a model in float64";
+    if (rounds)
+      throw io::ConfigError(o.path +
+                            ": --weight-dtype bf16 needs a model in float32, and this one is in "
+                            "float64; leave the option out");
+  }
+  return {.device = choose_device(request).device,
+          .packed = rounds ? engine::DType::kBF16 : engine::DType::kF32};
+}
+
 void check_coding(const SampleOptions& o, const TextCoding& coding,
                   const io::Checkpoint& checkpoint) {
   if (!o.prompt_ids.empty() || coding.has_text()) return;
@@ -229,11 +251,20 @@ GenerationOptions generation_options(const SampleOptions& o, const TextCoding& c
           .size = std::min(known, vocabulary)};
 }
 
-void print(const SampleOptions& o, const TextCoding& coding, models::NextToken& next) {
-  const GenerationOptions options = generation_options(o, coding, next.vocabulary());
+void print(const SampleOptions& o, const GenerationOptions& options, const TextCoding& coding,
+           models::NextToken& next) {
   if (!o.prompt_ids.empty()) return print_ids(next, options, o.prompt_ids);
   if (o.prompts.size() == 1) return print_text(next, options, coding, o.prompts[0]);
   print_texts(next, options, coding, o.prompts);
+}
+
+void print_rate(const GenerationRate& rate) {
+  if (rate.tokens == 0)
+    return static_cast<void>(
+        std::fputs("sample: no rate: expected two tokens; raise -n\n", stderr));
+  std::fprintf(stderr, "sample: %lld tokens after the first in %.3f s, %.1f tokens/s\n",
+               static_cast<long long>(rate.tokens), rate.seconds,
+               static_cast<double>(rate.tokens) / rate.seconds);
 }
 
 }  // namespace
@@ -247,7 +278,7 @@ int sample_command(const Arguments& arguments) {
   if (!parse(app, plain)) return kExitOk;
   o.prompts = std::move(prompts);
   check_options(o);
-  DeviceRequest request = device_request(o);
+  device_request(o);
 
   const std::string given = o.path;
   io::Checkpoint checkpoint =
@@ -264,13 +295,15 @@ int sample_command(const Arguments& arguments) {
   engine::import_state(checkpoint.arrays, o.path, /*exact=*/false, state);
   check_threads(static_cast<int>(std::min<std::int64_t>(o.threads, 1 << 20)));
   engine::ThreadPool pool(o.threads > 0 ? static_cast<int>(o.threads) : default_threads(1));
-  if (dtype == engine::DType::kF64) request.cpu_only = "a model in float64";
-  const DeviceChoice choice = choose_device(request);
-  models::NextToken next(graph, state, pool, {.device = choice.device},
+  models::NextToken next(graph, state, pool, inference_options(o, dtype),
                          std::ssize(o.prompts) > 1
                              ? static_cast<std::int64_t>(std::min(o.prompts.size(), kTextsAtOnce))
                              : 1);
-  print(o, coding, next);
+  GenerationRate rate;
+  GenerationOptions options = generation_options(o, coding, next.vocabulary());
+  options.rate = &rate;
+  print(o, options, coding, next);
+  if (o.rate) print_rate(rate);
   return kExitOk;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/ops/dense/dense_cuda.h"
 #include "engine/ops/gemm/gemm_cpu.h"
 #include "engine/ops/gemm/gemm_f64_cpu.h"
+#include "engine/ops/gemm/packed_weight_cpu.h"
 
 namespace engine::ops {
 namespace {
@@ -61,6 +62,12 @@ const GemmTable& gemm_table_for(DType activations, Products products) {
   return in_bf16(products) ? bf16_table_of_gemm_table() : isa_table_of_gemm_table();
 }
 
+const PackedWeightKernels& packed_kernels(DType dtype) {
+  require(dtype == DType::kF32 || dtype == DType::kBF16, "weights are packed in f32 or bf16");
+  const PackedWeightTable& table = isa_table_of_packed_weight_table();
+  return dtype == DType::kBF16 ? table.bf16 : table.f32;
+}
+
 float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
@@ -108,32 +115,40 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
       [&] { return cuda::dense_scratch_bytes(n, in, out, dtype); });
 }
 
-std::size_t dense_packed_bytes(std::int64_t in, std::int64_t out, DType dtype, Device::Kind device,
-                               Products products) {
-  if (device != Device::Kind::kCpu || dtype == DType::kF64) return 0;
-  const std::int64_t floats = gemm_table_for(dtype, products).packed_floats(out, in);
-  return static_cast<std::size_t>(floats) * sizeof(float);
+std::size_t dense_packed_bytes(std::int64_t in, std::int64_t out, DType packed) {
+  return static_cast<std::size_t>(packed_kernels(packed).bytes(out, in));
 }
 
-void pack_dense_weight(KernelContext& context, const TensorView& weight, DType dtype, float* to) {
-  require(!on_cuda(context) && weight.shape.rank() == 2 && weight.dtype == DType::kF32,
-          "a weight that is packed is a matrix of floats on the CPU");
-  const std::int64_t out = weight.shape[0], in = weight.shape[1];
-  gemm_table_for(dtype, context.products)
-      .pack({.m = 0,
-             .n = out,
-             .k = in,
-             .a = nullptr,
-             .a_stride = 0,
-             .b = weight.as<float>(),
-             .b_stride = in,
-             .b_transposed = true,
-             .c = nullptr,
-             .c_stride = 0,
-             .add = false,
-             .bias = nullptr,
-             .relu = false},
-            *context.threads, to);
+void pack_dense_weight(KernelContext& context, const TensorView& weight, const PackedWeight& to) {
+  require(!on_cuda(context), "weights are packed in host memory");
+  check_dtype("pack_dense_weight", "weight", weight, DType::kF32);
+  check_shape("pack_dense_weight", "weight", weight, {to.out, to.in});
+  packed_kernels(to.dtype).pack(weight.as<float>(), to.out, to.in, *context.threads, to.data);
+}
+
+void packed_dense_forward(KernelContext& context, const TensorView& x, const PackedWeight& weight,
+                          const TensorView& bias, bool relu, const TensorView& y) {
+  constexpr const char* kName = "packed_dense_forward";
+  require(!on_cuda(context), "packed weights are read in host memory");
+  if (x.shape.rank() != 2)
+    throw ShapeError(std::string(kName) + ": x has the shape " + x.shape.to_string() +
+                     ", expected [n, in]");
+  const std::int64_t n = x.shape[0];
+  check_shape(kName, "x", x, {n, weight.in});
+  check_shape(kName, "y", y, {n, weight.out});
+  for (const Named& each : {Named{"x", x}, Named{"y", y}})
+    check_dtype(kName, each.name, each.view, DType::kF32);
+  if (bias) check_shape(kName, "bias", bias, {weight.out});
+  packed_kernels(weight.dtype)
+      .multiply({.m = n,
+                 .n = weight.out,
+                 .k = weight.in,
+                 .a = x.as<float>(),
+                 .weight = weight.data,
+                 .c = y.as<float>(),
+                 .bias = bias.as<float>(),
+                 .relu = relu},
+                *context.threads);
 }
 
 void dense_forward(KernelContext& context, const DenseForward& o) {
@@ -162,8 +177,7 @@ void dense_forward(KernelContext& context, const DenseForward& o) {
                             .c_stride = s.out,
                             .add = o.write == Write::kAdd,
                             .bias = o.bias.as<float>(),
-                            .relu = o.relu,
-                            .packed_b = o.packed_weight};
+                            .relu = o.relu};
         gemm_table_for(o.x.dtype, context.products)
             .rows(gemm, *context.threads, scratch_floats(context));
       },

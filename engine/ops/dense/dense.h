@@ -18,18 +18,23 @@ struct DenseForward {
   TensorView bias{};
   bool relu = false;
   TensorView y;
-  const float* packed_weight =
-      nullptr;                      // on the CPU: what pack_dense_weight() has made of `weight`
   Write write = Write::kOverwrite;  // kAdd: without bias and ReLU
 };
 void dense_forward(KernelContext& context, const DenseForward& o);
 
-// For many calls with few rows and the same weight, on the CPU: otherwise each call packs it anew.
-// The bits stay the same. The size is 0 where calls would not use it.
-std::size_t dense_packed_bytes(std::int64_t in, std::int64_t out, DType dtype, Device::Kind device,
-                               Products products);
-// `to`: 64-byte aligned, of dense_packed_bytes(). `dtype`: of x.
-void pack_dense_weight(KernelContext& context, const TensorView& weight, DType dtype, float* to);
+// For many calls with few rows and the same weight, in f32 on the CPU: dense_forward() packs the
+// weight in each call. In f32 the bits of results are those of dense_forward(), in bf16 those with
+// a weight rounded to bf16.
+struct PackedWeight {
+  void* data;   // 64-byte aligned, of dense_packed_bytes()
+  DType dtype;  // kF32 or kBF16
+  std::int64_t in, out;
+};
+std::size_t dense_packed_bytes(std::int64_t in, std::int64_t out, DType packed);
+void pack_dense_weight(KernelContext& context, const TensorView& weight, const PackedWeight& to);
+// y = x W^T + b, or max(0, .). `bias` may be absent.
+void packed_dense_forward(KernelContext& context, const TensorView& x, const PackedWeight& weight,
+                          const TensorView& bias, bool relu, const TensorView& y);
 
 // dx = dy W
 struct DenseBackwardData {

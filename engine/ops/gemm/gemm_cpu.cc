@@ -143,17 +143,16 @@ void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
   };
   if (g.m <= kRowBlock && panels >= threads.threads()) {
     threads.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
-      run({0, g.m}, {first, last}, g.packed_b, thread);
+      run({0, g.m}, {first, last}, nullptr, thread);
     });
   } else if (g.m <= kRowBlock) {
     threads.run(g.m, [&](std::int64_t first, std::int64_t last, int thread) {
-      run({first, last}, {0, panels}, g.packed_b, thread);
+      run({first, last}, {0, panels}, nullptr, thread);
     });
   } else {
-    if (g.packed_b == nullptr) pack(g, threads, buffers);
-    const float* packed = g.packed_b != nullptr ? g.packed_b : buffers;
+    pack(g, threads, buffers);
     threads.run(g.m, [&](std::int64_t first, std::int64_t last, int thread) {
-      run({first, last}, {0, panels}, packed, thread);
+      run({first, last}, {0, panels}, buffers, thread);
     });
   }
 }
@@ -242,6 +241,6 @@ void outer(const GemmOuter& g, ThreadPool& threads, float* scratch) {
 
 }  // namespace
 
-const GemmTable gemm_table{rows_scratch, rows, outer_scratch, outer, packed_floats, pack};
+const GemmTable gemm_table{rows_scratch, rows, outer_scratch, outer};
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE

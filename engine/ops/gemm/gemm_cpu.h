@@ -24,7 +24,6 @@ struct GemmRows {
   bool add;
   const float* bias;
   bool relu;
-  const float* packed_b = nullptr;  // what GemmTable::pack has made of B: b is not read
 };
 
 // c [m, n] = (or +=) the transpose of a [k, m] * b [k, n]; a_sums [m] = (or +=) the column sums of
@@ -49,11 +48,6 @@ struct GemmTable {
   void (*rows)(const GemmRows& gemm, ThreadPool& threads, float* scratch);
   std::int64_t (*outer_scratch)(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
   void (*outer)(const GemmOuter& gemm, ThreadPool& threads, float* scratch);
-  // For many products with few rows and the same B: packs B once, to `to`, which is 64-byte aligned
-  // and has packed_floats(n, k). Of `gemm`, n, k and B are read. The bits of products stay the
-  // same.
-  std::int64_t (*packed_floats)(std::int64_t n, std::int64_t k);
-  void (*pack)(const GemmRows& gemm, ThreadPool& threads, float* to);
 };
 
 ENGINE_ISA_TABLE(GemmTable, gemm_table)

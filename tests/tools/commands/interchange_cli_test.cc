@@ -439,7 +439,8 @@ TEST_F(VerifyFiles, ExportAndImportRefuse) {
   expect_error(call("export", b, "-o", folder_ / "b.npz", "--half"), 65,
                "'bn.weight' holds 1000000");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "b.npz"));
-  expect_error(call("import", a, "-o", folder_ / "i.ckpt"), 2, "--model is required");
+  expect_error(call("import", a, "-o", folder_ / "i.ckpt"), 2,
+               "expected those of a built-in image model");
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnet"), 65,
                "which the model needs");
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnt"), 78, "convnet");

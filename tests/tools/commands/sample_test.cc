@@ -245,6 +245,31 @@ TEST_F(Sample, Refusals) {
                "empty.txt:2: the line is empty");
 }
 
+TEST_F(Sample, WeightsInBf16ContinueTheTextInFloat32) {
+  const std::vector<std::string> words{checkpoint_, "--prompt",      "abcd", "-n",
+                                       "50",        "--temperature", "0",    "--weight-dtype"};
+  const auto sampled = [&](const std::string& dtype) {
+    std::vector<std::string> all = words;
+    all.push_back(dtype);
+    return sample(all);
+  };
+  const std::string text = "abcdefgh abcdefgh abcdefgh abcdefgh abcdefgh abcdefgh \n";
+  EXPECT_EQ(expect_success(sampled("bf16")).out, text);
+  EXPECT_EQ(expect_success(sampled("f32")).out, text);
+  EXPECT_EQ(sampled("f16").exit_code, 2);
+  const CommandResult on_device =
+      sample({checkpoint_, "--prompt", "a", "--weight-dtype", "bf16", "--device", "cuda"});
+  EXPECT_EQ(on_device.exit_code, 78);
+  EXPECT_EQ(on_device.out, "");
+  expect_success(call("train --model gpt-nano --dataset text --data-dir", *folder_ / "alphabet.txt",
+                      "--context 16 --batch-size 8 --steps 1 --dtype f64 --threads 1 --save-dir",
+                      *folder_ / "wide"));
+  const CommandResult wide =
+      sample({*folder_ / "wide/step-00000001.ckpt", "--prompt", "a", "--weight-dtype", "bf16"});
+  EXPECT_EQ(wide.exit_code, 78);
+  EXPECT_CONTAINS(wide.err, "needs a model in float32");
+}
+
 TEST_F(Sample, SeveralTextsAreWhatEachIsAloneWithItsSeed) {
   const std::vector<std::string> prompts{"a",  "bcd",      "h a", "cab",   "fgh a", "e",
                                          "dd", "abcdefgh", "h",   "b b b", "g"};

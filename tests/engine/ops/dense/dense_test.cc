@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
+#include "io/base/numbers/half.h"
 #include "tests/engine/ops/common/products.h"
 
 namespace engine::ops {
@@ -76,27 +80,65 @@ TEST(Dense, BitsDoNotDependOnThreads) {
   }
 }
 
+// Computes the product with a packed copy of the weight, which is then not read.
+std::vector<float> packed_result(Context& c, const DenseProduct& s, HostProduct operands,
+                                 DType dtype) {
+  const Arena memory(dense_packed_bytes(s.in, s.out, dtype), {Device::Kind::kCpu}, "weights");
+  const PackedWeight weight{memory.data(), dtype, s.in, s.out};
+  const DenseForward forward = s.forward(operands);
+  pack_dense_weight(c.context, forward.weight, weight);
+  std::ranges::fill(operands.weight.values, std::numeric_limits<float>::quiet_NaN());
+  packed_dense_forward(c.context, forward.x, weight, forward.bias, forward.relu, forward.y);
+  return operands.y.values;
+}
+
 TEST(Dense, APackedWeightGivesTheSameBits) {
   for_each_setting([](int threads) {
     for (const DenseProduct& s : kDenseSizes) {
       SCOPED_TRACE(s.text());
-      HostProduct plain = operands_of(s, Write::kOverwrite), packed = plain;
+      HostProduct plain = operands_of(s, Write::kOverwrite), rounded = plain;
       Context c(threads, s.scratch(threads, DType::kF32));
+      const std::vector<float> in_f32 = packed_result(c, s, plain, DType::kF32),
+                               in_bf16 = packed_result(c, s, plain, DType::kBF16);
+      for (float& weight : rounded.weight.values)
+        weight = base::to_float(base::from_float<base::bf16>(weight));
       dense_forward(c.context, s.forward(plain));
-      const Arena memory(
-          dense_packed_bytes(s.in, s.out, DType::kF32, Device::Kind::kCpu, Products::kF32),
-          {Device::Kind::kCpu}, "weights");
-      float* weight = reinterpret_cast<float*>(memory.data());
-      pack_dense_weight(c.context, packed.weight.view(), DType::kF32, weight);
-      DenseForward forward = s.forward(packed);
-      forward.packed_weight = weight;
-      std::ranges::fill(packed.weight.values, std::numeric_limits<float>::quiet_NaN());  // unread
-      dense_forward(c.context, forward);
-      EXPECT_EQ(packed.y.values, plain.y.values);
+      dense_forward(c.context, s.forward(rounded));
+      EXPECT_EQ(in_f32, plain.y.values);
+      EXPECT_EQ(in_bf16, rounded.y.values);
     }
   });
-  EXPECT_EQ(dense_packed_bytes(3, 4, DType::kF64, Device::Kind::kCpu, Products::kF32), 0);
-  EXPECT_EQ(dense_packed_bytes(3, 4, DType::kF32, Device::Kind::kCuda, Products::kF32), 0);
+}
+
+TEST(Dense, APackedWeightKeepsWhatIsNotFinite) {
+  const float infinite = std::numeric_limits<float>::infinity();
+  for_each_setting([&](int threads) {
+    Context c(threads, 0);
+    auto weight = operand_of<float>({5, 1}, {std::numeric_limits<float>::quiet_NaN(), infinite,
+                                             -infinite, 3.4e38F, 1.00390625F});
+    auto x = operand_of<float>({1, 1}, {1});
+    Operand<float> y({1, 5}, 0);
+    const Arena memory(dense_packed_bytes(1, 5, DType::kBF16), {Device::Kind::kCpu}, "weights");
+    const PackedWeight packed{memory.data(), DType::kBF16, 1, 5};
+    pack_dense_weight(c.context, weight.view(), packed);
+    packed_dense_forward(c.context, x.view(), packed, {}, false, y.view());
+    EXPECT_TRUE(std::isnan(y.values[0]));
+    EXPECT_EQ(y.values[1], infinite);
+    EXPECT_EQ(y.values[2], -infinite);
+    EXPECT_EQ(y.values[3], infinite);  // beyond the largest number in bf16
+    EXPECT_EQ(y.values[4], 1.F);       // halfway: the even one
+  });
+}
+
+TEST(Dense, APackedWeightIsOfItsShapeAndType) {
+  EXPECT_THROW(dense_packed_bytes(3, 4, DType::kF64), Error);
+  Context c(1, 0);
+  Operand<float> weight({4, 3}, 1), x({2, 2}, 1), y({2, 4}, 0);
+  const Arena memory(dense_packed_bytes(3, 4, DType::kF32), {Device::Kind::kCpu}, "weights");
+  const PackedWeight packed{memory.data(), DType::kF32, 3, 4};
+  EXPECT_THROW(pack_dense_weight(c.context, x.view(), packed), ShapeError);
+  pack_dense_weight(c.context, weight.view(), packed);
+  EXPECT_THROW(packed_dense_forward(c.context, x.view(), packed, {}, false, y.view()), ShapeError);
 }
 
 TEST(Dense, ScratchOfALargerBatchServesASmallerOne) {

@@ -140,10 +140,41 @@ def torchvision_models(folder):
         assert back.keys() == state.keys() and all(same(back[name], state[name]) for name in state)
 
 
+def torchvision_logits(folder):
+    """Networks with torchvision's weights have its logits, and `import` finds their model."""
+    torch.manual_seed(5)
+    pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    for i, image in enumerate(pixels):
+        torchvision.io.write_png(image, str(folder / f"{i}.png"))
+    data = ("--dataset", "synthetic", "--synthetic-size", "1100", "--synthetic-shape", "64x64x3", "--synthetic-classes", "1000",
+            "--normalize", "unit")
+    for name in ("resnet18", "resnet50"):
+        model = getattr(torchvision.models, name)(weights=None).eval()
+        for module in model.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                with torch.no_grad():
+                    module.weight.uniform_(0.5, 1)
+                    module.bias.normal_(0, 0.2)
+                    module.running_mean.normal_(0, 0.2)
+                    module.running_var.uniform_(0.5, 2)
+        torch.save(model.state_dict(), folder / "theirs.pth")
+        out = engine("import", folder / "theirs.pth", "-o", folder / f"{name}.ckpt")[0]
+        assert f" tensors of {name}, " in out, out
+        engine("predict", folder / f"{name}.ckpt", "--model", name, *data, folder / "0.png", folder / "1.png", "--embeddings",
+               "fc", "--embeddings-file", folder / "fc.npy")
+        with torch.inference_mode():
+            expected = model.double()(pixels.double() / 255).numpy()
+        difference = abs(numpy.load(folder / "fc.npy") - expected).max() / abs(expected).max()
+        assert difference <= 1e-5, f"{name}: {difference:.1e} of the largest logit"
+    torch.save(torchvision.models.mobilenet_v2(weights=None).state_dict(), folder / "other.pth")
+    err = engine("import", folder / "other.pth", "-o", folder / "other.ckpt", code=2)[1]
+    assert "found 314 arrays, the first is 'features.0.0.weight'; expected those of a built-in image model" in err, err
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         tests = [every_type, verify_prints_names, into_the_program_and_back, refusals]
-        for test in tests + ([torchvision_models] if torchvision else []):
+        for test in tests + ([torchvision_models, torchvision_logits] if torchvision else []):
             folder = pathlib.Path(name) / test.__name__
             folder.mkdir()
             test(folder)
@@ -154,6 +185,7 @@ def main():
 
 
 try:
+    import numpy
     import torch
 except ImportError:
     peer = os.environ.get("PEER_PYTHON", "")

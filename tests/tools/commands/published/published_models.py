@@ -4,6 +4,8 @@ Usage: published_models.py write FOLDER NAME...   one of CASES: FOLDER/NAME with
                                                   shards, and FOLDER/NAME.npz: token ids, logits and losses
        published_models.py read [FOLDER NPZ]...   loads the model of each FOLDER, fails if transformers finds missing or
                                                   unexpected keys, and compares its logits with those of NPZ
+       published_models.py tokenize FOLDER TEXT   prints the end of texts, the longest text and the ids of TEXT, as the
+                                                  AutoTokenizer of FOLDER has them
 The committed files data/golden_* are those of `write`: golden_gpt2.json is golden_gpt2/config.json, golden_gpt2.safetensors
 is its model.safetensors. In the .npz: `tokens` and `logits` of a batch; `batches`, `labels`, `losses`, of 20 steps of AdamW
 in float64. PyTorch's numbers are those of
@@ -17,7 +19,8 @@ try:
     import numpy
     import torch
     import transformers
-    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 except ImportError as error:
     print(error)
     sys.exit(77)
@@ -150,8 +153,15 @@ def read(folder, stored):
         sys.exit(f"{folder}: expected at most 1e-5")
 
 
+def tokenize(folder, text):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    print(tokenizer.eos_token, tokenizer.model_max_length, *tokenizer.encode(text, add_special_tokens=False))
+
+
 def main():
-    if sys.argv[1] == "read":
+    if sys.argv[1] == "tokenize":
+        tokenize(*sys.argv[2:])
+    elif sys.argv[1] == "read":
         for folder, stored in zip(sys.argv[2::2], sys.argv[3::2]):
             read(folder, stored)
     else:

@@ -178,7 +178,10 @@ class PublishedText : public testing::Test {
   const std::string model_ = folder_ / "hub";
   // Without a regular expression, so that it runs without PCRE2, too.
   const std::string tokenizer_ = tokenizer_text::tokenizer_json(
-      {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"});
+      {.pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,)"
+                        R"("use_regex":false})",
+       .added = R"({"id":262,"content":"<|endoftext|>","single_word":false,"lstrip":false,)"
+                R"("rstrip":false,"normalized":false,"special":true})"});
 };
 
 TEST_F(PublishedText, IsSampledBeforeAndAfterTraining) {
@@ -218,6 +221,29 @@ TEST_F(PublishedText, IsNotOverwritten) {
   test_support::write_text(folder_ / "again/model.safetensors.index.json", "{}");
   program::expect_error(written(folder_ / "again"), 73,
                         "has other weights, model.safetensors.index.json");
+}
+
+TEST_F(PublishedText, IsExportedForAnAutoTokenizer) {
+  expect_success(call("export", folder_ / "own", "--format hf -o", folder_ / "plain"));
+  EXPECT_FALSE(fs::exists(folder_ / "plain/tokenizer_config.json"));
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer_);
+  expect_success(train({}));
+  expect_success(call("export", folder_ / "run", "--format hf -o", folder_ / "out"));
+  EXPECT_EQ(test_support::read_text(folder_ / "out/special_tokens_map.json"),
+            R"({"eos_token":"<|endoftext|>"})");
+  EXPECT_EQ(test_support::read_text(folder_ / "out/tokenizer_config.json"),
+            R"({"tokenizer_class":"PreTrainedTokenizerFast","model_max_length":12,)"
+            R"("clean_up_tokenization_spaces":false,"eos_token":"<|endoftext|>"})");
+  const std::string text = "hello w\u00f6rld <|endoftext|>hell";
+  const io::Tokenizer own = io::Tokenizer::parse(tokenizer_, "");
+  std::vector<std::int32_t> ids;
+  io::TokenEncoder(own).encode(text, ids);
+  std::string expected = "<|endoftext|> 12";
+  for (const std::int32_t id : ids) expected += " " + std::to_string(id);
+  const CommandResult theirs = published::call_transformers({"tokenize", folder_ / "out", text});
+  if (published::is_missing(theirs)) GTEST_SKIP() << "no transformers: " << theirs.out;
+  EXPECT_EQ(theirs.exit_code, 0) << theirs.err;
+  EXPECT_EQ(theirs.out, expected + "\n");
 }
 
 TEST_F(PublishedText, ATokenizerThatIsNotReadIsAWarning) {
