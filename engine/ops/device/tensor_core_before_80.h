@@ -1,9 +1,9 @@
-// What devices before compute capability 8.0 run in place of its tensor-core instructions. Products
-// of f16: on 7.5 by m16n8k8, on 7.0 by mma.m8n8k4, in which each group of eight lanes multiplies on
-// its own, with other places of the numbers. All others in float32 arithmetic, for which the lanes
-// exchange their operands. Matrices are loaded without ldmatrix before 7.5. Source of the places:
-// PTX ISA, "Matrix Fragments for mma.m8n8k4" and "mma.m16n8k8"; the former agree with SM70_8x4_Row
-// and SM70_8x8_32b of NVIDIA's CUTLASS. Included by tensor_core.h, where the places of 8.0 are
+// Functions in place of the tensor-core instructions of 8.0, for older devices. Products of f16: on
+// 7.5 by m16n8k8, on 7.0 by mma.m8n8k4, in which each group of eight lanes multiplies on its own,
+// with other places of the numbers. All others in float32 arithmetic, for which the lanes exchange
+// their operands. Matrices are loaded without ldmatrix before 7.5. Source of the places: PTX ISA,
+// "Matrix Fragments for mma.m8n8k4" and "mma.m16n8k8"; the former agree with SM70_8x4_Row and
+// SM70_8x8_32b of NVIDIA's CUTLASS. Included by tensor_core.h, where the places of 8.0 are
 // explained.
 #pragma once
 
