@@ -5,6 +5,8 @@
 
 #include "io/base/files/io_error.h"
 #include "io/data/readers/csv/csv_coding.h"
+#include "io/data/sources/data_digest.h"
+#include "io/data/sources/dataset.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
