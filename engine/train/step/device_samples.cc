@@ -52,6 +52,7 @@ DeviceSamples::DeviceSamples(const io::Dataset& dataset, Device device)
 }
 
 std::string DeviceSamples::obstacle(const io::Dataset& dataset) {
+  if (dataset.find<io::ArraySamples>() != nullptr) return "arrays are copied in host memory";
   const auto* images = dataset.find<io::ImageSamples>();
   return images != nullptr && images->source ? "images of a folder are decoded in host memory" : "";
 }
