@@ -6,7 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
-#include <tuple>
+#include <thread>
 #include <vector>
 
 #include "engine/ops/device/async_copy.h"
@@ -525,26 +525,34 @@ TEST(Emulator, ProcessorsHoldWhatTheirSharedMemoryAllows) {
   };
   EXPECT_EQ(held(40 * 1024), 1);
   EXPECT_EQ(held(60 * 1024), 0) << "not allowed yet";
-  for (const auto& [capability, max_kib, blocks] : {std::tuple{"6.0", 48, 0},
-                                                    {"7.0", 96, 1},
-                                                    {"7.5", 64, 1},
-                                                    {"8.0", 163, 2},
-                                                    {"8.6", 99, 1},
-                                                    {"8.9", 99, 1},
-                                                    {"9.0", 227, 3},
-                                                    {"12.0", 99, 1}}) {
-    setenv("ENGINE_EMULATED_COMPUTE", capability, 1);
-    EXPECT_EQ(engine::cuda::resident_blocks({address, "add_one", 128, 60 * 1024}), blocks);
-    EXPECT_EQ(cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   (max_kib + 1) * 1024),
-              cudaErrorInvalidValue)
-        << capability;
-    cudaGetLastError();
-    const std::set<std::string> of_2048{"6.0", "7.0", "8.0", "9.0"}, of_1024{"7.5"};  // threads
-    EXPECT_EQ(engine::cuda::resident_blocks({address, "add_one", 128, 0}),
-              of_2048.contains(capability)   ? 16
-              : of_1024.contains(capability) ? 8
-                                             : 12);
+  struct Case {
+    const char* capability;
+    int max_kib, kib, blocks, empty_blocks;  // of a block; that fit, with so much and with none
+  };
+  for (const Case& each : std::initializer_list<Case>{{"6.0", 48, 40, 1, 16},
+                                                      {"7.0", 96, 60, 1, 16},
+                                                      {"7.5", 64, 60, 1, 8},
+                                                      {"8.0", 163, 60, 2, 16},
+                                                      {"8.6", 99, 60, 1, 12},
+                                                      {"8.9", 99, 60, 1, 12},
+                                                      {"9.0", 227, 60, 3, 16},
+                                                      {"12.0", 99, 60, 1, 12}}) {
+    SCOPED_TRACE(each.capability);
+    setenv("ENGINE_EMULATED_COMPUTE", each.capability, 1);
+    // What has been asked of a device is remembered by the thread.
+    std::thread([&] {
+      const auto fit = [&](int kib) {
+        return engine::cuda::resident_blocks(
+            {address, "add_one", 128, static_cast<std::size_t>(kib) * 1024});
+      };
+      EXPECT_EQ(fit(each.max_kib + 1), 0);
+      EXPECT_EQ(fit(each.kib), each.blocks);
+      EXPECT_EQ(fit(0), each.empty_blocks);
+      EXPECT_EQ(cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (each.max_kib + 1) * 1024),
+                cudaErrorInvalidValue);
+      cudaGetLastError();
+    }).join();
   }
   unsetenv("ENGINE_EMULATED_COMPUTE");
   try {
