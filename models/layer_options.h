@@ -116,7 +116,7 @@ class Options {
       return words.front();
     const auto value = text(key);
     if (!value && otherwise.empty()) missing(key);
-    const std::string found = value.value_or(otherwise);
+    std::string found = value.value_or(otherwise);
     if (!words.empty() && std::find(words.begin(), words.end(), found) == words.end())
       refuse(key, "unknown " + key + " '" + found + "'" + base::did_you_mean(found, words) +
                       " (known: " + base::join_text(words) + ")");
