@@ -11,8 +11,8 @@
 namespace base::cuda {
 namespace {
 
-constexpr std::size_t kWithoutAsking = 48 * 1024;  // available to every block without opt-in
-constexpr std::size_t kSmall = 8 * 1024;
+constexpr std::size_t kWithoutAsking = std::size_t{48} * 1024;  // without opt-in
+constexpr std::size_t kSmall = std::size_t{8} * 1024;
 
 thread_local LaunchRecord* record_of_thread = nullptr;
 
