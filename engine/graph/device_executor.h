@@ -26,7 +26,7 @@ struct DeviceExecutorOptions {
   // The table for images that are transferred as bytes and prepared on the device, [channels,
   // ops::kImageTableRow]. Empty: samples are transferred as numbers.
   std::vector<float> image_table = {};
-  // The samples of which batches have only the ids (BatchView::resident); they outlive the
+  // All samples, if batches have only their ids (BatchView::resident); they outlive the
   // executor. Null: batches contain their samples.
   const ResidentSamples* resident = nullptr;
   // Waits until a stream is idle. Empty: waits without a deadline; must have a deadline if other

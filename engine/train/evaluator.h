@@ -30,7 +30,7 @@ struct EvaluatorOptions {
 std::int64_t evaluation_batch(const io::Dataset& dataset,
                               std::int64_t most = EvaluatorOptions{}.batch);
 
-// The same for samples with so many positions, if there are enough of them.
+// The same for samples with `positions` labels each, if there are enough of them.
 std::int64_t evaluation_batch(std::int64_t classes, std::int64_t positions,
                               std::int64_t most = EvaluatorOptions{}.batch);
 

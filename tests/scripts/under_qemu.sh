@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command for which Linux starts programs for ARM in QEMU, also those that such a program starts.
+# Runs a command for which Linux starts programs for ARM in QEMU, also those that this program starts.
 #
 # Usage: tests/scripts/under_qemu.sh SYSTEM COMMAND...
 #   SYSTEM   the folder with ARM's C library, as tools/scripts/release.sh --arch aarch64 unpacks it
 # The machine stays as it is: QEMU is registered (binfmt_misc) in a user namespace, which needs Linux 6.7 or newer.
-# Exits with 77, before the command begins, if QEMU is missing or such a namespace cannot be made.
+# Exits with 77, before the command begins, if QEMU is missing or the namespace cannot be made.
 set -euo pipefail
 skip() { echo "under_qemu: skipped: $*" >&2; exit 77; }
 qemu=$(command -v qemu-aarch64) || skip "qemu-aarch64 is missing: apt-get install qemu-user"

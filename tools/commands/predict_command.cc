@@ -38,7 +38,7 @@ struct PredictOptions {
   std::string layer, layer_file = "embeddings.npy", maps_file = "class_maps.npz";
 };
 
-// What rank 0 writes.
+// The files that rank 0 writes.
 struct Outputs {
   std::optional<PredictionWriter> lines;
   std::optional<MapWriter> maps;  // in place of lines, for a class at each position

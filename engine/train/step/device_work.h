@@ -17,7 +17,7 @@
 
 namespace engine {
 
-// How batches reach the device, as in DeviceExecutorOptions.
+// The way of batches to the device, as in DeviceExecutorOptions.
 struct BatchTransfer {
   bool pinned = true, non_blocking = true;
   const ResidentSamples* resident = nullptr;

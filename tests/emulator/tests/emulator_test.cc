@@ -539,7 +539,7 @@ TEST(Emulator, ProcessorsHoldWhatTheirSharedMemoryAllows) {
                                                       {"12.0", 99, 60, 1, 12}}) {
     SCOPED_TRACE(each.capability);
     setenv("ENGINE_EMULATED_COMPUTE", each.capability, 1);
-    // What has been asked of a device is remembered by the thread.
+    // A thread asks a device once for its limits.
     std::thread([&] {
       const auto fit = [&](int kib) {
         return engine::cuda::resident_blocks(

@@ -426,7 +426,7 @@ TEST(LabelSmoothing, GradientAgreesWithFiniteDifferences) {
   EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
 }
 
-// A class for each pixel, of which a third has no label, with weights as of classes.
+// A class for each pixel, with weights as of classes; a third of the pixels has no label.
 TEST(PositionLoss, GradientAgreesWithFiniteDifferences) {
   Graph graph;
   const NodeId x = graph.input("input", {4, 3, 2}),

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/checkpoint/array_source.h"
@@ -38,6 +39,14 @@ io::NamedArray array_of(const std::string& name, const std::vector<T>& values,
                    "cpu:0", {}};
   a.data.resize(values.size() * sizeof(T));
   if (!values.empty()) std::memcpy(a.data.data(), values.data(), a.data.size());
+  return a;
+}
+
+template <class T>
+io::NamedArray array_of(const std::string& name, std::vector<std::int64_t> shape,
+                        const std::vector<T>& values) {
+  io::NamedArray a = array_of(name, values);
+  a.shape = std::move(shape);
   return a;
 }
 

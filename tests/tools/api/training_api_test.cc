@@ -6,30 +6,18 @@
 #include <cmath>
 #include <filesystem>
 #include <mutex>
-#include <random>
 
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/api/expect_error.h"
+#include "tests/tools/api/sum_rows.h"
 
 namespace {
 
 using namespace engine::api;
+using api_test::rows;
 
 std::chrono::milliseconds time_limit() { return test_support::deadline(std::chrono::seconds(30)); }
-
-// Rows of two numbers; the class says whether their sum is above 0.
-Samples rows(std::uint64_t seed, int count) {
-  Samples samples{.shape = {1, 1, 2}, .classes = 2};
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<float> number(-1, 1);
-  for (int i = 0; i < count; ++i) {
-    const float x = number(random), y = number(random);
-    samples.values.insert(samples.values.end(), {x, y});
-    samples.labels.push_back(x + y > 0 ? 1 : 0);
-  }
-  return samples;
-}
 
 Training small(const std::string& folder = "") {
   Training training;

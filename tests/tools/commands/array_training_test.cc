@@ -11,6 +11,7 @@
 
 #include "io/interchange/array_files.h"
 #include "io/interchange/numpy/npz.h"
+#include "tests/io/interchange/array_fixture.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -19,6 +20,7 @@
 
 namespace {
 
+using array_fixture::array_of;
 using program::expect_error;
 using program::expect_words;
 using test_support::argv;
@@ -30,18 +32,6 @@ using test_support::write_text;
 using tools::Json;
 
 constexpr std::int64_t kHeight = 4, kWidth = 6;
-
-template <class T>
-io::NamedArray array(const std::string& name, io::DType type, std::vector<std::int64_t> shape,
-                     const std::vector<T>& values) {
-  io::NamedArray made;
-  made.name = name;
-  made.type = type;
-  made.shape = std::move(shape);
-  const auto bytes = std::as_bytes(std::span(values));
-  made.data.assign(bytes.begin(), bytes.end());
-  return made;
-}
 
 float number_at(std::int64_t i) { return static_cast<float>(i * 37 % 101) / 25 - 2; }
 
@@ -56,8 +46,8 @@ std::vector<io::NamedArray> images(std::int64_t count, std::int64_t first = 0) {
     const bool counts = i % 5 != 0 && i >= kHeight * kWidth;
     y.push_back(static_cast<std::uint8_t>(counts ? label : 255));
   }
-  return {array("x", io::DType::kF32, {count, 1, kHeight, kWidth}, x),
-          array("y", io::DType::kU8, {count, kHeight, kWidth}, y)};
+  return {array_of("x", {count, 1, kHeight, kWidth}, x),
+          array_of("y", {count, kHeight, kWidth}, y)};
 }
 
 class ArrayTraining : public testing::Test {
@@ -129,8 +119,7 @@ TEST_F(ArrayTraining, PredictsClassMaps) {
   expect_error(call("predict", folder_ / "run", folder_ / "new.npz", "--top 2 --maps-file",
                     folder_ / "other.npz"),
                2, "--top is for one class per sample");
-  io::save_npz({array<float>("x", io::DType::kF32, {1, 1, 2, 2}, {1, 2, 3, 4})},
-               folder_ / "small.npz");
+  io::save_npz({array_of<float>("x", {1, 1, 2, 2}, {1, 2, 3, 4})}, folder_ / "small.npz");
   expect_error(
       call("predict", folder_ / "run", folder_ / "small.npz", "--maps-file", folder_ / "s.npz"), 65,
       "x has samples of the shape [2, 2, 1], expected [4, 6, 1]");
@@ -159,13 +148,13 @@ TEST_F(ArrayTraining, LearnsLabelsOfTokensAndOfTexts) {
       "[[layer]]\nkind = \"dense\"\nname = \"out\"\nout = \"classes\"\n";
   const auto save = [&](const io::NamedArray& labels) {
     for (const char* name : {"train.npz", "test.npz"})
-      io::save_npz({array("x", io::DType::kI32, {10, 6}, x), labels}, folder_ / name);
+      io::save_npz({array_of("x", {10, 6}, x), labels}, folder_ / name);
   };
-  save(array("y", io::DType::kI32, {10, 6}, y));
+  save(array_of("y", {10, 6}, y));
   write_text(model_, tagger);
   expect_success(train("tokens", argv("--epochs 30 --spawn 2")));
   EXPECT_EQ(judged("tokens")["accuracy"], 1);
-  save(array("y", io::DType::kI32, {10}, of_text));
+  save(array_of("y", {10}, of_text));
   write_text(model_, tagger.substr(0, tagger.find("[[layer]]", 1)) +
                          "[[layer]]\nkind = \"reshape\"\nshape = [24]\n" +
                          tagger.substr(tagger.find("[[layer]]", 1)));

@@ -51,7 +51,7 @@ struct MemoryRequest {
   bool automatic = false;   // most of what is free
 };
 
-// Where training samples lie for steps on a CUDA device.
+// The place of training samples for steps on a CUDA device.
 enum class DataOnDevice {
   kAuto,  // on the device, if they fit beside the plan
   kOn,

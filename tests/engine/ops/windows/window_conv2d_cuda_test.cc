@@ -15,7 +15,7 @@ struct Expected {
   Operand<double> y, dx, dweight, dbias;
 };
 
-// What T keeps of the operands, and results that begin as zeros or as given.
+// Operands rounded to T, and results that begin as zeros or as given.
 template <class T>
 Expected expected_results(const WindowConvCase& c, Write write) {
   const Shape vector{c.conv.out_channels};

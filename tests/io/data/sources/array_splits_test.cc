@@ -13,27 +13,18 @@
 #include "io/data/sources/loading_memory.h"
 #include "io/interchange/numpy/npz.h"
 #include "tests/io/data/sources/dataset_fixture.h"
+#include "tests/io/interchange/array_fixture.h"
 
 namespace io {
 namespace {
 
-template <class T>
-NamedArray array(const std::string& name, DType type, std::vector<std::int64_t> shape,
-                 const std::vector<T>& values) {
-  NamedArray made;
-  made.name = name;
-  made.type = type;
-  made.shape = std::move(shape);
-  const auto bytes = std::as_bytes(std::span(values));
-  made.data.assign(bytes.begin(), bytes.end());
-  return made;
-}
+using array_fixture::array_of;
 
 NamedArray floats(std::vector<std::int64_t> shape, const std::vector<float>& values) {
-  return array("x", DType::kF32, std::move(shape), values);
+  return array_of("x", std::move(shape), values);
 }
 NamedArray classes(std::vector<std::int64_t> shape, const std::vector<std::int64_t>& values) {
-  return array("y", DType::kI64, std::move(shape), values);
+  return array_of("y", std::move(shape), values);
 }
 
 class ArraySplits : public dataset_fixture::DatasetFiles {
@@ -74,11 +65,11 @@ TEST_F(ArraySplits, ImagesHaveTheirChannelsLastAndLabelsOfPixels) {
 
 TEST_F(ArraySplits, BytesAreScaledAndOtherNumbersAreNot) {
   const NamedArray y = classes({1}, {0});
-  save_both(array<std::uint8_t>("x", DType::kU8, {1, 1, 1, 2}, {0, 255}), y);
+  save_both(array_of<std::uint8_t>("x", {1, 1, 1, 2}, {0, 255}), y);
   EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{0, 1}));
-  save_both(array<double>("x", DType::kF64, {1, 1, 1, 2}, {0.5, 255}), y);
+  save_both(array_of<double>("x", {1, 1, 1, 2}, {0.5, 255}), y);
   EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{0.5, 255}));
-  save_both(array<std::int32_t>("x", DType::kI32, {1, 1, 1, 2}, {-3, 255}), y);
+  save_both(array_of<std::int32_t>("x", {1, 1, 1, 2}, {-3, 255}), y);
   EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{-3, 255}));
 }
 
@@ -93,7 +84,7 @@ TEST_F(ArraySplits, ShapesSayWhatAreSamples) {
   EXPECT_EQ(shape_of(floats({1, 2, 3}, six), classes({1, 2, 3}, {0, 1, 0, 1, 0, 1})),
             (Extents{2, 3, 1}));
   EXPECT_EQ(shape_of(floats({2, 3}, six), classes({2}, {0, 1})), (Extents{1, 1, 3}));
-  const NamedArray tokens = array<std::int32_t>("x", DType::kI32, {2, 3}, {5, 1, 2, 3, 4, 0});
+  const NamedArray tokens = array_of<std::int32_t>("x", {2, 3}, {5, 1, 2, 3, 4, 0});
   EXPECT_EQ(shape_of(tokens, classes({2, 3}, {0, 1, 0, 1, 0, 1})), (Extents{3}));
   EXPECT_EQ(load().train.as<ArraySamples>().ids, (std::vector<std::int32_t>{5, 1, 2, 3, 4, 0}));
 }
@@ -101,7 +92,7 @@ TEST_F(ArraySplits, ShapesSayWhatAreSamples) {
 TEST_F(ArraySplits, BatchesHaveLabelsAndWeightsOfEachPosition) {
   options_.arrays.ignored_label = -1;
   options_.class_weights = "0.5,2";
-  const NamedArray tokens = array<std::int32_t>("x", DType::kI32, {2, 2}, {5, 1, 2, 3});
+  const NamedArray tokens = array_of<std::int32_t>("x", {2, 2}, {5, 1, 2, 3});
   save_both(tokens, classes({2, 2}, {0, 1, -1, 1}));
   const Dataset train = load().train;
   BatchMemory memory;
@@ -200,7 +191,7 @@ TEST_F(ArraySplits, NamesFilesThatAreNone) {
   EXPECT_CONTAINS(complaint(), "train.npz: found no array y; expected x and y");
   save("train.npz", {x, classes({2, 1}, {0, 1})});
   EXPECT_CONTAINS(complaint(), "y has the shape [2, 1], expected labels of 1 samples");
-  save("train.npz", {x, array<float>("y", DType::kF32, {1, 2}, {0, 1})});
+  save("train.npz", {x, array_of<float>("y", {1, 2}, {0, 1})});
   EXPECT_CONTAINS(complaint(), "y has the dtype f32, expected classes as uint8, int32 or int64");
   save("train.npz", {floats({1, 1, 1, 1, 2}, {1, 2}), y});
   EXPECT_CONTAINS(complaint(), "x has the shape [1, 1, 1, 1, 2], expected [samples, channels");

@@ -12,10 +12,12 @@
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/api/expect_error.h"
+#include "tests/tools/api/sum_rows.h"
 
 namespace {
 
 using namespace engine::api;
+using api_test::rows;
 
 // Before the devices are counted.
 [[maybe_unused]] const int kDevices = setenv("ENGINE_EMULATED_GPUS", "2", 1);
@@ -37,19 +39,6 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     EXPECT_NEAR(found[i], expected[i], 1e-4 * (1 + std::abs(expected[i]))) << i;
-}
-
-// Rows of two numbers; the class says whether their sum is above 0.
-Samples rows(std::uint64_t seed, int count) {
-  Samples samples{.shape = {1, 1, 2}, .classes = 2};
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<float> number(-1, 1);
-  for (int i = 0; i < count; ++i) {
-    const float x = number(random), y = number(random);
-    samples.values.insert(samples.values.end(), {x, y});
-    samples.labels.push_back(x + y > 0 ? 1 : 0);
-  }
-  return samples;
 }
 
 Training on(const std::string& device) {
