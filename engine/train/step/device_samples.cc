@@ -52,9 +52,11 @@ DeviceSamples::DeviceSamples(const io::Dataset& dataset, Device device)
 }
 
 std::string DeviceSamples::obstacle(const io::Dataset& dataset) {
-  if (dataset.find<io::ArraySamples>() != nullptr) return "arrays are copied in host memory";
-  const auto* images = dataset.find<io::ImageSamples>();
-  return images != nullptr && images->source ? "images of a folder are decoded in host memory" : "";
+  if (const auto* images = dataset.find<io::ImageSamples>())
+    return images->source ? "images of a folder are decoded in host memory" : "";
+  if (dataset.find<io::FeatureSamples>() != nullptr || dataset.find<io::TokenSamples>() != nullptr)
+    return "";
+  return std::string(dataset.sample_traits().noun) + " are copied in host memory";
 }
 
 std::uint64_t DeviceSamples::bytes(const io::Dataset& dataset) {
