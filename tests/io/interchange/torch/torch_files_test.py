@@ -125,7 +125,7 @@ def torchvision_models(folder):
     """tests/models/state_dicts.txt, to which the program's models are held, has torchvision's names and shapes; and weights of
     torchvision go through the program unchanged."""
     stored = {}
-    for line in (pathlib.Path(__file__).parents[2] / "models" / "state_dicts.txt").read_text().splitlines():
+    for line in (pathlib.Path(__file__).parents[3] / "models" / "state_dicts.txt").read_text().splitlines():
         model, name, shape = line.split(" ", 2)
         stored.setdefault(model, []).append((name, shape))
     for model in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"):
