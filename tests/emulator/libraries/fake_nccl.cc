@@ -20,7 +20,8 @@
 //                    progress, until the communicator is aborted
 //   async_error:N    the N-th collective to run (from 0) ends in ncclRemoteError, seen by
 //   ncclCommGetAsyncError only never:N          it never comes to its end
-// NCCL_ON_CPU_VERSION=N is what ncclGetVersion says.
+// NCCL_ON_CPU_VERSION=N is what ncclGetVersion says. A communicator takes NCCL_ON_CPU_MEMORY=BYTES
+// of device memory.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -254,6 +255,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   state->fault = fault;
   state->blocking = config == nullptr || config->blocking != 0;
   cudaGetDevice(&state->device);
+  if (const char* bytes = std::getenv("NCCL_ON_CPU_MEMORY");
+      bytes != nullptr &&
+      cudaMalloc(&state->buffers, std::strtoull(bytes, nullptr, 10)) != cudaSuccess)
+    return fail(ncclUnhandledCudaError, "out of memory");
   if (const ncclResult_t joined = join(*state); joined != ncclSuccess) return joined;
   *comm = new ncclComm{state};
   while (state->blocking && state->state == ncclInProgress) {

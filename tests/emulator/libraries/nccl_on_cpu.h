@@ -74,12 +74,14 @@ struct State {
   const void* running = nullptr;            // the call that has the communicator
   std::map<void*, std::size_t> registered;  // by address
   std::shared_ptr<int> graphs = std::make_shared<int>(0);  // held by every captured call
+  void* buffers = nullptr;                                 // on the device
 
   void join_launcher() {
     if (launcher.joinable()) launcher.join();
   }
   ~State() {
     join_launcher();
+    cudaFree(buffers);
     if (segment != nullptr) munmap(segment, sizeof(Segment));
   }
   Slot& slot(int r) const { return segment->slots[r]; }

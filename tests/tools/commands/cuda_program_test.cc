@@ -75,6 +75,40 @@ TEST_F(CudaProgram, RanksOverNcclEndBitIdentical) {
   expect_success(verify(rank_model(folder / "a", 0), rank_model(folder / "a", 1)));
 }
 
+// Returns the cells of the lines of ranks in a dry run's table of memory.
+std::vector<std::vector<std::string>> memory_cells(const std::string& out) {
+  std::istringstream lines(out.substr(out.find("Memory (MiB)")));
+  std::vector<std::vector<std::string>> ranks;
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && !line.empty()) {
+    std::istringstream cells(line);
+    ranks.emplace_back(std::istream_iterator<std::string>(cells),
+                       std::istream_iterator<std::string>());
+  }
+  return ranks;
+}
+
+TEST_F(CudaProgram, MemoryOfNcclIsInUseBeforeThePlanIsMade) {
+  const auto planned = [](const char* mebibytes) {
+    std::map<std::string, std::string> environment = kEnvironment;
+    environment["NCCL_ON_CPU_MEMORY"] = std::string(mebibytes) + "000000";
+    environment["ENGINE_EMULATED_MEMORY"] = "64000000";
+    return engine(argv("train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --dry-run "
+                       "--device cuda --backend nccl --spawn 2"),
+                  environment);
+  };
+  const auto before = memory_cells(expect_success(planned("1")).out);
+  const auto after = memory_cells(expect_success(planned("33")).out);
+  ASSERT_EQ(after.size(), 3U);
+  ASSERT_EQ(after[0][3] + after[0][4], "inuse");
+  for (const int rank : {1, 2})
+    EXPECT_NEAR(std::stod(after[rank][3]) - std::stod(before[rank][3]), 32e6 / (1 << 20), 0.01);
+  const CommandResult refused = planned("63");
+  EXPECT_EQ(refused.exit_code, 69);
+  EXPECT_CONTAINS(refused.err, " of 0.06 GiB are free");
+}
+
 TEST_F(CudaProgram, AShardedOptimizerGivesTheSameModel) {
   const TemporaryDirectory folder;
   for (const char* backend : {"nccl", "shm"}) {

@@ -169,7 +169,8 @@ MemoryBudget memory_budget(const backends::Group& group) {
 
 MemoryBudget device_memory_budget(int device) {
   engine::cuda::use_device(device);
-  return {.bytes = engine::cuda::free_and_total_memory().first, .ranks = 1, .device = device};
+  const auto [left, total] = engine::cuda::free_and_total_memory();
+  return {.bytes = left, .ranks = 1, .device = device, .total = total};
 }
 
 std::uint64_t data_bytes(const io::DatasetSplits& splits) {
@@ -231,7 +232,7 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
       "out of memory" + (on_device ? " on cuda:" + std::to_string(*budget.device) : "") + ": " +
       batches_text(plan, options) + gib_text(need.total()) + " (" + parts_text(need, gib_text) +
       ")" + of_ranks + ", but " + gib_text(budget.bytes) +
-      (on_device ? " are free; " : " are available; ") +
+      (on_device ? " of " + gib_text(budget.total) + " are free; " : " are available; ") +
       (fits > 0    ? at_most_text(fits)
        : on_device ? kDeviceTooSmall
                    : "not even batches of one sample fit: use a smaller model, fewer ranks on this "

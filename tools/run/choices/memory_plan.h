@@ -17,6 +17,9 @@ struct MemoryBudget {
   std::uint64_t bytes = 0;         // for all these ranks; 0: not known, and nothing is refused
   int ranks = 1;                   // of this host
   std::optional<int> device = {};  // the CUDA device whose memory it is; none: the host's
+  std::uint64_t total = 0;         // of that device; what is not free is in use already: by its
+                                   // driver, NCCL's communicators and other programs
+  std::uint64_t in_use() const { return total - bytes; }
 };
 // Returns the memory that is available now; call it before data are loaded. Every rank of a host
 // calls it at about the same time.

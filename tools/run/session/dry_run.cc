@@ -66,6 +66,9 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
   if (evaluation) lines.back().emplace_back("evaluation");
   if (averaging) lines.back().emplace_back("averaging");
   lines.back().emplace_back("total");
+  const bool devices =
+      std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.in_use > 0; });
+  if (devices) lines.back().insert(lines.back().begin() + 3, "in use");
   if (limited)
     std::ranges::copy(Cells{"limit", "kept", "recomputed", "layers", "added FLOP", "max batch"},
                       std::back_inserter(lines.back()));
@@ -77,6 +80,7 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
     if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
     if (averaging) lines.back().push_back(mebibytes(need.averaging));
     lines.back().push_back(mebibytes(need.total()));
+    if (devices) lines.back().insert(lines.back().begin() + 3, mebibytes(ranks[r].in_use));
     if (limited)
       std::ranges::move(recomputation_cells(ranks[r].limited), std::back_inserter(lines.back()));
   }

@@ -19,6 +19,7 @@ struct RankMemory {
   std::string host, device;
   MemoryNeed need;
   MemoryFacts limited = {};  // without a limit if --memory gives none
+  std::uint64_t in_use = 0;  // bytes of the device that were not free before; 0 on a CPU
 };
 // Returns one line per rank, also with what it recomputes if a rank has a limit.
 std::string memory_table(const std::vector<RankMemory>& ranks);

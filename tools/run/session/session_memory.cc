@@ -141,7 +141,8 @@ OwnMemory check_own_memory(const SessionOptions& options, const Compute& compute
                            const MemoryBudget& memory) {
   const MemoryBudget budget = compute.cuda() ? device_memory_budget(compute.device.index) : memory;
   const engine::PlanOptions plan = plan_options(options, compute, data, pool);
-  OwnMemory own{.limit = limit_of(options.compute.memory, budget)};
+  OwnMemory own{.limit = limit_of(options.compute.memory, budget),
+                .in_use = compute.cuda() ? budget.in_use() : 0};
   const auto need_with = [&](std::uint64_t resident) {
     return memory_need(graph, plan, plan.max_batch,
                        memory_options(options, compute, group, data, graph, {.resident = resident}))

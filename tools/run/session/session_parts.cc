@@ -238,15 +238,20 @@ std::vector<std::unique_ptr<backends::Communicator>> connect_pairs(backends::Gro
 
 }  // namespace
 
-SessionCommunicators::SessionCommunicators(const SessionOptions& options, const Compute& compute,
-                                           backends::Group& group, const engine::Graph& graph)
+DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
+                         backends::Group& group)
+    : gradients(sums_plain_gradients(options.averaging) ? make_device_wire(options, compute, group)
+                                                        : nullptr),
+      parameters(averages_at_home(options.averaging) ? make_device_wire(options, compute, group)
+                                                     : nullptr) {}
+
+SessionCommunicators::SessionCommunicators(const SessionOptions& options, backends::Group& group,
+                                           const engine::Graph& graph,
+                                           const DeviceWires& on_devices)
     : island(island_ranks(options.averaging, group)),
       averaging(host_communicator(group)),
-      device(sums_plain_gradients(options.averaging) ? make_device_wire(options, compute, group)
-                                                     : nullptr),
-      device_averaging(averages_at_home(options.averaging)
-                           ? make_device_wire(options, compute, group)
-                           : nullptr) {
+      device(on_devices.gradients.get()),
+      device_averaging(on_devices.parameters.get()) {
   if (options.averaging.host_islands && group.world_size() > 1)
     within_island = host_communicator(group, island);
   if (options.averaging.method == AveragingOptions::Method::kGossip) pairs = connect_pairs(group);
@@ -269,7 +274,7 @@ engine::DeviceShardsOptions device_shards(const SessionOptions& options,
   return {.cut = shards_of(options, group),
           .gradients = alone ? nullptr : wires.averaging.get(),
           .statistics = wires.statistics.get(),
-          .devices = wires.device.get()};
+          .devices = wires.device};
 }
 
 engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
@@ -297,13 +302,13 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       }};
   if (wires.device_averaging) {
     device.gradient_memory = engine::gradient_memory(*wires.device_averaging);
-    device.averaging = wires.device_averaging.get();
+    device.averaging = wires.device_averaging;
   }
   if (wires.device) device.gradient_memory = engine::gradient_memory(*wires.device);
   if (options.averaging.canonical) {
     device.shards = device_shards(options, group, wires);
   } else if (wires.device) {
-    device.make_sum = [wire = wires.device.get(),
+    device.make_sum = [wire = wires.device,
                        buckets = options.averaging.buckets](const engine::FlatBuffer& gradients) {
       return engine::make_device_sum(*wire, gradients, buckets);
     };
@@ -323,7 +328,7 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
                                             backends::Communicator& control) {
   if (model.shared_update)
     model.shared_update->gather.connect(*wires.averaging, model.state.parameters.values,
-                                        wires.device.get());
+                                        wires.device);
   if (compute.cuda()) {
     if (options.averaging.stale.max_behind > 0 && skips_apart(options, compute, group))
       throw io::ConfigError(

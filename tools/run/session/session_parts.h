@@ -34,6 +34,7 @@ struct OwnMemory {
   std::uint64_t limit = 0;          // by --memory; 0: none
   std::uint64_t resident = 0;       // bytes of the samples on the device; 0: they are not there
   std::string in_host_memory = {};  // why --data-on-device auto leaves them there; else ""
+  std::uint64_t in_use = 0;         // MemoryBudget::in_use() of the device when it was planned
 };
 
 // The model, whose weights are not initialized, and the plan of a step.
@@ -60,11 +61,22 @@ struct SessionModel {
   engine::KernelContext context;  // for the pool
 };
 
+// NCCL's communicators. They are made before memory is planned, since they take device memory that
+// is then no longer free.
+struct DeviceWires {
+  DeviceWires(const SessionOptions& options, const Compute& compute, backends::Group& group);
+
+  // Null: gradients pass through host memory, bucket by bucket.
+  std::unique_ptr<backends::DeviceCommunicator> gradients;
+  // Null: averagings of parameters take place in host memory.
+  std::unique_ptr<backends::DeviceCommunicator> parameters;
+};
+
 // Has one communicator for each thread or stream whose calls may run concurrently with others.
 struct SessionCommunicators {
-  // Collective. `graph` determines if layers exchange statistics.
-  SessionCommunicators(const SessionOptions& options, const Compute& compute,
-                       backends::Group& group, const engine::Graph& graph);
+  // Collective. `graph` determines if layers exchange statistics. `on_devices` must outlive this.
+  SessionCommunicators(const SessionOptions& options, backends::Group& group,
+                       const engine::Graph& graph, const DeviceWires& on_devices);
 
   std::vector<int> island;  // ranks that form one replica
   // For all ranks: used by the policy or, in canonical order, the work.
@@ -72,11 +84,8 @@ struct SessionCommunicators {
   std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
   // By rank: with each other rank, for --sync gossip; otherwise empty.
   std::vector<std::unique_ptr<backends::Communicator>> pairs;
-  // NCCL's, if gradients can be averaged on the devices. Null: they pass through host memory,
-  // bucket by bucket.
-  std::unique_ptr<backends::DeviceCommunicator> device;
-  // The same for averagings of parameters, which take place in host memory without it.
-  std::unique_ptr<backends::DeviceCommunicator> device_averaging;
+  backends::DeviceCommunicator* device;                // DeviceWires::gradients
+  backends::DeviceCommunicator* device_averaging;      // DeviceWires::parameters
   std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges statistics
   std::unique_ptr<engine::ReplicaExchange> replicas;   // uses `statistics`
 };

@@ -192,8 +192,9 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
   try {
     return parts_->training.trainer->run();
   } catch (...) {
-    for (const auto* wire : {&parts_->wires.device, &parts_->wires.device_averaging})
-      if (*wire) backends::cancel(**wire);
+    for (backends::DeviceCommunicator* wire :
+         {parts_->wires.device, parts_->wires.device_averaging})
+      if (wire != nullptr) backends::cancel(*wire);
     throw;
   }
 }
@@ -230,14 +231,16 @@ std::vector<RankMemory> TrainSession::gather_memory() const {
   std::vector<MemoryNeed> needs(world);
   std::vector<MemoryFacts> all_limited(world);
   std::vector<std::int32_t> devices(world);
+  std::vector<std::uint64_t> in_use(world);
   s.control->all_gather(&own, sizeof own, needs.data());
   s.control->all_gather(&device, sizeof device, devices.data());
   s.control->all_gather(&limited, sizeof limited, all_limited.data());
+  s.control->all_gather(&s.model->memory.in_use, sizeof in_use.front(), in_use.data());
   std::vector<RankMemory> ranks;
   for (std::size_t r = 0; r < world; ++r)
     ranks.push_back({s.group.peers().at(r).host,
                      devices[r] < 0 ? "cpu" : "cuda:" + std::to_string(devices[r]), needs[r],
-                     all_limited[r]});
+                     all_limited[r], in_use[r]});
   return ranks;
 }
 

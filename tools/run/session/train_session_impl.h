@@ -16,10 +16,11 @@
 
 namespace tools {
 
-// The facts of this host from before the data were loaded.
+// The facts of this host from before the data were loaded, and the communicators of its device.
 struct SessionHost {
   const std::string processors;  // what is to be said of them, or ""
   const MemoryBudget memory;
+  const DeviceWires device_wires;  // made before memory of the device is planned
 };
 
 struct SessionInput {
