@@ -62,7 +62,7 @@ class GlooTransport final : public gloo::transport::Context {
 
   // Any thread.
   void abort(std::string_view reason) noexcept { mesh_.abort(reason); }
-  std::string waiting_text() const { return mesh_.waiting_text(members_); }
+  CallWait current_wait() const { return mesh_.current_wait(members_); }
 
  private:
   friend class LinkWait;
