@@ -71,6 +71,7 @@ class GlooTransport final : public gloo::transport::Context {
   static constexpr int kDonePollMs = 20;  // between calls of done(), which may depend on time
   [[nodiscard]] bool poll_pairs(int milliseconds);
   void sleep();
+  [[noreturn]] void fail(const GlooPair& broken) const;
   [[noreturn]] void on_abort();
   [[noreturn]] void on_timeout();
   bool is_late() const { return clock_.has_passed(deadline_); }
