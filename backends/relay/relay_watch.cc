@@ -26,8 +26,8 @@ void RelayWatch::run(const std::stop_token& stop) const {
     const double silent = base::steady_seconds() - *silent_since;
     if (silent < limit || stop.stop_requested()) continue;
     return options_.on_silence("the relay at " + to_string(options_.route->relay()) +
-                               " does not answer: no answer to the handshake for " +
-                               base::number_text("%.1f", silent) + " s; is its process stopped?");
+                               " accepts connections and has sent nothing for " +
+                               base::number_text("%.1f", silent) + " s, as a stopped process does");
   }
 }
 

@@ -18,8 +18,8 @@ struct RelayWatchOptions {
   std::chrono::milliseconds limit;      // a relay that is silent for so long is reported
   // Returns true if this rank has waited for others long enough for a question. Any thread.
   std::function<bool()> waits;
-  // Called once, on a thread of the watch, with e.g. "the relay at 203.0.113.7:29600 does not
-  // answer: no answer to the handshake for 3.2 s; is its process stopped?"
+  // Called once, on a thread of the watch, with e.g. "the relay at 203.0.113.7:29600 accepts
+  // connections and has sent nothing for 3.2 s, as a stopped process does".
   std::function<void(const std::string&)> on_silence;
 };
 

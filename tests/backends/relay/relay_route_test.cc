@@ -109,7 +109,7 @@ TEST(RelayRoute, ASilentRelayIsReportedWhileThisRankWaits) {
   const std::string text = reported.get_future().get();
   EXPECT_GT(asked, 3);
   EXPECT_EQ(text.find("the relay at " + to_string(route->relay()) +
-                      " does not answer: no answer to the handshake for "),
+                      " accepts connections and has sent nothing for "),
             0u)
       << text;
 }
