@@ -15,7 +15,7 @@ namespace backends {
 struct RelayWatchOptions {
   std::shared_ptr<const RelayRoute> route;
   std::chrono::milliseconds heartbeat;  // the time between two questions
-  std::chrono::milliseconds limit;      // a relay that is silent for so long is reported
+  std::chrono::milliseconds limit;      // a relay that is silent for this long is reported
   // Returns true if this rank has waited for others long enough for a question. Any thread.
   std::function<bool()> waits;
   // Called once, on a thread of the watch, with e.g. "the relay at 203.0.113.7:29600 accepts

@@ -156,9 +156,10 @@ void Milestones::save() {
 }
 
 // The state of a device is lost with a rank that was in a sum of the device, so there the copy
-// replaces the state of the last step. It costs the transfer of the whole state.
+// replaces the state of the last step. It costs the transfer of the whole state. Copies take at
+// most these fractions of the time.
 void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
-  constexpr double kMaxFraction = 0.02, kMaxFractionOnDevice = 0.01;  // of the time
+  constexpr double kMaxFraction = 0.02, kMaxFractionOnDevice = 0.01;
   if (!context_.may_keep_state() || context_.options.supports_rollback) return;
   TrainState& state = context_.parts.state;
   const bool on_device = state.control != nullptr;

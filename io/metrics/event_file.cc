@@ -69,7 +69,7 @@ struct EventFile::Impl {
   off_t end = 0;      // of the last whole record
   bool torn = false;  // there may be part of another one behind it
   std::int64_t lost = 0, lost_in_all = 0;
-  std::string fault;  // of the last event that was lost
+  std::string fault;  // reason of the last lost event
   int messages = 0;   // as in LineFile
 
   void tell(const std::string& text) {

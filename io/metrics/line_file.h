@@ -37,7 +37,7 @@ class LineFile {
   std::int64_t lost_ = 0;  // lines since the last one that was written
   int messages_ = 0;       // a disk that is nearly full takes short lines: more would say no more
   std::int64_t lost_in_all_ = 0;
-  std::string fault_;  // of the last line that was lost
+  std::string fault_;  // reason of the last lost line
 };
 
 }  // namespace io

@@ -116,7 +116,7 @@ class CheckpointManager {
   KeeperOptions options_;
   std::vector<io::SaveRecord> history_;     // the run's first save and its last ones
   std::shared_ptr<SnapshotWriter> writer_;  // used on rank 0
-  std::optional<TrainProgress> kept_;       // of the state of keep(), which is in the writer's copy
+  std::optional<TrainProgress> kept_;       // set while the writer's copy is that of keep()
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all

@@ -1,4 +1,4 @@
-// What rank 0 saves if another rank is lost: a state that its own memory suffices for.
+// Rank 0 saves a state that its own memory suffices for if another rank is lost.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -66,13 +66,14 @@ void PrintTo(const Averaging& averaging, std::ostream* out) { *out << averaging.
 
 class LossWithMeans : public testing::TestWithParam<Averaging> {};
 
-// Averagings follow each fourth step and the ends of epochs, of six steps. Without momentum, the
-// state after an averaging is the same on all ranks but for what codes have not sent.
+// Averagings follow each fourth step and the ends of epochs, of six steps. Without momentum, or if
+// it is averaged, the state after an averaging is the same on all ranks but for what codes have not
+// sent.
 TEST_P(LossWithMeans, RepeatsOnlyTheStepsSinceAnAveraging) {
   for (const std::string backend : {"shm", "socket"}) {
     const TemporaryDirectory folder;
-    std::vector<std::string> options = GetParam().options;
-    options.insert(options.end(), {"--sync-every", "4", "--momentum", "0", "--backend", backend});
+    std::vector<std::string> options{"--sync-every", "4", "--momentum", "0", "--backend", backend};
+    options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
     std::string message;
     const std::int64_t step = step_saved_after_loss(folder, options, message);
     ASSERT_GT(step, 0) << message;
@@ -92,6 +93,8 @@ TEST_P(LossWithMeans, RepeatsOnlyTheStepsSinceAnAveraging) {
 INSTANTIATE_TEST_SUITE_P(
     Policies, LossWithMeans,
     testing::Values(Averaging{"params", {"--sync", "params"}},
+                    Averaging{"all_states",
+                              {"--sync", "params", "--average-state", "all", "--momentum", "0.9"}},
                     Averaging{"slowmo", {"--sync", "slowmo"}},
                     Averaging{"diloco", {"--sync", "diloco"}},
                     Averaging{"post_local", {"--sync", "post-local", "--sync-warmup", "4"}},

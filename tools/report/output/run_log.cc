@@ -24,7 +24,7 @@ std::mutex log_mutex;  // guards the following
 LogOptions log_options;
 std::optional<io::LineFile> run_log_file;     // log.txt
 std::optional<io::LineFile> chosen_log_file;  // --log-file
-std::vector<std::string> losses_of_closed;    // of logs that were replaced
+std::vector<std::string> losses_of_closed;    // what replaced logs lack
 
 LogOptions options_now() {
   const std::lock_guard guard(log_mutex);
