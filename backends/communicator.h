@@ -60,9 +60,8 @@ class Communicator {
   // communicators that the call passes through.
   virtual void run(const Call& call) = 0;
 
-  // Returns which ranks the current call waits for and which connections are idle, as text that
-  // follows "rank 0 has "; "" if unknown. Any thread.
-  virtual std::string waiting_text() const { return {}; }
+  // Returns what the current call waits for. Any thread.
+  virtual CallWait current_wait() const { return {}; }
   // Makes current and future calls on this rank throw soon. May be called from any thread. Does not
   // throw.
   virtual void abort(std::string_view reason) noexcept = 0;

@@ -77,4 +77,13 @@ inline void expect_equal(const ControlWord& own, int own_rank, const ControlWord
 void expect_equal_plans(std::span<const ControlWord> own, int own_rank,
                         std::span<const ControlWord> theirs, int their_rank);
 
+// Describes what a waiting call waits for.
+struct CallWait {
+  // The ranks that have not come and the connections that are idle, as text that follows "rank 0
+  // has "; "" if unknown.
+  std::string text = {};
+  // Bytes to another rank are not acknowledged: the wait is for the network.
+  bool unacknowledged = false;
+};
+
 }  // namespace backends

@@ -19,6 +19,7 @@
 #include "tools/options/input/known_variables.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/lost_output.h"
 #include "tools/report/output/standard_output.h"
 #include "tools/report/output/uncaught_errors.h"
 
@@ -107,6 +108,7 @@ int main(int argc, char** argv) {
     tools::warn_of_empty_secrets();
     const int code = tools::run(tools::Arguments(argv + 1, argv + argc));
     if (code == tools::kExitOk || code == tools::kExitDifferent) tools::check_standard_output();
+    if (code == tools::kExitOk) tools::check_lost_outputs();
     return code;
   } catch (const std::exception& error) {
     std::cout.flush();

@@ -29,6 +29,7 @@
 #include "backends/open_files.h"
 #include "backends/reduction.h"
 #include "backends/relay/relay_route.h"
+#include "backends/relay/relay_watch.h"
 #include "backends/secure/record_cipher.h"
 #include "backends/transport/single/single_communicator.h"
 #include "backends/transport/socket/socket_messages.h"
@@ -76,9 +77,11 @@ class ProcessGroup final : public Group {
           if (const auto alive = watch.lock()) alive->failed(text);
         });
     joined_.store->set_progress_source([this] { return progress(); });
+    if (relay_ != nullptr) watch_relay();
   }
 
   ~ProcessGroup() override {
+    relay_watch_.reset();
     joined_.store->set_progress_source({});
     watch_->release();
   }
@@ -223,6 +226,25 @@ class ProcessGroup final : public Group {
     return "; the relay at " + to_string(relay->relay()) + " does not answer: " + fault;
   }
 
+  // The others are told first: their errors then name the relay, not this rank's connections.
+  void watch_relay() {
+    const auto pause = std::chrono::milliseconds(options_.heartbeat_ms);
+    relay_watch_.emplace(RelayWatchOptions{.route = relay_,
+                                           .heartbeat = pause,
+                                           .limit = 3 * pause,
+                                           .waits =
+                                               [this] {
+                                                 const auto running = recorder_->running();
+                                                 return running && running->waited_us / 1000 >=
+                                                                       options_.heartbeat_ms;
+                                               },
+                                           .on_silence =
+                                               [this](const std::string& text) {
+                                                 joined_.store->abandon({text});
+                                                 watch_->failed(text);
+                                               }});
+  }
+
   // Called on the store's thread.
   RankProgress progress() const {
     const std::optional<FlightRecorder::Running> running = recorder_->running();
@@ -351,6 +373,7 @@ class ProcessGroup final : public Group {
   int communicators_ = 0;
   // Counts per member list, which gives equal names on all its members.
   std::map<std::string, int> made_of_members_;
+  std::optional<RelayWatch> relay_watch_;  // declared last: its thread uses the members above
 };
 
 class SingleGroup final : public Group {

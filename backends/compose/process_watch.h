@@ -70,14 +70,13 @@ class ProcessWatch final : public FailureDetector {
   // Describes the communicator that waits; the others are idle and silent as well.
   std::string waiting_text() const {
     const std::lock_guard lock(mutex_);
-    std::string text;
+    CallWait found;
     for (const Communicator* c : abort_on_failure_) {
-      const std::string of_one = c->waiting_text();
-      const bool stuck = of_one.find("not acknowledged") != std::string::npos;
-      if (text.empty() || stuck) text = of_one;
-      if (stuck) break;
+      CallWait of_one = c->current_wait();
+      if (found.text.empty() || of_one.unacknowledged) found = std::move(of_one);
+      if (found.unacknowledged) break;
     }
-    return text;
+    return found.text;
   }
   void interrupt(const std::string& why) {
     const std::lock_guard lock(mutex_);

@@ -24,7 +24,12 @@ constexpr auto kProbePause = std::chrono::milliseconds(100);
 // A single wrong proof may be a byte that was changed in transit.
 constexpr int kMaxWrongProofs = 5;
 
-enum class RelayAnswer { kProof, kOtherSecret, kNone };
+enum class RelayAnswer {
+  kProof,
+  kOtherSecret,
+  kSilence,  // it has accepted the connection
+  kNone,
+};
 
 // Begins the handshake of a rank, up to the relay's proof, with a name that no pair has.
 RelayAnswer ask_relay(const Endpoint& relay, const Secret& secret, const std::string& job,
@@ -45,7 +50,7 @@ RelayAnswer ask_relay(const Endpoint& relay, const Secret& secret, const std::st
     pollfd ready{socket.fd(), POLLIN, 0};
     if (poll(&ready, 1, base::milliseconds_left(until)) == 0) {
       reason = "no answer to the handshake";
-      return RelayAnswer::kNone;
+      return RelayAnswer::kSilence;
     }
     const ssize_t n = recv(socket.fd(), to, missing, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -72,11 +77,12 @@ void wait_for_relay(const RelayRouteRequest& r, const Endpoint& relay) {
           "the process at " + to_string(relay) +
           ", expected to be the relay, does not know this job's secret (from " + r.secret.origin +
           ")");
-    if (answer == RelayAnswer::kNone && base::has_passed(until))
+    const bool missing = answer == RelayAnswer::kNone || answer == RelayAnswer::kSilence;
+    if (missing && base::has_passed(until))
       throw PeerError("no relay at " + to_string(relay) + ": " + reason +
                       (r.place.is_rank_zero() ? "; must a firewall let this rank connect there?"
                                               : "; is `engine relay` running there?"));
-    if (answer == RelayAnswer::kNone && !reported && base::has_passed(quiet_until) && r.notice) {
+    if (missing && !reported && base::has_passed(quiet_until) && r.notice) {
       reported = true;
       r.notice("no relay at " + to_string(relay) + " yet: " + reason + "; waiting for at most " +
                std::to_string(kRelayWait.count()) + " s");
@@ -103,6 +109,17 @@ void RelayRoute::note_relayed(int rank) {
 bool RelayRoute::was_relayed(int rank) const {
   const std::lock_guard lock(mutex_);
   return relayed_.contains(rank);
+}
+
+bool RelayRoute::has_pairs() const {
+  const std::lock_guard lock(mutex_);
+  return !relayed_.empty();
+}
+
+bool RelayRoute::is_silent() const {
+  if (server_) return false;
+  std::string reason;
+  return ask_relay(relay_, secret_, job_, reason) == RelayAnswer::kSilence;
 }
 
 std::string RelayRoute::fault() const {

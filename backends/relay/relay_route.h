@@ -31,9 +31,14 @@ class RelayRoute {
   // A pair that needed the relay once goes there at once for its next connection.
   void note_relayed(int rank);
   bool was_relayed(int rank) const;
+  // Returns true if a pair has needed the relay.
+  bool has_pairs() const;
   // Asks the relay for its proof of the job's secret. Returns why there is none, e.g. "Connection
   // refused"; "" if it came, and in the relay's own process. Takes at most a second.
   std::string fault() const;
+  // Asks likewise. Returns true if the relay accepts the connection and sends nothing, as a stopped
+  // process does.
+  bool is_silent() const;
   // Returns true for the links of more ranks than reported before, or of as many with another text.
   bool is_new_report(int world_size, const std::string& links);
 

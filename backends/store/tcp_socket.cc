@@ -330,7 +330,7 @@ std::string default_address() {
   return "127.0.0.1";
 }
 
-std::string silent_link_text(int in, int out, const std::string& peer) {
+CallWait silent_link(int in, int out, const std::string& peer) {
   tcp_info info{};
   socklen_t length = sizeof info;
   int unacknowledged = 0;
@@ -346,7 +346,7 @@ std::string silent_link_text(int in, int out, const std::string& peer) {
   if (unacknowledged > 0)
     text += (text.empty() ? "" : ", ") + std::to_string(unacknowledged) + " bytes to " + peer +
             " not acknowledged";
-  return text;
+  return {text, unacknowledged > 0};
 }
 
 void bound_buffers(int fd) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/control_word.h"
 #include "io/base/files/descriptor.h"
 #include "io/base/time/deadline.h"
 
@@ -85,7 +86,7 @@ std::string default_address();
 // Describes an idle connection that a call waits for: "nothing received from rank 1 for 12.0 s,
 // 4096 bytes to it not acknowledged"; "" if data came within the last second and all was
 // acknowledged. `in` and `out` are its two directions, which may be separate connections.
-std::string silent_link_text(int in, int out, const std::string& peer);
+CallWait silent_link(int in, int out, const std::string& peer);
 
 // Bounds what the kernel holds of a connection. Call this before connect and listen, which fix the
 // window scale.

@@ -86,11 +86,13 @@ struct LoopContext {
 
   const TrainProgress& progress() const { return parts.state.progress; }
   bool is_last_step() const { return progress().global_step == options.total_steps; }
-  // Rank 0 of several can save a state without the others if its host memory holds the whole state.
-  bool can_save_alone() const {
+  // Rank 0 of several has the whole state, so that it can save a copy of it without the others.
+  bool may_keep_state() const {
     return parts.keeper != nullptr && parts.control.rank() == 0 && parts.control.world_size() > 1 &&
-           parts.state.control == nullptr && parts.state.shares == nullptr;
+           parts.state.shares == nullptr;
   }
+  // The same for the state itself, after a failure: a device may be in a sum that has failed.
+  bool can_save_alone() const { return may_keep_state() && parts.state.control == nullptr; }
   // Returns true if ranks are at unequal points of a step until all of them average, because they
   // take different numbers of local steps or average in pairs.
   bool ranks_run_apart() const {

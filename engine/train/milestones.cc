@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "io/base/time/deadline.h"
 #include "io/base/time/trace.h"
 
 namespace engine {
@@ -154,28 +155,75 @@ void Milestones::save() {
   context_.report_saved();
 }
 
-// This rank's state suffices for a resumption if replicas are equal between steps, and this rank is
-// between two steps.
-void Milestones::save_alone() {
-  if (!context_.can_save_alone()) return;
+// The state of a device is lost with a rank that was in a sum of the device, so there the copy
+// replaces the state of the last step. It costs the transfer of the whole state. Copies take at
+// most these fractions of the time.
+void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
+  constexpr double kMaxFraction = 0.02, kMaxFractionOnDevice = 0.01;
+  if (!context_.may_keep_state() || context_.options.supports_rollback) return;
   TrainState& state = context_.parts.state;
-  recovery_.roll_back();
-  const bool whole =
-      recovery_.is_settled() && state.policy.together() && !first_not_finite(state.model, true);
-  if (whole && done_.saved != state.progress.global_step) context_.parts.keeper->save_alone(state);
+  const bool on_device = state.control != nullptr;
+  const LoneState lone = state.policy.coupling().lone;
+  const bool needed = lone == LoneState::kLastMean || (lone == LoneState::kLastStep && on_device);
+  const double start = base::steady_seconds();
+  if (!needed || !state.policy.together() || start < next_copy_) return;
+  if (!state.policy.exchange_state().empty()) return;  // save_after_loss() would not use it
+  const base::TraceSpan span("copy the state");
+  const PendingEvaluation before = state.pending_evaluation;
+  if (context_.parts.evaluator != nullptr &&
+      (must_evaluate || is_due(context_.options.evaluate, epoch_end)))
+    state.pending_evaluation = PendingEvaluation::kAll;
+  {
+    const HostView view(state.home, Access::kRead);
+    if (!first_not_finite(state.model, true)) context_.parts.keeper->keep(state);
+  }
+  state.pending_evaluation = before;
+  const double end = base::steady_seconds();
+  next_copy_ = end + (end - start) / (on_device ? kMaxFractionOnDevice : kMaxFraction);
+}
+
+std::optional<TrainProgress> Milestones::save_own_state() {
+  TrainState& state = context_.parts.state;
+  const bool resumable = state.policy.together() || state.policy.coupling().lone == LoneState::kOwn;
+  if (!context_.can_save_alone() || !recovery_.is_settled() || !resumable ||
+      first_not_finite(state.model, true))
+    return context_.parts.keeper->save_kept();
+  if (done_.saved == state.progress.global_step) return std::nullopt;
+  context_.parts.keeper->save_alone(state);
+  return state.progress;
+}
+
+void Milestones::save_alone() {
+  if (context_.may_keep_state()) static_cast<void>(save_own_state());
 }
 
 // The part of gradients that codes have not sent yet differs by rank, and is lost with one.
 void Milestones::save_after_loss() noexcept {
-  if (!context_.can_save_alone()) return;
+  if (!context_.may_keep_state()) return;
   try {
     const TrainState& state = context_.parts.state;
     if (state.progress.global_step == 0 || !state.policy.exchange_state().empty()) return;
-    save_alone();
+    const std::optional<TrainProgress> saved = save_own_state();
+    if (saved) tell_saved(*saved);
     context_.report_saved();
   } catch (const std::exception& error) {
     context_.parts.keeper->tell("the last step could not be saved: " + std::string(error.what()));
   }
+}
+
+void Milestones::tell_saved(const TrainProgress& saved) const {
+  const TrainState& state = context_.parts.state;
+  const std::int64_t later = state.progress.global_step - saved.global_step;
+  std::string text =
+      "a rank was lost: saved " + context_.parts.keeper->path_of(saved.global_step) + ", the ";
+  if (later > 0)
+    text += "last copied state that all ranks had; --resume repeats the " + std::to_string(later) +
+            (later == 1 ? " step since" : " steps since");
+  else if (state.policy.together())
+    text += "last completed step";
+  else
+    text += "replica of rank 0; the other ranks' work since their last averaging is not in it";
+  context_.parts.keeper->tell(text);
 }
 
 }  // namespace engine

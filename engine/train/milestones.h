@@ -30,12 +30,15 @@ class Milestones {
   bool follow_next_step() const;
   // Called after the last step: evaluates it unless the run was stopped, and saves it.
   void finish();
-  // Called on this rank if it cannot wait for the others: saves the last completed step if its own
-  // state suffices for a resumption. Throws io::Error.
+  // Called between steps, when replicas may be equal: copies the state if rank 0 could not save a
+  // later one alone. Copies take a small part of the time: states that follow the last copy soon
+  // are left out. The arguments are those of after_step(), which follows.
+  void keep_state(bool epoch_end, bool evaluate);
+  // Called on this rank if it cannot wait for the others: saves the last completed step, or the
+  // last state of keep_state(), if that suffices for a resumption. Throws io::Error.
   void save_alone();
-  // The same after the loss of another rank, if this rank's state is that of all ranks apart from
-  // running statistics: without it, the steps since the last checkpoint would be lost. Does not
-  // throw: the loss is what ends the run.
+  // The same after the loss of another rank: without it, the steps since the last checkpoint would
+  // be lost. Does not throw: the loss is what ends the run.
   void save_after_loss() noexcept;
 
   TrainerParts::Done done() const { return done_; }
@@ -51,12 +54,16 @@ class Milestones {
   void evaluate_average();
   std::optional<EvalReport> evaluate_weights();  // evaluates the current weights; null: stopped
   void save();
+  // Returns the progress of the state that was written; none if there is no newer one to save.
+  std::optional<TrainProgress> save_own_state();
+  void tell_saved(const TrainProgress& saved) const;
 
   LoopContext& context_;
   StepRecovery& recovery_;
   StepAgreement& agreement_;
   TrainerParts::Done done_;
   bool best_unsaved_ = false;  // the last evaluation was the best
+  double next_copy_ = 0;       // steady seconds before which keep_state() copies nothing
 };
 
 }  // namespace engine

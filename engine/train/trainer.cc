@@ -31,10 +31,8 @@ TrainResult Trainer::run() {
   } catch (const backends::InterruptedError& error) {
     stop_alone(error.what());
   } catch (const backends::PeerError&) {
-    if (context_.options.supports_rollback)
-      roll_back();
-    else
-      milestones_.save_after_loss();
+    if (context_.options.supports_rollback || context_.can_save_alone()) roll_back();
+    if (!context_.options.supports_rollback) milestones_.save_after_loss();
     throw;
   }
   context_.report_saved();
@@ -111,6 +109,7 @@ void Trainer::finish_step() {
   }
   if (parts.desync) tell(parts.desync->after_step(epoch_end));
   const bool has_new_average = milestones_.average_weights();
+  milestones_.keep_state(epoch_end, has_new_average || last);
   exchange();
   if (epoch_end && reports_.are_wanted()) before_epoch_ = parts.work.results().total;
   context_.report_saved();
@@ -133,6 +132,7 @@ const io::Batch& Trainer::next_batch() {
 void Trainer::stop_alone(const std::string& why) {
   agreement_.stop(context_.stop_signal.load());
   interrupted_ = why;
+  if (context_.can_save_alone()) roll_back();
   try {
     milestones_.save_alone();
   } catch (const io::Error& error) {

@@ -101,8 +101,9 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
                               int keep_last, bool best = false);
 // Returns the newest checkpoint in a folder that loads: first those of the run `run_id`, or
 // otherwise of the run that wrote the checkpoint named in `latest`, by step number; then the one
-// named in `latest`, then others. Returns "" if there is none; damaged ones, the target of an old
-// `latest`, and with `run_id` those of other runs, are skipped and reported through `skipped`.
+// named in `latest`, then others. Returns "" if there is none; damaged ones, those with the name of
+// another step than they state, the target of an old `latest`, and with `run_id` those of other
+// runs, are skipped and reported through `skipped`.
 // Repeats the search a few times if a run deletes checkpoints meanwhile. Throws DataError if all
 // checkpoints are damaged.
 std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
@@ -117,8 +118,9 @@ std::string find_best_checkpoint(const std::string& directory);
 // Lets `best` name this checkpoint of the folder, if it does not already. Throws as
 // save_to_directory().
 void name_best(const std::string& directory, std::int64_t step);
-// Returns the name of the checkpoint with the highest step, without reading it; "" for a folder
-// without checkpoints or a folder that does not exist.
+// Returns the name of the checkpoint with the highest step, of which it reads no more than the
+// head: one with the name of another step than it states counts only if there is no other. Returns
+// "" for a folder without checkpoints or a folder that does not exist.
 std::string newest_checkpoint_name(const std::string& directory);
 // Returns the names of the checkpoints of later steps than this. Throws MissingFileError.
 std::vector<std::string> checkpoint_names_after(const std::string& directory, std::int64_t step);

@@ -80,18 +80,31 @@ std::optional<std::int64_t> named_step(const std::string& directory, const char*
   return step_of(name);
 }
 
-// Returns the id of the run that wrote the checkpoint; nothing if it cannot be read.
-std::optional<std::string> run_of(const std::string& path) {
+// Returns the head of a checkpoint; nothing if it cannot be read.
+std::optional<Checkpoint> description_of(const std::string& path) {
   try {
-    return load_description(path).run_id;
+    return load_description(path);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-// Returns true if the run may delete the checkpoint. The owner of an unreadable one is unknown.
-bool written_by(const std::string& path, const std::string& run_id) {
-  return run_of(path) == run_id;
+// Returns the id of the run that wrote the checkpoint; nothing if it cannot be read.
+std::optional<std::string> run_of(const std::string& path) {
+  const std::optional<Checkpoint> description = description_of(path);
+  return description ? std::optional(description->run_id) : std::nullopt;
+}
+
+// Returns true for a file that somebody has copied or renamed: runs name each by its step.
+bool is_renamed(const Checkpoint& description, std::int64_t step_of_name) {
+  return description.global_step != step_of_name;
+}
+
+// Returns true if the run may delete the checkpoint. The owner of an unreadable one is unknown, and
+// that of a copy is the user.
+bool may_delete(const std::string& directory, std::int64_t step, const std::string& run_id) {
+  const std::optional<Checkpoint> description = description_of(path_of(directory, step));
+  return description && description->run_id == run_id && !is_renamed(*description, step);
 }
 
 // Returns the steps in the order in which to try them. Checkpoints of the same run beyond `latest`
@@ -128,8 +141,15 @@ Search search(const std::string& directory, const std::string& run_id) {
   for (const std::int64_t step : steps) {
     found.path = path_of(directory, step);
     try {
-      const std::string owner = load_description(found.path).run_id;
-      if (run_id.empty() || owner.empty() || owner == run_id) {
+      const Checkpoint description = load_description(found.path);
+      const std::string& owner = description.run_id;
+      if (is_renamed(description, step)) {
+        found.skipped.push_back(
+            found.path + ": renamed: it states step " + std::to_string(description.global_step) +
+            ", and its name would be " + checkpoint_file_name(description.global_step));
+      } else if (!run_id.empty() && !owner.empty() && owner != run_id) {
+        found.skipped.push_back(found.path + ": written by another run, " + owner);
+      } else {
         check_checkpoint(found.path);
         const auto now = named_step(directory, kLatest);  // it may have been written in between
         if (now && *now < step)
@@ -137,7 +157,6 @@ Search search(const std::string& directory, const std::string& run_id) {
                                   checkpoint_file_name(step) + " is newer");
         return found;
       }
-      found.skipped.push_back(found.path + ": written by another run, " + owner);
     } catch (const Error& error) {
       found.pruned |= access(found.path.c_str(), F_OK) != 0;
       found.skipped.emplace_back(error.what());
@@ -172,10 +191,9 @@ void prune(const std::string& directory, const Checkpoint& newest, int keep_last
   }
   int kept = 0;
   for (const std::int64_t step : steps_by_rank(directory, newest.global_step)) {
-    const std::string path = path_of(directory, step);
-    if (step != newest.global_step && !written_by(path, newest.run_id)) continue;
+    if (step != newest.global_step && !may_delete(directory, step, newest.run_id)) continue;
     if (++kept <= keep_last || step == best) continue;
-    delete_file(path);
+    delete_file(path_of(directory, step));
   }
 }
 
@@ -258,7 +276,12 @@ std::string newest_checkpoint_name(const std::string& directory) {
   if (fs::status(directory, unknown).type() == fs::file_type::not_found) return "";
   const std::vector<std::int64_t> steps =
       steps_by_rank(directory, std::numeric_limits<std::int64_t>::max());
-  return steps.empty() ? "" : checkpoint_file_name(steps.front());
+  if (steps.empty()) return "";
+  const auto newest = std::ranges::find_if(steps, [&](std::int64_t step) {
+    const std::optional<Checkpoint> description = description_of(path_of(directory, step));
+    return !description || !is_renamed(*description, step);
+  });
+  return checkpoint_file_name(newest == steps.end() ? steps.front() : *newest);
 }
 
 std::vector<std::string> checkpoint_names_after(const std::string& directory, std::int64_t step) {
@@ -275,7 +298,7 @@ int delete_older_snapshots(const std::string& directory, const std::string& run_
   for (const std::int64_t step : steps_by_rank(directory, 0)) {
     const std::string path = path_of(directory, step);
     std::error_code refused;
-    if (path == newest || step == best || !written_by(path, run_id)) continue;
+    if (path == newest || step == best || !may_delete(directory, step, run_id)) continue;
     if (fs::remove(path, refused)) ++deleted;
   }
   return deleted;

@@ -68,22 +68,30 @@ struct EventFile::Impl {
   base::Descriptor file;
   off_t end = 0;      // of the last whole record
   bool torn = false;  // there may be part of another one behind it
-  std::int64_t lost = 0;
+  std::int64_t lost = 0, lost_in_all = 0;
+  std::string fault;  // reason of the last lost event
+  int messages = 0;   // as in LineFile
 
+  void tell(const std::string& text) {
+    if (notice) notice("tensorboard " + path + ": " + text);
+    ++messages;
+  }
+  static std::string missing_text(std::int64_t events) {
+    return std::to_string(events) + (events == 1 ? " event is missing" : " events are missing");
+  }
   void write(const base::ProtobufMessage& event) {
     const std::string record = tf_record(event.serialized());
     const int error = append(record);
     if (error != 0) {
       torn = true;
-      if (lost++ == 0 && notice)
-        notice("tensorboard " + path + ": cannot write: " + base::system_error_text(error) +
-               "; the training goes on without");
+      ++lost;
+      ++lost_in_all;
+      fault = base::system_error_text(error);
+      if (messages == 0) tell("cannot write: " + fault + "; the training goes on without");
       return;
     }
     end += static_cast<off_t>(record.size());
-    if (lost > 0 && notice)
-      notice("tensorboard " + path + ": written again; " + std::to_string(lost) +
-             (lost == 1 ? " event is missing" : " events are missing"));
+    if (lost > 0 && messages == 1) tell("written again; " + missing_text(lost));
     lost = 0;
   }
 
@@ -138,6 +146,12 @@ EventFile::EventFile(const std::string& folder, Clock clock, Notice notice, Name
 }
 
 EventFile::~EventFile() = default;  // every record is written already
+
+std::string EventFile::loss() const {
+  if (impl_->lost_in_all == 0) return "";
+  return "tensorboard " + impl_->path + ": " + Impl::missing_text(impl_->lost_in_all) + ": " +
+         impl_->fault;
+}
 
 const std::string& EventFile::path() const { return impl_->path; }
 

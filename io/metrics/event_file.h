@@ -55,6 +55,9 @@ class EventFile {
                        const std::vector<std::string>& metrics);
   void end(std::int64_t step, bool success);
 
+  // As LineFile::loss(), for events.
+  std::string loss() const;
+
   const std::string& path() const;
 
  private:

@@ -20,6 +20,10 @@
 namespace io {
 namespace {
 
+std::string missing_text(std::int64_t lines) {
+  return std::to_string(lines) + (lines == 1 ? " line is missing" : " lines are missing");
+}
+
 // Returns true for a file left by a full disk. For a pipe it is unknown, and reading would block.
 bool ends_within_a_line(const std::string& path) {
   std::error_code unknown;
@@ -81,12 +85,22 @@ std::string LineFile::write(const std::string& lines) {
   const std::string name = what_ + " " + path_ + ": ", fault = base::system_error_text(error);
   if (error != 0 && path_ == "-") throw Error(name + "cannot write: " + fault);
   if (error == 0 && lost_ == 0) return "";
-  if (error == 0)
-    return name + "written again; " + std::to_string(std::exchange(lost_, 0)) +
-           " lines are missing";
-  const bool first = lost_ == 0;
-  lost_ += std::ranges::count(lines, '\n');
-  return first ? name + "cannot write: " + fault + "; the training goes on without" : "";
+  if (error == 0) {
+    const std::int64_t missing = std::exchange(lost_, 0);
+    return messages_++ == 1 ? name + "written again; " + missing_text(missing) : "";
+  }
+  const auto lost = std::ranges::count(lines, '\n');
+  lost_ += lost;
+  lost_in_all_ += lost;
+  fault_ = fault;
+  if (messages_ > 0) return "";
+  ++messages_;
+  return name + "cannot write: " + fault + "; the training goes on without";
+}
+
+std::string LineFile::loss() const {
+  if (lost_in_all_ == 0) return "";
+  return what_ + " " + path_ + ": " + missing_text(lost_in_all_) + ": " + fault_;
 }
 
 // Returns 0 or errno. `done` is the number of bytes written.

@@ -18,10 +18,13 @@ class LineFile {
   LineFile& operator=(const LineFile&) = delete;
 
   // Appends one or several lines, each with its end, in one write(), so that a killed process
-  // leaves no partial line. Returns a message for the user, once: that lines are lost from now on,
-  // or that writing works again, and how many were lost; otherwise "". Throws Error if standard
-  // output fails.
+  // leaves no partial line. Returns a message for the user, once each: that lines are lost from now
+  // on, and that writing works again, and how many were lost; otherwise "". Throws Error if
+  // standard output fails.
   std::string write(const std::string& lines);
+  // Returns what the file lacks of all that was to be written, and the last reason: "metrics
+  // m.jsonl: 2 lines are missing: No space left on device"; "" if nothing is missing.
+  std::string loss() const;
 
  private:
   void open_named_by_user();
@@ -32,6 +35,9 @@ class LineFile {
   base::Descriptor file_;
   bool torn_ = false;      // the file may end within a line
   std::int64_t lost_ = 0;  // lines since the last one that was written
+  int messages_ = 0;       // a disk that is nearly full takes short lines: more would say no more
+  std::int64_t lost_in_all_ = 0;
+  std::string fault_;  // reason of the last lost line
 };
 
 }  // namespace io

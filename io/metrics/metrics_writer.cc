@@ -51,6 +51,13 @@ MetricsWriter::MetricsWriter(const MetricsFiles& files, Clock clock, Notice noti
 
 MetricsWriter::~MetricsWriter() = default;
 
+std::vector<std::string> MetricsWriter::losses() const {
+  std::vector<std::string> losses;
+  for (const LineFile& file : impl_->files)
+    if (std::string loss = file.loss(); !loss.empty()) losses.push_back(std::move(loss));
+  return losses;
+}
+
 void MetricsWriter::start(std::int64_t step, std::int64_t epoch, const std::string& run_id,
                           const std::string& record) {
   base::JsonWriter json = impl_->head("start", step, epoch);

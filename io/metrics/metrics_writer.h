@@ -31,6 +31,9 @@ class MetricsWriter {
       : MetricsWriter(MetricsFiles{.chosen = chosen}, std::move(clock), std::move(notice)) {}
   ~MetricsWriter();
 
+  // Returns what the files lack (LineFile::loss()), one text per file that lacks lines.
+  std::vector<std::string> losses() const;
+
   // `step` is the number of completed global steps; `epoch` is the epoch of that step, from 0.
   // `loss` is the mean over the global batch of the step, written in the shortest form that reads
   // back exactly; NaN and infinity become null, because JSON has neither. `more` has further keys,

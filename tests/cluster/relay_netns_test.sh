@@ -91,6 +91,16 @@ check "the relay names the pair" grep -q '^job relayed: ranks 1 and 2 are joined
 kill -TERM "${ranks[0]}"
 for pid in "${ranks[@]}"; do wait "$pid" || true; done
 wait_for 20 "end of the pair" grep -q '^job relayed: ranks 1 and 2 ended after ' "$folder/relay.log"
+# A relay that is stopped accepts connections and is silent: it is named long before the time limit of the ranks.
+start stopped --backend socket --relay 198.51.100.1:29700 --timeout "$(scaled 60)" --epochs 1000000
+wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 through the relay' "$folder/stopped.0.log"
+kill -STOP "$relay"
+end_with stopped "69 69 69 "
+kill -CONT "$relay"
+for i in 0 1 2; do
+  check "rank $i names the relay that is stopped" grep -q 'relay at 198.51.100.1:29700 accepts connections and has sent nothing for [0-9.]* s' \
+    "$folder/stopped.$i.log"
+done
 # A relay that ends is named by every rank, also by rank 0, and so is one that is missing at the start.
 start gone --backend socket --relay 198.51.100.1:29700 --timeout "$(scaled 60)" --epochs 1000000
 wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 through the relay' "$folder/gone.0.log"

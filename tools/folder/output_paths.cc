@@ -75,6 +75,14 @@ bool is_foreign(const fs::path& path, const OwnFile& own) {
 void check_own_names(const std::string& folder) {
   for (const char* name : {"run.lock", "log.txt", "metrics.jsonl", "tensorboard"})
     io::check_own_name((fs::path(folder) / name).string());
+  // The first save would find it, or the run would lack its metrics. `latest` and run.lock are
+  // tried anyway, and RunFolder decides by what run.json is.
+  for (const char* name : {"best", "status.json", "metrics.jsonl", "log.txt"}) {
+    const fs::path path = fs::path(folder) / name;
+    if (std::error_code unknown; fs::is_directory(path, unknown))
+      fail(path.string(),
+           "it is a folder; expected a file of the run; remove it, or give another --save-dir");
+  }
 }
 
 void check_folder_is_free(const std::string& folder) {

@@ -19,7 +19,8 @@ void check_output_path(const std::string& what, const std::string& path,
 void check_new_file(const std::string& path, const std::vector<std::string>& read);
 
 // Throws io::CannotCreateError if a file that a run appends to or writes in place, or its folder
-// for TensorBoard, is a link or has a second name (io/base/files/own_file.h).
+// for TensorBoard, is a link or has a second name (io/base/files/own_file.h), or if a folder has
+// the name of a file that a run writes; latest, run.lock and run.json are checked by their users.
 void check_own_names(const std::string& folder);
 
 // For a folder that contains no run: throws io::CannotCreateError for a published model, and for an

@@ -32,9 +32,9 @@ class CheckedCommunicator final : public Communicator {
     second_->run({call.word, copy_.data(), call.input});
     compare(from, memory.result, call.word);
   }
-  std::string waiting_text() const override {
-    const std::string first = first_->waiting_text();
-    return first.empty() ? second_->waiting_text() : first;
+  CallWait current_wait() const override {
+    CallWait first = first_->current_wait();
+    return first.text.empty() ? second_->current_wait() : first;
   }
   void abort(std::string_view reason) noexcept override {
     first_->abort(reason);

@@ -56,9 +56,9 @@ class HierarchicalCommunicator final : public Communicator {
     }
   }
 
-  std::string waiting_text() const override {
-    const std::string within = within_->waiting_text();
-    return !within.empty() || !across_ ? within : across_->waiting_text();
+  CallWait current_wait() const override {
+    CallWait within = within_->current_wait();
+    return !within.text.empty() || !across_ ? within : across_->current_wait();
   }
   void abort(std::string_view reason) noexcept override {
     within_->abort(reason);

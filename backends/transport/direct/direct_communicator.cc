@@ -23,7 +23,7 @@ class DirectCommunicator final : public Communicator {
 
   void run(const Call& call) override { exchange_.run(call); }
   void abort(std::string_view reason) noexcept override { links_->abort(reason); }
-  std::string waiting_text() const override { return links_->waiting_text(); }
+  CallWait current_wait() const override { return links_->current_wait(); }
 
  private:
   const char* const name_;

@@ -66,8 +66,8 @@ class Links {
   // After shut_down(): returns the word of call `sequence` if its head has arrived.
   virtual std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept = 0;
 
-  // Same as Communicator::waiting_text(). Any thread.
-  virtual std::string waiting_text() const { return {}; }
+  // Same as Communicator::current_wait(). Any thread.
+  virtual CallWait current_wait() const { return {}; }
   // Makes waits throw soon. Any thread.
   virtual void abort(std::string_view reason) noexcept = 0;
 };

@@ -26,7 +26,7 @@ class GlooLinks final : public Links {
   void finish_sends() override;
   void shut_down(bool drain) noexcept override;
   std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
-  std::string waiting_text() const override { return transport_.waiting_text(); }
+  CallWait current_wait() const override { return transport_.current_wait(); }
   void abort(std::string_view reason) noexcept override { transport_.abort(reason); }
 
  private:

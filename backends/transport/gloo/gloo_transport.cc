@@ -100,8 +100,7 @@ bool GlooTransport::pump() {
     moved |= own_[i]->pump_in();
   }
   if (moved) return true;
-  if (!awaited_->trouble().empty())
-    throw PeerError("the connection to " + name_of(*awaited_) + " " + awaited_->trouble());
+  if (!awaited_->trouble().empty()) fail(*awaited_);
   return false;
 }
 
@@ -122,13 +121,25 @@ bool GlooTransport::poll_pairs(int milliseconds) {
 }
 
 void GlooTransport::sleep() {
+  // A connection that was given up is not polled: its reason is read here, whoever is awaited.
+  for (GlooPair* pair : own_)
+    if (pair != nullptr && pair->link().is_given_up()) (void)pair->pump_in();
   const auto broken = std::ranges::find_if(
       own_, [](const GlooPair* pair) { return pair != nullptr && !pair->trouble().empty(); });
   if (broken == own_.end()) {
     (void)poll_pairs(clock_.poll_ms(deadline_));
   } else if (!poll_pairs(static_cast<int>(kGlooGraceTime.count()))) {
-    throw PeerError("the connection to " + name_of(**broken) + " " + (*broken)->trouble());
+    fail(**broken);
   }
+}
+
+// Other ranks close their connections after a failure, so one that was given up is the cause.
+void GlooTransport::fail(const GlooPair& broken) const {
+  const auto given_up = std::ranges::find_if(own_, [](const GlooPair* pair) {
+    return pair != nullptr && pair->link().is_given_up() && !pair->trouble().empty();
+  });
+  const GlooPair& cause = given_up == own_.end() ? broken : **given_up;
+  throw PeerError("the connection to " + name_of(cause) + " " + cause.trouble());
 }
 
 void GlooTransport::on_abort() {

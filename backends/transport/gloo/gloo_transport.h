@@ -62,7 +62,7 @@ class GlooTransport final : public gloo::transport::Context {
 
   // Any thread.
   void abort(std::string_view reason) noexcept { mesh_.abort(reason); }
-  std::string waiting_text() const { return mesh_.waiting_text(members_); }
+  CallWait current_wait() const { return mesh_.current_wait(members_); }
 
  private:
   friend class LinkWait;
@@ -71,6 +71,7 @@ class GlooTransport final : public gloo::transport::Context {
   static constexpr int kDonePollMs = 20;  // between calls of done(), which may depend on time
   [[nodiscard]] bool poll_pairs(int milliseconds);
   void sleep();
+  [[noreturn]] void fail(const GlooPair& broken) const;
   [[noreturn]] void on_abort();
   [[noreturn]] void on_timeout();
   bool is_late() const { return clock_.has_passed(deadline_); }

@@ -51,7 +51,7 @@ class ShmBarrier {
   // Arrives and waits, which costs less than the two calls.
   std::uint32_t meet();
   void abort(std::string_view reason) noexcept;
-  // Same as Communicator::waiting_text(). Any thread.
+  // Same as the text of Communicator::current_wait(). Any thread.
   std::string waiting_text() const;
 
  private:

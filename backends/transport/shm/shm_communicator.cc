@@ -96,7 +96,7 @@ class ShmCommunicator final : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override { barrier_.abort(reason); }
-  std::string waiting_text() const override { return barrier_.waiting_text(); }
+  CallWait current_wait() const override { return {.text = barrier_.waiting_text()}; }
 
  private:
   char* area(int rank) const {

@@ -65,7 +65,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
   }
 
   void abort(std::string_view reason) noexcept override { mesh_->abort(reason); }
-  std::string waiting_text() const override { return mesh_->waiting_text(members_); }
+  CallWait current_wait() const override { return mesh_->current_wait(members_); }
   std::optional<LinkCounters> link_counters(int peer) const override {
     LinkCounters sum;
     for (int s = 0; s < mesh_->streams(); ++s) {

@@ -67,16 +67,17 @@ std::string SocketMesh::abort_reason() const {
   return reason_;
 }
 
-std::string SocketMesh::waiting_text(const std::vector<int>& members) const {
-  std::string text;
+CallWait SocketMesh::current_wait(const std::vector<int>& members) const {
+  CallWait wait;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (!links_[i]) continue;  // this rank's own place
     const std::size_t peer = i / static_cast<std::size_t>(streams_);
-    const std::string of_link =
-        silent_link_text(links_[i]->fd(), links_[i]->fd(), "rank " + std::to_string(members[peer]));
-    if (!of_link.empty()) text += (text.empty() ? "" : ", ") + of_link;
+    const CallWait of_link =
+        silent_link(links_[i]->fd(), links_[i]->fd(), "rank " + std::to_string(members[peer]));
+    if (!of_link.text.empty()) wait.text += (wait.text.empty() ? "" : ", ") + of_link.text;
+    wait.unacknowledged |= of_link.unacknowledged;
   }
-  return text;
+  return wait;
 }
 
 }  // namespace backends

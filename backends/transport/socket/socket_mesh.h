@@ -60,8 +60,8 @@ class SocketMesh {
   // poll() that has begun before does not see what comes over the new connection.
   int wake_fd() const { return wake_.fd(); }
   void take_wake() noexcept;
-  // Same as Communicator::waiting_text(); members[r] is rank r's number for it. Any thread.
-  std::string waiting_text(const std::vector<int>& members) const;
+  // Same as Communicator::current_wait(); members[r] is rank r's number for it. Any thread.
+  CallWait current_wait(const std::vector<int>& members) const;
 
  private:
   friend class MeshSetup;

@@ -256,7 +256,17 @@ class SocketMessages final : public Messages {
     if (peer.discards) {
       peer.into.reset();
     } else if (!peer.into) {
+      make_spill(peer, p);
+    }
+  }
+  // The size is what the other rank says, and may be any number.
+  void make_spill(Peer& peer, int p) {
+    try {
       peer.spill.resize(peer.header.bytes);
+    } catch (const std::exception&) {
+      break_link(peer, p,
+                 "carries a message of " + size_text(peer.header.bytes) +
+                     " that no reception has claimed, for which there is no memory");
     }
   }
   void end_payload(Peer& peer, int p) {

@@ -11,6 +11,9 @@ class NoAveraging final : public AveragingPolicy {
   double loss_scale(const StepWeights& weights) const override {
     return factor_of_mean(weights.local);
   }
+  Coupling coupling() const override {
+    return {.lone = world_size_ > 1 ? LoneState::kNone : LoneState::kLastStep};
+  }
   RankDifferences differences() const override { return {world_size_ > 1, world_size_ > 1}; }
   AveragingReport take_report() override {
     return {.coverage = world_size_ == 1

@@ -43,12 +43,21 @@ struct AveragingReport {
   std::string coverage;  // one line for the user ("averaged 8/8 parameters 600 times in ...")
 };
 
-// States what a rank's next step needs of the others.
+// The states of one rank that suffice to continue the run of all, without the other ranks.
+enum class LoneState {
+  kNone,      // none: other ranks have parameters of their own
+  kLastStep,  // after any step: replicas are equal
+  kLastMean,  // after an averaging of all ranks: later steps are those of this rank alone
+  kOwn,       // its replica after any step: the schedule's averagings leave replicas different
+};
+
+// States what a rank's next step needs of the others, and what it has without them.
 struct Coupling {
   bool steps_alone = false;  // nothing: all exchanges are in end_step()
   // The averagings of the schedule leave replicas different and do not wait for all ranks: only
   // synchronize() makes replicas equal.
   bool stays_apart = false;
+  LoneState lone = LoneState::kLastStep;
 };
 
 // The trainer calls in every step, in this order: loss_scale, begin_step, and end_step after the

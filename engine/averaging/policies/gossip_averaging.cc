@@ -58,7 +58,9 @@ class GossipAveraging final : public AveragingPolicy {
     samples_ = {};
     return 0;
   }
-  Coupling coupling() const override { return {.steps_alone = true, .stays_apart = true}; }
+  Coupling coupling() const override {
+    return {.steps_alone = true, .stays_apart = true, .lone = LoneState::kOwn};
+  }
   // Anchor and momentum also become their means, so that a checkpoint has one of each.
   void synchronize(StateHome& home) override {
     if (!apart_) return;

@@ -44,16 +44,20 @@ class MixedAveraging final : public AveragingPolicy {
     return gradients == nullptr ? std::vector<PolicyState>{} : gradients->exchange_state();
   }
   std::int64_t end_step(const StepCounts& counts, double lr, StateHome& home) override {
-    if (AveragingPolicy* gradients = of_gradients()) gradients->end_step(counts, lr, home);
-    const std::int64_t skipped = warming_up() ? 0 : p_.parameters->end_step(counts, lr, home);
-    updates_ += 1 + skipped;
+    AveragingPolicy* const gradients = of_gradients();
+    const bool warms_up = warming_up();
+    ++updates_;  // first, as in the parts: the update is done even if an averaging fails
+    if (gradients != nullptr) gradients->end_step(counts, lr, home);
+    const std::int64_t skipped = warms_up ? 0 : p_.parameters->end_step(counts, lr, home);
+    updates_ += skipped;
     return skipped;
   }
   std::vector<FlatBuffer*> buffers_at_home() override { return p_.parameters->buffers_at_home(); }
   Coupling coupling() const override {
     const Coupling coupling = p_.parameters->coupling();
     return {.steps_alone = of_gradients() == nullptr && coupling.steps_alone,
-            .stays_apart = !warming_up() && coupling.stays_apart};
+            .stays_apart = !warming_up() && coupling.stays_apart,
+            .lone = warming_up() ? LoneState::kLastStep : coupling.lone};
   }
   // During the warm-up this does nothing.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }

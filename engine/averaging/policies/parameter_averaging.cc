@@ -58,7 +58,7 @@ class ParameterAveraging final : public AveragingPolicy {
   std::vector<FlatBuffer*> buffers_at_home() override {
     return outer_ && mean_.fits_device() ? outer_->buffers() : std::vector<FlatBuffer*>{};
   }
-  Coupling coupling() const override { return {.steps_alone = true}; }
+  Coupling coupling() const override { return {.steps_alone = true, .lone = LoneState::kLastMean}; }
   void synchronize(StateHome& home) override {
     if (!apart_) return;
     const StateUse use(home, mean_.fits_device());

@@ -102,6 +102,7 @@ class StreamingAveraging final : public AveragingPolicy {
     mean_.average(samples.weight(world_size_), averagings_, {});
     ++averagings_;
   }
+  Coupling coupling() const override { return {.lone = LoneState::kOwn}; }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
   bool together() const override { return std::ranges::none_of(fragments_, &FragmentClock::apart); }
   std::int64_t samples_since_sync() const override {

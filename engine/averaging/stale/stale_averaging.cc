@@ -50,7 +50,9 @@ class StaleAveraging final : public AveragingPolicy {
     updates_ = step;
     return skipped;
   }
-  Coupling coupling() const override { return {.steps_alone = true, .stays_apart = true}; }
+  Coupling coupling() const override {
+    return {.steps_alone = true, .stays_apart = true, .lone = LoneState::kOwn};
+  }
   void synchronize(StateHome& home) override {
     if (!rounds_->is_running()) return;
     if (rounds_->standing().behind > 0) leave_late(home);

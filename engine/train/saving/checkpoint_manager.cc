@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "backends/backend_error.h"
-#include "backends/transport/single/single_communicator.h"
 #include "engine/train/saving/shared_file.h"
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
@@ -48,6 +47,7 @@ io::Checkpoint CheckpointManager::described() const {
 void CheckpointManager::save(TrainState& state, const SaveMode& mode) {
   require(enabled(), "save without a folder");
   finish();
+  kept_.reset();
   StateCopy& copy = writer_->copy();
   copy.begin(described());
   capture(communicator_, state, copy);
@@ -76,14 +76,38 @@ WriteOptions CheckpointManager::write_options(const SaveMode& mode) const {
           .retry_pause = options_.retry_pause};
 }
 
+void CheckpointManager::copy_own(TrainState& state) {
+  kept_.reset();
+  writer_->copy().begin(described());
+  capture_own(state, /*world_size=*/1, writer_->copy());
+}
+
+std::string CheckpointManager::path_of(std::int64_t step) const {
+  return (std::filesystem::path(options_.directory) / io::checkpoint_file_name(step)).string();
+}
+
 void CheckpointManager::save_alone(TrainState& state) {
   writer_->wait();
-  const auto path = std::filesystem::path(options_.directory) /
-                    io::checkpoint_file_name(state.progress.global_step);
-  if (std::error_code unknown; std::filesystem::exists(path, unknown)) return;
-  writer_->copy().begin(described());
-  capture(*backends::make_single_communicator(), state, writer_->copy());
+  if (std::error_code unknown;
+      std::filesystem::exists(path_of(state.progress.global_step), unknown))
+    return;
+  copy_own(state);
   writer_->write(write_options(SaveMode()), state.progress);
+}
+
+void CheckpointManager::keep(TrainState& state) {
+  if (writer_->is_writing()) return;
+  copy_own(state);
+  kept_ = state.progress;
+}
+
+std::optional<TrainProgress> CheckpointManager::save_kept() {
+  writer_->wait();
+  if (std::error_code unknown;
+      !kept_ || std::filesystem::exists(path_of(kept_->global_step), unknown))
+    return std::nullopt;
+  writer_->write(write_options(SaveMode()), *kept_);
+  return kept_;
 }
 
 io::Checkpoint CheckpointManager::image(const TrainState& state) const {

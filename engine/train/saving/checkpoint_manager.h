@@ -68,6 +68,14 @@ class CheckpointManager {
   // last write, as a run of one rank. State that only other ranks have (their running statistics,
   // their part of the averaging) is not included, so an existing checkpoint of the step stays.
   void save_alone(TrainState& state);
+  // Not collective, for rank 0: copies what save_alone() would save now, for save_kept(). The copy
+  // uses the memory of save()'s; nothing is copied while a thread writes that.
+  void keep(TrainState& state);
+  // As save_alone(), with the state of the last keep(). Returns its progress; none if nothing was
+  // kept since the last save(), or the step has a checkpoint.
+  std::optional<TrainProgress> save_kept();
+  // Returns the path of the checkpoint of a step.
+  std::string path_of(std::int64_t step) const;
   // Passes a line to KeeperOptions::notice.
   void tell(const std::string& line) const {
     if (options_.notice) options_.notice(line);
@@ -102,11 +110,13 @@ class CheckpointManager {
   io::Checkpoint load_into(const io::ByteSource& file, TrainState& state) const;
   io::Checkpoint load_together(const io::ByteSource& file, TrainState& state) const;
   WriteOptions write_options(const SaveMode& mode) const;
+  void copy_own(TrainState& state);
 
   backends::Communicator& communicator_;
   KeeperOptions options_;
   std::vector<io::SaveRecord> history_;     // the run's first save and its last ones
   std::shared_ptr<SnapshotWriter> writer_;  // used on rank 0
+  std::optional<TrainProgress> kept_;       // set while the writer's copy is that of keep()
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all

@@ -40,6 +40,11 @@ class SnapshotWriter {
   void write(const WriteOptions& options, const TrainProgress& progress);
   // The same in a thread. REQUIRES: no write is in progress.
   void begin(WriteOptions options, const TrainProgress& progress);
+  // Returns true while a thread writes, and so reads the copy.
+  bool is_writing() const {
+    return pending_.valid() &&
+           pending_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  }
   // Waits for the write in progress, if there is one.
   void wait() noexcept;
   // The same; throws, once, if a write in the background has failed.

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <memory>
 #include <optional>
 
 #include "backends/backend_error.h"
+#include "backends/relay/relay_watch.h"
 #include "tests/backends/relay/relay_client.h"
 #include "tests/support/error_of.h"
 #include "tests/support/free_port.h"
@@ -82,6 +86,32 @@ TEST(RelayRoute, SomethingElseAtItsPortIsNoRelay) {
   const backends::Socket silent = backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel
   const RelayRoute route(backends::local_endpoint(silent.fd()), kSecret, "night");
   EXPECT_EQ(route.fault(), "no answer to the handshake");
+}
+
+// A stopped process answers like this. One that has ended is another matter: it may come back.
+TEST(RelayRoute, ASilentRelayIsReportedWhileThisRankWaits) {
+  const backends::Socket silent = backends::listen_on({"127.0.0.1", 0});
+  const auto route =
+      std::make_shared<RelayRoute>(backends::local_endpoint(silent.fd()), kSecret, "night");
+  EXPECT_FALSE(route->has_pairs());
+  EXPECT_TRUE(route->is_silent());
+  EXPECT_FALSE(RelayRoute({"127.0.0.1", test_support::free_port()}, kSecret, "night").is_silent());
+
+  route->note_relayed(2);
+  std::promise<std::string> reported;
+  std::atomic<int> asked{0};
+  const backends::RelayWatch watch(
+      {.route = route,
+       .heartbeat = milliseconds(10),
+       .limit = milliseconds(50),
+       .waits = [&] { return ++asked > 3; },
+       .on_silence = [&](const std::string& text) { reported.set_value(text); }});
+  const std::string text = reported.get_future().get();
+  EXPECT_GT(asked, 3);
+  EXPECT_EQ(text.find("the relay at " + to_string(route->relay()) +
+                      " accepts connections and has sent nothing for "),
+            0u)
+      << text;
 }
 
 // Its questions to the relay are no connections of a pair, and no rejected ones.

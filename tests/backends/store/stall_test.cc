@@ -110,14 +110,16 @@ TEST(SilentLink, SaysHowMuchIsNotAcknowledged) {
     server = backends::Socket(accept(listener.fd(), nullptr, nullptr));
     return static_cast<bool>(server);
   }));
-  EXPECT_EQ(backends::silent_link_text(client.fd(), client.fd(), "rank 1"), "");
+  const backends::CallWait quiet = backends::silent_link(client.fd(), client.fd(), "rank 1");
+  EXPECT_EQ(quiet.text, "");
+  EXPECT_FALSE(quiet.unacknowledged);
   const std::string data(1 << 20, 'x');
   while (send(client.fd(), data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
   }
   EXPECT_TRUE(eventually([&] {
-    const std::string text = backends::silent_link_text(client.fd(), client.fd(), "rank 1");
+    const auto [text, unacknowledged] = backends::silent_link(client.fd(), client.fd(), "rank 1");
     return text.find("nothing received from rank 1 for ") == 0 &&
-           text.find(" bytes to rank 1 not acknowledged") != std::string::npos;
+           text.find(" bytes to rank 1 not acknowledged") != std::string::npos && unacknowledged;
   }));
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -393,6 +394,36 @@ TEST(LinkPatience, AProcessThatEndsIsNamedAtOnce) {
     EXPECT_CONTAINS(error, " refuses connections: the process of rank " +
                                std::to_string(11 - caller) + " has ended");
   }
+}
+
+// Rank 11 is awaited first, and makes no call.
+TEST(LinkPatience, GlooNamesARankThatHasEndedAndNotTheOneThatItWaitsFor) {
+  if (!backend_named("gloo").usable) GTEST_SKIP() << "built without gloo";
+  Job job;
+  job.clock = &job.test_clock;
+  std::promise<void> ended;
+  std::future<void> is_ended = ended.get_future();
+  const auto errors = group_harness::outcomes(3, [&](int rank) {
+    BackendContext context = job.context(rank, 3);
+    context.link_patience = std::chrono::hours(1);
+    if (rank == 2) {
+      context.prefix += "/gloo";
+      context.streams = 1;
+      const backends::SocketMesh ends_at_once(context);
+      return;
+    }
+    const auto communicator = backend_named("gloo").create(context);
+    if (rank == 1) return is_ended.wait();
+    try {
+      communicator->barrier();
+      ended.set_value();
+    } catch (...) {
+      ended.set_value();
+      throw;
+    }
+  });
+  EXPECT_CONTAINS(errors[0], "the connection to rank 12 broke: ");
+  EXPECT_CONTAINS(errors[0], " refuses connections: the process of rank 12 has ended");
 }
 
 // The relay goes on listening and answers nothing.

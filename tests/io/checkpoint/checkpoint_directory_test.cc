@@ -131,6 +131,25 @@ TEST_F(CheckpointDirectory, AnOldLatestDoesNotHideWhatTheRunSavedAfterIt) {
   EXPECT_EQ(newest(), 100);
 }
 
+// The step stated inside decides, and a copy is the user's: it is not pruned either.
+TEST_F(CheckpointDirectory, ARenamedSnapshotIsNotTheNewest) {
+  for (const std::int64_t step : {100, 200}) save_as("this", step);
+  std::filesystem::copy(folder_ / "step-00000100.ckpt", folder_ / "step-00000900.ckpt");
+  EXPECT_EQ(io::newest_checkpoint_name(directory()), "step-00000200.ckpt");
+  for (const char* run : {"", "this"}) {
+    std::vector<std::string> skipped;
+    EXPECT_EQ(io::find_newest_checkpoint(directory(), &skipped, run),
+              folder_ / "step-00000200.ckpt");
+    EXPECT_EQ(skipped, (Names{(folder_ / "step-00000900.ckpt") +
+                              ": renamed: it states step 100, and its name would be "
+                              "step-00000100.ckpt"}));
+  }
+  save_as("this", 300, 1);
+  EXPECT_EQ(names_in(directory()), (Names{"latest", "step-00000300.ckpt", "step-00000900.ckpt"}));
+  EXPECT_EQ(io::delete_older_snapshots(directory(), "this"), 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "step-00000900.ckpt"));
+}
+
 TEST_F(CheckpointDirectory, TheBestSnapshotIsNotPruned) {
   EXPECT_EQ(io::find_best_checkpoint(directory()), "");
   save(100, 2);

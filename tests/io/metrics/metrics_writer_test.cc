@@ -233,6 +233,10 @@ TEST(MetricsWriter, AFileThatTakesNoMoreIsSaidOnceAndWrittenAgainWhenItDoes) {
                                   ": cannot write: File too large; the limit of this process is ");
   EXPECT_CONTAINS(notices[0], ": raise it (ulimit -f); the training goes on without");
   EXPECT_EQ(notices[1], "metrics " + path + ": written again; 2 lines are missing");
+  ASSERT_EQ(writer.losses().size(), 1u);
+  EXPECT_EQ(writer.losses()[0].find("metrics " + path + ": 2 lines are missing: File too large"),
+            0u)
+      << writer.losses()[0];
   std::istringstream lines(test_support::read_text(path));
   std::vector<std::string> whole;
   for (std::string line; std::getline(lines, line);) {

@@ -96,20 +96,35 @@ TEST(Console, QuietPrintsWarningsAndTheLogsHaveTheLines) {
   expect_words(warned.err, {"engine: nothing will be saved"});
 }
 
-TEST(Console, ALogThatCannotBeWrittenIsSaidOnceAndEndsNothing) {
+// The notice comes when the first line is lost, the error after the training has saved its work.
+void expect_lost_output(const CommandResult& run, int code, const std::string& notice,
+                        const std::string& error) {
+  EXPECT_EQ(run.exit_code, code) << run.err;
+  expect_words(run.out, {"Training completed in: "});
+  expect_words(run.err, {notice});
+  EXPECT_EQ(run.err.find(notice), run.err.rfind(notice)) << run.err;
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(
+      run.err, found,
+      std::regex("engine: error: (rank 0: )?" + error + "; the training itself is complete\n")))
+      << run.err;
+}
+
+TEST(Console, LinesThatAFullDiskHasLostAreSaidOnceAndCountedAtTheEnd) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
-  const TemporaryDirectory folder;
-  std::filesystem::create_directories(folder / "run/log.txt");
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{"--log-file", "/dev/full"},
-       "engine: log-file /dev/full: cannot write: No space left on device"},
-      {{"--save-dir", folder / "run"},
-       "engine: log cannot open " + folder / "run/log.txt" + ": Is a directory"}};
-  for (const auto& [options, fault] : cases) {
-    const CommandResult run = expect_success(engine(quick_train(options)));
-    expect_words(run.err, {fault, "; the training goes on without\n"});
-    EXPECT_EQ(run.err.find(fault), run.err.rfind(fault)) << run.err;
-  }
+  for (const std::string output : {"metrics", "log-file"})
+    for (const char* ranks : {"1", "2"}) {
+      const TemporaryDirectory folder;
+      const CommandResult run =
+          engine(quick_train({"--" + output, "/dev/full", "--log-every", "1", "--spawn", ranks,
+                              "--save-dir", folder / "run"}));
+      expect_lost_output(run, 74,
+                         output +
+                             " /dev/full: cannot write: No space left on device; the "
+                             "training goes on without\n",
+                         output + " /dev/full: [0-9]+ lines are missing: No space left on device");
+      EXPECT_TRUE(std::filesystem::exists(folder / "run/step-00000005.ckpt")) << run.err;
+    }
 }
 
 TEST(Console, APipeThatNobodyReadsIsRefused) {
@@ -140,11 +155,17 @@ TEST(Console, ALimitOnStacksThatIsTooLowIsSaidAtOnce) {
 
 TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
   const TemporaryDirectory folder;
-  const CommandResult metrics =
-      expect_success(limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"}));
-  expect_words(metrics.err,
-               {"cannot write: File too large; the limit of this process is 1 KiB: raise it "
-                "(ulimit -f); the training goes on without"});
+  const std::string cause =
+      "File too large; the limit of this process is 1 KiB: raise it (ulimit -f)";
+  const std::string pattern = std::regex_replace(cause, std::regex("[()]"), "\\$&");
+  const std::string notice = ": cannot write: " + cause + "; the training goes on without\n";
+  expect_lost_output(limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"}),
+                     74, notice, "metrics .*/metrics.jsonl: [0-9]+ lines are missing: " + pattern);
+  expect_lost_output(limited("-f 1", {"--tensorboard-dir", folder / "events"}), 74, notice,
+                     "tensorboard .*: [0-9]+ events are missing: " + pattern);
+  expect_lost_output(limited("-f 1", {"--trace", folder / "trace.json"}), 73,
+                     "engine: --trace: not written: cannot write ",
+                     "--trace: not written: cannot write .*/trace.json: " + pattern);
   // Its parameters would fit, and the optimizer's state with them does not.
   const CommandResult saved = limited("-f 1500", {"--save-dir", folder / "run"});
   EXPECT_EQ(saved.exit_code, 73) << saved.err;

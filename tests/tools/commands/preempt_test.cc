@@ -16,10 +16,14 @@
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tests/tools/commands/interrupted_run.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
+using interrupted_run::expect_equal_bits_later;
+using interrupted_run::interrupted;
+using interrupted_run::training;
 using test_support::argv;
 using test_support::call;
 using test_support::CommandResult;
@@ -28,61 +32,6 @@ using test_support::expect_success;
 using test_support::run_command;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
-
-std::vector<std::string> training(const std::string& folder, const std::string& steps,
-                                  const std::vector<std::string>& more) {
-  std::vector<std::string> arguments =
-      argv(engine_binary(),
-           "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 96 "
-           "--batch-size 16 --threads 1 --eval-every 0 --save-every 0 --save-dir",
-           folder, "--steps", steps);
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-// Runs for ever on two ranks until `signal` is sent to the parent, or to the last worker; `frozen`:
-// that worker is stopped before. `folder`.metrics has its metrics.
-CommandResult interrupted(const std::string& folder, const std::vector<std::string>& more,
-                          int signal, bool parent_only,
-                          const std::map<std::string, std::string>& environment = {},
-                          bool frozen = false) {
-  const std::string metrics = folder + ".metrics";
-  CommandResult result;
-  std::atomic<bool> ended{false};
-  std::thread runner([&] {
-    std::vector<std::string> options{"--spawn", "2", "--log-every", "2", "--metrics", metrics};
-    options.insert(options.end(), more.begin(), more.end());
-    result = run_command(training(folder, "100000000", options), environment, 40'000);
-    ended = true;
-  });
-  const auto steps = [&] {
-    return fs::exists(metrics) ? std::ranges::count(test_support::read_text(metrics), '\n') : 0;
-  };
-  pid_t parent = 0;
-  std::vector<int> workers;
-  EXPECT_TRUE(test_support::eventually([&] {
-    for (const pid_t pid : test_support::workers_of(getpid()))
-      workers = test_support::workers_of(parent = pid);
-    return ended || (workers.size() == 2 && steps() > 5);
-  }));
-  if (workers.size() == 2 && frozen) kill(workers.back(), SIGSTOP);
-  if (workers.size() == 2) kill(parent_only ? parent : workers.back(), signal);
-  runner.join();
-  EXPECT_EQ(workers.size(), 2u) << result.err;
-  return result;
-}
-
-// The run in folder/run, stopped after `step`, goes on for `more` steps and ends like one that was
-// never stopped.
-void expect_equal_bits_later(const TemporaryDirectory& folder, std::int64_t step,
-                             std::int64_t more) {
-  const std::string end = std::to_string(step + more);
-  expect_success(run_command(training(folder / "run", end, {"--spawn", "2", "--resume", "auto"})));
-  const CommandResult whole =
-      expect_success(run_command(training(folder / "whole", end, {"--spawn", "2"})));
-  const std::string name = "/" + io::checkpoint_file_name(step + more);
-  expect_success(call("verify", (folder / "run") + name, (folder / "whole") + name));
-}
 
 TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
   const TemporaryDirectory folder;
@@ -123,38 +72,6 @@ TEST(Stopping, ASecondSignalEndsAtOnceAndSaysSo) {
   EXPECT_TRUE(result.exit_code == 128 + SIGTERM || result.exit_code == 128 + SIGINT)
       << result.exit_code << ": " << result.err;
   EXPECT_CONTAINS(result.err, "engine: a second signal: ended at once, without saving");
-}
-
-// Returns the last step that the metrics report.
-std::int64_t last_reported_step(const std::string& metrics) {
-  const std::string text = test_support::read_text(metrics), key = R"("event":"step","step":)";
-  const std::size_t at = text.rfind(key);
-  EXPECT_NE(at, std::string::npos) << text;
-  return at == std::string::npos ? 0 : std::stoll(text.substr(at + key.size()));
-}
-
-TEST(Loss, OfARankLosesNoStepOfTheOthers) {
-  for (const std::string backend : {"shm", "socket"}) {
-    const TemporaryDirectory folder;
-    const CommandResult lost = interrupted(folder / "run", {"--backend", backend}, SIGKILL,
-                                           /*parent_only=*/false);
-    EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
-    const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
-    ASSERT_NE(newest, "") << lost.err;
-    const std::int64_t step = io::load_checkpoint(newest).global_step;
-    EXPECT_GE(step, last_reported_step(folder / "run.metrics"));
-    EXPECT_CONTAINS(lost.err, "to continue: engine train --resume " + (folder / "run"));
-    expect_equal_bits_later(folder, step, 5);
-  }
-}
-
-// Codes leave a part unsent, which is lost with the rank: the last full checkpoint remains.
-TEST(Loss, OfARankWithCompressedGradientsSavesNothing) {
-  const TemporaryDirectory folder;
-  const CommandResult lost = interrupted(folder / "run", {"--compress", "int8"}, SIGKILL,
-                                         /*parent_only=*/false);
-  EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
-  EXPECT_EQ(io::find_newest_checkpoint(folder / "run", nullptr), "") << lost.err;
 }
 
 TEST(Preemption, WorksWithEveryBackend) {

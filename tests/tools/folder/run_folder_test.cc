@@ -155,6 +155,20 @@ TEST_F(Folder, WithFilesOfARunsNamesThatNoRunWroteIsRefused) {
   }
 }
 
+// The run would otherwise end at its first save, or lack its metrics.
+TEST_F(Folder, WithAFolderInPlaceOfAFileIsRefused) {
+  finished_run();
+  for (const char* name : {"best", "status.json", "metrics.jsonl", "log.txt"}) {
+    const std::string path = dir() + "/" + name;
+    fs::create_directory(path);
+    EXPECT_EQ(refusal({.folder = dir(), .resume = Resume::parse("auto")}),
+              path +
+                  ": cannot create: it is a folder; expected a file of the run; remove it, or give "
+                  "another --save-dir");
+    fs::remove(path);
+  }
+}
+
 // A run that was killed before it had saved, whose run.json is gone, goes on as a new one.
 TEST_F(Folder, WithWhatARunLeftBehindIsFree) {
   const std::string id = finished_run();

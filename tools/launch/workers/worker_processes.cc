@@ -22,6 +22,7 @@
 #include "tools/launch/workers/worker_group.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/lost_output.h"
 #include "tools/report/output/standard_output.h"
 
 namespace tools {
@@ -55,7 +56,10 @@ int run_child(const WorkerPlace& place, Board* board,
   signal(SIGTTOU, SIG_IGN);
   try {
     const int code = body(place);
-    if (code == kExitOk) check_standard_output();
+    if (code == kExitOk) {
+      check_standard_output();
+      check_lost_outputs();
+    }
     return code;
   } catch (const std::exception& error) {
     Report& report = board->reports[place.rank];

@@ -8,6 +8,8 @@
 #include "io/metrics/gpu_monitor.h"
 #include "io/metrics/metrics_writer.h"
 #include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/lost_output.h"
 
 namespace tools {
 
@@ -19,6 +21,12 @@ class MetricsObserver : public engine::TrainObserver {
       : gpu_every_(gpu_every),
         gpus_(gpu_every > 0 ? std::make_unique<io::GpuMonitor>() : nullptr),
         writer_(files, {}, print_notice) {}
+  ~MetricsObserver() override {
+    for (const std::string& loss : writer_.losses()) note_lost_output(loss, kExitIo);
+  }
+  MetricsObserver(const MetricsObserver&) = delete;
+  MetricsObserver& operator=(const MetricsObserver&) = delete;
+
   io::MetricsWriter& writer() { return writer_; }
   void on_step(const engine::TrainProgress& p) override {
     if (gpu_every_ == 0 || p.global_step % gpu_every_ != 0) return;

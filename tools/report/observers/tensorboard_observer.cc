@@ -5,6 +5,8 @@
 
 #include "io/metrics/gpu_monitor.h"
 #include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/lost_output.h"
 
 namespace tools {
 namespace {
@@ -41,6 +43,7 @@ class TensorboardObserver final : public engine::TrainObserver {
   }
   ~TensorboardObserver() override {
     if (!ended_ && !options_.elastic) file_.end(last_step_, /*success=*/false);
+    note_lost_output(file_.loss(), kExitIo);
   }
 
   void on_step(const engine::TrainProgress& p) override {

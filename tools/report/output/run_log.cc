@@ -24,6 +24,7 @@ std::mutex log_mutex;  // guards the following
 LogOptions log_options;
 std::optional<io::LineFile> run_log_file;     // log.txt
 std::optional<io::LineFile> chosen_log_file;  // --log-file
+std::vector<std::string> losses_of_closed;    // what replaced logs lack
 
 LogOptions options_now() {
   const std::lock_guard guard(log_mutex);
@@ -110,14 +111,24 @@ void keep_log(const std::string& path) {
   std::string fault;
   {
     const std::lock_guard guard(log_mutex);
+    if (run_log_file) losses_of_closed.push_back(run_log_file->loss());
     run_log_file.reset();
     try {
       if (!path.empty()) run_log_file.emplace("log", path, io::NamedBy::kRun);
     } catch (const io::CannotCreateError& error) {
       fault = error.what();
+      losses_of_closed.push_back(fault);
     }
   }
   if (!fault.empty()) warn(fault + "; the training goes on without");
+}
+
+std::vector<std::string> take_log_losses() {
+  const std::lock_guard guard(log_mutex);
+  std::vector<std::string> losses = std::exchange(losses_of_closed, {});
+  for (const auto* file : {&run_log_file, &chosen_log_file})
+    if (*file) losses.push_back((*file)->loss());
+  return losses;
 }
 
 void open_log_file(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tools {
 
@@ -36,6 +37,9 @@ void keep_log(const std::string& path);
 // Does the same for --log-file, which has the format of the console. Throws io::CannotCreateError
 // if the file cannot be opened.
 void open_log_file(const std::string& path);
+
+// Returns what the files above lack, as io::LineFile::loss(); some texts may be "".
+std::vector<std::string> take_log_losses();
 
 // Prints one or several lines on stdout, flushed, so that a log of the console follows the run.
 // `event` is the topic in JSON.

@@ -13,6 +13,8 @@
 #include "io/base/text/text_parts.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/lost_output.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/trace/nvtx_ranges.h"
 #include "tools/report/trace/trace_file.h"
@@ -181,7 +183,9 @@ void RunTrace::collect(std::int64_t done) {
                  .world_size = group_.world_size()},
                 ranks);
   } catch (const std::exception& error) {
-    return print_notice(std::string("--trace: not written: ") + error.what());
+    const std::string fault = std::string("--trace: not written: ") + error.what();
+    note_lost_output(fault, exit_code_of(error));
+    return print_notice(fault);
   }
   say("Trace of steps " + std::to_string(began_ + 1) + " to " + std::to_string(done) + ", " +
       with_commas(spans) + " spans: " + base::escape_text(options_.path) +
