@@ -32,8 +32,7 @@ bool can_extend(const engine::Graph& graph, const engine::InferenceOptions& opti
 engine::InferenceOptions of_one_sample(engine::InferenceOptions options,
                                        const engine::ModelState& state) {
   options.batch = 1;
-  if (options.device.kind == engine::Device::Kind::kCpu)
-    options.dtype = state.parameters.values.dtype();
+  if (!engine::is_half(options.dtype)) options.dtype = state.parameters.values.dtype();
   return options;
 }
 

@@ -11,7 +11,7 @@ namespace engine {
 
 struct PlanOptions {
   std::int64_t max_batch = 1;  // samples; a run may use fewer, or none
-  // dtype of activations: kF32 or kF64; on a CUDA device kF32, kBF16 or kF16. See stored_dtype().
+  // dtype of activations: kF32 or kF64; on a CUDA device also kBF16 or kF16. See stored_dtype().
   DType dtype = DType::kF32;
   int threads = 1;
   Device::Kind device = Device::Kind::kCpu;

@@ -254,9 +254,10 @@ void check_options(const Graph& graph, const PlanOptions& options) {
     throw ModelError("the graph has no outputs: set_outputs() names logits and loss");
   require(options.max_batch >= 1 && options.threads >= 1, "a plan needs a batch and a thread");
   const bool cuda = options.device == Device::Kind::kCuda;
-  require(options.dtype == DType::kF32 || options.dtype == (cuda ? DType::kBF16 : DType::kF64) ||
-              (cuda && options.dtype == DType::kF16),
-          "a plan computes in f32 or f64, on a CUDA device in f32, bf16 or f16");
+  require(options.dtype == state_dtype(options.dtype) || cuda,
+          "a plan computes in f32 or f64, on a CUDA device also in bf16 or f16");
+  require(options.dtype == DType::kF32 || options.dtype == DType::kF64 || is_half(options.dtype),
+          "a plan computes in a floating-point type");
   if (!cuda && ops::in_bf16(options.products))
     require(options.dtype == DType::kF32, "what is rounded to bf16 is f32");
   require(options.positions == 0 || (!options.training && !cuda && extends_texts(graph)),

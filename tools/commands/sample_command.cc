@@ -213,13 +213,10 @@ engine::InferenceOptions inference_options(const SampleOptions& o, engine::DType
   DeviceRequest request = device_request(o);
   const bool rounds = o.weight_dtype == "bf16";
   if (rounds) request.cpu_only = "--weight-dtype bf16";
-  if (dtype == engine::DType::kF64) {
-    request.cpu_only = "a model in float64";
-    if (rounds)
-      throw io::ConfigError(o.path +
-                            ": --weight-dtype bf16 needs a model in float32, and this one is in "
-                            "float64; leave the option out");
-  }
+  if (rounds && dtype == engine::DType::kF64)
+    throw io::ConfigError(o.path +
+                          ": --weight-dtype bf16 needs a model in float32, and this one is in "
+                          "float64; leave the option out");
   return {.device = choose_device(request).device,
           .packed = rounds ? engine::DType::kBF16 : engine::DType::kF32};
 }

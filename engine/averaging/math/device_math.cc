@@ -76,6 +76,7 @@ void DeviceMath::sgd_step(const ops::SgdStep& step, const TensorView& gradient,
                           const TensorView& velocity, const TensorView& value) {
   Numbers numbers{};
   numbers.step.lr = step.lr;
+  numbers.step.wide_gradient_scale = step.gradient_scale;
   numbers.control.gradient_scale = static_cast<float>(step.gradient_scale);
   numbers.control.applied_steps = 2;  // not the first one, which would overwrite the velocity
   wait();                             // the copy of earlier numbers

@@ -26,7 +26,6 @@ DeviceTree::DeviceTree(const TreePartition& cut, int rank, const FlatBuffer& gra
     : gradients_(gradients),
       levels_(levels(cut, rank)),
       buffers_(buffers(cut, rank) * gradients.bytes(), gradients.device(), "gradients") {
-  require(gradients.dtype() == DType::kF32, "gradients on a device are f32");
   for (const TreePartition::Node& node : cut.nodes(rank)) counts_.push_back(node.count);
 }
 

@@ -14,7 +14,7 @@ namespace engine {
 // the sum of the following shards, of equal number, is complete.
 class DeviceTree {
  public:
-  // The last node of `rank` is in the memory of `gradients` (f32, on the device), which must
+  // The last node of `rank` is in the memory of `gradients` (on the device), which must
   // outlive the tree.
   DeviceTree(const TreePartition& cut, int rank, const FlatBuffer& gradients);
 

@@ -96,9 +96,10 @@ class NodeSum final : public DeviceGradientSum {
     KernelContext context;
     context.device = parts_.gradients.device();
     context.stream = stream;
-    const auto elements = static_cast<std::int64_t>(bytes / sizeof(float));
+    const DType dtype = parts_.gradients.dtype();
+    const auto elements = static_cast<std::int64_t>(bytes / size_of(dtype));
     const auto view = [&](const TreePartition::Node& node) {
-      return TensorView{block(node, bytes), DType::kF32, Shape{elements}, context.device};
+      return TensorView{block(node, bytes), dtype, Shape{elements}, context.device};
     };
     parts_.cut.fold([&](const TreePartition::Node& into, const TreePartition::Node& from) {
       ops::copy_or_add(context, view(from), view(into), Write::kAdd);

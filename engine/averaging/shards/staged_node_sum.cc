@@ -38,7 +38,7 @@ class StagedNodeSum final : public DeviceGradientSum {
         copy(sum_.note().data() + at, there, bytes, stream);
       });
     wait(stream);
-    sum_.sum(DType::kF32, own_, static_cast<std::size_t>(gradients.size()));
+    sum_.sum(gradients.dtype(), own_, static_cast<std::size_t>(gradients.size()));
     cuda::copy_async(gradients.data(), own_[0], gradients.bytes(), stream);
     for (int rank = 0; rank < parts_.cut.world(); ++rank)
       copy(parts_.notes.data() + static_cast<std::size_t>(rank) * note_, sum_.note_of(rank).data(),

@@ -15,16 +15,16 @@ class Sum final : public DeviceGradientSum {
   Sum(backends::DeviceCommunicator& communicator, const FlatBuffer& gradients,
       const BucketOptions& options)
       : communicator_(communicator),
-        data_(static_cast<float*>(gradients.data())),
+        data_(static_cast<std::byte*>(gradients.data())),
+        dtype_(gradients.dtype()),
         overlap_(options.overlap),
-        ends_(bucket_ends(gradients.size(), sizeof(float), options.bytes)),
+        ends_(bucket_ends(gradients.size(), size_of(dtype_), options.bytes)),
         filled_(ends_.size()) {
-    require(gradients.dtype() == DType::kF32, "gradients on a device are f32");
     std::vector<backends::ControlWord> calls;
     for (std::size_t bucket = 0; bucket < ends_.size(); ++bucket)
       calls.push_back(backends::reduction_word(
           backends::Operation::kAllReduce, static_cast<std::uint32_t>(bucket + 1),
-          static_cast<std::size_t>(ends_[bucket] - begin(bucket)), DType::kF32,
+          static_cast<std::size_t>(ends_[bucket] - begin(bucket)), dtype_,
           backends::ReduceOp::kSum));
     communicator.agree(calls);
     communicator.register_memory(data_, gradients.bytes());
@@ -61,14 +61,15 @@ class Sum final : public DeviceGradientSum {
     for (; sent_ < ends_.size() && ends_[sent_] <= elements; ++sent_) {
       filled_[sent_].record(stream);
       filled_[sent_].make_wait(stream_.handle());
-      communicator_.all_reduce_on(stream_.handle(), data_ + begin(sent_),
-                                  static_cast<std::size_t>(ends_[sent_] - begin(sent_)),
-                                  DType::kF32, backends::ReduceOp::kSum);
+      communicator_.all_reduce_on(
+          stream_.handle(), data_ + static_cast<std::size_t>(begin(sent_)) * size_of(dtype_),
+          static_cast<std::size_t>(ends_[sent_] - begin(sent_)), dtype_, backends::ReduceOp::kSum);
     }
   }
 
   backends::DeviceCommunicator& communicator_;
-  float* const data_;
+  std::byte* const data_;
+  const DType dtype_;
   const bool overlap_;
   // Runs before pending kernels of backward; otherwise the sums would end long after backward.
   cuda::Stream stream_{cuda::Priority::kHighest};

@@ -36,8 +36,8 @@ class DeviceGradientSum {
 // must outlive the memory.
 MemorySource gradient_memory(backends::DeviceCommunicator& communicator);
 
-// `communicator` must outlive the sum and must not be used otherwise; `gradients` (f32) are in
-// memory of its device. Collective: before the first step, the ranks compare the calls of a step
+// `communicator` must outlive the sum and must not be used otherwise; `gradients` are in memory
+// of its device. Collective: before the first step, the ranks compare the calls of a step
 // and the memory is registered.
 std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
                                                    const FlatBuffer& gradients,

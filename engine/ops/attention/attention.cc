@@ -135,7 +135,7 @@ std::size_t attention_scratch_bytes(const AttentionScratch& of) {
                    fast(of.products).scratch_floats(of.t, of.width / of.heads, of.threads)) *
                sizeof(float);
       },
-      [&] { return cuda::attention_scratch_bytes(of.n, of.t, of.heads); });
+      [&] { return cuda::attention_scratch_bytes(of.n, of.t, of.heads, of.dtype); });
 }
 
 void attention_forward(KernelContext& context, const AttentionForward& o) {

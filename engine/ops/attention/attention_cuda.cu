@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "engine/ops/attention/attention_operands.h"
+#include "engine/ops/common/operand_checks.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/float64/attention_f64_cuda.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -51,6 +53,31 @@ AttentionOperands<T> operands_of(const KernelContext& context, const Operands& f
   return o;
 }
 
+template <class Operands>
+AttentionF64 operands_f64(const KernelContext& context, const Operands& from) {
+  AttentionF64 o{};
+  o.n = from.qkv.shape[0];
+  o.t = from.qkv.shape[1];
+  o.heads = from.heads;
+  o.group = from.heads / from.kv_heads;
+  o.stride = from.qkv.shape[2];
+  o.width = from.y.shape[2];
+  o.size = o.width / o.heads;
+  o.causal = from.causal;
+  o.qkv = from.qkv.template as<double>();
+  o.y = from.y.template as<double>();
+  o.lse = from.lse.template as<double>();
+  const AttentionDropout& dropout = from.dropout;
+  if (dropout.rate != 0)
+    o.dropout = {dropout.sample_ids.data(),
+                 dropout.key,
+                 dropout.epoch,
+                 context.epoch,
+                 static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24)),
+                 1 / (1 - dropout.rate)};
+  return o;
+}
+
 template <class T>
 bool use_tensor_cores(const AttentionOperands<T>& o, Products products) {
   if (sizeof(T) == 4 && products == Products::kF32) return false;
@@ -65,12 +92,15 @@ bool use_tensor_cores(const AttentionOperands<T>& o, Products products) {
 
 }  // namespace
 
-std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads) {
-  return static_cast<std::size_t>(n * t * heads) * sizeof(float);
+std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads,
+                                    DType dtype) {
+  return static_cast<std::size_t>(n * t * heads) * size_of(wide_dtype(dtype));
 }
 
 void attention_forward(KernelContext& context, const AttentionForward& from) {
   if (from.qkv.count() == 0) return;
+  if (from.qkv.dtype == DType::kF64)
+    return attention_forward_f64(context, operands_f64(context, from));
   with_storage(from.qkv.dtype, [&]<class T>(T) {
     const AttentionOperands<T> o = operands_of<T>(context, from);
     use_tensor_cores(o, context.products)
@@ -81,6 +111,14 @@ void attention_forward(KernelContext& context, const AttentionForward& from) {
 
 void attention_backward(KernelContext& context, const AttentionBackward& from) {
   if (from.qkv.count() == 0) return;
+  if (from.qkv.dtype == DType::kF64) {
+    AttentionF64 o = operands_f64(context, from);
+    o.dy = from.dy.as<double>();
+    o.dqkv = from.dqkv.as<double>();
+    o.weights = reinterpret_cast<double*>(context.scratch.data());
+    o.add = from.write == Write::kAdd;
+    return attention_backward_f64(context, o);
+  }
   with_storage(from.qkv.dtype, [&]<class T>(T) {
     AttentionOperands<T> o = operands_of<T>(context, from);
     o.dy = from.dy.as<T>();

@@ -8,7 +8,8 @@ namespace engine::ops::cuda {
 
 inline constexpr std::int64_t kMaxHeadSize = 128;
 
-std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads);
+std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads,
+                                    DType dtype);
 
 // `dropout.sample_ids` is in device memory; context.epoch, if present, replaces dropout.epoch.
 void attention_forward(KernelContext& context, const AttentionForward& o);

@@ -23,13 +23,18 @@ struct Rows {
 };
 
 // The larger of both; NaN if one of them is NaN.
-__device__ __forceinline__ float larger(float a, float b) { return a > b || a != a ? a : b; }
+template <class N>
+__device__ __forceinline__ N larger(N a, N b) {
+  return a > b || a != a ? a : b;
+}
 
-__device__ __forceinline__ float row_max(float value) {
+template <class N>
+__device__ __forceinline__ N row_max(N value) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value = larger(value, shuffle_xor(value, mask));
   return value;
 }
-__device__ __forceinline__ float block_max(float value, float* partial) {
+template <class N>
+__device__ __forceinline__ N block_max(N value, N* partial) {
   value = row_max(value);
   __syncthreads();  // earlier uses of `partial` are complete
   if (lane_index() == 0) partial[warp_index()] = value;
@@ -40,8 +45,8 @@ __device__ __forceinline__ float block_max(float value, float* partial) {
 }
 
 template <int kVector, class T>
-__device__ __forceinline__ void put_row(const Rows<T>& o, std::int64_t at, const float* values) {
-  float results[kVector];
+__device__ __forceinline__ void put_row(const Rows<T>& o, std::int64_t at, const Wide<T>* values) {
+  Wide<T> results[kVector];
   if (o.add) load_floats<kVector>(o.to + at, results);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) results[i] = o.add ? results[i] + values[i] : values[i];
@@ -50,10 +55,11 @@ __device__ __forceinline__ void put_row(const Rows<T>& o, std::int64_t at, const
 
 template <class T, int kElements, int kVector>
 __global__ void __launch_bounds__(kThreads) forward_by_warps(Rows<T> o) {
+  using N = Wide<T>;
   const std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index();
   if (r >= o.count) return;
   const std::int64_t at = r * o.width;
-  float value[kElements], top = -std::numeric_limits<float>::infinity(), sum = 0;
+  N value[kElements], top = -std::numeric_limits<N>::infinity(), sum = 0;
 #pragma unroll
   for (int k = 0; k < kElements; k += kVector) {
     const int c = column<kWarp, kVector>(k / kVector);
@@ -67,9 +73,9 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(Rows<T> o) {
   for (int k = 0; k < kElements; k += kVector) {
     if (column<kWarp, kVector>(k / kVector) >= o.width) continue;
 #pragma unroll
-    for (int i = k; i < k + kVector; ++i) sum += value[i] = expf(value[i] - top);
+    for (int i = k; i < k + kVector; ++i) sum += value[i] = exp(value[i] - top);
   }
-  const float factor = 1 / warp_sum(sum);
+  const N factor = 1 / warp_sum(sum);
 #pragma unroll
   for (int k = 0; k < kElements; k += kVector) {
     const int c = column<kWarp, kVector>(k / kVector);
@@ -82,10 +88,11 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(Rows<T> o) {
 
 template <class T, int kVector>
 __global__ void __launch_bounds__(kThreads) forward_by_blocks(Rows<T> o) {
-  using Shared = float[kWarps];
+  using N = Wide<T>;
+  using Shared = N[kWarps];
   Shared& partial = block_shared<Shared>();
   const std::int64_t at = std::int64_t{blockIdx.x} * o.width;
-  float value[kVector], top = -std::numeric_limits<float>::infinity(), sum = 0;
+  N value[kVector], top = -std::numeric_limits<N>::infinity(), sum = 0;
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
     load_floats<kVector>(o.a + at + c, value);
     for (int i = 0; i < kVector; ++i) top = larger(value[i], top);
@@ -93,22 +100,23 @@ __global__ void __launch_bounds__(kThreads) forward_by_blocks(Rows<T> o) {
   top = block_max(top, partial);
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
     load_floats<kVector>(o.a + at + c, value);
-    for (int i = 0; i < kVector; ++i) sum += expf(value[i] - top);
+    for (int i = 0; i < kVector; ++i) sum += exp(value[i] - top);
   }
-  const float factor = 1 / block_sum(sum, partial);
+  const N factor = 1 / block_sum(sum, partial);
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
     load_floats<kVector>(o.a + at + c, value);
-    for (int i = 0; i < kVector; ++i) value[i] = expf(value[i] - top) * factor;
+    for (int i = 0; i < kVector; ++i) value[i] = exp(value[i] - top) * factor;
     store_floats<kVector>(o.to + at + c, value);
   }
 }
 
 template <class T, int kElements, int kVector>
 __global__ void __launch_bounds__(kThreads) backward_by_warps(Rows<T> o) {
+  using N = Wide<T>;
   const std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index();
   if (r >= o.count) return;
   const std::int64_t at = r * o.width;
-  float y[kElements], dy[kElements], sum = 0;
+  N y[kElements], dy[kElements], sum = 0;
 #pragma unroll
   for (int k = 0; k < kElements; k += kVector) {
     const int c = column<kWarp, kVector>(k / kVector);
@@ -131,10 +139,11 @@ __global__ void __launch_bounds__(kThreads) backward_by_warps(Rows<T> o) {
 
 template <class T, int kVector>
 __global__ void __launch_bounds__(kThreads) backward_by_blocks(Rows<T> o) {
-  using Shared = float[kWarps];
+  using N = Wide<T>;
+  using Shared = N[kWarps];
   Shared& partial = block_shared<Shared>();
   const std::int64_t at = std::int64_t{blockIdx.x} * o.width;
-  float y[kVector], dy[kVector], sum = 0;
+  N y[kVector], dy[kVector], sum = 0;
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
     load_floats<kVector>(o.a + at + c, y);
     load_floats<kVector>(o.b + at + c, dy);
@@ -157,7 +166,7 @@ void launch_rows(KernelContext& context, const char* name, const Rows<T>& o, boo
       [&]<int kElements, int kVector>(std::integral_constant<int, kElements>,
                                       std::integral_constant<int, kVector>) {
         const auto start = [&](auto kernel) {
-          launch(name, kernel, row_grid(kElements, o.count), kThreads, kWarps * sizeof(float),
+          launch(name, kernel, row_grid(kElements, o.count), kThreads, kWarps * sizeof(Wide<T>),
                  context.stream, o);
         };
         if constexpr (kElements == 0)
@@ -172,7 +181,7 @@ void launch_rows(KernelContext& context, const char* name, const Rows<T>& o, boo
 
 void softmax_forward(KernelContext& context, TensorView x, TensorView y) {
   const RowSizes s = row_sizes(x);
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_any_storage(x.dtype, [&]<class T>(T) {
     const Rows<T> rows{x.as<T>(), nullptr, y.as<T>(), s.rows, static_cast<int>(s.width), false};
     launch_rows<true>(context, "softmax_forward", rows,
                       rows_are_aligned<T>(s.width, rows.a, rows.to));
@@ -182,7 +191,7 @@ void softmax_forward(KernelContext& context, TensorView x, TensorView y) {
 void softmax_backward(KernelContext& context, TensorView y, TensorView dy, TensorView dx,
                       Write write) {
   const RowSizes s = row_sizes(y);
-  with_storage(y.dtype, [&]<class T>(T) {
+  with_any_storage(y.dtype, [&]<class T>(T) {
     const Rows<T> rows{
         y.as<T>(), dy.as<T>(), dx.as<T>(), s.rows, static_cast<int>(s.width), write == Write::kAdd};
     launch_rows<false>(context, "softmax_backward", rows,

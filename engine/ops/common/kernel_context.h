@@ -10,10 +10,10 @@
 //    are sums over the batch are written as 0 (or left unchanged with Write::kAdd).
 //  - x.cc makes all checks once and throws ShapeError; the code below it relies on them.
 //  - On a CUDA device (cuda/) calls only enqueue work on the context's stream. Activations and
-//    their gradients, and parameters of two or more dimensions, are all f32, all bf16 or all f16;
-//    vectors of parameters, statistics, losses and every gradient of a parameter are f32. Host
-//    memory is not accessed, and values that change from step to step are read from device memory,
-//    so that a step can be captured as a graph.
+//    their gradients, and parameters of two or more dimensions, are all f32, all bf16, all f16 or
+//    all f64; vectors of parameters, statistics, losses and every gradient of a parameter are f32,
+//    or f64 if activations are. Host memory is not accessed, and values that change from step to
+//    step are read from device memory, so that a step can be captured as a graph.
 //  - No kernel allocates. Results have the same bits in every run with the same number of threads.
 #pragma once
 

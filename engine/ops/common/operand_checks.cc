@@ -26,12 +26,11 @@ void check_dtype(std::string_view kernel, std::string_view operand, const Tensor
 
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view) {
   const bool cuda = view.device.kind == Device::Kind::kCuda;
-  const bool fits =
-      cuda ? view.dtype == DType::kBF16 || view.dtype == DType::kF16 : view.dtype == DType::kF64;
-  if (view.dtype != DType::kF32 && !fits) {
+  const bool wide = view.dtype == DType::kF32 || view.dtype == DType::kF64;
+  if (!wide && !(cuda && is_half(view.dtype))) {
     fail(kernel, operand,
          "is " + std::string(to_string(view.dtype)) + ", expected " +
-             (cuda ? "f32, bf16 or f16 on a CUDA device" : "f32 or f64"));
+             (cuda ? "f32, f64, bf16 or f16 on a CUDA device" : "f32 or f64"));
   }
   if (!view && view.count() > 0) fail(kernel, operand, "is absent, but the kernel needs it");
 }

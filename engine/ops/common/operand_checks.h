@@ -10,7 +10,7 @@
 namespace engine::ops {
 
 // Throws ShapeError unless the operand is present and has this dtype (or, without one, is f32 or
-// f64; in device memory f32, bf16 or f16).
+// f64; in device memory also bf16 or f16).
 void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view,
                  DType expected);
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view);

@@ -197,8 +197,9 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
     return static_cast<std::size_t>(floats) * sizeof(float);
   };
   return dispatch_device(device, on_cpu, [&] {
-    return geometry.groups > 1 ? cuda::grouped_conv2d_scratch_bytes(geometry, n, dtype)
-                               : cuda::conv2d_scratch_bytes(geometry, n, dtype);
+    return geometry.groups > 1 && dtype != DType::kF64
+               ? cuda::grouped_conv2d_scratch_bytes(geometry, n, dtype)
+               : cuda::conv2d_scratch_bytes(geometry, n, dtype);
   });
 }
 
@@ -221,7 +222,8 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
             .forward(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] {
-        if (g.groups > 1) return cuda::grouped_conv2d_forward(context, o);
+        if (g.groups > 1 && o.x.dtype != DType::kF64)
+          return cuda::grouped_conv2d_forward(context, o);
         cuda::conv2d_forward(context, o);
       });
 }
@@ -244,7 +246,8 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
             .backward_data(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] {
-        if (g.groups > 1) return cuda::grouped_conv2d_backward_data(context, o);
+        if (g.groups > 1 && o.dx.dtype != DType::kF64)
+          return cuda::grouped_conv2d_backward_data(context, o);
         cuda::conv2d_backward_data(context, o);
       });
 }
@@ -270,7 +273,8 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
             .run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] {
-        if (g.groups > 1) return cuda::grouped_conv2d_backward_weights(context, o);
+        if (g.groups > 1 && o.x.dtype != DType::kF64)
+          return cuda::grouped_conv2d_backward_weights(context, o);
         cuda::conv2d_backward_weights(context, o);
       });
 }

@@ -12,6 +12,9 @@ namespace engine::ops::cuda {
 
 void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan plan) {
   const Conv2dGeometry& g = o.geometry;
+  if (o.x.dtype == DType::kF64)
+    return conv2d_forward_f64(context, conv_f64(g, o.x.shape[0]), o.x.as<double>(),
+                              o.weight.as<double>(), o.bias.as<double>(), o.y.as<double>());
   const GemmKind kind(o.x.dtype, context.products);
   const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.places, g.out_channels, window.depth};

@@ -1,5 +1,5 @@
 // Convolution on a CUDA device. conv2d.h describes and conv2d.cc checks the operands. x, y, weight,
-// dy and dx are stored as f32, bf16 or f16; bias, dweight and dbias as f32.
+// dy and dx are stored as f32, bf16, f16 or f64; bias, dweight and dbias as f32, or as f64.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 
 #include "engine/core/tensor_view.h"
 #include "engine/ops/conv2d/conv2d_operands.h"
+#include "engine/ops/float64/conv2d_f64_cuda.h"
 #include "engine/ops/gemm/gemm_plan.h"
 
 namespace engine::ops::cuda {
@@ -15,7 +16,8 @@ namespace engine::ops::cuda {
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype);
 
 // Without a plan (tile 0) plan_on_device() makes one, which does not split k for forward and data;
-// with a plan, scratch must have the size that it needs.
+// with a plan, scratch must have the size that it needs. In f64 there is no plan, and groups are
+// allowed.
 void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan plan = {});
 void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, GemmPlan plan = {});
 void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o,
@@ -33,6 +35,12 @@ inline bool is_depthwise(const Conv2dGeometry& g) {
 }
 inline std::int64_t ins_of(const Conv2dGeometry& g) { return g.in_channels / g.groups; }
 inline std::int64_t outs_of(const Conv2dGeometry& g) { return g.out_channels / g.groups; }
+
+// The sizes of a convolution in float64, which has kernels for any number of groups.
+inline ConvF64 conv_f64(const Conv2dGeometry& g, std::int64_t n) {
+  return {n,        g.in_h,    g.in_w,    ins_of(g), g.kernel_h, g.kernel_w,
+          g.stride, g.padding, g.out_h(), g.out_w(), outs_of(g), g.groups};
+}
 
 // How the kernels of several groups divide the weights: the part of a tap's [in / groups, out] that
 // a thread reads or sums at once, and the number of adjacent taps along a row.

@@ -94,6 +94,9 @@ ClassGroup group_of(const Conv2dGeometry& g, std::int64_t n, std::int64_t first,
 void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, GemmPlan plan) {
   const Conv2dGeometry& g = o.geometry;
   const std::int64_t n = o.dx.shape[0];
+  if (o.dx.dtype == DType::kF64)
+    return conv2d_backward_data_f64(context, conv_f64(g, n), o.dy.as<double>(),
+                                    o.weight.as<double>(), o.dx.as<double>(), o.write);
   require_countable(g, n);
   const GemmKind kind(o.dx.dtype, context.products);
   const bool add = o.write == Write::kAdd;

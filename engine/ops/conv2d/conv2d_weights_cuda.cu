@@ -184,6 +184,7 @@ Gradient gradient_of(const Conv2dGeometry& g, const RowBlocks& blocks) {
 
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& g, std::int64_t n, DType dtype) {
   const std::int64_t pixels = n * g.out_h() * g.out_w();
+  if (dtype == DType::kF64) return column_sums_scratch_bytes(pixels, g.out_channels, dtype);
   const std::int64_t weights =
       max_gemm_workspace_bytes({g.kernel_h * g.kernel_w * g.in_channels, g.out_channels, pixels},
                                gemm_stage_depth(size_of(dtype)), engine::cuda::max_processors());
@@ -194,6 +195,12 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& g, std::int64_t n, DType 
 void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o,
                              GemmPlan plan) {
   const Conv2dGeometry& g = o.geometry;
+  if (o.dbias)
+    column_sums(context, o.dy.data, o.dy.dtype, o.dy.shape[0] * g.out_h() * g.out_w(),
+                g.out_channels, o.dbias.data, o.write);
+  if (o.x.dtype == DType::kF64)
+    return conv2d_backward_weights_f64(context, conv_f64(g, o.x.shape[0]), o.x.as<double>(),
+                                       o.dy.as<double>(), o.dweight.as<double>(), o.write);
   const GemmKind kind(o.x.dtype, context.products);
   const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.depth, g.out_channels, window.places};
@@ -214,9 +221,6 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
       launch_gemm<products()>(context, plan, product);
     });
   });
-  if (o.dbias)
-    column_sums(context, o.dy.data, o.dy.dtype, window.places, g.out_channels, o.dbias.as<float>(),
-                o.write);
 }
 
 std::size_t grouped_conv2d_scratch_bytes(const Conv2dGeometry& g, std::int64_t n, DType dtype) {

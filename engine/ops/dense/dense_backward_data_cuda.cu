@@ -3,11 +3,21 @@
 #include "engine/ops/dense/matrix_product.h"
 #include "engine/ops/dense/padded_rows_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/float64/product_f64_cuda.h"
 
 namespace engine::ops::cuda {
 
 void dense_backward_data(KernelContext& context, const DenseBackwardData& o, const GemmPlan& plan) {
   const std::int64_t n = o.dx.shape[0], in = o.dx.shape[1], out = o.dy.shape[1];
+  if (o.dx.dtype == DType::kF64)
+    return multiply_f64(context, {.name = "dense_backward_data",
+                                  .m = n,
+                                  .n = in,
+                                  .k = out,
+                                  .a = {o.dy, true},
+                                  .b = {o.weight, false},
+                                  .c = o.dx,
+                                  .write = o.write});
   const PaddedRows dy = padded_rows(context, o.dy);
   KernelContext rest = context;
   rest.scratch = dy.scratch_left;

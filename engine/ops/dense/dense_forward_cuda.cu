@@ -7,10 +7,12 @@
 #include "engine/ops/dense/padded_rows_cuda.h"
 #include "engine/ops/device/column_sums_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/float64/product_f64_cuda.h"
 
 namespace engine::ops::cuda {
 
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype) {
+  if (dtype == DType::kF64) return column_sums_scratch_bytes(n, out, dtype);
   const int depth = gemm_stage_depth(size_of(dtype)), processors = engine::cuda::max_processors();
   const std::int64_t most = std::max({max_gemm_workspace_bytes({n, out, in}, depth, processors),
                                       max_gemm_workspace_bytes({n, in, out}, depth, processors),
@@ -21,6 +23,17 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
 
 void dense_forward(KernelContext& context, const DenseForward& o, const GemmPlan& plan) {
   const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.y.shape[1];
+  if (o.x.dtype == DType::kF64)
+    return multiply_f64(context, {.name = "dense_forward",
+                                  .m = n,
+                                  .n = out,
+                                  .k = in,
+                                  .a = {o.x, true},
+                                  .b = {o.weight, true},
+                                  .c = o.y,
+                                  .write = o.write,
+                                  .bias = o.bias,
+                                  .relu = o.relu});
   with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products(), true, true>(

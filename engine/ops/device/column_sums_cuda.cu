@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/ops/common/operand_checks.h"
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/storage_dispatch.h"
 
@@ -25,21 +26,22 @@ Parts parts_of(std::int64_t rows, std::int64_t columns) {
   return {count, divide_up(rows, count)};
 }
 
+template <class N>
 struct Joined {
-  float sums[kDown][kColumns + 4];
+  N sums[kDown][kColumns + 4];
 };
 
 // Writes the sums of part blockIdx.y to to[part * columns], or adds them to `to`.
 template <class T>
 __global__ void sum_rows(const T* from, std::int64_t rows, int columns, std::int64_t part_rows,
-                         bool packed, bool add, float* to) {
-  auto& joined = block_shared<Joined>();
+                         bool packed, bool add, Wide<T>* to) {
+  auto& joined = block_shared<Joined<Wide<T>>>();
   const int across = static_cast<int>(threadIdx.x) % kAcross,
             down = static_cast<int>(threadIdx.x) / kAcross;
   const int first = static_cast<int>(blockIdx.x) * kColumns, column = first + across * kRun;
   const std::int64_t begin = blockIdx.y * part_rows,
                      end = begin + part_rows < rows ? begin + part_rows : rows;
-  float sums[kRun] = {};
+  Wide<T> sums[kRun] = {};
   for (std::int64_t row = begin + down; row < end; row += kDown) {
     const T* at = from + row * columns + column;
     if (packed && column + kRun <= columns) {
@@ -48,12 +50,12 @@ __global__ void sum_rows(const T* from, std::int64_t rows, int columns, std::int
       for (int i = 0; i < kRun; i += kChunk) {
         const Packed<T> chunk = load_packed(at + i);
 #pragma unroll
-        for (int j = 0; j < kChunk; ++j) sums[i + j] += to_float(chunk.at[j]);
+        for (int j = 0; j < kChunk; ++j) sums[i + j] += to_wide(chunk.at[j]);
       }
     } else {
 #pragma unroll
       for (int i = 0; i < kRun; ++i)
-        if (column + i < columns) sums[i] += to_float(at[i]);
+        if (column + i < columns) sums[i] += to_wide(at[i]);
     }
   }
 #pragma unroll
@@ -61,46 +63,48 @@ __global__ void sum_rows(const T* from, std::int64_t rows, int columns, std::int
   __syncthreads();
   const int mine = static_cast<int>(threadIdx.x);
   if (mine >= kColumns || first + mine >= columns) return;
-  float total = 0;
+  Wide<T> total = 0;
   for (int d = 0; d < kDown; ++d) total += joined.sums[d][mine];
-  float* result = to + blockIdx.y * std::int64_t{columns} + first + mine;
+  Wide<T>* result = to + blockIdx.y * std::int64_t{columns} + first + mine;
   *result = add ? *result + total : total;
 }
 
-__global__ void sum_parts(const float* parts, int count, int columns, bool add, float* to) {
+template <class N>
+__global__ void sum_parts(const N* parts, int count, int columns, bool add, N* to) {
   const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   if (column >= columns) return;
-  float total = 0;
+  N total = 0;
   for (int p = 0; p < count; ++p) total += parts[std::int64_t{p} * columns + column];
   to[column] = add ? to[column] + total : total;
 }
 
 }  // namespace
 
-std::size_t column_sums_scratch_bytes(std::int64_t rows, std::int64_t columns) {
+std::size_t column_sums_scratch_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
   const std::int64_t parts = parts_of(rows, columns).count;
-  return parts > 1 ? static_cast<std::size_t>(parts * columns) * sizeof(float) : 0;
+  return parts > 1 ? static_cast<std::size_t>(parts * columns) * size_of(wide_dtype(dtype)) : 0;
 }
 
 void column_sums(KernelContext& context, const void* from, DType dtype, std::int64_t rows,
-                 std::int64_t columns, float* to, Write write) {
+                 std::int64_t columns, void* to, Write write) {
   if (columns == 0) return;
   const Parts parts = parts_of(rows, columns);
   const bool split = parts.count > 1, add = write == Write::kAdd;
-  float* first_to = split ? reinterpret_cast<float*>(context.scratch.data()) : to;
   const Grid grid{static_cast<unsigned>(divide_up(columns, kColumns)),
                   static_cast<unsigned>(parts.count)};
-  with_storage(dtype, [&]<class T>(T) {
+  with_any_storage(dtype, [&]<class T>(T) {
+    using N = Wide<T>;
+    N* first_to = split ? reinterpret_cast<N*>(context.scratch.data()) : static_cast<N*>(to);
     const bool packed =
         columns * sizeof(T) % 16 == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
-    launch("column_sums", sum_rows<T>, grid, kThreads, sizeof(Joined), context.stream,
+    launch("column_sums", sum_rows<T>, grid, kThreads, sizeof(Joined<N>), context.stream,
            static_cast<const T*>(from), rows, static_cast<int>(columns), parts.rows, packed,
            add && !split, first_to);
+    if (!split) return;
+    launch("column_sums", sum_parts<N>, {static_cast<unsigned>(divide_up(columns, kThreads))},
+           kThreads, 0, context.stream, first_to, static_cast<int>(parts.count),
+           static_cast<int>(columns), add, static_cast<N*>(to));
   });
-  if (!split) return;
-  launch("column_sums", sum_parts, {static_cast<unsigned>(divide_up(columns, kThreads))}, kThreads,
-         0, context.stream, first_to, static_cast<int>(parts.count), static_cast<int>(columns), add,
-         to);
 }
 
 }  // namespace engine::ops::cuda

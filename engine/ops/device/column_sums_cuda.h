@@ -7,11 +7,13 @@
 namespace engine::ops::cuda {
 
 // Returns the scratch size for up to `rows` rows.
-std::size_t column_sums_scratch_bytes(std::int64_t rows, std::int64_t columns);
+std::size_t column_sums_scratch_bytes(std::int64_t rows, std::int64_t columns,
+                                      DType dtype = DType::kF32);
 
-// to[c] = or += sum over r of from[r, c]. from: f32, bf16 or f16 [rows, columns], dense; to: f32.
+// to[c] = or += sum over r of from[r, c]. from [rows, columns], dense; to has
+// wide_dtype(dtype).
 // Scratch is used from its start.
 void column_sums(KernelContext& context, const void* from, DType dtype, std::int64_t rows,
-                 std::int64_t columns, float* to, Write write);
+                 std::int64_t columns, void* to, Write write);
 
 }  // namespace engine::ops::cuda

@@ -29,6 +29,7 @@
 #include "engine/core/cuda.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/device/launch_grid.h"
+#include "engine/ops/device/wide.h"
 #include "io/gpu/kernel_language.h"
 #include "io/gpu/kernel_resources.h"
 
@@ -153,7 +154,29 @@ __device__ __forceinline__ T block_sum(T value, T* partial) {
   return total;
 }
 
-#if !defined(__CUDACC__)
+#if defined(__CUDACC__)
+// Functions of <cmath> for both types of numbers that kernels compute in.
+__device__ __forceinline__ float exp(float x) { return expf(x); }
+__device__ __forceinline__ float expm1(float x) { return expm1f(x); }
+__device__ __forceinline__ float log(float x) { return logf(x); }
+__device__ __forceinline__ float log1p(float x) { return log1pf(x); }
+__device__ __forceinline__ float sqrt(float x) { return sqrtf(x); }
+__device__ __forceinline__ float tanh(float x) { return tanhf(x); }
+__device__ __forceinline__ float erf(float x) { return erff(x); }
+__device__ __forceinline__ float fabs(float x) { return fabsf(x); }
+__device__ __forceinline__ float fmax(float a, float b) { return fmaxf(a, b); }
+__device__ __forceinline__ float pow(float x, float y) { return powf(x, y); }
+__device__ __forceinline__ double exp(double x) { return ::exp(x); }
+__device__ __forceinline__ double expm1(double x) { return ::expm1(x); }
+__device__ __forceinline__ double log(double x) { return ::log(x); }
+__device__ __forceinline__ double log1p(double x) { return ::log1p(x); }
+__device__ __forceinline__ double sqrt(double x) { return ::sqrt(x); }
+__device__ __forceinline__ double tanh(double x) { return ::tanh(x); }
+__device__ __forceinline__ double erf(double x) { return ::erf(x); }
+__device__ __forceinline__ double fabs(double x) { return ::fabs(x); }
+__device__ __forceinline__ double fmax(double a, double b) { return ::fmax(a, b); }
+__device__ __forceinline__ double pow(double x, double y) { return ::pow(x, y); }
+#else
 // CUDA's device functions that <cmath> lacks.
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
@@ -167,8 +190,8 @@ inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(va
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
-using std::ceil, std::erf, std::exp, std::fabs, std::floor, std::fma, std::fmax, std::fmin,
-    std::log, std::sqrt, std::tanh;
+using std::ceil, std::erf, std::erfc, std::exp, std::expm1, std::fabs, std::floor, std::fma,
+    std::fmax, std::fmin, std::log, std::log1p, std::pow, std::sqrt, std::tanh;
 inline float expf(float x) { return std::exp(x); }
 inline float logf(float x) { return std::log(x); }
 inline float sqrtf(float x) { return std::sqrt(x); }
@@ -179,6 +202,12 @@ inline float fminf(float a, float b) { return std::fmin(a, b); }
 inline float fmaf(float a, float b, float c) { return std::fma(a, b, c); }
 inline float fabsf(float x) { return std::fabs(x); }
 #endif
+
+// Approximate in float32, within 2 units in the last place; exact in float64.
+__device__ __forceinline__ float divide_fast(float a, float b) { return __fdividef(a, b); }
+__device__ __forceinline__ double divide_fast(double a, double b) { return a / b; }
+__device__ __forceinline__ float inverse_root(float x) { return rsqrtf(x); }
+__device__ __forceinline__ double inverse_root(double x) { return 1 / sqrt(x); }
 
 // 16 bytes at once: N = 16 / sizeof(T) elements.
 template <class T>

@@ -3,8 +3,8 @@
 // operand is not aligned to 16 bytes. One thread reads and then writes each element, so that an
 // output may be an input. Included by .cu files only.
 //
-// An operation is a struct with `operator()(float a, float b)`, the result for an element of each
-// of two operands; kPair is false if it reads the first one only.
+// An operation is a struct with `operator()(a, b)`, the result for an element of each of two
+// operands, as floats (those of float64 as doubles); kPair is false if it reads the first one only.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ __device__ __forceinline__ void map_pack(const T* a, const T* b, std::int64_t i,
   if (add) result = load_pack<W>(to + i);
   ENGINE_UNROLL
   for (int j = 0; j < W; ++j) {
-    const float value = op(to_float(from_a.at[j]), to_float(from_b.at[j]));
-    result.at[j] = from_float<T>(add ? to_float(result.at[j]) + value : value);
+    const Wide<T> value = op(to_wide(from_a.at[j]), to_wide(from_b.at[j]));
+    result.at[j] = from_wide<T>(add ? to_wide(result.at[j]) + value : value);
   }
   store_pack<W>(to + i, result);
 }
@@ -59,17 +59,20 @@ struct MapOperands {
   Write write = Write::kOverwrite;
 };
 
+// For operands that are stored as T.
+template <class T, class Op>
+void launch_map_of(KernelContext& context, const char* name, Op op, const MapOperands& o) {
+  if (o.count == 0) return;
+  constexpr int kWidth = Packed<T>::kCount;
+  const std::int64_t packs = aligned_to_16({o.a.data, o.b.data, o.to.data}) ? o.count / kWidth : 0;
+  launch(name, map<T, Op>, {loop_blocks(loop_length(packs, kWidth, o.count), kMapThreads)},
+         kMapThreads, 0, context.stream, o.a.as<T>(), o.b.as<T>(), packs, o.count,
+         o.write == Write::kAdd, op, o.to.as<T>());
+}
+
 template <class Op>
 void launch_map(KernelContext& context, const char* name, Op op, const MapOperands& o) {
-  if (o.count == 0) return;
-  with_storage(o.a.dtype, [&]<class T>(T) {
-    constexpr int kWidth = Packed<T>::kCount;
-    const std::int64_t packs =
-        aligned_to_16({o.a.data, o.b.data, o.to.data}) ? o.count / kWidth : 0;
-    launch(name, map<T, Op>, {loop_blocks(loop_length(packs, kWidth, o.count), kMapThreads)},
-           kMapThreads, 0, context.stream, o.a.as<T>(), o.b.as<T>(), packs, o.count,
-           o.write == Write::kAdd, op, o.to.as<T>());
-  });
+  with_any_storage(o.a.dtype, [&]<class T>(T) { launch_map_of<T>(context, name, op, o); });
 }
 
 }  // namespace engine::ops::cuda

@@ -31,12 +31,12 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, W>& value) {
 
 // Writes the values, or adds them to the memory.
 template <class T, int W>
-__device__ __forceinline__ void put(const float (&values)[W], bool add, T* to) {
+__device__ __forceinline__ void put(const Wide<T> (&values)[W], bool add, T* to) {
   Pack<T, W> out{};
   if (add) out = load_pack<W>(to);
   ENGINE_UNROLL
   for (int j = 0; j < W; ++j)
-    out.at[j] = from_float<T>(add ? to_float(out.at[j]) + values[j] : values[j]);
+    out.at[j] = from_wide<T>(add ? to_wide(out.at[j]) + values[j] : values[j]);
   store_pack<W>(to, out);
 }
 

@@ -93,12 +93,14 @@ __device__ __forceinline__ void sum_over_lanes(const RowBlocks& b, int lane, V (
 }
 
 // Calls call(std::integral_constant<int, W>): W is a pack of 16 bytes if the rows consist of these
-// and all operands (absent ones aside) are aligned to it, otherwise 1.
+// and all operands (absent ones aside) are aligned to it, otherwise 1. Always 1 for float64, which
+// needs few kernels more than fast ones.
 template <class T, class Call>
 void with_width(std::int64_t channels, std::initializer_list<const void*> operands, Call call) {
   constexpr int kWidth = Packed<T>::kCount;
-  if (channels % kWidth == 0 && aligned_to_16(operands))
-    return call(std::integral_constant<int, kWidth>{});
+  if constexpr (!std::is_same_v<T, double>)
+    if (channels % kWidth == 0 && aligned_to_16(operands))
+      return call(std::integral_constant<int, kWidth>{});
   call(std::integral_constant<int, 1>{});
 }
 

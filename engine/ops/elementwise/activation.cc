@@ -22,7 +22,7 @@ ActivationSizes sizes_of(const TensorView& x, const Activation& f) {
 }
 
 cuda::ElementFunction element_function(const Activation& f) {
-  return {static_cast<int>(f.kind), static_cast<float>(f.first), static_cast<float>(f.second)};
+  return {static_cast<int>(f.kind), f.first, f.second};
 }
 
 // NaN passes, as in PyTorch.

@@ -1,5 +1,6 @@
-// Activation functions as operations of map_elements.h: a kernel for each function. Bound by bytes;
-// with 16-bit storage the functions with an exponential take almost as long.
+// Activation functions as operations of map_elements.h: a kernel for each function, in float64 one
+// for all. Bound by bytes; with 16-bit storage the functions with an exponential take almost as
+// long.
 #include "engine/ops/device/map_elements.h"
 #include "engine/ops/elementwise/elementwise_cuda.h"
 
@@ -7,170 +8,254 @@ namespace engine::ops::cuda {
 namespace {
 
 // NaN passes, as in PyTorch.
-__device__ __forceinline__ float relu6(float x) {
-  const float positive = x < 0 ? 0.0f : x;
-  return positive > 6 ? 6.0f : positive;
+template <class N>
+__device__ __forceinline__ N relu6(N x) {
+  const N positive = x < 0 ? N(0) : x;
+  return positive > 6 ? N(6) : positive;
 }
-__device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+template <class N>
+__device__ __forceinline__ N sigmoid(N x) {
+  return 1 / (1 + exp(-x));
+}
 
+template <class N>
 struct Numbers {
-  float first, second;
+  N first, second;
 };
 
 // Each function's value at x, and its derivative at `v`, which is y if uses_output(), else x.
 struct Relu6 {
-  static __device__ __forceinline__ float value(float x, Numbers) { return relu6(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    return v > 0 && v < 6 ? 1.0f : 0.0f;
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return relu6(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return v > 0 && v < 6 ? N(1) : N(0);
   }
 };
 struct Silu {
-  static __device__ __forceinline__ float value(float x, Numbers) { return x / (1 + expf(-x)); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    const float s = sigmoid(v);
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return x / (1 + exp(-x));
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    const N s = sigmoid(v);
     return s * (1 + v * (1 - s));
   }
 };
 struct Sigmoid {
-  static __device__ __forceinline__ float value(float x, Numbers) { return sigmoid(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) { return v * (1 - v); }
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return sigmoid(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return v * (1 - v);
+  }
 };
 struct HardSigmoid {
-  static __device__ __forceinline__ float value(float x, Numbers) { return relu6(x + 3) / 6; }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    return v > -3 && v < 3 ? 1.0f / 6 : 0.0f;
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return relu6(x + 3) / 6;
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return v > -3 && v < 3 ? N(1) / 6 : N(0);
   }
 };
 struct HardSwish {
-  static __device__ __forceinline__ float value(float x, Numbers) { return x * relu6(x + 3) / 6; }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    return v <= -3 ? 0.0f : v < 3 ? v / 3 + 0.5f : 1.0f;
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return x * relu6(x + 3) / 6;
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return v <= -3 ? N(0) : v < 3 ? v / 3 + N(0.5) : N(1);
   }
 };
 struct LeakyRelu {
-  static __device__ __forceinline__ float value(float x, Numbers n) {
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N> n) {
     return x > 0 ? x : x * n.first;
   }
-  static __device__ __forceinline__ float derivative(float v, Numbers n) {
-    return v > 0 ? 1.0f : n.first;
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N> n) {
+    return v > 0 ? N(1) : n.first;
   }
 };
 struct Tanh {
-  static __device__ __forceinline__ float value(float x, Numbers) { return tanhf(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) { return 1 - v * v; }
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return tanh(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return 1 - v * v;
+  }
 };
 
-__device__ __forceinline__ float power(float x, float exponent) {
-  return exponent == 2 ? x * x : exponent == 1 ? x : powf(x, exponent);
+template <class N>
+__device__ __forceinline__ N power(N x, N exponent) {
+  return exponent == 2 ? x * x : exponent == 1 ? x : pow(x, exponent);
 }
 
 struct Exp {
-  static __device__ __forceinline__ float value(float x, Numbers) { return expf(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) { return v; }
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return exp(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return v;
+  }
 };
 struct Log {
-  static __device__ __forceinline__ float value(float x, Numbers) { return logf(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) { return 1 / v; }
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return log(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return 1 / v;
+  }
 };
 struct Sqrt {
-  static __device__ __forceinline__ float value(float x, Numbers) { return sqrtf(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) { return 0.5f / v; }
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return sqrt(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return N(0.5) / v;
+  }
 };
 struct Erf {
-  static __device__ __forceinline__ float value(float x, Numbers) { return erff(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    return 1.1283791671f * expf(-v * v);
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return erf(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return N(1.12837916709551257390) * exp(-v * v);
   }
 };
 struct Abs {
-  static __device__ __forceinline__ float value(float x, Numbers) { return fabsf(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    return v > 0 ? 1.0f : v < 0 ? -1.0f : 0.0f;
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return fabs(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return v > 0 ? N(1) : v < 0 ? -N(1) : N(0);
   }
 };
 struct Negate {
-  static __device__ __forceinline__ float value(float x, Numbers) { return -x; }
-  static __device__ __forceinline__ float derivative(float, Numbers) { return -1; }
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return -x;
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N, Numbers<N>) {
+    return -1;
+  }
 };
 struct Reciprocal {
-  static __device__ __forceinline__ float value(float x, Numbers) { return 1 / x; }
-  static __device__ __forceinline__ float derivative(float v, Numbers) { return -v * v; }
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return 1 / x;
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return -v * v;
+  }
 };
 struct Softplus {
-  static __device__ __forceinline__ float value(float x, Numbers) {
-    return (x < 0 ? 0.0f : x) + log1pf(expf(-fabsf(x)));
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return (x < 0 ? N(0) : x) + log1p(exp(-fabs(x)));
   }
-  static __device__ __forceinline__ float derivative(float v, Numbers) { return sigmoid(v); }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return sigmoid(v);
+  }
 };
 struct Elu {
-  static __device__ __forceinline__ float value(float x, Numbers) { return x > 0 ? x : expm1f(x); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    return v > 0 ? 1.0f : v + 1;
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return x > 0 ? x : expm1(x);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return v > 0 ? N(1) : v + 1;
   }
 };
 // tanh(log(1 + e)) is n / (n + 2) with n = e (e + 2), which is 1 in f32 from x = 20 on.
 struct Mish {
-  static __device__ __forceinline__ float n_of(float x) {
-    const float e = expf(x > 20 ? 20.0f : x);
+  template <class N>
+  static __device__ __forceinline__ N n_of(N x) {
+    const N e = exp(x > 20 ? N(20) : x);
     return e * (e + 2);
   }
-  static __device__ __forceinline__ float value(float x, Numbers) {
-    const float n = n_of(x);
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    const N n = n_of(x);
     return x * (n / (n + 2));
   }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    const float n = n_of(v), t = n / (n + 2);
-    const float rest = 2 / (n + 2) * (1 + t);  // 1 - t^2
-    return t + (v > 20 ? 20.0f : v) * rest * sigmoid(v);
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    const N n = n_of(v), t = n / (n + 2);
+    const N rest = 2 / (n + 2) * (1 + t);  // 1 - t^2
+    return t + (v > 20 ? N(20) : v) * rest * sigmoid(v);
   }
 };
 struct Softsign {
-  static __device__ __forceinline__ float value(float x, Numbers) { return x / (1 + fabsf(x)); }
-  static __device__ __forceinline__ float derivative(float v, Numbers) {
-    return 1 / ((1 + fabsf(v)) * (1 + fabsf(v)));
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N>) {
+    return x / (1 + fabs(x));
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N>) {
+    return 1 / ((1 + fabs(v)) * (1 + fabs(v)));
   }
 };
 struct Clip {
-  static __device__ __forceinline__ float value(float x, Numbers n) {
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N> n) {
     return x < n.first ? n.first : x > n.second ? n.second : x;
   }
-  static __device__ __forceinline__ float derivative(float v, Numbers n) {
-    return v >= n.first && v <= n.second ? 1.0f : 0.0f;
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N> n) {
+    return v >= n.first && v <= n.second ? N(1) : N(0);
   }
 };
 struct Power {
-  static __device__ __forceinline__ float value(float x, Numbers n) { return power(x, n.first); }
-  static __device__ __forceinline__ float derivative(float v, Numbers n) {
-    return n.first == 0 ? 0.0f : n.first * power(v, n.first - 1);
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N> n) {
+    return power(x, n.first);
+  }
+  template <class N>
+  static __device__ __forceinline__ N derivative(N v, Numbers<N> n) {
+    return n.first == 0 ? N(0) : n.first * power(v, n.first - 1);
   }
 };
 struct ScaleShift {
-  static __device__ __forceinline__ float value(float x, Numbers n) {
+  template <class N>
+  static __device__ __forceinline__ N value(N x, Numbers<N> n) {
     return n.first * x + n.second;
   }
-  static __device__ __forceinline__ float derivative(float, Numbers n) { return n.first; }
-};
-
-template <class F>
-struct ValueOf {
-  static constexpr bool kPair = false;
-  Numbers numbers;
-  __device__ __forceinline__ float operator()(float x, float) const { return F::value(x, numbers); }
-};
-template <class F>
-struct GradientOf {
-  static constexpr bool kPair = true;
-  Numbers numbers;
-  __device__ __forceinline__ float operator()(float v, float dy) const {
-    return dy * F::derivative(v, numbers);
+  template <class N>
+  static __device__ __forceinline__ N derivative(N, Numbers<N> n) {
+    return n.first;
   }
 };
 
-// Calls start(F{}) with the function of number `kind` of the list.
+// Calls start(F{}) with the function of number `kind` of the list, on the host or in a kernel.
 template <class... F>
 struct FunctionList {
   template <class Start>
-  static void with(int kind, Start start) {
+  static constexpr void with(int kind, Start start) {
     int number = 0;
     static_cast<void>(((number++ == kind && (start(F{}), true)) || ...));
   }
@@ -180,21 +265,72 @@ using Functions =
     FunctionList<Relu6, Silu, Sigmoid, HardSigmoid, HardSwish, LeakyRelu, Tanh, Exp, Log, Sqrt, Erf,
                  Abs, Negate, Reciprocal, Softplus, Elu, Mish, Softsign, Clip, Power, ScaleShift>;
 
+// The operations for storage in up to 32 bits: a kernel for each function.
+template <class F>
+struct ValueOf {
+  static constexpr bool kPair = false;
+  Numbers<float> numbers;
+  __device__ __forceinline__ float operator()(float x, float) const { return F::value(x, numbers); }
+};
+template <class F>
+struct GradientOf {
+  static constexpr bool kPair = true;
+  Numbers<float> numbers;
+  __device__ __forceinline__ float operator()(float v, float dy) const {
+    return dy * F::derivative(v, numbers);
+  }
+};
+
+// Those for float64: one kernel that selects the function.
+struct AnyValue {
+  static constexpr bool kPair = false;
+  int kind;
+  Numbers<double> numbers;
+  __device__ __forceinline__ double operator()(double x, double) const {
+    double y = 0;
+    Functions::with(kind, [&]<class F>(F) { y = F::value(x, numbers); });
+    return y;
+  }
+};
+struct AnyGradient {
+  static constexpr bool kPair = true;
+  int kind;
+  Numbers<double> numbers;
+  __device__ __forceinline__ double operator()(double v, double dy) const {
+    double slope = 0;
+    Functions::with(kind, [&]<class F>(F) { slope = F::derivative(v, numbers); });
+    return dy * slope;
+  }
+};
+
+Numbers<float> floats_of(const ElementFunction& f) {
+  return {static_cast<float>(f.first), static_cast<float>(f.second)};
+}
+
 }  // namespace
 
 void activation_forward(KernelContext& context, TensorView x, const ElementFunction& f,
                         TensorView y) {
-  Functions::with(f.kind, [&]<class F>(F) {
-    launch_map(context, "activation_forward", ValueOf<F>{{f.first, f.second}},
-               {.a = x, .b = {}, .count = x.count(), .to = y});
+  constexpr const char* kName = "activation_forward";
+  const MapOperands o{.a = x, .b = {}, .count = x.count(), .to = y};
+  if (x.dtype == DType::kF64)
+    return launch_map_of<double>(context, kName, AnyValue{f.kind, {f.first, f.second}}, o);
+  with_storage(x.dtype, [&]<class T>(T) {
+    Functions::with(
+        f.kind, [&]<class F>(F) { launch_map_of<T>(context, kName, ValueOf<F>{floats_of(f)}, o); });
   });
 }
 
 void activation_backward(KernelContext& context, TensorView value, TensorView dy,
                          const ElementFunction& f, TensorView dx, Write write) {
-  Functions::with(f.kind, [&]<class F>(F) {
-    launch_map(context, "activation_backward", GradientOf<F>{{f.first, f.second}},
-               {.a = value, .b = dy, .count = value.count(), .to = dx, .write = write});
+  constexpr const char* kName = "activation_backward";
+  const MapOperands o{.a = value, .b = dy, .count = value.count(), .to = dx, .write = write};
+  if (value.dtype == DType::kF64)
+    return launch_map_of<double>(context, kName, AnyGradient{f.kind, {f.first, f.second}}, o);
+  with_storage(value.dtype, [&]<class T>(T) {
+    Functions::with(f.kind, [&]<class F>(F) {
+      launch_map_of<T>(context, kName, GradientOf<F>{floats_of(f)}, o);
+    });
   });
 }
 

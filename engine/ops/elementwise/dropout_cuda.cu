@@ -12,6 +12,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// Elements that a thread draws for at once: 16 bytes, and at least the four of a block of words.
+template <class T>
+inline constexpr int kUnit = Packed<T>::kCount < 4 ? 4 : Packed<T>::kCount;
+
 struct Words {
   std::uint32_t at[4];
 };
@@ -42,9 +46,9 @@ struct Samples {
 
 // `whole`: no pack is short, and all are aligned.
 template <class T>
-__global__ void drop(const T* from, DropoutDraw draw, const std::uint64_t* epoch, Samples samples,
-                     bool whole, bool add, T* to) {
-  constexpr int kWidth = Packed<T>::kCount;
+__global__ void drop(const T* from, DropoutDraw<Wide<T>> draw, const std::uint64_t* epoch,
+                     Samples samples, bool whole, bool add, T* to) {
+  constexpr int kWidth = kUnit<T>;
   const std::uint64_t high = *epoch, blocks = static_cast<std::uint64_t>((samples.count + 3) / 4);
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < samples.total;
        i += std::int64_t{gridDim.x} * kThreads) {
@@ -72,9 +76,9 @@ __global__ void drop(const T* from, DropoutDraw draw, const std::uint64_t* epoch
       const Words words = philox_words(draw.key, high, start + static_cast<std::uint64_t>(k));
       ENGINE_UNROLL
       for (int j = 4 * k; j < 4 * k + 4; ++j) {
-        const float value =
-            to_float(in.at[j]) * ((words.at[j % 4] >> 8) >= draw.threshold ? draw.factor : 0.0f);
-        out.at[j] = from_float<T>(add ? to_float(out.at[j]) + value : value);
+        const Wide<T> value = to_wide(in.at[j]) *
+                              ((words.at[j % 4] >> 8) >= draw.threshold ? draw.factor : Wide<T>(0));
+        out.at[j] = from_wide<T>(add ? to_wide(out.at[j]) + value : value);
       }
     }
     if (whole) {
@@ -89,16 +93,19 @@ __global__ void drop(const T* from, DropoutDraw draw, const std::uint64_t* epoch
 
 }  // namespace
 
-void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw) {
+void dropout(KernelContext& context, const Dropout& o, const DropoutDraw<double>& draw) {
   require(context.epoch != nullptr, "dropout on a CUDA device reads the epoch from the context");
   const std::int64_t n = draw.n, count = draw.count;
   if (n * count == 0) return;
-  with_storage(o.from.dtype, [&]<class T>(T) {
-    constexpr int kWidth = Packed<T>::kCount;
+  with_any_storage(o.from.dtype, [&]<class T>(T) {
+    constexpr int kWidth = kUnit<T>;
+    const DropoutDraw<Wide<T>> own{draw.key, draw.threshold, static_cast<Wide<T>>(draw.factor), n,
+                                   count};
     const std::int64_t units = divide_up(count, kWidth);
-    const bool whole = count % kWidth == 0 && aligned_to_16({o.from.data, o.to.data});
+    const bool whole = kWidth == Packed<T>::kCount && count % kWidth == 0 &&
+                       aligned_to_16({o.from.data, o.to.data});
     launch("dropout", drop<T>, {loop_blocks(n * units, kThreads)}, kThreads, 0, context.stream,
-           o.from.as<T>(), draw, context.epoch,
+           o.from.as<T>(), own, context.epoch,
            Samples{o.sample_ids.data(), count, units, n * units}, whole, o.write == Write::kAdd,
            o.to.as<T>());
   });

@@ -111,12 +111,13 @@ void dropout(KernelContext& context, const Dropout& o) {
   const std::int64_t n = static_cast<std::int64_t>(o.sample_ids.size());
   // The condition uniform_float(word) >= rate in integers: both sides times 2^24, which is exact.
   const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(o.rate * 0x1p24));
-  const float factor = o.rate < 1 ? static_cast<float>(1 / (1 - o.rate)) : 0.0f;
+  const double factor = o.rate < 1 ? 1 / (1 - o.rate) : 0;
   dispatch(
       context, o.from.dtype, [&] { reference::dropout<double>(o, count); },
       [&] {
-        fast_for(o.from).dropout({n, count, o.key, o.epoch, threshold, factor}, o.sample_ids.data(),
-                                 o.from, o.to, o.write == Write::kAdd, *context.threads);
+        fast_for(o.from).dropout({n, count, o.key, o.epoch, threshold, static_cast<float>(factor)},
+                                 o.sample_ids.data(), o.from, o.to, o.write == Write::kAdd,
+                                 *context.threads);
       },
       [&] {
         cuda::dropout(context, o, {o.key, threshold, factor, n, count});

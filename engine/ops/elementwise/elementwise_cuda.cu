@@ -11,23 +11,38 @@ constexpr int kThreads = kMapThreads;
 // Operations of map_elements.h. ReLU passes NaN, as in PyTorch.
 struct Same {
   static constexpr bool kPair = false;
-  __device__ __forceinline__ float operator()(float a, float) const { return a; }
+  template <class N>
+  __device__ __forceinline__ N operator()(N a, N) const {
+    return a;
+  }
 };
 struct Relu {
   static constexpr bool kPair = false;
-  __device__ __forceinline__ float operator()(float a, float) const { return a < 0 ? 0.0f : a; }
+  template <class N>
+  __device__ __forceinline__ N operator()(N a, N) const {
+    return a < 0 ? N(0) : a;
+  }
 };
 struct Sum {
   static constexpr bool kPair = true;
-  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+  template <class N>
+  __device__ __forceinline__ N operator()(N a, N b) const {
+    return a + b;
+  }
 };
 struct ReluOfSum {
   static constexpr bool kPair = true;
-  __device__ __forceinline__ float operator()(float a, float b) const { return Relu()(a + b, 0); }
+  template <class N>
+  __device__ __forceinline__ N operator()(N a, N b) const {
+    return Relu()(a + b, N(0));
+  }
 };
 struct GradientOfRelu {
   static constexpr bool kPair = true;
-  __device__ __forceinline__ float operator()(float y, float dy) const { return y > 0 ? dy : 0.0f; }
+  template <class N>
+  __device__ __forceinline__ N operator()(N y, N dy) const {
+    return y > 0 ? dy : N(0);
+  }
 };
 
 // Converts W elements: a whole pack of the narrower type, so up to two of the wider.
@@ -41,7 +56,7 @@ __device__ __forceinline__ void cast_pack(const From* from, To* to) {
   for (int k = 0; k < W / kFrom; ++k) in[k] = load_pack<kFrom>(from + k * kFrom);
   ENGINE_UNROLL
   for (int j = 0; j < W; ++j)
-    out[j / kTo].at[j % kTo] = from_float<To>(to_float(in[j / kFrom].at[j % kFrom]));
+    out[j / kTo].at[j % kTo] = from_wide<To>(to_wide(in[j / kFrom].at[j % kFrom]));
   ENGINE_UNROLL
   for (int k = 0; k < W / kTo; ++k) store_pack<kTo>(to + k * kTo, out[k]);
 }
@@ -67,13 +82,13 @@ void launch_cast(KernelContext& context, const TensorView& from, std::int64_t co
 }
 
 template <class T>
-__global__ void fill_all(float value, std::int64_t packs, std::int64_t count, T* to) {
+__global__ void fill_all(Wide<T> value, std::int64_t packs, std::int64_t count, T* to) {
   constexpr int kWidth = Packed<T>::kCount;
   const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
                      step = std::int64_t{gridDim.x} * kThreads;
   Pack<T, kWidth> pack;
   ENGINE_UNROLL
-  for (int j = 0; j < kWidth; ++j) pack.at[j] = from_float<T>(value);
+  for (int j = 0; j < kWidth; ++j) pack.at[j] = from_wide<T>(value);
   for (std::int64_t i = first; i < packs; i += step) store_pack<kWidth>(to + i * kWidth, pack);
   for (std::int64_t i = packs * kWidth + first; i < count; i += step) to[i] = pack.at[0];
 }
@@ -115,8 +130,9 @@ void copy_or_add(KernelContext& context, TensorView from, std::int64_t count, Te
 void cast(KernelContext& context, TensorView from, std::int64_t count, TensorView to) {
   if (from.dtype == to.dtype) return copy_or_add(context, from, count, to, Write::kOverwrite);
   if (count == 0) return;
-  const DType half = from.dtype == DType::kF32 ? to.dtype : from.dtype;
-  with_storage(half, [&]<class T>(T) {
+  const DType other = from.dtype == DType::kF32 ? to.dtype : from.dtype;
+  if (other == DType::kF64) return launch_cast<float, double>(context, from, count, to);
+  with_storage(other, [&]<class T>(T) {
     if (from.dtype == DType::kF32)
       launch_cast<float, T>(context, from, count, to);
     else
@@ -127,11 +143,11 @@ void cast(KernelContext& context, TensorView from, std::int64_t count, TensorVie
 void fill(KernelContext& context, double value, TensorView view) {
   const std::int64_t count = view.count();
   if (count == 0) return;
-  with_storage(view.dtype, [&]<class T>(T) {
+  with_any_storage(view.dtype, [&]<class T>(T) {
     constexpr int kWidth = Packed<T>::kCount;
     const std::int64_t packs = aligned_to_16({view.data}) ? count / kWidth : 0;
     launch("fill", fill_all<T>, {loop_blocks(loop_length(packs, kWidth, count), kThreads)},
-           kThreads, 0, context.stream, static_cast<float>(value), packs, count, view.as<T>());
+           kThreads, 0, context.stream, static_cast<Wide<T>>(value), packs, count, view.as<T>());
   });
 }
 

@@ -22,19 +22,21 @@ void fill(KernelContext& context, double value, TensorView view);
 void increment(KernelContext& context, TensorView counter);
 
 // `n` samples of `count` elements; an element is kept, times `factor`, if the upper 24 bits of its
-// word reach `threshold`. The epoch is that of the context. `sample_ids` is in device memory.
+// word reach `threshold`. N is the number type of the operands. The epoch is that of the context.
+// `sample_ids` is in device memory.
+template <class N>
 struct DropoutDraw {
   std::uint64_t key;
   std::uint32_t threshold;
-  float factor;
+  N factor;
   std::int64_t n, count;
 };
-void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw);
+void dropout(KernelContext& context, const Dropout& o, const DropoutDraw<double>& draw);
 
 // A function of activation.h: the number of its kind, and its own numbers.
 struct ElementFunction {
   int kind;
-  float first, second;
+  double first, second;
 };
 void activation_forward(KernelContext& context, TensorView x, const ElementFunction& f,
                         TensorView y);

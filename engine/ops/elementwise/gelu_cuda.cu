@@ -10,26 +10,41 @@ namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr float kScale = 0.79788456080286535588f;  // sqrt(2 / pi)
-constexpr float kCubic = 0.044715f, kHalfRoot = 0.70710678118654752440f,
-                kDensity = 0.39894228040143267794f;
-constexpr float kFlat =
-    16;  // beyond it tanh is 1 and its slope 0; squares of larger numbers could overflow
+template <class N>
+struct Constants {
+  static constexpr N kHalf = N(0.5), kScale = N(0.79788456080286535588),  // sqrt(2 / pi)
+      kCubic = N(0.044715), kHalfRoot = N(0.70710678118654752440),
+                     kDensity = N(0.39894228040143267794);
+  // Beyond it tanh is 1 and its slope 0; squares of larger numbers could overflow.
+  static constexpr N kFlat = sizeof(N) > 4 ? 40 : 16;
+};
 
-template <bool kTanh>
-__device__ __forceinline__ float value(float x) {
-  if constexpr (kTanh) return 0.5f * x * (1 + tanhf(kScale * (x + kCubic * x * x * x)));
-  return 0.5f * x * (1 + erff(x * kHalfRoot));
+// The normal distribution's function, in float64 without cancellation.
+__device__ __forceinline__ float below(float x) {
+  return Constants<float>::kHalf * (1 + erf(x * Constants<float>::kHalfRoot));
+}
+__device__ __forceinline__ double below(double x) {
+  return Constants<double>::kHalf * erfc(-x * Constants<double>::kHalfRoot);
 }
 
-template <bool kTanh>
-__device__ __forceinline__ float slope(float x) {
-  x = x > kFlat ? kFlat : x < -kFlat ? -kFlat : x;
+template <bool kTanh, class N>
+__device__ __forceinline__ N value(N x) {
+  using C = Constants<N>;
+  if constexpr (kTanh) return C::kHalf * x * (1 + tanh(C::kScale * (x + C::kCubic * x * x * x)));
+  if constexpr (sizeof(N) > 4) return x * below(x);
+  return C::kHalf * x * (1 + erf(x * C::kHalfRoot));
+}
+
+template <bool kTanh, class N>
+__device__ __forceinline__ N slope(N x) {
+  using C = Constants<N>;
+  x = x > C::kFlat ? C::kFlat : x < -C::kFlat ? -C::kFlat : x;
   if constexpr (kTanh) {
-    const float t = tanhf(kScale * (x + kCubic * x * x * x));
-    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kScale * (1 + 3 * kCubic * x * x);
+    const N t = tanh(C::kScale * (x + C::kCubic * x * x * x));
+    return C::kHalf * (1 + t) +
+           C::kHalf * x * (1 - t * t) * C::kScale * (1 + 3 * C::kCubic * x * x);
   }
-  return 0.5f * (1 + erff(x * kHalfRoot)) + x * kDensity * expf(-0.5f * x * x);
+  return below(x) + x * C::kDensity * exp(-C::kHalf * x * x);
 }
 
 // Calls body(first element, std::integral_constant<int, element count>) for all elements, kVector
@@ -47,7 +62,7 @@ template <class T, bool kTanh, int kVector>
 __global__ void __launch_bounds__(kThreads) forward(const T* x, std::int64_t count, T* y) {
   for_each_group<kVector>(count,
                           [&]<int kCount>(std::int64_t i, std::integral_constant<int, kCount>) {
-                            float v[kCount];
+                            Wide<T> v[kCount];
                             load_floats<kCount>(x + i, v);
 #pragma unroll
                             for (int j = 0; j < kCount; ++j) v[j] = value<kTanh>(v[j]);
@@ -60,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
     backward(const T* x, const T* dy, std::int64_t count, bool add, T* dx) {
   for_each_group<kVector>(count,
                           [&]<int kCount>(std::int64_t i, std::integral_constant<int, kCount>) {
-                            float v[kCount], d[kCount], before[kCount] = {};
+                            Wide<T> v[kCount], d[kCount], before[kCount] = {};
                             load_floats<kCount>(x + i, v);
                             load_floats<kCount>(dy + i, d);
                             if (add) load_floats<kCount>(dx + i, before);
@@ -77,8 +92,9 @@ void with_kind(GeluKind kind, bool aligned, Start start) {
   const auto by_kind = [&](auto vector) {
     kind == GeluKind::kTanh ? start(std::true_type{}, vector) : start(std::false_type{}, vector);
   };
-  aligned ? by_kind(std::integral_constant<int, Packed<T>::kCount>{})
-          : by_kind(std::integral_constant<int, 1>{});
+  if constexpr (!std::is_same_v<T, double>)
+    if (aligned) return by_kind(std::integral_constant<int, Packed<T>::kCount>{});
+  by_kind(std::integral_constant<int, 1>{});
 }
 
 }  // namespace
@@ -86,7 +102,7 @@ void with_kind(GeluKind kind, bool aligned, Start start) {
 void gelu_forward(KernelContext& context, TensorView x, GeluKind kind, TensorView y) {
   const std::int64_t count = x.count();
   if (count == 0) return;
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_any_storage(x.dtype, [&]<class T>(T) {
     with_kind<T>(kind, rows_are_aligned<T>(0, x.as<T>(), y.as<T>()),
                  [&]<bool kTanh, int kVector>(std::bool_constant<kTanh>,
                                               std::integral_constant<int, kVector>) {
@@ -101,7 +117,7 @@ void gelu_backward(KernelContext& context, TensorView x, TensorView dy, GeluKind
                    TensorView dx, Write write) {
   const std::int64_t count = x.count();
   if (count == 0) return;
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_any_storage(x.dtype, [&]<class T>(T) {
     with_kind<T>(kind, rows_are_aligned<T>(0, x.as<T>(), dy.as<T>(), dx.as<T>()),
                  [&]<bool kTanh, int kVector>(std::bool_constant<kTanh>,
                                               std::integral_constant<int, kVector>) {

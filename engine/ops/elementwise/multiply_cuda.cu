@@ -13,7 +13,10 @@ constexpr int kThreads = 256;
 
 struct ProductOf {
   static constexpr bool kPair = true;
-  __device__ __forceinline__ float operator()(float a, float b) const { return a * b; }
+  template <class N>
+  __device__ __forceinline__ N operator()(N a, N b) const {
+    return a * b;
+  }
 };
 
 // `count` and `packs`: all packs, and those of a pixel.
@@ -26,14 +29,14 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t pixel = quotient(i, packs), sample = quotient(pixel, pixels);
     const Pack<T, W> from = load_pack<W>(wide + i * W),
                      factors = load_pack<W>(narrow + (sample * packs + i - pixel * packs) * W);
-    float products[W];
+    Wide<T> products[W];
     ENGINE_UNROLL
-    for (int j = 0; j < W; ++j) products[j] = to_float(from.at[j]) * to_float(factors.at[j]);
+    for (int j = 0; j < W; ++j) products[j] = to_wide(from.at[j]) * to_wide(factors.at[j]);
     put<T, W>(products, add, to + i * W);
   }
 }
 
-// One row block per sample. Sums are float32 over kRows pixels and float64 beyond.
+// One row block per sample. Sums are Wide<T> over kRows pixels and float64 beyond.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads)
     sum_pixels(const T* a, const T* b, RowBlocks blocks, bool add, T* to) {
@@ -53,19 +56,19 @@ __global__ void __launch_bounds__(kRowThreads)
     }
     ENGINE_UNROLL
     for (int j = 0; j < W; ++j) {
-      float sum = 0;
+      Wide<T> sum = 0;
       ENGINE_UNROLL
       for (int r = 0; r < kRows; ++r)
         if (row + std::int64_t{r} * blocks.lanes < p.last)
-          sum += to_float(left[r].at[j]) * to_float(right[r].at[j]);
+          sum += to_wide(left[r].at[j]) * to_wide(right[r].at[j]);
       totals[j] += static_cast<double>(sum);
     }
   }
   sum_over_lanes(blocks, p.lane, totals, shared);
   if (!p.inside || p.lane != 0) return;
-  float sums[W];
+  Wide<T> sums[W];
   ENGINE_UNROLL
-  for (int j = 0; j < W; ++j) sums[j] = static_cast<float>(totals[j]);
+  for (int j = 0; j < W; ++j) sums[j] = static_cast<Wide<T>>(totals[j]);
   put<T, W>(sums, add, to + std::int64_t{blockIdx.x} * blocks.channels + p.channel);
 }
 
@@ -78,7 +81,7 @@ void multiply_channels(KernelContext& context, TensorView wide, TensorView narro
                       {.a = wide, .b = narrow, .count = wide.count(), .to = to, .write = write});
   if (wide.count() == 0) return;
   const std::int64_t channels = row_sizes(wide).width;
-  with_storage(wide.dtype, [&]<class T>(T) {
+  with_any_storage(wide.dtype, [&]<class T>(T) {
     with_width<T>(
         channels, {wide.data, narrow.data, to.data}, [&]<int W>(std::integral_constant<int, W>) {
           const std::int64_t count = wide.count() / W;
@@ -96,7 +99,7 @@ void multiply_sums(KernelContext& context, TensorView a, TensorView b, std::int6
                       {.a = a, .b = b, .count = a.count(), .to = to, .write = write});
   if (to.count() == 0) return;
   const std::int64_t channels = row_sizes(a).width;
-  with_storage(a.dtype, [&]<class T>(T) {
+  with_any_storage(a.dtype, [&]<class T>(T) {
     with_width<T>(channels, {a.data, b.data, to.data}, [&]<int W>(std::integral_constant<int, W>) {
       RowBlocks blocks = make_row_blocks(row_sizes(a).rows, channels, W, 1, 1);
       blocks.rows_per_block = pixels;

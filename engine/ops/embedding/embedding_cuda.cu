@@ -85,13 +85,13 @@ __device__ __forceinline__ int tile_column(int tile, int j) {
 }
 
 template <bool kNeighbours, class T>
-__device__ __forceinline__ void load_columns(const T* row, int tile, int width, float (&to)[4]) {
+__device__ __forceinline__ void load_columns(const T* row, int tile, int width, Wide<T> (&to)[4]) {
   if constexpr (kNeighbours) {
     if (tile_column<true>(tile, 0) < width) load_floats<4>(row + tile_column<true>(tile, 0), to);
   } else {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      if (tile_column<false>(tile, j) < width) to[j] = to_float(row[tile_column<false>(tile, j)]);
+      if (tile_column<false>(tile, j) < width) to[j] = to_wide(row[tile_column<false>(tile, j)]);
   }
 }
 
@@ -100,18 +100,18 @@ __device__ __forceinline__ void load_columns(const T* row, int tile, int width, 
 template <class T, int kSplit, bool kNeighbours>
 __global__ void __launch_bounds__(kThreads)
     sum_places(const T* dy, const std::int32_t* starts, const std::int32_t* listed, int vocabulary,
-               int width, bool add, float* dtable) {
+               int width, bool add, Wide<T>* dtable) {
   struct Shared {
-    float sums[kWarps][kTile];
+    Wide<T> sums[kWarps][kTile];
   };
   Shared& shared = block_shared<Shared>();
   const int w = warp_index(), tile = static_cast<int>(blockIdx.y);
   const std::int64_t row = std::int64_t{blockIdx.x} * (kWarps / kSplit) + w / kSplit;
-  float sum[4] = {};
+  Wide<T> sum[4] = {};
   if (row < vocabulary) {
 #pragma unroll 4
     for (int i = starts[row] + w % kSplit; i < starts[row + 1]; i += kSplit) {
-      float value[4] = {};
+      Wide<T> value[4] = {};
       load_columns<kNeighbours>(dy + std::int64_t{listed[i]} * width, tile, width, value);
 #pragma unroll
       for (int j = 0; j < 4; ++j) sum[j] += value[j];
@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < 4; ++j) sum[j] += shared.sums[w + other][lane_index() + j * kWarp];
   }
   if (row >= vocabulary) return;
-  float before[4] = {};
-  float* to = dtable + row * width;
+  Wide<T> before[4] = {};
+  Wide<T>* to = dtable + row * width;
   if (add) load_columns<kNeighbours>(to, tile, width, before);
 #pragma unroll
   for (int j = 0; j < 4; ++j) sum[j] += before[j];
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads)
     add_rows(const T* x, std::int64_t n, std::int64_t item, const T* positions, T* y) {
   const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   if (i >= item) return;
-  float place[kVector], value[kVector];
+  Wide<T> place[kVector], value[kVector];
   load_floats<kVector>(positions + i, place);
   for (std::int64_t s = blockIdx.y; s < n; s += gridDim.y) {
     load_floats<kVector>(x + s * item + i, value);
@@ -161,10 +161,10 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int kVector>
 __global__ void __launch_bounds__(kThreads)
     sum_samples(const T* dy, std::int64_t n, std::int64_t item, std::int64_t all, bool add,
-                float* dpositions) {
+                Wide<T>* dpositions) {
   const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   if (i >= all) return;
-  float sum[kVector] = {}, value[kVector];
+  Wide<T> sum[kVector] = {}, value[kVector];
   if (i < item) {
 #pragma unroll 4
     for (std::int64_t s = 0; s < n; ++s) {
@@ -183,8 +183,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class Call>
 void with_vector(bool aligned, Call call) {
-  aligned ? call(std::integral_constant<int, Packed<T>::kCount>{})
-          : call(std::integral_constant<int, 1>{});
+  if constexpr (!std::is_same_v<T, double>)
+    if (aligned) return call(std::integral_constant<int, Packed<T>::kCount>{});
+  call(std::integral_constant<int, 1>{});
 }
 
 unsigned blocks_of(std::int64_t count, std::int64_t each) {
@@ -201,7 +202,7 @@ void embedding_forward(KernelContext& context, const EmbeddingForward& o) {
   const EmbeddingSizes s = embedding_sizes(o.tokens, o.table);
   if (s.places == 0 || s.width == 0) return;
   check_range(context, o.tokens.as<std::int32_t>(), s.places, s.vocabulary);
-  with_storage(o.table.dtype, [&]<class T>(T) {
+  with_any_storage(o.table.dtype, [&]<class T>(T) {
     with_vector<T>(rows_are_aligned<T>(s.width, o.table.as<T>(), o.y.as<T>()),
                    [&]<int kVector>(std::integral_constant<int, kVector>) {
                      launch("embedding_forward", copy_rows<T, kVector>,
@@ -221,17 +222,19 @@ void embedding_backward(KernelContext& context, const EmbeddingBackward& o) {
          (kListThreads + kListWarps) * sizeof(std::int32_t), context.stream,
          o.tokens.as<std::int32_t>(), static_cast<int>(s.places), static_cast<int>(s.vocabulary),
          starts, listed);
-  with_storage(o.dy.dtype, [&]<class T>(T) {
+  with_any_storage(o.dy.dtype, [&]<class T>(T) {
     const auto start = [&](auto kernel, int split) {
       launch("embedding_backward", kernel,
              {blocks_of(s.vocabulary, kWarps / split), blocks_of(s.width, kTile)}, kThreads,
-             kWarps * kTile * sizeof(float), context.stream, o.dy.as<T>(), starts, listed,
+             kWarps * kTile * sizeof(Wide<T>), context.stream, o.dy.as<T>(), starts, listed,
              static_cast<int>(s.vocabulary), static_cast<int>(s.width), o.write == Write::kAdd,
-             o.dtable.as<float>());
+             o.dtable.as<Wide<T>>());
     };
     const bool aligned =
-        s.width % 4 == 0 && rows_are_aligned<T>(0, o.dy.as<T>(), o.dtable.as<float>());
-    if (s.places >= s.vocabulary * kManyPlaces)
+        s.width % 4 == 0 && rows_are_aligned<T>(0, o.dy.as<T>(), o.dtable.as<Wide<T>>());
+    if constexpr (std::is_same_v<T, double>)
+      start(sum_places<T, 1, false>, 1);
+    else if (s.places >= s.vocabulary * kManyPlaces)
       aligned ? start(sum_places<T, kWarps, true>, kWarps)
               : start(sum_places<T, kWarps, false>, kWarps);
     else
@@ -243,7 +246,7 @@ void add_positions_forward(KernelContext& context, TensorView x, TensorView posi
                            TensorView y) {
   const std::int64_t n = x.shape[0], item = x.shape[1] * x.shape[2];
   if (n == 0 || item == 0) return;
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_any_storage(x.dtype, [&]<class T>(T) {
     with_vector<T>(rows_are_aligned<T>(item, x.as<T>(), positions.as<T>(), y.as<T>()),
                    [&]<int kVector>(std::integral_constant<int, kVector>) {
                      const unsigned blocks = blocks_of(item, kThreads * kVector),
@@ -260,13 +263,13 @@ void add_positions_backward(KernelContext& context, TensorView dy, TensorView dp
                             Write write) {
   const std::int64_t n = dy.shape[0], item = dy.shape[1] * dy.shape[2], all = dpositions.count();
   if (all == 0) return;
-  with_storage(dy.dtype, [&]<class T>(T) {
+  with_any_storage(dy.dtype, [&]<class T>(T) {
     const bool aligned = all % Packed<T>::kCount == 0 &&
-                         rows_are_aligned<T>(item, dy.as<T>(), dpositions.as<float>());
+                         rows_are_aligned<T>(item, dy.as<T>(), dpositions.as<Wide<T>>());
     with_vector<T>(aligned, [&]<int kVector>(std::integral_constant<int, kVector>) {
       launch("add_positions_backward", sum_samples<T, kVector>,
              {blocks_of(all, kThreads * kVector)}, kThreads, 0, context.stream, dy.as<T>(), n, item,
-             all, write == Write::kAdd, dpositions.as<float>());
+             all, write == Write::kAdd, dpositions.as<Wide<T>>());
     });
   });
 }

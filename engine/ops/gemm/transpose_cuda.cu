@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 template <class T>
 struct Tile {
   static constexpr int kSide = 128 / static_cast<int>(sizeof(T));
-  static constexpr int kStride = kSide + 4 / static_cast<int>(sizeof(T));
+  static constexpr int kStride = kSide + (sizeof(T) > 4 ? 1 : 4 / static_cast<int>(sizeof(T)));
   T at[kSide * kStride];
 };
 
@@ -44,7 +44,7 @@ __global__ void transpose(const T* from, Matrices m, bool add, T* to) {
       if (row + r >= m.rows || column + c >= m.columns) continue;
       T& place = target[(column + c) * m.rows + row + r];
       const T value = tile.at[r * kStride + c];
-      place = add ? from_float<T>(to_float(place) + to_float(value)) : value;
+      place = add ? from_wide<T>(to_wide(place) + to_wide(value)) : value;
     }
   }
 }
@@ -54,7 +54,7 @@ __global__ void transpose(const T* from, Matrices m, bool add, T* to) {
 void transpose_samples(KernelContext& context, TensorView from, std::int64_t n, std::int64_t rows,
                        std::int64_t columns, TensorView to, Write write) {
   if (n * rows * columns == 0) return;
-  with_storage(from.dtype, [&]<class T>(T) {
+  with_any_storage(from.dtype, [&]<class T>(T) {
     const std::int64_t row_tiles = divide_up(rows, Tile<T>::kSide),
                        column_tiles = divide_up(columns, Tile<T>::kSide);
     const std::int64_t tiles = n * row_tiles * column_tiles;

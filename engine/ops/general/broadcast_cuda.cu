@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__device__ __forceinline__ float result_of(BinaryKind kind, float a, float b) {
+template <class N>
+__device__ __forceinline__ N result_of(BinaryKind kind, N a, N b) {
   switch (kind) {
     case BinaryKind::kAdd:
       return a + b;
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads) {
     const AxisPlaces<3> places = places_of(axes, i);
-    y[i] = from_float<T>(result_of(kind, to_float(a[places.at[0]]), to_float(b[places.at[1]])));
+    y[i] = from_wide<T>(result_of(kind, to_wide(a[places.at[0]]), to_wide(b[places.at[1]])));
   }
 }
 
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void broadcast_forward(KernelContext& context, const BroadcastForward& o, const Axes<3>& axes) {
   const std::int64_t count = o.y.count();
-  with_storage(o.y.dtype, [&]<class T>(T) {
+  with_any_storage(o.y.dtype, [&]<class T>(T) {
     launch("broadcast_forward", combine<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
            context.stream, o.a.as<T>(), o.b.as<T>(), axes, count, o.kind, o.y.as<T>());
   });

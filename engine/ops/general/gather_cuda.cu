@@ -45,11 +45,11 @@ __global__ void __launch_bounds__(kThreads) add_runs(const T* dy, GatherSizes s,
        i += std::int64_t{gridDim.x} * kThreads) {
     const std::int64_t outer = quotient(i, each), rest = i - outer * each,
                        run = quotient(rest, s.inner), inner = rest - run * s.inner;
-    float sum = 0;
+    Wide<T> sum = 0;
     for (std::int32_t k = runs.begins[run]; k < runs.begins[run + 1]; ++k)
-      sum += to_float(dy[(outer * s.positions + runs.positions[k]) * s.inner + inner]);
+      sum += to_wide(dy[(outer * s.positions + runs.positions[k]) * s.inner + inner]);
     T& to = dx[(outer * s.entries + runs.entries[run]) * s.inner + inner];
-    to = from_float<T>(to_float(to) + sum);
+    to = from_wide<T>(to_wide(to) + sum);
   }
 }
 
@@ -80,7 +80,7 @@ Runs runs_from(const GatherEntries& chosen, std::size_t first) {
 
 void gather_forward(KernelContext& context, const GatherForward& o) {
   const GatherSizes s = gather_sizes(o.axis, o.x, o.y);
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     for (std::int64_t first = 0; first < s.positions; first += kChunk) {
       Chunk chunk{first, std::min(kChunk, s.positions - first), {}};
       std::copy_n(o.chosen.entries.begin() + first, chunk.count, chunk.entries);
@@ -93,7 +93,7 @@ void gather_forward(KernelContext& context, const GatherForward& o) {
 
 void add_gathered(KernelContext& context, const GatherBackward& o) {
   const GatherSizes s = gather_sizes(o.axis, o.dx, o.dy);
-  with_storage(o.dx.dtype, [&]<class T>(T) {
+  with_any_storage(o.dx.dtype, [&]<class T>(T) {
     for (std::size_t first = 0; first < o.chosen.positions.size();) {
       const Runs runs = runs_from(o.chosen, first);
       launch("gather_backward", add_runs<T>,

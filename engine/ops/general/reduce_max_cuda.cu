@@ -22,10 +22,10 @@ template <class T>
 __device__ __forceinline__ Places maximum_of(const T* x, const Sizes& o, std::int64_t i) {
   const Places start = places_of(o.kept, i);
   std::int64_t place = start.at[0];
-  float best = to_float(x[place]);
+  Wide<T> best = to_wide(x[place]);
   for (std::int64_t t = 1; t < o.terms; ++t) {
     const std::int64_t here = start.at[0] + places_of(o.reduced, t).at[0];
-    const float value = to_float(x[here]);
+    const Wide<T> value = to_wide(x[here]);
     // A NaN differs from itself.
     const bool above = value > best || (value != value && best == best);
     best = above ? value : best;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) add_at_maxima(const T* x, const T* d
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < o.elements;
        i += std::int64_t{gridDim.x} * kThreads) {
     const Places at = maximum_of(x, o, i);
-    dx[at.at[0]] = from_float<T>(to_float(dx[at.at[0]]) + to_float(dy[at.at[1]]));
+    dx[at.at[0]] = from_wide<T>(to_wide(dx[at.at[0]]) + to_wide(dy[at.at[1]]));
   }
 }
 
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) add_at_maxima(const T* x, const T* d
 
 void reduce_max_forward(KernelContext& context, const ReduceMaxForward& o) {
   const Sizes sizes{o.kept, o.reduced, o.kept.elements(), o.reduced.elements()};
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     launch("reduce_max_forward", maxima<T>, {loop_blocks(sizes.elements, kThreads)}, kThreads, 0,
            context.stream, o.x.as<T>(), sizes, o.y.as<T>());
   });
@@ -64,7 +64,7 @@ void reduce_max_forward(KernelContext& context, const ReduceMaxForward& o) {
 
 void add_to_maxima(KernelContext& context, const ReduceMaxBackward& o) {
   const Sizes sizes{o.kept, o.reduced, o.kept.elements(), o.reduced.elements()};
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     launch("reduce_max_backward", add_at_maxima<T>, {loop_blocks(sizes.elements, kThreads)},
            kThreads, 0, context.stream, o.x.as<T>(), o.dy.as<T>(), sizes, o.dx.as<T>());
   });

@@ -13,27 +13,29 @@ namespace {
 constexpr int kThreads = 256;
 
 // The factor of values, and whether they are added or plain copies.
+template <class N>
 struct Writing {
-  float scale;
+  N scale;
   bool add, plain;
 };
 
-Writing writing_of(const StridedCopy& o) {
+template <class N>
+Writing<N> writing_of(const StridedCopy& o) {
   const bool add = o.write == Write::kAdd;
-  return {static_cast<float>(o.scale), add, !add && o.scale == 1};
+  return {static_cast<N>(o.scale), add, !add && o.scale == 1};
 }
 
 template <class T>
-__device__ __forceinline__ T written(T from, const Writing& w, T before) {
+__device__ __forceinline__ T written(T from, const Writing<Wide<T>>& w, T before) {
   if (w.plain) return from;
-  const float value = to_float(from) * w.scale;
-  return from_float<T>(w.add ? to_float(before) + value : value);
+  const Wide<T> value = to_wide(from) * w.scale;
+  return from_wide<T>(w.add ? to_wide(before) + value : value);
 }
 
 // `count` and the axes are in packs of W elements, the steps in elements.
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)
-    copy_packs(const T* x, Axes<2> axes, std::int64_t count, Writing writing, T* y) {
+    copy_packs(const T* x, Axes<2> axes, std::int64_t count, Writing<Wide<T>> writing, T* y) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads) {
     const AxisPlaces<2> places = places_of(axes, i);
@@ -67,7 +69,7 @@ void launch_packs(KernelContext& context, const StridedCopy& o) {
   }
   const std::int64_t count = axes.elements();
   launch("strided_copy", copy_packs<T, W>, {loop_blocks(count, kThreads)}, kThreads, 0,
-         context.stream, o.x.as<T>() + o.x_first, axes, count, writing_of(o),
+         context.stream, o.x.as<T>() + o.x_first, axes, count, writing_of<Wide<T>>(o),
          o.y.as<T>() + o.y_first);
 }
 
@@ -81,13 +83,13 @@ struct Transposition {
 template <class T>
 struct Tile {
   static constexpr int kSide = 128 / static_cast<int>(sizeof(T));
-  static constexpr int kStride = kSide + 4 / static_cast<int>(sizeof(T));
+  static constexpr int kStride = kSide + (sizeof(T) > 4 ? 1 : 4 / static_cast<int>(sizeof(T)));
   T at[kSide * kStride];
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    transpose_tiles(const T* x, Transposition o, Writing writing, T* y) {
+    transpose_tiles(const T* x, Transposition o, Writing<Wide<T>> writing, T* y) {
   constexpr int kSide = Tile<T>::kSide, kStride = Tile<T>::kStride;
   Tile<T>& tile = block_shared<Tile<T>>();
   for (std::int64_t t = blockIdx.x; t < o.tiles; t += gridDim.x) {
@@ -134,14 +136,14 @@ void launch_transposition(KernelContext& context, const StridedCopy& o, int row_
   t.column_tiles = divide_up(t.columns.count, Tile<T>::kSide);
   t.tiles = t.axes.elements() * t.row_tiles * t.column_tiles;
   launch("strided_copy_tiles", transpose_tiles<T>, {loop_blocks(t.tiles, 1)}, kThreads,
-         sizeof(Tile<T>), context.stream, o.x.as<T>() + o.x_first, t, writing_of(o),
+         sizeof(Tile<T>), context.stream, o.x.as<T>() + o.x_first, t, writing_of<Wide<T>>(o),
          o.y.as<T>() + o.y_first);
 }
 
 }  // namespace
 
 void strided_copy(KernelContext& context, const StridedCopy& o) {
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     constexpr int kWidth = Packed<T>::kCount;
     const int row_axis = transposed_axis(o.axes);
     if (row_axis >= 0)

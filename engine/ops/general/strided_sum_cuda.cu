@@ -20,41 +20,43 @@ struct Operands {
 using Places = AxisPlaces<4>;
 
 template <class T>
-__device__ __forceinline__ float term_at(SumTerm term, const Operands<T>& from, const Places& p) {
-  const float u = to_float(from.u[p.at[0]]);
+__device__ __forceinline__ Wide<T> term_at(SumTerm term, const Operands<T>& from, const Places& p) {
+  const Wide<T> u = to_wide(from.u[p.at[0]]);
   switch (term) {
     case SumTerm::kValue:
       return u;
     case SumTerm::kNegative:
       return -u;
     case SumTerm::kProduct:
-      return u * to_float(from.v[p.at[1]]);
+      return u * to_wide(from.v[p.at[1]]);
     case SumTerm::kQuotient:
-      return u / to_float(from.v[p.at[1]]);
+      return u / to_wide(from.v[p.at[1]]);
     case SumTerm::kDivisor: {
-      const float w = to_float(from.w[p.at[2]]);
-      return -u * to_float(from.v[p.at[1]]) / (w * w);
+      const Wide<T> w = to_wide(from.w[p.at[2]]);
+      return -u * to_wide(from.v[p.at[1]]) / (w * w);
     }
   }
   return 0;
 }
 
+template <class N>
 struct Sizes {
   Axes<4> kept, summed;
   std::int64_t elements, terms;
-  float scale;
+  N scale;
   bool add;
   SumTerm term;
 };
 
-template <class To>
-__device__ __forceinline__ void put(const Sizes& o, double sum, To* to) {
-  const float value = static_cast<float>(sum * static_cast<double>(o.scale));
-  *to = from_float<To>(o.add ? to_float(*to) + value : value);
+template <class N, class To>
+__device__ __forceinline__ void put(const Sizes<N>& o, double sum, To* to) {
+  const N value = static_cast<N>(sum * static_cast<double>(o.scale));
+  *to = from_wide<To>(o.add ? to_wide(*to) + value : value);
 }
 
 template <class T, class To>
-__global__ void __launch_bounds__(kThreads) sum_per_thread(Operands<T> from, Sizes o, To* y) {
+__global__ void __launch_bounds__(kThreads)
+    sum_per_thread(Operands<T> from, Sizes<Wide<T>> o, To* y) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < o.elements;
        i += std::int64_t{gridDim.x} * kThreads) {
     const Places start = places_of(o.kept, i);
@@ -66,7 +68,8 @@ __global__ void __launch_bounds__(kThreads) sum_per_thread(Operands<T> from, Siz
 }
 
 template <class T, class To>
-__global__ void __launch_bounds__(kThreads) sum_per_block(Operands<T> from, Sizes o, To* y) {
+__global__ void __launch_bounds__(kThreads)
+    sum_per_block(Operands<T> from, Sizes<Wide<T>> o, To* y) {
   double* partial = &block_shared<double>();
   for (std::int64_t i = blockIdx.x; i < o.elements; i += gridDim.x) {
     const Places start = places_of(o.kept, i);
@@ -79,14 +82,22 @@ __global__ void __launch_bounds__(kThreads) sum_per_block(Operands<T> from, Size
 }
 
 // Whether the threads of a block share the terms of an element.
-bool sums_per_block(const Sizes& o) {
+template <class N>
+bool sums_per_block(const Sizes<N>& o) {
   constexpr std::int64_t kFew = 4096;
   if (o.terms < 64) return false;
   return o.elements < kFew || (o.summed.inner().steps[0] == 1 && o.kept.inner().steps[0] != 1);
 }
 
 template <class T, class To>
-void launch_sum(KernelContext& context, const StridedSum& o, const Sizes& sizes) {
+void launch_sum(KernelContext& context, const StridedSum& o) {
+  const Sizes<Wide<T>> sizes{o.kept,
+                             o.summed,
+                             o.kept.elements(),
+                             o.summed.elements(),
+                             static_cast<Wide<T>>(o.scale),
+                             o.write == Write::kAdd,
+                             o.term};
   const bool has_v = o.term >= SumTerm::kProduct, has_w = o.term == SumTerm::kDivisor;
   const Operands<T> from{o.u.as<T>(), has_v ? o.v.as<T>() : nullptr, has_w ? o.w.as<T>() : nullptr};
   if (sums_per_block(sizes))
@@ -100,18 +111,11 @@ void launch_sum(KernelContext& context, const StridedSum& o, const Sizes& sizes)
 }  // namespace
 
 void strided_sum(KernelContext& context, const StridedSum& o) {
-  const Sizes sizes{o.kept,
-                    o.summed,
-                    o.kept.elements(),
-                    o.summed.elements(),
-                    static_cast<float>(o.scale),
-                    o.write == Write::kAdd,
-                    o.term};
-  with_storage(o.u.dtype, [&]<class T>(T) {
+  with_any_storage(o.u.dtype, [&]<class T>(T) {
     if (o.y.dtype == o.u.dtype)
-      launch_sum<T, T>(context, o, sizes);
-    else
-      launch_sum<T, float>(context, o, sizes);
+      launch_sum<T, T>(context, o);
+    else if constexpr (!std::is_same_v<T, double>)
+      launch_sum<T, float>(context, o);
   });
 }
 

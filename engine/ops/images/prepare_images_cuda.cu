@@ -99,11 +99,11 @@ __global__ void prepare(Extents e, int parts, const std::uint8_t* images, const 
         Packed<T> result;
 #pragma unroll
         for (int i = 0; i < kPack; ++i, place.next())
-          result.at[i] = from_float<T>(values[place.entry()]);
+          result.at[i] = from_wide<T>(values[place.entry()]);
         store_packed(out + low, result);
       } else {
         for (std::int64_t i = low; i < high; ++i, place.next())
-          out[i] = from_float<T>(values[place.entry()]);
+          out[i] = from_wide<T>(values[place.entry()]);
       }
     }
   }
@@ -117,7 +117,7 @@ void prepare_images(KernelContext& context, const PrepareImages& o) {
   const Extents e{o.out.shape[0], static_cast<int>(o.out.shape[1]),
                   static_cast<int>(o.out.shape[2]), static_cast<int>(o.out.shape[3])};
   const bool staged = o.table.bytes() <= kMaxTable;
-  with_storage(o.out.dtype, [&]<class T>(T) {
+  with_any_storage(o.out.dtype, [&]<class T>(T) {
     constexpr int kPack = Packed<T>::kCount;
     const std::int64_t packs =
         divide_up(o.out.count() / e.images, kPack) + 1;  // plus one: an image may start within a

@@ -24,7 +24,8 @@ void weigh_rows(KernelContext& context, TensorView weights, TensorView rows) {
   check_dtype(kName, "weights", weights, DType::kF32);
   rows.shape = {rows.count()};
   check_shape(kName, "rows", rows, weights.shape);
-  if (context.device.kind == Device::Kind::kCuda) check_dtype(kName, "rows", rows, DType::kF32);
+  if (context.device.kind == Device::Kind::kCuda)
+    check_dtype(kName, "rows", rows, wide_dtype(rows.dtype));
   check_context(kName, context);
   dispatch(
       context, rows.dtype, [&] { weigh<double>(weights, rows); },

@@ -8,8 +8,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
+template <class N>
 __global__ void __launch_bounds__(kThreads)
-    weigh_each(const float* weights, std::int64_t rows, float* values) {
+    weigh_each(const float* weights, std::int64_t rows, N* values) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows;
        i += std::int64_t{gridDim.x} * kThreads)
     values[i] *= weights[i];
@@ -20,8 +21,11 @@ __global__ void __launch_bounds__(kThreads)
 void weigh_rows(KernelContext& context, TensorView weights, TensorView rows) {
   const std::int64_t count = rows.count();
   if (count == 0) return;
-  launch("weigh_rows", weigh_each, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
-         weights.as<float>(), count, rows.as<float>());
+  const auto start = [&]<class N>(N) {
+    launch("weigh_rows", weigh_each<N>, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
+           weights.as<float>(), count, rows.as<N>());
+  };
+  rows.dtype == DType::kF64 ? start(double{}) : start(float{});
 }
 
 }  // namespace engine::ops::cuda

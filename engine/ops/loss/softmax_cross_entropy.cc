@@ -122,7 +122,7 @@ void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
         }
       },
       [&] {
-        check_dtype(kName, "loss", o.loss, DType::kF32);
+        check_dtype(kName, "loss", o.loss, wide_dtype(o.loss.dtype));
         cuda::add_batch_totals(context, o);
       });
 }

@@ -23,34 +23,37 @@ constexpr int kTotalsThreads = 1024;
 constexpr std::size_t kLongRow = 40 * 1024;
 // A NaN adds this to a rank: more than any rank that matters.
 constexpr int kBehindAll = 8;
-constexpr float kLowest = -3.402823466e38f;
+template <class N>
+inline constexpr N kLowest = sizeof(N) > 4 ? N(-1.7976931348623157e308) : N(-3.402823466e38f);
 
 __device__ __forceinline__ int safe_label(std::int32_t label, int classes) {
   return label >= 0 && label < classes ? label : 0;
 }
 
+template <class N>
 struct Target {
-  float smoothing, share;  // share: of every class
+  N smoothing, share;  // share: of every class
 };
 
 // `sum` is the sum of exp(logit - largest), `all` that of logit - largest over the row; `own` is
 // logit - largest at the label.
-__device__ __forceinline__ float row_loss(float sum, float all, float own, int classes,
-                                          Target target) {
-  const float log_sum = logf(sum), loss = log_sum - own;
+template <class N>
+__device__ __forceinline__ N row_loss(N sum, N all, N own, int classes, Target<N> target) {
+  const N log_sum = log(sum), loss = log_sum - own;
   if (target.smoothing == 0) return loss;
-  return (1 - target.smoothing) * loss +
-         target.share * (static_cast<float>(classes) * log_sum - all);
+  return (1 - target.smoothing) * loss + target.share * (static_cast<N>(classes) * log_sum - all);
 }
 
 // Returns 1 if class c ranks before the label's class: of equal logits the lower class ranks first.
 // kBehindAll for NaN.
-__device__ __forceinline__ int rank_part(float value, int c, float own, int label) {
+template <class N>
+__device__ __forceinline__ int rank_part(N value, int c, N own, int label) {
   return value != value ? kBehindAll : value > own || (value == own && c < label) ? 1 : 0;
 }
 
-__device__ __forceinline__ float target_at(int c, int label, Target target) {
-  return (c == label ? 1 - target.smoothing : 0.0f) + target.share;
+template <class N>
+__device__ __forceinline__ N target_at(int c, int label, Target<N> target) {
+  return (c == label ? 1 - target.smoothing : N(0)) + target.share;
 }
 
 template <class T>
@@ -59,8 +62,8 @@ struct ForwardOperands {
   const std::int32_t* labels;
   std::int64_t rows;
   int classes;
-  Target target;
-  float* loss;
+  Target<Wide<T>> target;
+  Wide<T>* loss;
   T* gradient;          // may be null
   std::int32_t* ranks;  // likewise
 };
@@ -74,12 +77,12 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
   const int lane = lane_index(), label = safe_label(o.labels[r], classes);
   const bool counts = o.labels[r] != kNoLabel;
   const float label_logit = to_float(row[label]);
-  float value[kEach], largest = kLowest;
+  float value[kEach], largest = kLowest<float>;
   int rank = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int c = i * kWarp + lane;
-    value[i] = c < classes ? to_float(row[c]) : kLowest;
+    value[i] = c < classes ? to_float(row[c]) : kLowest<float>;
     largest = value[i] > largest ? value[i] : largest;
     if (c < classes) rank += rank_part(value[i], c, label_logit, label);
   }
@@ -113,7 +116,8 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
 }
 
 // Returns the maximum over the block, like block_sum().
-__device__ __forceinline__ float block_max(float value, float* partial) {
+template <class N>
+__device__ __forceinline__ N block_max(N value, N* partial) {
   value = warp_max(value);
   __syncthreads();
   if (lane_index() == 0) partial[warp_index()] = value;
@@ -148,8 +152,9 @@ __device__ __forceinline__ void for_runs(const T* row, int classes, int thread, 
   }
 }
 
+template <class N>
 struct BlockParts {
-  float floats[kLongRowThreads / kWarp];
+  N numbers[kLongRowThreads / kWarp];
   int ints[kLongRowThreads / kWarp];
 };
 
@@ -157,46 +162,47 @@ struct BlockParts {
 // (Milakov and Gimelshein, 2018).
 template <class T, int kVector, int kRowThreads>
 __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands<T> o) {
-  BlockParts& parts = block_shared<BlockParts>();
+  using N = Wide<T>;
+  BlockParts<N>& parts = block_shared<BlockParts<N>>();
   const int classes = o.classes;
   const std::int64_t r = blockIdx.x;
   const T* row = o.logits + r * classes;
   const int thread = static_cast<int>(threadIdx.x), label = safe_label(o.labels[r], classes);
   const bool counts = o.labels[r] != kNoLabel;
-  const float own = to_float(row[label]);
-  float largest = kLowest, sum = 0, all = 0;
+  const N own = to_wide(row[label]);
+  N largest = kLowest<N>, sum = 0, all = 0;
   int rank = 0;
   for_runs<kVector, kRowThreads>(row, classes, thread, [&]<int kCount>(int c, Count<kCount>) {
-    float value[kCount], top = largest;
+    N value[kCount], top = largest;
     load_floats<kCount>(row + c, value);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) top = value[i] > top ? value[i] : top;
-    sum *= expf(largest - top);
+    sum *= exp(largest - top);
     largest = top;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      sum += expf(value[i] - largest);
+      sum += exp(value[i] - largest);
       all += value[i];
       rank += rank_part(value[i], c + i, own, label);
     }
   });
-  const float top = block_max(largest, parts.floats);
-  sum = block_sum(sum * expf(largest - top), parts.floats);
-  all = block_sum(all, parts.floats) - static_cast<float>(classes) * top;
+  const N top = block_max(largest, parts.numbers);
+  sum = block_sum(sum * exp(largest - top), parts.numbers);
+  all = block_sum(all, parts.numbers) - static_cast<N>(classes) * top;
   rank = block_sum(rank, parts.ints);
   if (thread == 0) {
     o.loss[r] = counts ? row_loss(sum, all, own - top, classes, o.target) : 0;
     if (o.ranks != nullptr) o.ranks[r] = counts ? rank : kNoRank;
   }
   if (o.gradient == nullptr) return;
-  const float inverse = 1 / sum;
+  const N inverse = 1 / sum;
   T* to = o.gradient + r * classes;
   for_runs<kVector, kRowThreads>(row, classes, thread, [&]<int kCount>(int c, Count<kCount>) {
-    float value[kCount];
+    N value[kCount];
     load_floats<kCount>(row + c, value);
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      value[i] = counts ? expf(value[i] - top) * inverse - target_at(c + i, label, o.target) : 0;
+      value[i] = counts ? exp(value[i] - top) * inverse - target_at(c + i, label, o.target) : 0;
     store_floats<kCount>(to + c, value);
   });
 }
@@ -204,17 +210,17 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
 // kRowThreads threads per row.
 template <class T, int kRowThreads, int kVector>
 __global__ void __launch_bounds__(kThreads)
-    scale_rows(const T* gradient, const float* dloss, std::int64_t rows, int classes, bool add,
+    scale_rows(const T* gradient, const Wide<T>* dloss, std::int64_t rows, int classes, bool add,
                T* dlogits) {
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t r = std::int64_t{blockIdx.x} * (kThreads / kRowThreads) + thread / kRowThreads;
   if (r >= rows) return;
-  const float factor = dloss[r];
+  const Wide<T> factor = dloss[r];
   const T* from = gradient + r * classes;
   T* to = dlogits + r * classes;
   for_runs<kVector, kRowThreads>(from, classes, thread % kRowThreads,
                                  [&]<int kCount>(int c, Count<kCount>) {
-                                   float value[kCount], before[kCount] = {};
+                                   Wide<T> value[kCount], before[kCount] = {};
                                    load_floats<kCount>(from + c, value);
                                    if (add) load_floats<kCount>(to + c, before);
 #pragma unroll
@@ -225,8 +231,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A single block: thread i % kTotalsThreads adds row i, so that every sum has one order.
+template <class N>
 __global__ void __launch_bounds__(kTotalsThreads)
-    add_totals(const std::int32_t* ranks, const float* loss, std::int64_t rows, bool top5,
+    add_totals(const std::int32_t* ranks, const N* loss, std::int64_t rows, bool top5,
                BatchTotals* totals, BatchTotals* more) {
   BatchTotals* partial = block_shared<BatchTotals[kTotalsThreads / kWarp]>();
   BatchTotals sum{};
@@ -261,32 +268,40 @@ __global__ void __launch_bounds__(kTotalsThreads)
 }
 
 template <class T>
-void start_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o, Target target) {
+void start_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o) {
   const std::int64_t rows = o.logits.shape[0];
   const int classes = static_cast<int>(o.logits.shape[1]);
+  const Target<Wide<T>> target{
+      static_cast<Wide<T>>(o.label_smoothing),
+      static_cast<Wide<T>>(o.label_smoothing / static_cast<double>(classes))};
   const ForwardOperands<T> operands{.logits = o.logits.as<T>(),
                                     .labels = o.labels.as<std::int32_t>(),
                                     .rows = rows,
                                     .classes = classes,
                                     .target = target,
-                                    .loss = o.loss.as<float>(),
+                                    .loss = o.loss.as<Wide<T>>(),
                                     .gradient = o.gradient.as<T>(),
                                     .ranks = o.ranks.as<std::int32_t>()};
   const auto start = [&](auto kernel, std::int64_t blocks, int threads, std::size_t shared) {
     launch("softmax_cross_entropy_forward", kernel, {static_cast<unsigned>(blocks)}, threads,
            shared, context.stream, operands);
   };
-  const std::int64_t warp_blocks = divide_up(rows, kWarps);
-  if (classes <= 4 * kWarp) return start(forward_by_warps<T, 4>, warp_blocks, kThreads, 0);
-  if (classes <= 32 * kWarp) return start(forward_by_warps<T, 32>, warp_blocks, kThreads, 0);
-  const bool is_long = static_cast<std::size_t>(classes) * sizeof(T) > kLongRow;
-  const auto with_vector = [&]<int kVector>(Count<kVector>) {
-    is_long ? start(forward_by_blocks<T, kVector, kLongRowThreads>, rows, kLongRowThreads,
-                    sizeof(BlockParts))
-            : start(forward_by_blocks<T, kVector, kThreads>, rows, kThreads, sizeof(BlockParts));
-  };
-  aligned_to_16({operands.logits, operands.gradient}) ? with_vector(Count<Packed<T>::kCount>{})
-                                                      : with_vector(Count<1>{});
+  if constexpr (std::is_same_v<T, double>) {
+    return start(forward_by_blocks<T, 1, kThreads>, rows, kThreads, sizeof(BlockParts<double>));
+  } else {
+    const std::int64_t warp_blocks = divide_up(rows, kWarps);
+    if (classes <= 4 * kWarp) return start(forward_by_warps<T, 4>, warp_blocks, kThreads, 0);
+    if (classes <= 32 * kWarp) return start(forward_by_warps<T, 32>, warp_blocks, kThreads, 0);
+    const bool is_long = static_cast<std::size_t>(classes) * sizeof(T) > kLongRow;
+    const auto with_vector = [&]<int kVector>(Count<kVector>) {
+      is_long ? start(forward_by_blocks<T, kVector, kLongRowThreads>, rows, kLongRowThreads,
+                      sizeof(BlockParts<float>))
+              : start(forward_by_blocks<T, kVector, kThreads>, rows, kThreads,
+                      sizeof(BlockParts<float>));
+    };
+    aligned_to_16({operands.logits, operands.gradient}) ? with_vector(Count<Packed<T>::kCount>{})
+                                                        : with_vector(Count<1>{});
+  }
 }
 
 }  // namespace
@@ -295,37 +310,40 @@ void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEnt
   const std::int64_t rows = o.logits.shape[0], classes = o.logits.shape[1];
   if (rows == 0) return;
   check_range(context, o.labels.as<std::int32_t>(), rows, classes, kNoLabel);
-  const Target target{static_cast<float>(o.label_smoothing),
-                      static_cast<float>(o.label_smoothing / static_cast<double>(classes))};
-  with_storage(o.logits.dtype, [&]<class T>(T) { start_forward<T>(context, o, target); });
+  with_any_storage(o.logits.dtype, [&]<class T>(T) { start_forward<T>(context, o); });
 }
 
 void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEntropyBackward& o) {
   const std::int64_t rows = o.gradient.shape[0];
   const int classes = static_cast<int>(o.gradient.shape[1]);
   if (rows == 0) return;
-  with_storage(o.gradient.dtype, [&]<class T>(T) {
+  with_any_storage(o.gradient.dtype, [&]<class T>(T) {
     const auto start = [&](auto kernel, int row_threads) {
       launch("softmax_cross_entropy_backward", kernel,
              {static_cast<unsigned>(divide_up(rows, kThreads / row_threads))}, kThreads, 0,
-             context.stream, o.gradient.as<T>(), o.dloss.as<float>(), rows, classes,
+             context.stream, o.gradient.as<T>(), o.dloss.as<Wide<T>>(), rows, classes,
              o.write == Write::kAdd, o.dlogits.as<T>());
     };
     const auto with_vector = [&]<int kVector>(Count<kVector>) {
       classes <= 512 * kVector ? start(scale_rows<T, kWarp, kVector>, kWarp)
                                : start(scale_rows<T, kThreads, kVector>, kThreads);
     };
-    aligned_to_16({o.gradient.data, o.dlogits.data}) ? with_vector(Count<Packed<T>::kCount>{})
-                                                     : with_vector(Count<1>{});
+    if constexpr (!std::is_same_v<T, double>)
+      if (aligned_to_16({o.gradient.data, o.dlogits.data}))
+        return with_vector(Count<Packed<T>::kCount>{});
+    with_vector(Count<1>{});
   });
 }
 
 void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
   const std::int64_t rows = o.loss.shape[0];
   if (rows == 0) return;
-  launch("add_batch_totals", add_totals, {1}, kTotalsThreads,
-         kTotalsThreads / kWarp * sizeof(BatchTotals), context.stream, o.ranks.as<std::int32_t>(),
-         o.loss.as<float>(), rows, o.top5, o.totals, o.more);
+  const auto start = [&]<class N>(N) {
+    launch("add_batch_totals", add_totals<N>, {1}, kTotalsThreads,
+           kTotalsThreads / kWarp * sizeof(BatchTotals), context.stream, o.ranks.as<std::int32_t>(),
+           o.loss.as<N>(), rows, o.top5, o.totals, o.more);
+  };
+  o.loss.dtype == DType::kF64 ? start(double{}) : start(float{});
 }
 
 }  // namespace engine::ops::cuda

@@ -36,52 +36,53 @@ RowBlocks blocks_of(std::int64_t rows, std::int64_t channels, int width) {
 }
 
 // The mean and squared differences of `count` values of one channel, for each channel of a pack.
-template <int W>
+template <class N, int W>
 struct Moments {
-  float mean[W] = {}, squares[W] = {};
-  float count = 0;
+  N mean[W] = {}, squares[W] = {};
+  N count = 0;
 };
 
 // Adds the rows from `row` on, at most kRows; exactly kRows with kWhole.
 template <bool kWhole, class T, int W>
 __device__ __forceinline__ void add_rows(const T* x, const RowBlocks& b, const RowPlace& p,
-                                         std::int64_t row, const float (&shift)[W],
-                                         Moments<W>& moments) {
+                                         std::int64_t row, const Wide<T> (&shift)[W],
+                                         Moments<Wide<T>, W>& moments) {
+  using N = Wide<T>;
   const int here = kWhole ? kRows<W> : static_cast<int>((p.last - row + b.lanes - 1) / b.lanes);
   Pack<T, W> in[kRows<W>];
   ENGINE_UNROLL
   for (int r = 0; r < kRows<W>; ++r)
     if (kWhole || r < here)
       in[r] = load_pack<W>(x + (row + std::int64_t{r} * b.lanes) * b.channels + p.channel);
-  const float n = static_cast<float>(here), inverse = 1 / n, weight = n / (moments.count + n);
+  const N n = static_cast<N>(here), inverse = 1 / n, weight = n / (moments.count + n);
   ENGINE_UNROLL
   for (int j = 0; j < W; ++j) {
-    float sum = 0, squares = 0;
+    N sum = 0, squares = 0;
     ENGINE_UNROLL
     for (int r = 0; r < kRows<W>; ++r)
-      if (kWhole || r < here) sum += to_float(in[r].at[j]) - shift[j];
-    const float mean = sum * inverse;
+      if (kWhole || r < here) sum += to_wide(in[r].at[j]) - shift[j];
+    const N mean = sum * inverse;
     ENGINE_UNROLL
     for (int r = 0; r < kRows<W>; ++r) {
-      const float d = kWhole || r < here ? to_float(in[r].at[j]) - shift[j] - mean : 0;
+      const N d = kWhole || r < here ? to_wide(in[r].at[j]) - shift[j] - mean : 0;
       squares += d * d;
     }
-    const float difference = mean - moments.mean[j];
+    const N difference = mean - moments.mean[j];
     moments.squares[j] += squares + difference * difference * (moments.count * weight);
     moments.mean[j] += difference * weight;
   }
   moments.count += n;
 }
 
-template <int W>
+template <class N, int W>
 struct SharedMoments {
-  float mean[W * kRowThreads], squares[W * kRowThreads], count[kRowThreads];
+  N mean[W * kRowThreads], squares[W * kRowThreads], count[kRowThreads];
 };
 
 // Merges the lanes of the block by halving; the result is in lane 0.
-template <int W>
-__device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moments<W>& mine,
-                                            SharedMoments<W>& shared) {
+template <class N, int W>
+__device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moments<N, W>& mine,
+                                            SharedMoments<N, W>& shared) {
   const int thread = static_cast<int>(threadIdx.x);
   const auto put = [&] {
     ENGINE_UNROLL
@@ -98,12 +99,12 @@ __device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moment
     __syncthreads();
     if (lane >= half || lane + half >= b.lanes) continue;
     const int other = thread + half * b.columns;
-    const float n = shared.count[other];
+    const N n = shared.count[other];
     if (!(n > 0)) continue;  // lower lanes get rows before higher ones do
-    const float weight = n / (mine.count + n);
+    const N weight = n / (mine.count + n);
     ENGINE_UNROLL
     for (int j = 0; j < W; ++j) {
-      const float difference = shared.mean[j * kRowThreads + other] - mine.mean[j];
+      const N difference = shared.mean[j * kRowThreads + other] - mine.mean[j];
       mine.squares[j] +=
           shared.squares[j * kRowThreads + other] + difference * difference * (mine.count * weight);
       mine.mean[j] += difference * weight;
@@ -117,14 +118,15 @@ __device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moment
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads, 2)
     block_statistics(const T* x, RowBlocks b, double* partial) {
-  SharedMoments<W>& shared = block_shared<SharedMoments<W>>();
+  using N = Wide<T>;
+  auto& shared = block_shared<SharedMoments<N, W>>();
   const RowPlace p = row_place<W>(b, blockIdx.x);
-  Moments<W> moments;
-  float shift[W] = {};
+  Moments<N, W> moments;
+  N shift[W] = {};
   if (p.inside) {
     const Pack<T, W> first = load_pack<W>(x + (p.first - p.lane) * b.channels + p.channel);
     ENGINE_UNROLL
-    for (int j = 0; j < W; ++j) shift[j] = to_float(first.at[j]);
+    for (int j = 0; j < W; ++j) shift[j] = to_wide(first.at[j]);
     std::int64_t row = p.first;
     const std::int64_t step = std::int64_t{kRows<W>} * b.lanes;
     for (; row + step - b.lanes < p.last; row += step) add_rows<true>(x, b, p, row, shift, moments);
@@ -145,7 +147,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
 template <class T>
 struct BackwardSums {
   const T *x, *y, *dy;  // y: output of the ReLU, or nullptr
-  const float* mean;
+  const Wide<T>* mean;
   T* dresidual;  // or nullptr
   bool relu, residual, add;
 };
@@ -153,10 +155,11 @@ struct BackwardSums {
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads, 2)
     block_backward_sums(BackwardSums<T> o, RowBlocks b, double* partial) {
-  float* shared = &block_shared<float>();
+  using N = Wide<T>;
+  N* shared = &block_shared<N>();
   const RowPlace p = row_place<W>(b, blockIdx.x);
-  float sums[2 * W] = {};
-  float middle[W];
+  N sums[2 * W] = {};
+  N middle[W];
   if (p.inside) {
     ENGINE_UNROLL
     for (int j = 0; j < W; ++j) middle[j] = o.mean[p.channel + j];
@@ -178,10 +181,10 @@ __global__ void __launch_bounds__(kRowThreads, 2)
         if (row + std::int64_t{r} * b.lanes >= p.last) continue;
         ENGINE_UNROLL
         for (int j = 0; j < W; ++j) {
-          const float value = !o.relu || to_float(out[r].at[j]) > 0 ? to_float(g[r].at[j]) : 0;
+          const N value = !o.relu || to_wide(out[r].at[j]) > 0 ? to_wide(g[r].at[j]) : 0;
           sums[j] += value;
-          sums[W + j] += value * (to_float(in[r].at[j]) - middle[j]);
-          g[r].at[j] = from_float<T>(o.add ? to_float(before[r].at[j]) + value : value);
+          sums[W + j] += value * (to_wide(in[r].at[j]) - middle[j]);
+          g[r].at[j] = from_wide<T>(o.add ? to_wide(before[r].at[j]) + value : value);
         }
         if (o.residual)
           store_pack<W>(o.dresidual + (row + std::int64_t{r} * b.lanes) * b.channels + p.channel,
@@ -253,7 +256,8 @@ __global__ void merge_statistics(const double* partial, RowBlocks b, double inve
   sums[b.channels + p.channel] = squares;
 }
 
-__global__ void merge_backward_sums(const double* partial, RowBlocks b, const float* inverse_std,
+template <class N>
+__global__ void merge_backward_sums(const double* partial, RowBlocks b, const N* inverse_std,
                                     double* sums) {
   double* shared = block_shared<SharedTotals>().at;
   const MergePlace p = merge_place(b);
@@ -296,11 +300,12 @@ void batch_norm_statistics(KernelContext& context, const TensorView& x, const Te
   if (sizes.rows == 0)
     return engine::cuda::set_bytes_async(sums.data, 0, sums.bytes(), context.stream);
   RowBlocks blocks;
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_any_storage(x.dtype, [&]<class T>(T) {
     with_width<T>(sizes.width, {x.data}, [&]<int W>(std::integral_constant<int, W>) {
       blocks = blocks_of(sizes.rows, sizes.width, W);
       launch("batch_norm_statistics", block_statistics<T, W>, blocks.grid(), kRowThreads,
-             sizeof(SharedMoments<W>), context.stream, x.as<T>(), blocks, partials(context));
+             sizeof(SharedMoments<Wide<T>, W>), context.stream, x.as<T>(), blocks,
+             partials(context));
     });
   });
   launch("batch_norm_merge_statistics", merge_statistics, merge_grid(sizes.width), kMergeThreads,
@@ -313,12 +318,12 @@ void batch_norm_backward_sums(KernelContext& context, const BatchNormBackwardSum
   if (sizes.rows == 0)
     return engine::cuda::set_bytes_async(o.sums.data, 0, o.sums.bytes(), context.stream);
   RowBlocks blocks;
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     const bool residual = static_cast<bool>(o.dresidual);
     const BackwardSums<T> operands{o.x.as<T>(),
                                    o.y.as<T>(),
                                    o.dy.as<T>(),
-                                   o.mean.as<float>(),
+                                   o.mean.as<Wide<T>>(),
                                    o.dresidual.as<T>(),
                                    static_cast<bool>(o.y),
                                    residual,
@@ -327,13 +332,16 @@ void batch_norm_backward_sums(KernelContext& context, const BatchNormBackwardSum
                   [&]<int W>(std::integral_constant<int, W>) {
                     blocks = blocks_of(sizes.rows, sizes.width, W);
                     launch("batch_norm_backward_sums", block_backward_sums<T, W>, blocks.grid(),
-                           kRowThreads, 2 * W * kRowThreads * sizeof(float), context.stream,
+                           kRowThreads, 2 * W * kRowThreads * sizeof(Wide<T>), context.stream,
                            operands, blocks, partials(context));
                   });
   });
-  launch("batch_norm_merge_backward_sums", merge_backward_sums, merge_grid(sizes.width),
-         kMergeThreads, sizeof(SharedTotals), context.stream, partials(context), blocks,
-         o.inverse_std.as<float>(), o.sums.as<double>());
+  const auto merge = [&]<class N>(N) {
+    launch("batch_norm_merge_backward_sums", merge_backward_sums<N>, merge_grid(sizes.width),
+           kMergeThreads, sizeof(SharedTotals), context.stream, partials(context), blocks,
+           o.inverse_std.as<N>(), o.sums.as<double>());
+  };
+  o.x.dtype == DType::kF64 ? merge(double{}) : merge(float{});
 }
 
 }  // namespace engine::ops::cuda

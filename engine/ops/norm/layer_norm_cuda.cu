@@ -17,17 +17,18 @@ struct ForwardRows {
   const T* x;
   std::int64_t rows;
   int width;
-  const float *gamma, *beta;
-  float eps;
+  const Wide<T>*gamma, *beta;
+  Wide<T> eps;
   T* y;
-  float* statistics;
+  Wide<T>* statistics;
 };
 
 template <class T, int kElements, int kVector>
 __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardRows<T> o) {
+  using N = Wide<T>;
   const std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index();
   if (r >= o.rows) return;
-  float value[kElements], sum = 0, squares = 0;
+  N value[kElements], sum = 0, squares = 0;
 #pragma unroll
   for (int k = 0; k < kElements / kVector; ++k) {
     const int c = column<kWarp, kVector>(k);
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardRows<T> o) {
     for (int i = k * kVector; i < (k + 1) * kVector; ++i)
       sum += value[i] = c < o.width ? value[i] : 0;
   }
-  const float mean = __fdividef(warp_sum(sum), static_cast<float>(o.width));
+  const N mean = divide_fast(warp_sum(sum), static_cast<N>(o.width));
 #pragma unroll
   for (int k = 0; k < kElements / kVector; ++k)
 #pragma unroll
@@ -44,12 +45,12 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardRows<T> o) {
       value[i] -= mean;
       if (column<kWarp, kVector>(k) < o.width) squares += value[i] * value[i];
     }
-  const float inverse = rsqrtf(__fdividef(warp_sum(squares), static_cast<float>(o.width)) + o.eps);
+  const N inverse = inverse_root(divide_fast(warp_sum(squares), static_cast<N>(o.width)) + o.eps);
 #pragma unroll
   for (int k = 0; k < kElements / kVector; ++k) {
     const int c = column<kWarp, kVector>(k);
     if (c >= o.width) continue;
-    float g[kVector], b[kVector];
+    N g[kVector], b[kVector];
     load_floats<kVector>(o.gamma + c, g);
     load_floats<kVector>(o.beta + c, b);
 #pragma unroll
@@ -63,22 +64,23 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardRows<T> o) {
 
 template <class T, int kVector>
 __global__ void __launch_bounds__(kThreads) forward_by_blocks(ForwardRows<T> o) {
-  float* partial = block_shared<float[kWarps]>();
+  using N = Wide<T>;
+  N* partial = block_shared<N[kWarps]>();
   const std::int64_t r = blockIdx.x;
-  float v[kVector], sum = 0, squares = 0;
+  N v[kVector], sum = 0, squares = 0;
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
     load_floats<kVector>(o.x + r * o.width + c, v);
     for (int i = 0; i < kVector; ++i) sum += v[i];
   }
-  const float mean = __fdividef(block_sum(sum, partial), static_cast<float>(o.width));
+  const N mean = divide_fast(block_sum(sum, partial), static_cast<N>(o.width));
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
     load_floats<kVector>(o.x + r * o.width + c, v);
     for (int i = 0; i < kVector; ++i) squares += (v[i] - mean) * (v[i] - mean);
   }
-  const float inverse =
-      rsqrtf(__fdividef(block_sum(squares, partial), static_cast<float>(o.width)) + o.eps);
+  const N inverse =
+      inverse_root(divide_fast(block_sum(squares, partial), static_cast<N>(o.width)) + o.eps);
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
-    float g[kVector], b[kVector];
+    N g[kVector], b[kVector];
     load_floats<kVector>(o.x + r * o.width + c, v);
     load_floats<kVector>(o.gamma + c, g);
     load_floats<kVector>(o.beta + c, b);
@@ -95,15 +97,15 @@ __global__ void __launch_bounds__(kThreads) forward_by_blocks(ForwardRows<T> o) 
 void layer_norm_forward(KernelContext& context, const LayerNormForward& o) {
   const auto [rows, width] = row_sizes(o.x);
   if (rows == 0) return;
-  with_storage(o.x.dtype, [&, rows = rows, width = width]<class T>(T) {
+  with_any_storage(o.x.dtype, [&, rows = rows, width = width]<class T>(T) {
     const ForwardRows<T> operands{o.x.as<T>(),
                                   rows,
                                   static_cast<int>(width),
-                                  o.gamma.as<float>(),
-                                  o.beta.as<float>(),
-                                  static_cast<float>(o.eps),
+                                  o.gamma.as<Wide<T>>(),
+                                  o.beta.as<Wide<T>>(),
+                                  static_cast<Wide<T>>(o.eps),
                                   o.y.as<T>(),
-                                  o.statistics.as<float>()};
+                                  o.statistics.as<Wide<T>>()};
     const bool aligned =
         rows_are_aligned<T>(width, operands.x, operands.y, operands.gamma, operands.beta);
     with_row_kind<T>(operands.width, aligned,
@@ -111,7 +113,7 @@ void layer_norm_forward(KernelContext& context, const LayerNormForward& o) {
                                                      std::integral_constant<int, kVector>) {
                        const auto start = [&](auto kernel) {
                          launch("layer_norm_forward", kernel, row_grid(kElements, operands.rows),
-                                kThreads, kWarps * sizeof(float), context.stream, operands);
+                                kThreads, kWarps * sizeof(Wide<T>), context.stream, operands);
                        };
                        if constexpr (kElements == 0)
                          start(forward_by_blocks<T, kVector>);

@@ -22,8 +22,13 @@ void check_on_device(std::string_view kernel, const KernelContext& context,
 
 void check_span(std::string_view kernel, std::string_view operand, const TensorView& view,
                 const TensorView& value) {
-  check_dtype(kernel, operand, view, DType::kF32);
+  check_dtype(kernel, operand, view, value.dtype);
   check_count(kernel, operand, view, value.count());
+}
+
+// Checks that the operand is f32 or f64.
+void check_state(std::string_view kernel, std::string_view operand, const TensorView& view) {
+  check_dtype(kernel, operand, view, wide_dtype(view.dtype));
 }
 
 void check_half(std::string_view kernel, const TensorView& half_copy, const TensorView& value) {
@@ -50,14 +55,14 @@ std::size_t find_overflow_scratch_bytes(std::int64_t count) {
 void fill_loss_gradient(KernelContext& context, const StepNumbers* numbers,
                         const StepControl* control, TensorView dloss_rows) {
   check_on_device("fill_loss_gradient", context);
-  check_dtype("fill_loss_gradient", "dloss_rows", dloss_rows, DType::kF32);
+  check_state("fill_loss_gradient", "dloss_rows", dloss_rows);
   on_device(context, [&] { cuda::fill_loss_gradient(context, numbers, control, dloss_rows); });
 }
 
 void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
                    const StepNumbers* numbers, StepControl* control) {
   check_on_device("find_overflow", context, find_overflow_scratch_bytes(gradients.count()));
-  check_dtype("find_overflow", "gradients", gradients, DType::kF32);
+  check_state("find_overflow", "gradients", gradients);
   on_device(context, [&] { cuda::find_overflow(context, rule, gradients, numbers, control); });
 }
 
@@ -88,11 +93,14 @@ void update_on_device(KernelContext& context, const DeviceUpdate& o) {
       },
       o.step);
   check_on_device(name, context);
-  check_dtype(name, "value", o.value, DType::kF32);
+  check_state(name, "value", o.value);
   check_span(name, "gradient", o.gradient, o.value);
   require(o.states.size() == state_count, "an optimizer step has other states");
   for (const TensorView& state : o.states) check_span(name, "state", state, o.value);
-  if (o.half_copy) check_half(name, o.half_copy, o.value);
+  if (o.half_copy) {
+    check_dtype(name, "value", o.value, DType::kF32);
+    check_half(name, o.half_copy, o.value);
+  }
   on_device(context, [&] { cuda::update_on_device(context, o); });
 }
 
@@ -105,14 +113,14 @@ void copy_to_half(KernelContext& context, TensorView values, TensorView half_cop
 
 void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to) {
   check_on_device("scale", context);
-  check_dtype("scale", "to", to, DType::kF32);
+  check_state("scale", "to", to);
   check_span("scale", "from", from, to);
   on_device(context, [&] { cuda::scale_on_device(context, factor, from, to); });
 }
 
 void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to) {
   check_on_device("subtract", context);
-  check_dtype("subtract", "to", to, DType::kF32);
+  check_state("subtract", "to", to);
   check_span("subtract", "a", a, to);
   check_span("subtract", "b", b, to);
   on_device(context, [&] { cuda::subtract_on_device(context, a, b, to); });

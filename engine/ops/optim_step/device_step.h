@@ -2,8 +2,8 @@
 // controlled by numbers in device memory.
 //
 // StepNumbers and StepControl are in device memory. Calls throw Error for a context of the CPU;
-// they only enqueue work on the context's stream. Gradients, values and optimizer state are f32
-// spans of equal length; gaps of zeros stay zero.
+// they only enqueue work on the context's stream. Gradients, values and optimizer state are spans
+// of equal length, all f32 or all f64; gaps of zeros stay zero.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -13,7 +13,8 @@
 
 namespace engine::ops {
 
-// dloss_rows (f32) = loss_gradient * loss_scale, the initial gradient of backward.
+// dloss_rows = loss_gradient * loss_scale, the initial gradient of backward; in f64 without
+// scaling.
 void fill_loss_gradient(KernelContext& context, const StepNumbers* numbers,
                         const StepControl* control, TensorView dloss_rows);
 
@@ -57,8 +58,8 @@ void update_on_device(KernelContext& context, const DeviceUpdate& o);
 // than by an update.
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy);
 
-// For averagings: to = factor * from, with the factor rounded to f32; to = a - b. Spans of equal
-// length (f32); `to` may be one of the others.
+// For averagings: to = factor * from, with the factor rounded to their dtype; to = a - b. Spans of
+// equal length; `to` may be one of the others.
 void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to);
 void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to);
 

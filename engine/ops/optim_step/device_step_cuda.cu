@@ -27,7 +27,16 @@ __global__ void fill_rows(const StepNumbers* numbers, const StepControl* control
     dloss[i] = value;
 }
 
-__global__ void sum_blocks(const float* gradients, std::int64_t count, const StepNumbers* numbers,
+// There is no loss scaling in float64.
+__global__ void fill_rows_f64(const StepNumbers* numbers, std::int64_t count, double* dloss) {
+  const double value = numbers->wide_loss_gradient;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * kThreads)
+    dloss[i] = value;
+}
+
+template <class N>
+__global__ void sum_blocks(const N* gradients, std::int64_t count, const StepNumbers* numbers,
                            bool scaling, double* sums) {
   if (!scaling && !(numbers->max_norm > 0)) return;  // the same for all threads
   const int lane = static_cast<int>(threadIdx.x) % kSumLanes;
@@ -76,14 +85,8 @@ __global__ void add_blocks(const double* sums, std::int64_t blocks, const StepNu
   }
   if (threadIdx.x != 0) return;
   control->squared_norm = total;
-  // A sum of squares of finite f32 is finite in f64, and any other sum is not.
+  // A sum of squares of finite f32 (of f64 below 1e154) is finite in f64, and any other sum is not.
   control->skip = scaling && !(total - total == 0) ? 1 : 0;
-}
-
-__device__ __forceinline__ double clip_factor(double max_norm, double norm) {
-  if (!(max_norm > 0)) return 1;
-  const double factor = max_norm / (norm + 1e-6);
-  return factor >= 1 ? 1 : factor;
 }
 
 // Implements GradScaler's rule; settle_on_host() of engine/optim/loss_scale.h is its reference.
@@ -94,7 +97,7 @@ __global__ void settle(LossScaleRule rule, const StepNumbers* numbers, StepContr
   if (!scaling) c.skip = 0;
   const double scale = c.loss_scale;
   c.gradient_scale =
-      static_cast<float>(clip_factor(numbers->max_norm, sqrt(c.squared_norm) / scale) / scale);
+      static_cast<float>(clipped_by(numbers->max_norm, sqrt(c.squared_norm) / scale) / scale);
   if (c.skip != 0) {
     ++c.skipped_steps;
     ++c.skipped_in_a_row;
@@ -125,16 +128,27 @@ __global__ void restore(const StepControl* control, const std::uint32_t* from, s
     to[i] = from[i];
 }
 
-__global__ void scale_all(float factor, std::int64_t count, const float* from, float* to) {
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double product(double a, double b) { return a * b; }
+
+template <class N>
+__global__ void scale_all(N factor, std::int64_t count, const N* from, N* to) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads)
-    to[i] = __fmul_rn(factor, from[i]);
+    to[i] = product(factor, from[i]);
 }
 
-__global__ void subtract_all(std::int64_t count, const float* a, const float* b, float* to) {
+template <class N>
+__global__ void subtract_all(std::int64_t count, const N* a, const N* b, N* to) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads)
     to[i] = a[i] - b[i];
+}
+
+// Calls call(double{}) for f64, otherwise call(float{}).
+template <class Call>
+void with_state(DType dtype, Call call) {
+  dtype == DType::kF64 ? call(double{}) : call(float{});
 }
 
 }  // namespace
@@ -147,6 +161,9 @@ void fill_loss_gradient(KernelContext& context, const StepNumbers* numbers,
                         const StepControl* control, TensorView dloss_rows) {
   const std::int64_t count = dloss_rows.count();
   if (count == 0) return;
+  if (dloss_rows.dtype == DType::kF64)
+    return launch("fill_loss_gradient", fill_rows_f64, {loop_blocks(count, kThreads)}, kThreads, 0,
+                  context.stream, numbers, count, dloss_rows.as<double>());
   launch("fill_loss_gradient", fill_rows, {loop_blocks(count, kThreads)}, kThreads, 0,
          context.stream, numbers, control, count, dloss_rows.as<float>());
 }
@@ -156,8 +173,11 @@ void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView
   const std::int64_t count = gradients.count(), blocks = divide_up(count, kSumBlock);
   auto* sums = reinterpret_cast<double*>(context.scratch.data());
   if (count > 0)
-    launch("find_overflow", sum_blocks, {static_cast<unsigned>(divide_up(blocks, kBlocksAtOnce))},
-           kThreads, 0, context.stream, gradients.as<float>(), count, numbers, rule.on(), sums);
+    with_state(gradients.dtype, [&]<class N>(N) {
+      launch("find_overflow", sum_blocks<N>,
+             {static_cast<unsigned>(divide_up(blocks, kBlocksAtOnce))}, kThreads, 0, context.stream,
+             gradients.as<N>(), count, numbers, rule.on(), sums);
+    });
   launch("find_overflow_total", add_blocks, {}, kThreads, sizeof(Stretch), context.stream, sums,
          blocks, numbers, rule.on(), control);
 }
@@ -179,15 +199,19 @@ void restore_if_skipped(KernelContext& context, const StepControl* control, Tens
 void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to) {
   const std::int64_t count = to.count();
   if (count == 0) return;
-  launch("scale", scale_all, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
-         static_cast<float>(factor), count, from.as<float>(), to.as<float>());
+  with_state(to.dtype, [&]<class N>(N) {
+    launch("scale", scale_all<N>, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
+           static_cast<N>(factor), count, from.as<N>(), to.as<N>());
+  });
 }
 
 void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to) {
   const std::int64_t count = to.count();
   if (count == 0) return;
-  launch("subtract", subtract_all, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
-         count, a.as<float>(), b.as<float>(), to.as<float>());
+  with_state(to.dtype, [&]<class N>(N) {
+    launch("subtract", subtract_all<N>, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
+           count, a.as<N>(), b.as<N>(), to.as<N>());
+  });
 }
 
 }  // namespace engine::ops::cuda

@@ -106,7 +106,7 @@ std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns,
   const std::int64_t side = std::min(rows, columns);
   return dispatch_device(
       device, [&] { return 3 * padded(rows * columns, dtype) + 2 * padded(side * side, dtype); },
-      [&] { return cuda::orthogonalize_scratch_bytes(rows, columns); });
+      [&] { return cuda::orthogonalize_scratch_bytes(rows, columns, dtype); });
 }
 
 void orthogonalize(KernelContext& context, int steps, TensorView matrix) {
@@ -114,7 +114,6 @@ void orthogonalize(KernelContext& context, int steps, TensorView matrix) {
   if (matrix.shape.rank() != 2)
     throw ShapeError("orthogonalize: expected a matrix, got " + matrix.shape.to_string());
   const std::int64_t rows = matrix.shape[0], columns = matrix.shape[1];
-  if (on_cuda(context)) check_dtype("orthogonalize", "matrix", matrix, DType::kF32);
   check_context("orthogonalize", context,
                 orthogonalize_scratch_bytes(rows, columns, matrix.dtype, context.device.kind));
   if (rows * columns == 0) return;

@@ -17,8 +17,8 @@ std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns,
 // from X = matrix / (Euclidean norm + 1e-7), transposed if rows > columns (Newton-Schulz, with the
 // coefficients of Jordan et al., 2024, who compute in bf16). A matrix of zeros stays zero. On the
 // CPU the bits are the same for every instruction set and number of threads, since every element is
-// one sum in order, with each operation rounded separately. On a CUDA device, f32 only, they are
-// the same in every run on the same model of device.
+// one sum in order, with each operation rounded separately. On a CUDA device they are the same in
+// every run on the same model of device.
 void orthogonalize(KernelContext& context, int steps, TensorView matrix);
 
 }  // namespace engine::ops

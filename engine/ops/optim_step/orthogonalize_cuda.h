@@ -1,5 +1,5 @@
 // Newton-Schulz iterations on a CUDA device. orthogonalize.h describes and orthogonalize.cc checks
-// the operands; the matrix is f32.
+// the operands.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct NewtonSchulz {
 
 namespace engine::ops::cuda {
 
-std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns);
+std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns, DType dtype);
 void orthogonalize(KernelContext& context, int steps, TensorView matrix);
 
 }  // namespace engine::ops::cuda

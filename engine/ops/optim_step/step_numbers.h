@@ -13,6 +13,9 @@ struct StepNumbers {
       1;  // derivative of the step's objective with respect to each row's loss, before loss scaling
   double max_norm = 0;  // gradients are scaled down to this Euclidean norm; 0: no clipping
   double lr = 0;        // f64 as on the CPU, so that both round alike
+  // Models in f64 only, whose losses are not scaled: loss_gradient before rounding, and a factor of
+  // the gradients besides clipping.
+  double wide_loss_gradient = 1, wide_gradient_scale = 1;
 };
 
 // The rule that keeps gradients inside binary16's range: losses are multiplied by a scale, updates

@@ -22,6 +22,14 @@ struct UpdateTime {
   std::int64_t count = 1;
 };
 
+// The factor of gradients that clips their norm: 1 if max_norm is 0, or if the norm is not above
+// it.
+BASE_HOST_DEVICE double clipped_by(double max_norm, double norm) {
+  if (!(max_norm > 0)) return 1;
+  const double factor = max_norm / (norm + 1e-6);
+  return factor >= 1 ? 1 : factor;
+}
+
 // Operations on one number at a time.
 template <class T>
 struct PlainMath {

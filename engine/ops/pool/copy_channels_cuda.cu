@@ -29,9 +29,9 @@ __global__ void __launch_bounds__(kThreads) copy_rows(const T* x, Places o, bool
       store_pack<W>(to, pack);
       continue;
     }
-    float values[W];
+    Wide<T> values[W];
     ENGINE_UNROLL
-    for (int j = 0; j < W; ++j) values[j] = to_float(pack.at[j]);
+    for (int j = 0; j < W; ++j) values[j] = to_wide(pack.at[j]);
     put<T, W>(values, true, to);
   }
 }
@@ -47,7 +47,7 @@ void copy_channels(KernelContext& context, TensorView x, std::int64_t from, std:
   const std::int64_t common = std::gcd(std::gcd(narrow, wide), std::gcd(before, from)),
                      count = rows * (narrow - from);
   const Places all{narrow, wide, from, before, count};
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_any_storage(x.dtype, [&]<class T>(T) {
     with_width<T>(common, {x.data, y.data}, [&]<int W>(std::integral_constant<int, W>) {
       const Places packs{all.narrow / W, all.wide / W, all.from / W, all.before / W, all.count / W};
       launch("copy_channels", copy_rows<T, W>, {loop_blocks(packs.count, kThreads)}, kThreads, 0,

@@ -17,7 +17,7 @@ __global__ void pad_forward(const T* x, std::int64_t count, int channels, int be
        i += std::int64_t{gridDim.x} * kThreads) {
     const std::int64_t row = i / padded;
     const int channel = static_cast<int>(i - row * padded) - before;
-    y[i] = channel >= 0 && channel < channels ? x[row * channels + channel] : from_float<T>(0);
+    y[i] = channel >= 0 && channel < channels ? x[row * channels + channel] : from_wide<T>(0);
   }
 }
 
@@ -28,7 +28,7 @@ __global__ void pad_backward(const T* dy, std::int64_t count, int channels, int 
        i += std::int64_t{gridDim.x} * kThreads) {
     const std::int64_t row = i / channels;
     const T from = dy[row * padded + before + (i - row * channels)];
-    dx[i] = add ? from_float<T>(to_float(dx[i]) + to_float(from)) : from;
+    dx[i] = add ? from_wide<T>(to_wide(dx[i]) + to_wide(from)) : from;
   }
 }
 
@@ -37,7 +37,7 @@ __global__ void pad_backward(const T* dy, std::int64_t count, int channels, int 
 void pad_channels_forward(KernelContext& context, const PadChannelsForward& o) {
   const std::int64_t count = o.y.count();
   if (count == 0) return;
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     launch("pad_channels_forward", pad_forward<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
            context.stream, o.x.as<T>(), count, static_cast<int>(row_sizes(o.x).width),
            static_cast<int>(o.before), static_cast<int>(row_sizes(o.y).width), o.y.as<T>());
@@ -47,7 +47,7 @@ void pad_channels_forward(KernelContext& context, const PadChannelsForward& o) {
 void pad_channels_backward(KernelContext& context, const PadChannelsBackward& o) {
   const std::int64_t count = o.dx.count();
   if (count == 0) return;
-  with_storage(o.dy.dtype, [&]<class T>(T) {
+  with_any_storage(o.dy.dtype, [&]<class T>(T) {
     launch("pad_channels_backward", pad_backward<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
            context.stream, o.dy.as<T>(), count, static_cast<int>(row_sizes(o.dx).width),
            static_cast<int>(o.before), static_cast<int>(row_sizes(o.dy).width),

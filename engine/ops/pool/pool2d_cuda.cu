@@ -62,8 +62,9 @@ __device__ __forceinline__ Range inside(const Planes& g, int window, int extent)
 __device__ __forceinline__ int places(const Planes& g, int window, int extent) {
   return smaller(g.window, extent + 2 * g.padding - window * g.stride);
 }
-__device__ __forceinline__ float inverse_area(const Planes& g, int out_row, int out_column) {
-  return 1.0f / static_cast<float>(places(g, out_row, g.in_h) * places(g, out_column, g.in_w));
+template <class N>
+__device__ __forceinline__ N inverse_area(const Planes& g, int out_row, int out_column) {
+  return N(1) / static_cast<N>(places(g, out_row, g.in_h) * places(g, out_column, g.in_w));
 }
 
 // The kernels' loop processes every (grid * threads)-th item, starting at this one.
@@ -89,8 +90,8 @@ __global__ void __launch_bounds__(kThreads, 4)
         const auto place = static_cast<std::uint8_t>((h - top) * g.window + w - left);
         ENGINE_UNROLL
         for (int j = 0; j < W; ++j) {
-          const float value = to_float(in.at[j]);
-          if (any && !(value > to_float(best.at[j])) && value == value)
+          const Wide<T> value = to_wide(in.at[j]);
+          if (any && !(value > to_wide(best.at[j])) && value == value)
             continue;  // NaN is greater than everything; the last NaN wins
           best.at[j] = in.at[j];
           winner.at[j] = place;
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = first_place(); i < g.count; i += place_step()) {
     const Pixel in = pixel_at(i, g.packs, g.in_h, g.in_w);
     const Range rows = covering(g, in.row, g.out_h), columns = covering(g, in.column, g.out_w);
-    float sums[W] = {};
+    Wide<T> sums[W] = {};
     for (int h = rows.first; h < rows.last; ++h)
       for (int w = columns.first; w < columns.last; ++w) {
         const std::int64_t from =
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
         const Pack<std::uint8_t, W> winner = load_pack<W>(argmax + from);
         ENGINE_UNROLL
         for (int j = 0; j < W; ++j)
-          if (winner.at[j] == place) sums[j] += to_float(gradient.at[j]);
+          if (winner.at[j] == place) sums[j] += to_wide(gradient.at[j]);
       }
     put<T, W>(sums, add, dx + in.index * g.channels + in.pack * W);
   }
@@ -131,15 +132,15 @@ __global__ void __launch_bounds__(kThreads) average_forward(const T* x, Planes g
   for (std::int64_t i = first_place(); i < g.count; i += place_step()) {
     const Pixel out = pixel_at(i, g.packs, g.out_h, g.out_w);
     const Range rows = inside(g, out.row, g.in_h), columns = inside(g, out.column, g.in_w);
-    float sums[W] = {};
+    Wide<T> sums[W] = {};
     for (int h = rows.first; h < rows.last; ++h)
       for (int w = columns.first; w < columns.last; ++w) {
         const Pack<T, W> in =
             load_pack<W>(x + ((out.sample * g.in_h + h) * g.in_w + w) * g.channels + out.pack * W);
         ENGINE_UNROLL
-        for (int j = 0; j < W; ++j) sums[j] += to_float(in.at[j]);
+        for (int j = 0; j < W; ++j) sums[j] += to_wide(in.at[j]);
       }
-    const float factor = inverse_area(g, out.row, out.column);
+    const auto factor = inverse_area<Wide<T>>(g, out.row, out.column);
     ENGINE_UNROLL
     for (int j = 0; j < W; ++j) sums[j] *= factor;
     put<T, W>(sums, false, y + out.index * g.channels + out.pack * W);
@@ -152,20 +153,20 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = first_place(); i < g.count; i += place_step()) {
     const Pixel in = pixel_at(i, g.packs, g.in_h, g.in_w);
     const Range rows = covering(g, in.row, g.out_h), columns = covering(g, in.column, g.out_w);
-    float sums[W] = {};
+    Wide<T> sums[W] = {};
     for (int h = rows.first; h < rows.last; ++h)
       for (int w = columns.first; w < columns.last; ++w) {
         const Pack<T, W> gradient =
             load_pack<W>(dy + ((in.sample * g.out_h + h) * g.out_w + w) * g.channels + in.pack * W);
-        const float factor = inverse_area(g, h, w);
+        const auto factor = inverse_area<Wide<T>>(g, h, w);
         ENGINE_UNROLL
-        for (int j = 0; j < W; ++j) sums[j] += to_float(gradient.at[j]) * factor;
+        for (int j = 0; j < W; ++j) sums[j] += to_wide(gradient.at[j]) * factor;
       }
     put<T, W>(sums, add, dx + in.index * g.channels + in.pack * W);
   }
 }
 
-// One row block per sample. Sums are float32 over kRows pixels and float64 beyond.
+// One row block per sample. Sums are Wide<T> over kRows pixels and float64 beyond.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads)
     global_forward(const T* x, RowBlocks b, double inverse_pixels, T* y) {
@@ -181,10 +182,10 @@ __global__ void __launch_bounds__(kRowThreads)
         in[r] = load_pack<W>(x + (row + std::int64_t{r} * b.lanes) * b.channels + p.channel);
     ENGINE_UNROLL
     for (int j = 0; j < W; ++j) {
-      float sum = 0;
+      Wide<T> sum = 0;
       ENGINE_UNROLL
       for (int r = 0; r < kRows; ++r)
-        if (row + std::int64_t{r} * b.lanes < p.last) sum += to_float(in[r].at[j]);
+        if (row + std::int64_t{r} * b.lanes < p.last) sum += to_wide(in[r].at[j]);
       totals[j] += sum;
     }
   }
@@ -193,21 +194,21 @@ __global__ void __launch_bounds__(kRowThreads)
   Pack<T, W> out;
   ENGINE_UNROLL
   for (int j = 0; j < W; ++j)
-    out.at[j] = from_float<T>(static_cast<float>(totals[j] * inverse_pixels));
+    out.at[j] = from_wide<T>(static_cast<Wide<T>>(totals[j] * inverse_pixels));
   store_pack<W>(y + std::int64_t{blockIdx.x} * b.channels + p.channel, out);
 }
 
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)
     global_backward(const T* dy, std::int64_t count, std::int64_t pixels, int packs,
-                    float inverse_pixels, bool add, T* dx) {
+                    Wide<T> inverse_pixels, bool add, T* dx) {
   for (std::int64_t i = first_place(); i < count; i += place_step()) {
     const std::int64_t row = quotient(i, packs), sample = quotient(row, pixels),
                        pack = i - row * packs;
     const Pack<T, W> gradient = load_pack<W>(dy + (sample * packs + pack) * W);
-    float sums[W];
+    Wide<T> sums[W];
     ENGINE_UNROLL
-    for (int j = 0; j < W; ++j) sums[j] = to_float(gradient.at[j]) * inverse_pixels;
+    for (int j = 0; j < W; ++j) sums[j] = to_wide(gradient.at[j]) * inverse_pixels;
     put<T, W>(sums, add, dx + i * W);
   }
 }
@@ -218,7 +219,7 @@ void max_pool2d_forward(KernelContext& context, const MaxPool2dForward& o) {
   const Pool2dGeometry& geometry = o.geometry;
   const std::int64_t n = o.x.shape[0];
   if (n == 0) return;
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     with_width<T>(
         geometry.channels, {o.x.data, o.y.data, o.argmax.data},
         [&]<int W>(std::integral_constant<int, W>) {
@@ -234,7 +235,7 @@ void max_pool2d_backward(KernelContext& context, const MaxPool2dBackward& o) {
   const Pool2dGeometry& geometry = o.geometry;
   const std::int64_t n = o.dx.shape[0];
   if (n == 0) return;
-  with_storage(o.dx.dtype, [&]<class T>(T) {
+  with_any_storage(o.dx.dtype, [&]<class T>(T) {
     with_width<T>(geometry.channels, {o.dy.data, o.argmax.data, o.dx.data},
                   [&]<int W>(std::integral_constant<int, W>) {
                     const Planes g = planes_of(geometry, n * geometry.in_h * geometry.in_w, W);
@@ -250,7 +251,7 @@ void average_pool2d_forward(KernelContext& context, const AveragePool2dForward& 
   const Pool2dGeometry& geometry = o.geometry;
   const std::int64_t n = o.x.shape[0];
   if (n == 0) return;
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     with_width<T>(
         geometry.channels, {o.x.data, o.y.data}, [&]<int W>(std::integral_constant<int, W>) {
           const Planes g = planes_of(geometry, n * geometry.out_h() * geometry.out_w(), W);
@@ -264,7 +265,7 @@ void average_pool2d_backward(KernelContext& context, const AveragePool2dBackward
   const Pool2dGeometry& geometry = o.geometry;
   const std::int64_t n = o.dx.shape[0];
   if (n == 0) return;
-  with_storage(o.dx.dtype, [&]<class T>(T) {
+  with_any_storage(o.dx.dtype, [&]<class T>(T) {
     with_width<T>(geometry.channels, {o.dy.data, o.dx.data},
                   [&]<int W>(std::integral_constant<int, W>) {
                     const Planes g = planes_of(geometry, n * geometry.in_h * geometry.in_w, W);
@@ -278,7 +279,7 @@ void average_pool2d_backward(KernelContext& context, const AveragePool2dBackward
 void global_average_pool_forward(KernelContext& context, std::int64_t n, std::int64_t pixels,
                                  std::int64_t channels, TensorView x, TensorView y) {
   if (n * channels == 0) return;
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_any_storage(x.dtype, [&]<class T>(T) {
     with_width<T>(channels, {x.data, y.data}, [&]<int W>(std::integral_constant<int, W>) {
       RowBlocks blocks = make_row_blocks(n * pixels, channels, W, 1, 1);
       blocks.rows_per_block = pixels;
@@ -294,13 +295,13 @@ void global_average_pool_backward(KernelContext& context, std::int64_t n, std::i
                                   std::int64_t channels, TensorView dy, TensorView dx,
                                   Write write) {
   if (n * channels == 0) return;
-  with_storage(dx.dtype, [&]<class T>(T) {
+  with_any_storage(dx.dtype, [&]<class T>(T) {
     with_width<T>(channels, {dy.data, dx.data}, [&]<int W>(std::integral_constant<int, W>) {
       const int packs = static_cast<int>(channels) / W;
       const std::int64_t count = n * pixels * packs;
       launch("global_average_pool_backward", global_backward<T, W>, {loop_blocks(count, kThreads)},
              kThreads, 0, context.stream, dy.as<T>(), count, pixels, packs,
-             1 / static_cast<float>(pixels), write == Write::kAdd, dx.as<T>());
+             1 / static_cast<Wide<T>>(pixels), write == Write::kAdd, dx.as<T>());
     });
   });
 }

@@ -18,7 +18,7 @@ __global__ void shuffle(const T* x, std::int64_t count, int channels, int groups
     const std::int64_t row = i / channels;
     const int channel = static_cast<int>(i - row * channels);
     const T from = x[row * channels + channel % groups * size + channel / groups];
-    y[i] = add ? from_float<T>(to_float(y[i]) + to_float(from)) : from;
+    y[i] = add ? from_wide<T>(to_wide(y[i]) + to_wide(from)) : from;
   }
 }
 
@@ -27,7 +27,7 @@ __global__ void shuffle(const T* x, std::int64_t count, int channels, int groups
 void shuffle_channels(KernelContext& context, const ShuffleChannels& o) {
   const std::int64_t count = o.y.count();
   if (count == 0) return;
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     launch("shuffle_channels", shuffle<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
            context.stream, o.x.as<T>(), count, static_cast<int>(row_sizes(o.x).width),
            static_cast<int>(o.groups), o.write == Write::kAdd, o.y.as<T>());

@@ -1,5 +1,6 @@
 // A thread turns a pack of pairs of a few heads, for which it computes the cosines and sines once:
-// the angle without its whole turns in float64, the rest in float32. Bound by bytes.
+// the angle without its whole turns in float64, the rest in the number type of the rows. Bound by
+// bytes.
 #include "engine/ops/rotary/rotary_cuda.h"
 
 #include <numbers>
@@ -12,9 +13,17 @@
 namespace engine::ops::cuda {
 namespace {
 
-#if !defined(__CUDACC__)  // CUDA's functions of half turns
-float cospif(float x) { return static_cast<float>(std::cos(std::numbers::pi * x)); }
-float sinpif(float x) { return static_cast<float>(std::sin(std::numbers::pi * x)); }
+// CUDA's functions of half turns, for both types of numbers.
+#if defined(__CUDACC__)
+__device__ __forceinline__ float cospi(float x) { return cospif(x); }
+__device__ __forceinline__ float sinpi(float x) { return sinpif(x); }
+__device__ __forceinline__ double cospi(double x) { return ::cospi(x); }
+__device__ __forceinline__ double sinpi(double x) { return ::sinpi(x); }
+#else
+double cospi(double x) { return std::cos(std::numbers::pi * x); }
+double sinpi(double x) { return std::sin(std::numbers::pi * x); }
+float cospi(float x) { return static_cast<float>(cospi(double{x})); }
+float sinpi(float x) { return static_cast<float>(sinpi(double{x})); }
 #endif
 
 constexpr int kThreads = 256;
@@ -25,7 +34,7 @@ struct RotaryOperands {
   const T* x;
   std::int64_t units, t, first_position, width;  // units: threads with work
   int heads, half, groups;                       // groups of kHeads heads
-  float direction;                               // -1: back
+  Wide<T> direction;                             // -1: back
   bool add;
   T* y;
   RotaryTurns turns;
@@ -40,22 +49,22 @@ __global__ void __launch_bounds__(kThreads) rotate(RotaryOperands<T> o) {
                      position = row - quotient(row, o.t) * o.t + o.first_position;
   const int i = static_cast<int>(unit - group * packs) * W,
             first = static_cast<int>(group - row * o.groups) * kHeads;
-  float cosines[W], sines[W];
+  Wide<T> cosines[W], sines[W];
   ENGINE_UNROLL
   for (int j = 0; j < W; ++j) {
     const double turns = static_cast<double>(position) * o.turns.at[i + j];
-    const float angle = static_cast<float>(2 * (turns - rint(turns)));
-    cosines[j] = cospif(angle);
-    sines[j] = sinpif(angle) * o.direction;
+    const auto angle = static_cast<Wide<T>>(2 * (turns - rint(turns)));
+    cosines[j] = cospi(angle);
+    sines[j] = sinpi(angle) * o.direction;
   }
   for (int head = first; head < first + kHeads && head < o.heads; ++head) {
     const std::int64_t at = row * o.width + std::int64_t{2} * head * o.half + i;
     const Pack<T, W> a = load_pack<W>(o.x + at), b = load_pack<W>(o.x + at + o.half);
-    float left[W], right[W];
+    Wide<T> left[W], right[W];
     ENGINE_UNROLL
     for (int j = 0; j < W; ++j) {
-      left[j] = to_float(a.at[j]) * cosines[j] - to_float(b.at[j]) * sines[j];
-      right[j] = to_float(b.at[j]) * cosines[j] + to_float(a.at[j]) * sines[j];
+      left[j] = to_wide(a.at[j]) * cosines[j] - to_wide(b.at[j]) * sines[j];
+      right[j] = to_wide(b.at[j]) * cosines[j] + to_wide(a.at[j]) * sines[j];
     }
     put<T, W>(left, o.add, o.y + at);
     put<T, W>(right, o.add, o.y + at + o.half);
@@ -69,7 +78,7 @@ void rotary(KernelContext& context, const Rotary& o, const RotaryTurns& turns) {
   const std::int64_t half = o.size / 2, width = o.x.shape[2], rows = o.x.count() / width,
                      groups = divide_up(o.heads, kHeads), turned = o.heads * o.size;
   const bool add = o.write == Write::kAdd;
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     with_width<T>(std::gcd(half, width), {o.x.data, o.y.data},
                   [&]<int W>(std::integral_constant<int, W>) {
                     const RotaryOperands<T> operands{o.x.as<T>(),
@@ -80,7 +89,7 @@ void rotary(KernelContext& context, const Rotary& o, const RotaryTurns& turns) {
                                                      static_cast<int>(o.heads),
                                                      static_cast<int>(half),
                                                      static_cast<int>(groups),
-                                                     o.back ? -1.0f : 1.0f,
+                                                     o.back ? Wide<T>(-1) : Wide<T>(1),
                                                      add,
                                                      o.y.as<T>(),
                                                      turns};

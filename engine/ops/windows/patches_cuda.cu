@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
                        pack = i - pixel * g.packs;
     const auto column = static_cast<int>(pixel - below * g.columns.extent),
                y = static_cast<int>(row - image * g.rows.extent);
-    float sums[W] = {};
+    Wide<T> sums[W] = {};
     for (int ky = 0; ky < g.rows.kernel; ++ky) {
       const int out = window_of(g.rows, y, ky);
       const std::int64_t line = image * g.rows.windows + out - g.first;
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
             ((line * g.columns.windows + at) * g.rows.kernel + ky) * g.columns.kernel + kx;
         const Pack<T, W> from = load_pack<W>(patches + (place * g.packs + pack) * W);
         ENGINE_UNROLL
-        for (int j = 0; j < W; ++j) sums[j] += to_float(from.at[j]);
+        for (int j = 0; j < W; ++j) sums[j] += to_wide(from.at[j]);
       }
     }
     put<T, W>(sums, true,
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Call>
 void with_packs(const Patches& o, Call call) {
   const std::int64_t common = std::gcd(std::gcd(o.window.channels, o.first_channel), o.channels);
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     with_width<T>(common, {o.x.data, o.patches.data},
                   [&]<int W>(std::integral_constant<int, W> width) { call(T{}, width); });
   });

@@ -11,18 +11,18 @@ constexpr int kThreads = 256;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    fill(const float* vector, std::int64_t width, std::int64_t count, T* y) {
+    fill(const Wide<T>* vector, std::int64_t width, std::int64_t count, T* y) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads)
-    y[i] = from_float<T>(vector[i - quotient(i, width) * width]);
+    y[i] = from_wide<T>(vector[i - quotient(i, width) * width]);
 }
 
 }  // namespace
 
 void fill_pixels(KernelContext& context, const TensorView& vector, const TensorView& y) {
-  with_storage(y.dtype, [&]<class T>(T) {
+  with_any_storage(y.dtype, [&]<class T>(T) {
     launch("fill_pixels", fill<T>, {loop_blocks(y.count(), kThreads)}, kThreads, 0, context.stream,
-           vector.as<float>(), vector.count(), y.count(), y.as<T>());
+           vector.as<Wide<T>>(), vector.count(), y.count(), y.as<T>());
   });
 }
 

@@ -28,11 +28,11 @@ __device__ __forceinline__ Place place_of(std::int64_t i, std::int64_t packs, st
 }
 
 template <class T, int W>
-__device__ __forceinline__ void add_pack(const T* from, double weight, float (&sums)[W]) {
+__device__ __forceinline__ void add_pack(const T* from, double weight, Wide<T> (&sums)[W]) {
   const Pack<T, W> pack = load_pack<W>(from);
-  const auto factor = static_cast<float>(weight);
+  const auto factor = static_cast<Wide<T>>(weight);
   ENGINE_UNROLL
-  for (int j = 0; j < W; ++j) sums[j] += factor * to_float(pack.at[j]);
+  for (int j = 0; j < W; ++j) sums[j] += factor * to_wide(pack.at[j]);
 }
 
 template <class T, int W>
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) read_taps(const T* x, Sizes g, T* y)
        i += std::int64_t{gridDim.x} * kThreads) {
     const Place p = place_of(i, g.packs, g.rows.out, g.columns.out);
     const ResizeAxis::Taps row = g.rows.taps(p.row), column = g.columns.taps(p.column);
-    float sums[W] = {};
+    Wide<T> sums[W] = {};
     for (int ky = 0; ky < (row.weight != 0 ? 2 : 1); ++ky)
       for (int kx = 0; kx < (column.weight != 0 ? 2 : 1); ++kx) {
         const double weight =
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) sum_readers(const T* dy, Sizes g, bo
     const Place p = place_of(i, g.packs, g.rows.in, g.columns.in);
     const std::int64_t last_row = g.rows.last_reader(p.row),
                        last_column = g.columns.last_reader(p.column);
-    float sums[W] = {};
+    Wide<T> sums[W] = {};
     for (std::int64_t row = g.rows.first_reader(p.row); row <= last_row; ++row) {
       const double by_row = g.rows.weight(row, p.row);
       if (by_row == 0) continue;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) sum_readers(const T* dy, Sizes g, bo
 }  // namespace
 
 void resize_forward(KernelContext& context, const ResizeForward& o) {
-  with_storage(o.x.dtype, [&]<class T>(T) {
+  with_any_storage(o.x.dtype, [&]<class T>(T) {
     with_width<T>(o.x.shape[3], {o.x.data, o.y.data}, [&]<int W>(std::integral_constant<int, W>) {
       const Sizes sizes{o.rows, o.columns, o.x.shape[3] / W, o.y.count() / W};
       launch("resize_forward", read_taps<T, W>, {loop_blocks(sizes.count, kThreads)}, kThreads, 0,
@@ -89,7 +89,7 @@ void resize_forward(KernelContext& context, const ResizeForward& o) {
 }
 
 void resize_backward(KernelContext& context, const ResizeBackward& o) {
-  with_storage(o.dx.dtype, [&]<class T>(T) {
+  with_any_storage(o.dx.dtype, [&]<class T>(T) {
     with_width<T>(o.dx.shape[3], {o.dy.data, o.dx.data},
                   [&]<int W>(std::integral_constant<int, W>) {
                     const Sizes sizes{o.rows, o.columns, o.dx.shape[3] / W, o.dx.count() / W};

@@ -84,10 +84,12 @@ class Work final : public StepWork, private StateHome {
     kept_.counters.keep(stream_.handle());
     sums_begun_ = sum_ != nullptr;
     timer.lap(phases.communication);
+    const double loss_gradient = request.scale / now_.rows_per_sample;
     now_.numbers = {.epoch = request.batch.epoch,
-                    .loss_gradient = static_cast<float>(request.scale / now_.rows_per_sample),
+                    .loss_gradient = static_cast<float>(loss_gradient),
                     .max_norm = std::max(0.0, request.clip_grad),
-                    .lr = request.lr};
+                    .lr = request.lr,
+                    .wide_loss_gradient = loss_gradient};
     if (request.exchange == nullptr && graphs_.usable()) {
       captured_step(request, timer, phases);
       return;

@@ -21,10 +21,11 @@ void GradientCopies::send(std::int64_t elements, void* stream) {
   piece.end = elements;
   piece.final.record(stream);
   piece.final.make_wait(stream_.handle());
-  const auto offset = static_cast<std::size_t>(sent) * sizeof(float);
+  const auto offset = static_cast<std::size_t>(sent) * size_of(device_.dtype());
   cuda::copy_async(static_cast<std::byte*>(host_.data()) + offset,
                    static_cast<const std::byte*>(device_.data()) + offset,
-                   static_cast<std::size_t>(elements - sent) * sizeof(float), stream_.handle());
+                   static_cast<std::size_t>(elements - sent) * size_of(device_.dtype()),
+                   stream_.handle());
   piece.arrived.record(stream_.handle());
 }
 

@@ -14,7 +14,7 @@ namespace engine {
 class GradientCopies {
  public:
   // Pins `host` if it is `wanted`: otherwise nothing is ever copied. Both buffers have the same
-  // slots, of f32, and must outlive the copies.
+  // slots and dtype, and must outlive the copies.
   GradientCopies(const FlatBuffer& device, const FlatBuffer& host, bool wanted);
 
   // The gradients up to `elements` are final after the work on `stream`: starts to copy them once a

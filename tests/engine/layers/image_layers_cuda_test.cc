@@ -139,7 +139,7 @@ std::vector<double> brought(const TensorView& view) {
   std::vector<T> values(static_cast<std::size_t>(view.count()));
   engine::cuda::copy_async(values.data(), view.data, view.bytes(), nullptr);
   engine::cuda::synchronize_device();
-  const std::vector<float> floats = as_floats(values);
+  const auto floats = as_floats(values);
   return {floats.begin(), floats.end()};
 }
 
@@ -191,7 +191,8 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
   const auto expected = expected_results<T>(layer, items, batch, o, host_counter, counts);
 
   std::vector<std::unique_ptr<DeviceOperand<T>>> activations;
-  std::vector<std::unique_ptr<DeviceOperand<float>>> vectors;
+  using State = StateOf<T>;
+  std::vector<std::unique_ptr<DeviceOperand<State>>> vectors;
   Tensors t = make_tensors(
       layer, items, batch, o,
       [&](const std::vector<float>& values, const Shape& shape, bool activation) {
@@ -199,7 +200,9 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
           return activations
               .emplace_back(std::make_unique<DeviceOperand<T>>(shape, stored<T>(values)))
               ->view();
-        return vectors.emplace_back(std::make_unique<DeviceOperand<float>>(shape, values))->view();
+        return vectors
+            .emplace_back(std::make_unique<DeviceOperand<State>>(shape, stored<State>(values)))
+            ->view();
       });
   const DeviceOperand<std::int64_t> counter({}, {6}), ids({5}, kIds), epoch({1}, {kEpoch});
   if (counts) t.buffers.push_back(counter.view());
@@ -232,9 +235,10 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
   }
   std::size_t i = 0;
   for_each_result(t, o, [&](const char* what, const TensorView& view) {
-    const bool wide = view.dtype == DType::kF32;
-    const std::vector<double> found = wide ? brought<float>(view) : brought<T>(view);
-    EXPECT_LT(relative_error(found, expected[i++], 1), wide ? 1e-5 : storage_error<T>()) << what;
+    const bool wide = view.dtype == DTypeOf<State>::value;
+    const std::vector<double> found = wide ? brought<State>(view) : brought<T>(view);
+    EXPECT_LT(relative_error(found, expected[i++], 1), wide ? state_error<T>() : storage_error<T>())
+        << what;
   });
   EXPECT_EQ(i, expected.size());
 }

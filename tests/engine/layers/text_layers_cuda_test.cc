@@ -175,7 +175,8 @@ class TextLayersCuda : public CudaTest {
     const Outcome found = run(*layer, items, DTypeOf<T>::value, device.context);
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i)
-      EXPECT_LE(relative_error(found[i], expected[i]), (std::is_same_v<T, float> ? 1e-5 : 1e-2))
+      EXPECT_LE(relative_error(found[i], expected[i]),
+                (is_half(DTypeOf<T>::value) ? 1e-2 : storage_error<T>()))
           << "result " << i;
   }
 };

@@ -154,7 +154,7 @@ TEST_F(DevicePrograms, AutoSaysWhatItTook) {
   expect_start(train("2", {}),
                "auto: local rank 0 of 1, 2 CUDA devices visible; --gpu-devices 0-1 uses all");
   expect_start(train("0", {}), "; auto: no CUDA device (");
-  expect_start(train("1", {"--dtype", "f64"}), "auto: --dtype f64 is computed on the CPU");
+  expect_start(train("1", {"--dtype", "f64"}), ", f64");
   expect_start(train("1", {"--reduction-order", "canonical", "--reduction-shards", "2"}),
                "auto: local rank 0 of 1, 1 CUDA device visible");
   EXPECT_LACKS(train("1", {"--device", "cpu"}).out, "auto: no");
@@ -172,14 +172,13 @@ TEST_F(DevicePrograms, WhatCannotBeIsRefusedWithBothNumbers) {
                  "there is no cuda:2, 2 CUDA devices are visible");
   expect_refused(train("0", {"--device", "cuda"}), "--device cuda: no CUDA device");
   expect_refused(train("0", {"--amp", "O1"}), "--amp O1 is for CUDA devices: no CUDA device");
-  expect_refused(train("1", {"--device", "cuda", "--dtype", "f64"}),
-                 "--dtype f64 requires --device cpu: kernels of CUDA devices compute in f32");
   expect_refused(train("1", {"--amp", "O2", "--device", "cpu"}),
                  "--amp O2 requires --device cuda: CPUs compute off and bf16");
 }
 
 TEST_F(DevicePrograms, PrecisionIsSaid) {
   expect_start(train("1", {"--device", "cuda", "--amp", "bf16"}), ", bf16");
+  expect_start(train("1", {"--device", "cuda", "--dtype", "f64"}), ", f64");
   expect_start(train("1", {"--device", "cuda", "--amp", "tf32"}), ", tf32 products");
   expect_start(train("1", {"--device", "cuda", "--amp", "O1"}),
                ", f16 products, loss scale dynamic");

@@ -476,12 +476,10 @@ TEST(RunConfig, Precision) {
   EXPECT_EQ(run_of("amp=bf16 device=cpu").compute.precision.half, engine::DType::kBF16);
   EXPECT_CONTAINS(fault_of("amp=bf16 device=cpu loss-scale=128"),
                   "--loss-scale 128 requires --device cuda: losses are scaled on CUDA devices");
-  for (const ConfigValues& cuda :
-       {flags("dtype=f64 device=cuda:0"), flags("dtype=f64 gpu-devices=0")})
-    EXPECT_CONTAINS(fault(cuda), "--dtype f64 requires --device cpu: kernels of CUDA devices");
+  EXPECT_EQ(run_of("dtype=f64 device=cuda:0").compute.dtype, engine::DType::kF64);
   EXPECT_CONTAINS(fault_of("dtype=f64 amp=O1"), "expected f32 beside --amp O1");
   EXPECT_EQ(to_string(run_of("dtype=f64").compute.device.device), "auto");
-  EXPECT_EQ(run_of("dtype=f64").compute.device.cpu_only, "--dtype f64");
+  EXPECT_EQ(run_of("dtype=f64").compute.device.cpu_only, std::nullopt);
   EXPECT_EQ(run_of("amp=O1 loss-scale=128").compute.device.cuda_only, "--amp O1");
   EXPECT_EQ(run_of("amp=bf16").compute.device.cuda_only, std::nullopt);
 

@@ -117,7 +117,6 @@ const std::vector<OptionSpec> kComputeRows{
      .example = "--dtype f64",
      .on_resume = kReject,
      .arrays = kDiffer,
-     .limits = {only_cpu(is("f64"), "kernels of CUDA devices compute in f32")},
      .of_model = true},
     {.name = "amp",
      .field =

@@ -36,7 +36,7 @@ struct DeviceRequest {
   int replica = 0;                      // in `devices`
   int local_rank = 0, local_world = 1;  // among the ranks of this host
   std::optional<int> place = {};        // of place_on_host(), in place of the local rank
-  // Options that only one kind of devices can do: "--amp O1", "--dtype f64".
+  // Options that only one kind of devices can do: "--amp O1", "--weight-dtype bf16".
   std::optional<std::string> cuda_only = {}, cpu_only = {};
 
   // Return true if the user named a device of that kind.

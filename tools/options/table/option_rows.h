@@ -22,9 +22,6 @@ inline Condition off(std::string option = "") { return {std::move(option), Condi
 inline Condition given(std::string option = "") { return {std::move(option)}; }
 
 // Make limits of devices: values for one kind only, and values with which a kind differs.
-inline DeviceLimit only_cpu(Condition own, std::string why) {
-  return {DeviceLimit::Kind::kCuda, std::move(own), true, std::move(why)};
-}
 inline DeviceLimit only_cuda(Condition own, std::string why) {
   return {DeviceLimit::Kind::kCpu, std::move(own), true, std::move(why)};
 }

@@ -62,9 +62,9 @@ Results<double> expected_of(const AttentionSizes& s, const Operand<float>& qkv,
 }
 
 template <class T>
-Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
-                        const Operand<float>& dy, const Operand<float>& start,
-                        const AttentionDropout& dropout, Write write, Products products) {
+Results<StateOf<T>> found_of(const AttentionSizes& s, const Operand<float>& qkv,
+                             const Operand<float>& dy, const Operand<float>& start,
+                             const AttentionDropout& dropout, Write write, Products products) {
   DeviceContext c(attention_scratch_bytes(
                       {s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, 1, Device::Kind::kCuda}),
                   products);
@@ -81,8 +81,8 @@ Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
              device_dqkv = to_device<T>(s.qkv(), start.values),
              y = to_device<T>(s.y(), std::vector<float>(dy.values.size(), NAN)),
              inferred = to_device<T>(s.y(), std::vector<float>(dy.values.size(), NAN));
-  const auto lse =
-      to_device<float>(s.lse(), std::vector<float>(static_cast<std::size_t>(s.lse().count()), NAN));
+  const auto lse = to_device<StateOf<T>>(
+      s.lse(), std::vector<float>(static_cast<std::size_t>(s.lse().count()), NAN));
   attention_forward(c.context, {.qkv = device_qkv.view(),
                                 .heads = s.heads,
                                 .kv_heads = s.kv_heads,
@@ -124,7 +124,7 @@ void compare_attention(const AttentionSizes& s, double tolerance, double rate = 
     const Operand<float> start =
         write == Write::kAdd ? random_operand(s.qkv(), 3) : gemm_test::nan_operand(s.qkv());
     const Results<double> expected = expected_of<T>(s, qkv, dy, start, dropout, write);
-    const Results<float> found = found_of<T>(s, qkv, dy, start, dropout, write, products);
+    const Results<StateOf<T>> found = found_of<T>(s, qkv, dy, start, dropout, write, products);
     EXPECT_LE(relative_error(found.y, expected.y), tolerance);
     EXPECT_LE(relative_error(found.lse, expected.lse), tolerance);
     EXPECT_LE(relative_error(found.dqkv, expected.dqkv), tolerance);
@@ -144,6 +144,18 @@ TEST_F(AttentionCuda, Float32AgreesWithTheReference) {
   for (const AttentionSizes& s :
        {AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 2, 32}, AttentionSizes{2, 35, 4, 8, 2}})
     compare_attention<float>(s, 1e-5, 0.25);
+}
+
+TEST_F(AttentionCuda, Float64AgreesWithTheReference) {
+  for (const AttentionSizes& s : {AttentionSizes{0, 5, 2, 8}, AttentionSizes{2, 1, 1, 1},
+                                  AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 20, 1, 128},
+                                  AttentionSizes{1, 140, 1, 16}, AttentionSizes{1, 33, 4, 20, 2}})
+    for (const bool causal : {true, false}) {
+      AttentionSizes masked = s;
+      masked.causal = causal;
+      compare_attention<double>(masked, storage_error<double>());
+      compare_attention<double>(masked, storage_error<double>(), 0.25);
+    }
 }
 
 // Every kernel, with several blocks of queries and of keys.

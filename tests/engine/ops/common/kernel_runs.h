@@ -36,6 +36,15 @@ inline Given state(Operand<float> operand) { return {std::move(operand), StoredA
 inline Operand<float> nothing(const Shape& shape) { return gemm_test::nan_operand(shape); }
 inline Given no_bytes(const Shape& shape) { return {Operand<float>(shape, 254), StoredAs::kU8}; }
 
+// What `Storage` keeps of a number.
+template <class Storage>
+double kept_number(float value) {
+  if constexpr (std::is_same_v<Storage, double>)
+    return value;
+  else
+    return engine::to_float(engine::from_float<Storage>(value));
+}
+
 // An operand in memory of the host, activations rounded to what `Storage` keeps of them.
 template <class T, class Storage>
 class HostTensor {
@@ -49,9 +58,8 @@ class HostTensor {
     else
       numbers_ = Operand<T>(from.shape, T{});
     for (std::size_t i = 0; i < numbers_.values.size(); ++i)
-      numbers_.values[i] = as_ == StoredAs::kF32
-                               ? from.values[i]
-                               : engine::to_float(engine::from_float<Storage>(from.values[i]));
+      numbers_.values[i] = static_cast<T>(
+          as_ == StoredAs::kF32 ? from.values[i] : kept_number<Storage>(from.values[i]));
   }
 
   TensorView view() {
@@ -84,9 +92,9 @@ std::array<std::vector<T>, N> run_on_host(KernelContext& context, const Given (&
 }
 
 // Pairs of each operand: found and expected.
-template <std::size_t N>
+template <std::size_t N, class Found = float>
 struct Runs {
-  std::array<std::vector<float>, N> found;
+  std::array<std::vector<Found>, N> found;
   std::array<std::vector<double>, N> expected;
 };
 

@@ -55,13 +55,15 @@ class Conv2dCuda : public CudaTest {};
 using ConvModes =
     ::testing::Types<ConvMode<float, Products::kF32, 0>, ConvMode<float, Products::kTf32, 10>,
                      ConvMode<float, Products::kBF16, 100>, ConvMode<float, Products::kF16, 10>,
-                     ConvMode<bf16, Products::kF32, 0>, ConvMode<f16, Products::kTf32, 0>>;
+                     ConvMode<bf16, Products::kF32, 0>, ConvMode<f16, Products::kTf32, 0>,
+                     ConvMode<double, Products::kF32, 0>>;
 TYPED_TEST_SUITE(Conv2dCuda, ConvModes);
 
 // Of a result stored as T: the mode's rounding of operands, float32's sums, and the last place.
 template <class M, class T>
 constexpr double allowed() {
-  return std::max(M::error, 1e-5) + (std::is_same_v<T, float> ? 0 : storage_error<T>());
+  return std::max(M::error, state_error<typename M::S>()) +
+         (std::is_same_v<T, float> ? 0 : storage_error<T>());
 }
 
 // How the products are cut; tile 0: by shape, through the public calls.
@@ -95,14 +97,15 @@ void check(const ConvProduct& p, bool with_bias, Write write, std::int64_t plann
   Context host(1, p.scratch(1, DType::kF64));
   p.run(host.context, wide);
 
-  auto device = start.as(to_device_as<S>, to_device_as<S>, to_device_as<float>);
+  auto device = start.as(to_device_as<S>, to_device_as<S>, to_device_as<StateOf<S>>);
+  const bool planned_by_shape = cut.tile == 0 || std::is_same_v<S, double>;
   const cuda::GemmPlan weights_plan =
-      cut.tile == 0 ? cuda::GemmPlan{} : cut.plan<S>(p.pixels(), cut.splits);
+      planned_by_shape ? cuda::GemmPlan{} : cut.plan<S>(p.pixels(), cut.splits);
   DeviceContext c(std::max(device_scratch(p, planned, DTypeOf<S>::value),
                            static_cast<std::size_t>(cuda::gemm_workspace_bytes(
                                weights_plan, p.taps(), p.g.out_channels))),
                   M::products);
-  if (cut.tile == 0) {
+  if (planned_by_shape) {
     p.run(c.context, device);
   } else {
     cuda::conv2d_forward(c.context, p.forward(device), cut.plan<S>(p.taps()));
@@ -113,9 +116,10 @@ void check(const ConvProduct& p, bool with_bias, Write write, std::int64_t plann
   EXPECT_LE(relative_error(as_floats(device.y.values()), wide.y.values), (allowed<M, S>())) << "y";
   EXPECT_LE(relative_error(as_floats(device.dx.values()), wide.dx.values), (allowed<M, S>()))
       << "dx";
-  EXPECT_LE(relative_error(device.dweight.values(), wide.dweight.values), (allowed<M, float>()))
+  EXPECT_LE(relative_error(device.dweight.values(), wide.dweight.values),
+            (allowed<M, StateOf<S>>()))
       << "dweight";
-  EXPECT_LE(relative_error(device.dbias.values(), wide.dbias.values), 1e-5) << "dbias";
+  EXPECT_LE(relative_error(device.dbias.values(), wide.dbias.values), state_error<S>()) << "dbias";
 }
 
 TYPED_TEST(Conv2dCuda, AgreesWithFloat64) {
@@ -176,10 +180,10 @@ TYPED_TEST(Conv2dCuda, TwoRunsGiveTheSameBits) {
   using S = typename TypeParam::S;
   const ConvProduct p{5, {17, 16, 16, 24, 3, 3, 2, 1}};
   const HostProduct start = operands_of(p, Write::kOverwrite);
-  std::vector<std::vector<float>> dx, dweight;
+  std::vector<std::vector<StateOf<S>>> dx, dweight;
   for (int run = 0; run < 2; ++run) {
     DeviceContext c(device_scratch(p, p.n, DTypeOf<S>::value), TypeParam::products);
-    auto device = start.as(to_device_as<S>, to_device_as<S>, to_device_as<float>);
+    auto device = start.as(to_device_as<S>, to_device_as<S>, to_device_as<StateOf<S>>);
     p.run(c.context, device);
     c.finish();
     dx.push_back(as_floats(device.dx.values())), dweight.push_back(device.dweight.values());

@@ -16,6 +16,7 @@
 #include "engine/core/cuda.h"
 #include "engine/core/dtype.h"
 #include "io/gpu/kernel_resources.h"
+#include "tests/engine/ops/common/kernel_runs.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace cuda_test {
@@ -25,7 +26,10 @@ using engine::bf16;
 using engine::f16;
 using engine::Products;
 
-using Storages = ::testing::Types<float, bf16, f16>;  // of activations, for typed tests
+using Storages = ::testing::Types<float, bf16, f16, double>;  // of activations, for typed tests
+// The numbers of statistics, losses and gradients of parameters beside activations stored as T.
+template <class T>
+using StateOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 inline constexpr engine::Device kDevice{engine::Device::Kind::kCuda, 0};
 
@@ -103,14 +107,25 @@ template <class T>
 std::vector<T> stored(const std::vector<float>& values) {
   std::vector<T> result;
   result.reserve(values.size());
-  for (const float value : values) result.push_back(engine::from_float<T>(value));
+  for (const float value : values) {
+    if constexpr (std::is_same_v<T, double>)
+      result.push_back(value);
+    else
+      result.push_back(engine::from_float<T>(value));
+  }
   return result;
 }
+// As doubles where T is double.
 template <class T>
-std::vector<float> as_floats(const std::vector<T>& values) {
-  std::vector<float> result;
+std::vector<StateOf<T>> as_floats(const std::vector<T>& values) {
+  std::vector<StateOf<T>> result;
   result.reserve(values.size());
-  for (const T value : values) result.push_back(engine::to_float(value));
+  for (const T value : values) {
+    if constexpr (std::is_same_v<T, double>)
+      result.push_back(value);
+    else
+      result.push_back(engine::to_float(value));
+  }
   return result;
 }
 template <class T>
@@ -131,7 +146,7 @@ template <class T>
 Operand<double> kept(const Operand<float>& operand) {
   Operand<double> wide(operand.shape, 0);
   for (std::size_t i = 0; i < operand.values.size(); ++i)
-    wide.values[i] = engine::to_float(engine::from_float<T>(operand.values[i]));
+    wide.values[i] = kept_number<T>(operand.values[i]);
   return wide;
 }
 
@@ -156,7 +171,12 @@ template <class T>
 constexpr double storage_error() {
   if constexpr (std::is_same_v<T, bf16>) return 0.0045;
   if constexpr (std::is_same_v<T, f16>) return 0.0006;
-  return 1e-5;
+  return std::is_same_v<T, double> ? 1e-12 : 1e-5;
+}
+// The same of StateOf<T>.
+template <class T>
+constexpr double state_error() {
+  return storage_error<StateOf<T>>();
 }
 
 }  // namespace cuda_test

@@ -18,7 +18,7 @@ std::vector<T> numbers_as(const std::vector<float>& values) {
     return stored<T>(values);
 }
 template <class T>
-std::vector<float> numbers_of(const std::vector<T>& values) {
+std::vector<StateOf<T>> numbers_of(const std::vector<T>& values) {
   if constexpr (std::is_integral_v<T>)
     return {values.begin(), values.end()};
   else
@@ -35,8 +35,8 @@ class Shifted {
     return {static_cast<T*>(memory_.view().data) + shift_, engine::DTypeOf<T>::value, shape_,
             kDevice};
   }
-  std::vector<float> values() const {
-    const std::vector<float> all = numbers_of(memory_.values());
+  std::vector<StateOf<T>> values() const {
+    const std::vector<StateOf<T>> all = numbers_of(memory_.values());
     for (std::int64_t i = 0; i < shift_; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], kGuard);
     EXPECT_EQ(all.back(), kGuard);
     return {all.begin() + shift_, all.end() - 1};
@@ -76,24 +76,27 @@ class DeviceTensor {
     if (bytes_) return bytes_->view();
     return state_ ? state_->view() : activation_->view();
   }
-  std::vector<float> values() const {
-    if (ints_) return ints_->values();
-    if (bytes_) return bytes_->values();
+  std::vector<StateOf<Storage>> values() const {
+    const auto widened = [](const std::vector<float>& values) {
+      return std::vector<StateOf<Storage>>(values.begin(), values.end());
+    };
+    if (ints_) return widened(ints_->values());
+    if (bytes_) return widened(bytes_->values());
     return state_ ? state_->values() : activation_->values();
   }
 
  private:
   std::optional<Shifted<Storage>> activation_;
-  std::optional<Shifted<float>> state_;
+  std::optional<Shifted<StateOf<Storage>>> state_;
   std::optional<Shifted<std::int32_t>> ints_;
   std::optional<Shifted<std::uint8_t>> bytes_;
 };
 
 // Activations begin `shift` elements behind a multiple of 16 bytes.
 template <class Storage, std::size_t N, class Call>
-Runs<N> run_on_device(const DeviceContext& device, const Given (&operands)[N], Call call,
-                      std::int64_t shift = 0) {
-  Runs<N> runs;
+Runs<N, StateOf<Storage>> run_on_device(const DeviceContext& device, const Given (&operands)[N],
+                                        Call call, std::int64_t shift = 0) {
+  Runs<N, StateOf<Storage>> runs;
   Context host(1, 0);
   runs.expected = run_on_host<double, Storage>(host.context, operands, call);
   KernelContext context = device.context;
@@ -108,7 +111,8 @@ Runs<N> run_on_device(const DeviceContext& device, const Given (&operands)[N], C
   return runs;
 }
 template <class Storage, std::size_t N, class Call>
-Runs<N> run_on_device(const Given (&operands)[N], Call call, std::int64_t shift = 0) {
+Runs<N, StateOf<Storage>> run_on_device(const Given (&operands)[N], Call call,
+                                        std::int64_t shift = 0) {
   return run_on_device<Storage>(DeviceContext(), operands, call, shift);
 }
 

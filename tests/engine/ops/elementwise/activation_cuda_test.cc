@@ -22,7 +22,7 @@ TYPED_TEST(ActivationCuda, AgreesWithTheDefinition) {
         Operand<float> x = random_operand(shape, 1);
         for (float& value : x.values) value *= 5;
         const Operand<float> dy = random_operand(shape, 2);
-        std::vector<float> aligned;
+        std::vector<StateOf<TypeParam>> aligned;
         for (const std::int64_t shift : {0, 3}) {
           const Given operands[] = {x, dy, nothing(shape), output(shape, write), x, dy};
           const auto [found, expected] = run_on_device<TypeParam>(

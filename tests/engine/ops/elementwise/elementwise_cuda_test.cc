@@ -60,7 +60,7 @@ TYPED_TEST(ElementwiseCuda, ReluKeepsNan) {
   DeviceContext c;
   relu_forward(c.context, x.view(), y.view());
   c.finish();
-  const std::vector<float> found = as_floats(y.values());
+  const auto found = as_floats(y.values());
   for (const std::size_t i : {1, 8}) EXPECT_TRUE(std::isnan(found[i]));
   EXPECT_EQ(found[0], 0);
   EXPECT_EQ(found[7], 7);
@@ -109,11 +109,12 @@ TYPED_TEST(ElementwiseCuda, CastsBothWays) {
     const Shifted<TypeParam> narrow(x.shape, std::vector<float>(x.values.size()), shift);
     DeviceContext c;
     cast(c.context, source.view(), narrow.view());
-    cast(c.context, narrow.view(), back.view());
+    constexpr bool kWide = std::is_same_v<TypeParam, double>;  // is cast to, but not back
+    if (!kWide) cast(c.context, narrow.view(), back.view());
     c.finish();
-    const std::vector<float> expected = as_floats(stored<TypeParam>(x.values));
-    EXPECT_EQ(narrow.values(), expected);
-    EXPECT_EQ(back.values(), expected);
+    const std::vector<double> expected = kept<TypeParam>(x).values;
+    EXPECT_LE(relative_error(narrow.values(), expected), 0);
+    EXPECT_LE(relative_error(back.values(), expected), 0);
   });
 }
 
@@ -125,8 +126,8 @@ TYPED_TEST(ElementwiseCuda, FillsAndZeroes) {
     fill(c.context, 0.75, filled.view());
     zero(c.context, zeroed.view());
     c.finish();
-    EXPECT_EQ(filled.values(), std::vector<float>(other.size(), 0.75f));
-    EXPECT_EQ(zeroed.values(), std::vector<float>(other.size(), 0.f));
+    EXPECT_EQ(filled.values(), std::vector<StateOf<TypeParam>>(other.size(), 0.75f));
+    EXPECT_EQ(zeroed.values(), std::vector<StateOf<TypeParam>>(other.size(), 0.f));
   });
 }
 
@@ -195,7 +196,7 @@ TYPED_TEST(ElementwiseCuda, DropoutDrawsTheMaskOfPhilox) {
                               .to = dx.view(),
                               .write = write});
           c.finish();
-          const std::vector<float> found = y.values();
+          const auto found = y.values();
           for (std::size_t i = 0; i < found.size(); ++i)
             ASSERT_NEAR(found[i], expected[i], storage_error<TypeParam>() * std::fabs(expected[i]))
                 << i;
@@ -265,11 +266,14 @@ TEST_F(ElementwiseCudaOnce, RefusesOperandsThatDoNotFit) {
   const DeviceOperand<bf16> half = to_device<bf16>({3}, {1, 2, 3});
   const DeviceOperand<f16> other = to_device<f16>({3}, {1, 2, 3});
   const DeviceOperand<double> wide({3}, {1, 2, 3});
+  const DeviceOperand<std::int32_t> whole({3}, {1, 2, 3});
   EXPECT_THROW(relu_forward(c.context, three.view(), half.view()), ShapeError);
-  EXPECT_THROW(relu_forward(c.context, wide.view(), wide.view()), ShapeError);
+  EXPECT_THROW(relu_forward(c.context, three.view(), wide.view()), ShapeError);
+  EXPECT_THROW(relu_forward(c.context, whole.view(), whole.view()), ShapeError);
   EXPECT_THROW(cast(c.context, half.view(), other.view()), ShapeError);
+  EXPECT_THROW(cast(c.context, wide.view(), three.view()), ShapeError);
   EXPECT_THROW(increment(c.context, three.view()), ShapeError);
-  EXPECT_THROW(fill(c.context, 1, wide.view()), ShapeError);
+  EXPECT_THROW(fill(c.context, 1, whole.view()), ShapeError);
 }
 
 }  // namespace

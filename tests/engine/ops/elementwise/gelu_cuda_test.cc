@@ -21,7 +21,7 @@ TYPED_TEST(GeluCuda, AgreesWithTheReference) {
         SCOPED_TRACE(shape.to_string());
         Operand<float> x = random_operand(shape, 1);
         for (float& value : x.values) value *= 5;
-        std::vector<float> aligned;
+        std::vector<StateOf<TypeParam>> aligned;
         const Given operands[] = {x, random_operand(shape, 2), output(shape, write), nothing(shape),
                                   x};
         for (const std::int64_t shift : {0, 3}) {

@@ -43,7 +43,7 @@ void compare_embedding(const EmbeddingSizes& s, Write write) {
                          embedding_backward(c, {tokens, dy, dtable, write});
                        });
   EXPECT_LE(relative_error(found[3], expected[3]), 0);
-  EXPECT_LE(relative_error(found[4], expected[4]), 1e-5);
+  EXPECT_LE(relative_error(found[4], expected[4]), state_error<T>());
 }
 
 TYPED_TEST(EmbeddingCuda, AgreesWithTheReference) {
@@ -71,7 +71,7 @@ TYPED_TEST(EmbeddingCuda, PositionsAgreeWithTheReference) {
             add_positions_forward(c, x, positions, x);  // in place
           });
       EXPECT_LE(relative_error(found[0], expected[0]), storage_error<TypeParam>());
-      EXPECT_LE(relative_error(found[2], expected[2]), 1e-5);
+      EXPECT_LE(relative_error(found[2], expected[2]), state_error<TypeParam>());
     }
 }
 

@@ -54,7 +54,7 @@ std::vector<T> prepared(const std::array<std::int64_t, 3>& shape,
   DeviceContext c;
   const DeviceOperand<std::uint8_t> device_bytes(images, bytes);
   const DeviceOperand<float> device_table({shape[2], kImageTableRow}, table);
-  const DeviceOperand<T> out(images, std::vector<T>(bytes.size(), from_float<T>(-77)));
+  const DeviceOperand<T> out(images, std::vector<T>(bytes.size(), stored<T>({-77})[0]));
   const DeviceDraws device_draws(draws);
   prepare_images(c.context, {.images = device_bytes.view(),
                              .draws = device_draws.data(),

@@ -39,7 +39,7 @@ TYPED_TEST(RegressionLossCuda, AgreesWithTheReference) {
               softmax_cross_entropy_backward(c, {gradient, dloss, dx, Write::kAdd});
             },
             shift);
-        EXPECT_LE(relative_error(found[2], expected[2]), 1e-5);
+        EXPECT_LE(relative_error(found[2], expected[2]), state_error<TypeParam>());
         EXPECT_EQ(found[4], found[2]);
         EXPECT_LE(relative_error(found[3], expected[3]), storage_error<TypeParam>());
         EXPECT_LE(relative_error(found[6], expected[6]), 2 * storage_error<TypeParam>());
@@ -51,15 +51,15 @@ TYPED_TEST(RegressionLossCuda, LoopsPastTheGrid) {
   const std::int64_t rows = 132 * 16 * 256 + 1000;
   const auto prediction =
       to_device<TypeParam>({rows, 1}, std::vector<float>(static_cast<std::size_t>(rows), 1.5f));
-  const auto target = to_device<float>({rows, 1},
-                                       std::vector<float>(static_cast<std::size_t>(rows), 1.25f)),
-             loss =
-                 to_device<float>({rows}, std::vector<float>(static_cast<std::size_t>(rows), NAN));
+  using State = StateOf<TypeParam>;
+  const auto count = static_cast<std::size_t>(rows);
+  const auto target = to_device<State>({rows, 1}, std::vector<float>(count, 1.25f)),
+             loss = to_device<State>({rows}, std::vector<float>(count, NAN));
   DeviceContext c;
   regression_loss_forward(
       c.context, {.prediction = prediction.view(), .target = target.view(), .loss = loss.view()});
   c.finish();
-  EXPECT_EQ(loss.values(), std::vector<float>(static_cast<std::size_t>(rows), 0.0625f));
+  EXPECT_EQ(loss.values(), std::vector<State>(count, 0.0625f));
 }
 
 // PyTorch's sign gives NaN for NaN as well.
@@ -67,13 +67,13 @@ TYPED_TEST(RegressionLossCuda, NanStaysNanInItsRowOnly) {
   for (const RegressionLoss kind : kKinds) {
     const auto prediction = to_device<TypeParam>({2, 2}, {NAN, 1, 2, 3}),
                gradient = to_device<TypeParam>({2, 2}, {9, 9, 9, 9});
-    const auto target = to_device<float>({2, 2}, {0, 0, 2, 1}),
-               loss = to_device<float>({2}, {9, 9});
+    const auto target = to_device<StateOf<TypeParam>>({2, 2}, {0, 0, 2, 1}),
+               loss = to_device<StateOf<TypeParam>>({2}, {9, 9});
     DeviceContext c;
     regression_loss_forward(c.context,
                             {prediction.view(), target.view(), loss.view(), gradient.view(), kind});
     c.finish();
-    const std::vector<float> slopes = as_floats(gradient.values());
+    const auto slopes = as_floats(gradient.values());
     EXPECT_TRUE(std::isnan(loss.values()[0]) && std::isnan(slopes[0]));
     if (kind == RegressionLoss::kLogistic) continue;
     EXPECT_EQ(slopes[2], 0);  // equal numbers
@@ -89,15 +89,16 @@ using RegressionLossCudaOnce = CudaTest;
 TYPED_TEST(RegressionLossCuda, OfLogitsNeitherOverflowsNorIncludesUnknownLabels) {
   const auto prediction = to_device<TypeParam>({2, 3}, {1e4f, -1e4f, 5, 1e4f, -1e4f, 5}),
              gradient = to_device<TypeParam>({2, 3}, {9, 9, 9, 9, 9, 9});
-  const auto target = to_device<float>({2, 3}, {1, 0, NAN, 0, 0.5f, NAN}),
-             loss = to_device<float>({2}, {9, 9});
-  const float large = as_floats(prediction.values())[0];
+  using State = StateOf<TypeParam>;
+  const auto target = to_device<State>({2, 3}, {1, 0, NAN, 0, 0.5f, NAN}),
+             loss = to_device<State>({2}, {9, 9});
+  const State large = as_floats(prediction.values())[0];
   DeviceContext c;
   regression_loss_forward(c.context, {prediction.view(), target.view(), loss.view(),
                                       gradient.view(), RegressionLoss::kLogistic});
   c.finish();
-  EXPECT_EQ(loss.values(), (std::vector<float>{0, 1.5f * large}));
-  EXPECT_EQ(as_floats(gradient.values()), (std::vector<float>{0, 0, 0, 1, -0.5f, 0}));
+  EXPECT_EQ(loss.values(), (std::vector<State>{0, 1.5f * large}));
+  EXPECT_EQ(as_floats(gradient.values()), (std::vector<State>{0, 0, 0, 1, -0.5f, 0}));
 }
 
 // Totals of losses without labels: no row is correct.

@@ -25,6 +25,10 @@ TEST_F(RowWeightsCuda, MultiplyRows) {
     weigh_rows(c.context, on_device.view(), found.view());
     c.finish();
     EXPECT_EQ(found.values(), expected) << rows;
+    const auto wide = to_device<double>({rows}, values);
+    weigh_rows(c.context, on_device.view(), wide.view());
+    c.finish();
+    EXPECT_EQ(wide.values(), std::vector<double>(expected.begin(), expected.end())) << rows;
   }
 }
 

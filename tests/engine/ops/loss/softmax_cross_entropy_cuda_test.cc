@@ -55,7 +55,7 @@ void compare_losses(const Shape& shape, double smoothing, Write write, std::int6
         softmax_cross_entropy_backward(c, {gradient, dloss, dlogits, write});
       },
       shift);
-  EXPECT_LE(relative_error(found[3], expected[3]), 1e-5);
+  EXPECT_LE(relative_error(found[3], expected[3]), state_error<T>());
   EXPECT_EQ(found[4], found[3]);
   EXPECT_LE(relative_error(found[5], expected[5], 0.01), storage_error<T>());
   EXPECT_LE(relative_error(found[6], expected[6], 0.01), 2 * storage_error<T>());
@@ -95,7 +95,7 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, LeavesOutRowsWithoutALabel) {
                                                TensorView loss, TensorView gradient) {
           softmax_cross_entropy_forward(c, {from, of, loss, gradient});
         });
-    EXPECT_LE(relative_error(found[2], expected[2]), 1e-5);
+    EXPECT_LE(relative_error(found[2], expected[2]), state_error<TypeParam>());
     EXPECT_LE(relative_error(found[3], expected[3], 0.01), storage_error<TypeParam>());
     for (std::int64_t r = 0; r < rows; r += 2) {
       EXPECT_EQ(found[2][static_cast<std::size_t>(r)], 0);
@@ -147,8 +147,8 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
     const auto device_logits = to_device<TypeParam>(shape, logits.values);
     const DeviceOperand<std::int32_t> device_labels({rows}, labels.values),
         ranks({rows}, std::vector<std::int32_t>(static_cast<std::size_t>(rows), -1));
-    const auto device_loss = to_device<float>({rows}, loss.values),
-               own_loss = to_device<float>({rows}, loss.values);
+    const auto device_loss = to_device<StateOf<TypeParam>>({rows}, loss.values),
+               own_loss = to_device<StateOf<TypeParam>>({rows}, loss.values);
     softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
                                               .labels = device_labels.view(),
                                               .loss = own_loss.view(),

@@ -176,6 +176,81 @@ TEST_F(DeviceStep, AnAverageHasTheCpusBits) {
     expect_the_cpus_bits<std::uint8_t>(AverageStep{.weight = weight}, 0);
 }
 
+// In float64, where the factor of gradients is that of clipping: the CPU's numbers.
+TEST_F(DeviceStep, EveryUpdateOfFloat64IsTheCpus) {
+  const auto wide = [](std::int64_t count, std::uint32_t seed) {
+    return widen(random_operand({count}, seed));
+  };
+  constexpr double kNorm = 8, kMaxNorm = 2, kScale = 3;
+  for (const std::int64_t count : {1, 7, 1030})
+    for (const UpdateStep& step :
+         {any_sgd({.momentum = 0, .weight_decay = 0.01}),
+          any_sgd({.momentum = 0.9, .nesterov = true}), UpdateStep{AdamwStep{.weight_decay = 0.1}},
+          UpdateStep{LionStep{}}, UpdateStep{MuonMomentumStep{}}, UpdateStep{MuonApplyStep{}},
+          UpdateStep{AverageStep{.weight = 0.125}}}) {
+      SCOPED_TRACE(std::to_string(step.index()) + ", " + std::to_string(count) + " elements");
+      Operand<double> value = wide(count, 4), a = wide(count, 2), b = wide(count, 3);
+      for (double& square : b.values) square *= square;
+      const DeviceOperand<double> device_value(value.shape, value.values),
+          device_a(a.shape, a.values), device_b(b.shape, b.values);
+      const std::size_t states = std::visit(
+          []<class Step>(const Step&) { return static_cast<std::size_t>(Step::kStates); }, step);
+      const TensorView on_host[] = {a.view(), b.view()},
+                       on_device[] = {device_a.view(), device_b.view()};
+      Context host(1, 0);
+      DeviceContext c;
+      for (int t = 1; t <= 3; ++t) {
+        Operand<double> gradient = wide(count, static_cast<std::uint32_t>(10 + t));
+        const DeviceOperand<double> device_gradient(gradient.shape, gradient.values);
+        UpdateStep now = step;
+        std::visit(
+            [&](auto& each) {
+              each.set({0.1 / t, kScale * kMaxNorm / (kNorm + 1e-6), t});
+            },
+            now);
+        update(host.context,
+               {now, gradient.view(), std::span(on_host).first(states), value.view()});
+        const OnDevice<StepNumbers> numbers(
+            {.max_norm = kMaxNorm, .lr = 0.1 / t, .wide_gradient_scale = kScale});
+        const OnDevice<StepControl> control(
+            {.applied_steps = t, .gradient_scale = NAN, .squared_norm = kNorm * kNorm});
+        update_on_device(c.context, {step, numbers.get(), control.get(), device_gradient.view(),
+                                     std::span(on_device).first(states), device_value.view()});
+        c.finish();
+        EXPECT_LE(relative_error(device_value.values(), value.values), 1e-14);
+        EXPECT_LE(relative_error(device_a.values(), a.values), 1e-14);
+        EXPECT_LE(relative_error(device_b.values(), b.values), 1e-14);
+      }
+    }
+}
+
+TEST_F(DeviceStep, NormsProductsAndLossGradientsOfFloat64AreTheCpus) {
+  constexpr double kThird = 1.0 / 3;
+  for (const std::int64_t count : {0, 17, 70'001}) {
+    Operand<double> a = widen(random_operand({count}, 5));
+    for (double& value : a.values) value *= kThird;
+    const DeviceOperand<double> from(a.shape, a.values), scaled(a.shape, a.values),
+        rows(a.shape, a.values);
+    DeviceContext c(find_overflow_scratch_bytes(count));
+    const OnDevice<StepNumbers> numbers({.max_norm = 1, .wide_loss_gradient = kThird});
+    const OnDevice<StepControl> control({});
+    finish_gradients(c.context, {}, from.view(), numbers.get(), control.get());
+    scale_on_device(c.context, kThird, from.view(), scaled.view());
+    fill_loss_gradient(c.context, numbers.get(), control.get(), rows.view());
+    subtract_on_device(c.context, rows.view(), from.view(), from.view());
+    c.finish();
+    Context host(1, 0);
+    const double expected = sum_of_squares(host.context, a.view());
+    EXPECT_NEAR(control.value().squared_norm, expected, 1e-14 * expected);
+    for (std::size_t i = 0; i < a.values.size(); ++i) {
+      ASSERT_EQ(scaled.values()[i], kThird * a.values[i]);
+      ASSERT_EQ(rows.values()[i], kThird);
+      ASSERT_EQ(from.values()[i], kThird - a.values[i]);
+      if (i == 100) break;  // values() copies all of them
+    }
+  }
+}
+
 // find_overflow() and settle_step() on `gradients`, from a control of this scale.
 StepControl finished(const LossScaleRule& rule, Operand<float>& gradients, double max_norm,
                      float scale) {

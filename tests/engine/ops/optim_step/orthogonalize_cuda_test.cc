@@ -12,11 +12,13 @@ using namespace cuda_test;
 
 class OrthogonalizeCuda : public CudaTest {
  protected:
-  static std::vector<float> on_device(const Operand<float>& start, int steps,
-                                      Products products = Products::kF32) {
+  template <class T = float>
+  static std::vector<T> on_device(const Operand<float>& start, int steps,
+                                  Products products = Products::kF32) {
     const Shape& s = start.shape;
-    const auto matrix = to_device_as<float>(start);
-    DeviceContext c(orthogonalize_scratch_bytes(s[0], s[1], DType::kF32, kDevice.kind), products);
+    const auto matrix = to_device_as<T>(start);
+    DeviceContext c(orthogonalize_scratch_bytes(s[0], s[1], DTypeOf<T>::value, kDevice.kind),
+                    products);
     orthogonalize(c.context, steps, matrix.view());
     c.finish();
     return matrix.values();
@@ -44,6 +46,7 @@ TEST_F(OrthogonalizeCuda, AgreesWithFloat64) {
       orthogonalize(host.context, steps, wide.view());
       const std::vector<float> found = on_device(start, steps);
       EXPECT_EQ(far_apart(found, wide.values, 0, 2e-4), "");
+      EXPECT_LE(relative_error(on_device<double>(start, steps), wide.values), 1e-10);
       // The precision of the model's products does not matter, nor does the run.
       EXPECT_EQ(on_device(start, steps, Products::kBF16), found);
     }

@@ -59,7 +59,7 @@ TYPED_TEST(CopyChannelsCuda, LoopsPastTheGrid) {
   DeviceContext c;
   copy_channels(c.context, {.before = 1, .x = from.view(), .y = to.view()});
   c.finish();
-  const std::vector<float> kept_x = as_floats(from.values()), found = as_floats(to.values());
+  const auto kept_x = as_floats(from.values()), found = as_floats(to.values());
   for (std::size_t i = 0; i < kept_x.size(); ++i) {
     ASSERT_EQ(found[2 * i], 7) << i;
     ASSERT_EQ(found[2 * i + 1], kept_x[i]) << i;

@@ -22,7 +22,7 @@ void compare_rms_norm(const RmsNormSetting& setting, Write write) {
   wide.backward(host.context, write);
 
   DeviceContext c(rms_norm_scratch_bytes(setting.gamma(), kDevice.kind));
-  auto device = start.as(to_device_as<T>, to_device_as<float>);
+  auto device = start.as(to_device_as<T>, to_device_as<StateOf<T>>);
   const DeviceOperand<T> without = to_device_as<T>(start.y);
   device.forward(c.context);
   device.forward(c.context, without.view(), {});
@@ -30,19 +30,19 @@ void compare_rms_norm(const RmsNormSetting& setting, Write write) {
   c.finish();
   EXPECT_LE(relative_error(as_floats(device.y.values()), wide.y.values), storage_error<T>());
   EXPECT_EQ(as_floats(device.y.values()), as_floats(without.values()));
-  EXPECT_LE(relative_error(device.inverse_rms.values(), wide.inverse_rms.values), 1e-5);
+  EXPECT_LE(relative_error(device.inverse_rms.values(), wide.inverse_rms.values), state_error<T>());
   EXPECT_LE(relative_error(as_floats(device.dx.values()), wide.dx.values, 1e-2),
             storage_error<T>());
-  EXPECT_LE(relative_error(device.dgamma.values(), wide.dgamma.values), 1e-5);
+  EXPECT_LE(relative_error(device.dgamma.values(), wide.dgamma.values), state_error<T>());
   if (write == Write::kAdd) return;
-  const std::vector<float> dx = as_floats(device.dx.values()), dgamma = device.dgamma.values();
+  const auto dx = as_floats(device.dx.values()), dgamma = device.dgamma.values();
   device.backward(c.context, write, {});
   c.finish();
-  EXPECT_LE(relative_error(device.dgamma.values(), wide.dgamma.values), 1e-5);
+  EXPECT_LE(relative_error(device.dgamma.values(), wide.dgamma.values), state_error<T>());
   device.backward(c.context, write, device.dy.view());
   c.finish();
   EXPECT_EQ(device.dgamma.values(), dgamma);
-  const std::vector<float> in_place = as_floats(device.dy.values());
+  const auto in_place = as_floats(device.dy.values());
   const std::int64_t stride = setting.shape[setting.shape.rank() - 1];
   for (std::size_t i = 0; i < dx.size(); ++i)
     if (setting.has(static_cast<std::int64_t>(i) % stride)) ASSERT_EQ(in_place[i], dx[i]) << i;

@@ -107,8 +107,6 @@ TEST(ApiOnDevices, WhatIsNoDeviceIsRejectedAsByTheCommand) {
         EXPECT_API_ERROR(on("cuda:2").run(group), ConfigurationError, 78,
                          "--device: there is no cuda:2, 2 CUDA devices are visible");
         EXPECT_API_ERROR(on("gpu").run(group), ConfigurationError, 78, "'gpu'");
-        EXPECT_API_ERROR(on("cuda").set("dtype", "f64").run(group), ConfigurationError, 78,
-                         "--dtype f64");
         EXPECT_API_ERROR(static_cast<void>(on("cuda").device()), ConfigurationError, 78,
                          "device(): nothing has been trained yet");
       },

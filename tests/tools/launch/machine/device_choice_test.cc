@@ -165,11 +165,11 @@ TEST(DeviceChoice, NamedDevicesAreLookedForBeforeTheOthersAreMet) {
 TEST(DeviceChoice, OnlyAutoFallsToTheCpuAndSaysSo) {
   EXPECT_EQ(choose({}, 0).device, Device{});
   EXPECT_EQ(choose({}, 0).reason, "auto: no CUDA device (none)");
-  EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).device, Device{});
-  EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).reason,
-            "auto: --dtype f64 is computed on the CPU");
-  EXPECT_EQ(refusal({.device = named("cuda"), .cpu_only = "--dtype f64"}, 2),
-            "--dtype f64 is computed on the CPU, not on cuda; leave one of them out");
+  EXPECT_EQ(choose({.cpu_only = "--weight-dtype bf16"}, 2).device, Device{});
+  EXPECT_EQ(choose({.cpu_only = "--weight-dtype bf16"}, 2).reason,
+            "auto: --weight-dtype bf16 is computed on the CPU");
+  EXPECT_EQ(refusal({.device = named("cuda"), .cpu_only = "--weight-dtype bf16"}, 2),
+            "--weight-dtype bf16 is computed on the CPU, not on cuda; leave one of them out");
   EXPECT_EQ(refusal({.devices = listed({"cuda:0"}), .cpu_only = "--compress topk"}, 2),
             "--compress topk is computed on the CPU, not on cuda:0; leave one of them out");
   EXPECT_EQ(refusal({.cuda_only = "--amp O1", .cpu_only = "--compress topk"}, 2),

@@ -451,10 +451,6 @@ TEST_F(CudaTrain, RegressionsAgreeWithTheCpu) {
   }
 }
 
-TEST_F(CudaTrain, RefusesWhatOnlyTheCpuComputes) {
-  EXPECT_THROW(train(1, with(kMlp, "dtype=f64")), std::exception);
-}
-
 // Compressed gradients pass through host memory. Where codes are rounded, what differs in the last
 // bit may be rounded to another code.
 TEST_F(CudaTrain, CompressedGradientsAreThoseOfTheCpu) {
