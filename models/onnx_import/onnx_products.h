@@ -14,5 +14,7 @@ void translate_product(OnnxOperator& op);
 std::vector<OnnxOperatorRow> onnx_sums();
 // A mean, sum or maximum over these axes.
 void translate_reduction(OnnxOperator& op, const std::vector<std::int64_t>& axes);
+// The mean over the height and width of an image, or of one pixel; keeps_axes: with extents of 1.
+OnnxActivation global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes);
 
 }  // namespace models

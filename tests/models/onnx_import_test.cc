@@ -357,9 +357,31 @@ TEST_F(OnnxImportTest, TransposedConvolutions) {
                   "2\noutput_padding = [1, 0]\n");
   EXPECT_CONTAINS(fault(with({0, 0}, 3)), "expected groups of equal size");
   EXPECT_CONTAINS(fault(with({-1, 0}, 1)), "output_padding [-1, 0], expected 2 numbers from 0");
-  io::OnnxModel shaped = with({0, 0}, 1);
-  shaped.nodes[2].attributes.push_back({"output_shape", Ints{17, 17}});
-  EXPECT_CONTAINS(fault(shaped), "output_shape, expected explicit pads");
+}
+
+// The rest of an odd number of pads is at the end for SAME_UPPER, else at the start.
+TEST_F(OnnxImportTest, PadsFollowFromShapes) {
+  const auto with = [&](const char* type, const Ints& weight, const io::OnnxAttribute& shape) {
+    io::OnnxModel model =
+        net_with({{type, "/up", {"b", "up.weight"}, {"c"}, {{"strides", Ints{2, 2}}, shape}}});
+    model.constants.push_back(floats("up.weight", weight));
+    return model;
+  };
+  const auto padding = [&](const char* type, const char* auto_pad) {
+    const std::string found =
+        imported(with(type, {4, 4, 3, 2}, {"auto_pad", std::string(auto_pad)})).definition;
+    const std::size_t at = found.find("padding = ", found.find("\"up\""));
+    return found.substr(at, found.find('\n', at) - at);
+  };
+  EXPECT_EQ(padding("Conv", "SAME_UPPER"), "padding = [0, 0, 1, 0]");
+  EXPECT_EQ(padding("Conv", "SAME_LOWER"), "padding = [1, 0, 0, 0]");
+  EXPECT_EQ(padding("ConvTranspose", "SAME_UPPER"), "padding = [0, 0, 1, 0]");
+  EXPECT_EQ(padding("ConvTranspose", "SAME_LOWER"), "padding = [1, 0, 0, 0]");
+  EXPECT_EQ(padding("Conv", "VALID"), "padding = 0");
+  EXPECT_CONTAINS(fault(with("Conv", {4, 4, 3, 2}, {"auto_pad", std::string("SAME")})),
+                  "auto_pad 'SAME', expected NOTSET, SAME_UPPER, SAME_LOWER or VALID");
+  EXPECT_CONTAINS(fault(with("ConvTranspose", {4, 4, 3, 2}, {"output_shape", Ints{17}})),
+                  "output_shape [17], expected 2 numbers from 1");
 }
 
 // A small file must not need much memory or time.

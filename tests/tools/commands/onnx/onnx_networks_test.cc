@@ -79,32 +79,36 @@ struct Network {
 
 class TorchNetwork : public testing::TestWithParam<std::string> {};
 
+// Compares the logits of PATH.onnx with those of PATH.npz.
+void expect_logits(const std::string& path) {
+  Network network(path + ".onnx");
+  EXPECT_TRUE(network.left_out.empty());
+  const std::vector<io::NamedArray> expected = io::load_arrays(path + ".npz");
+  const std::vector<float> input = numbers_of<float>(expected, "input"),
+                           logits = numbers_of<float>(expected, "logits");
+  const std::vector<float> found = onnx_fixture::logits_of_images(
+      network.graph, network.state, 2,
+      onnx_fixture::channels_last(input, network.options.sample_shape));
+  EXPECT_EQ(2 * network.options.classes, std::ssize(logits));
+  ASSERT_EQ(found.size(), logits.size());
+  float largest = 0, difference = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    largest = std::max(largest, std::abs(logits[i]));
+    difference = std::max(difference, std::abs(found[i] - logits[i]));
+  }
+  std::printf("%s: largest difference %.2e of the largest logit\n", path.c_str(),
+              static_cast<double>(difference / largest));
+  EXPECT_GT(largest, 1e-3F);
+  EXPECT_LE(difference, 1e-5F * largest);
+}
+
 TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
   const test_support::TemporaryDirectory folder;
   const std::string missing = missing_after_writing(GetParam(), folder / ".");
   if (!missing.empty()) GTEST_SKIP() << missing;
   for (const char* exporter : {"_eval", "_train", "_dynamo"}) {
     SCOPED_TRACE(exporter);
-    const std::string path = folder / (GetParam() + exporter);
-    Network network(path + ".onnx");
-    EXPECT_TRUE(network.left_out.empty());
-    const std::vector<io::NamedArray> expected = io::load_arrays(path + ".npz");
-    const std::vector<float> input = numbers_of<float>(expected, "input"),
-                             logits = numbers_of<float>(expected, "logits");
-    const std::vector<float> found = onnx_fixture::logits_of_images(
-        network.graph, network.state, 2,
-        onnx_fixture::channels_last(input, network.options.sample_shape));
-    EXPECT_EQ(2 * network.options.classes, std::ssize(logits));
-    ASSERT_EQ(found.size(), logits.size());
-    float largest = 0, difference = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      largest = std::max(largest, std::abs(logits[i]));
-      difference = std::max(difference, std::abs(found[i] - logits[i]));
-    }
-    std::printf("%s: largest difference %.2e of the largest logit\n", path.c_str(),
-                static_cast<double>(difference / largest));
-    EXPECT_GT(largest, 1e-3F);
-    EXPECT_LE(difference, 1e-5F * largest);
+    expect_logits(folder / (GetParam() + exporter));
   }
 }
 INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
@@ -115,6 +119,19 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "encoder", "vit", "swin", "unet", "unet_resized",
                                          "autoencoder"),
                          [](const auto& test) { return test_support::test_name(test.param); });
+
+// Operators as other programs write them.
+class OnnxGraphs : public testing::TestWithParam<std::string> {};
+
+TEST_P(OnnxGraphs, GiveTheNumbersOfOnnxruntime) {
+  const test_support::TemporaryDirectory folder;
+  const std::string missing = missing_after_writing(GetParam(), folder / ".");
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  expect_logits(folder / GetParam());
+}
+INSTANTIATE_TEST_SUITE_P(Operators, OnnxGraphs,
+                         testing::Values("auto_pad", "pools", "pads", "resized"),
+                         [](const auto& test) { return test.param; });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
 class TorchTrace : public testing::TestWithParam<std::string> {};

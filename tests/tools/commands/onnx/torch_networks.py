@@ -2,7 +2,8 @@
 
 Usage: torch_networks.py FOLDER NAME
 NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME_EXPORTER.npz with `input` and `logits`. Or one of
-TRACES: NAME.onnx and NAME.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Exit code 77
+TRACES: NAME.onnx and NAME.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Or one of
+GRAPHS, which PyTorch does not export: NAME.onnx and NAME.npz, operators on an image whose numbers a matrix reads. Exit code 77
 where torch, torchvision, onnx, onnxscript or onnxruntime are missing.
 """
 import copy
@@ -225,6 +226,53 @@ TRACES = {
     "trace_unet_resized": (lambda: UNet(interpolates=True), (5, 3, 8, 12), 0.05),
     "trace_autoencoder": (Autoencoder, (5, 3, 8, 12), 0.05),
 }
+# For each: (operator, attributes, further inputs).
+GRAPHS = {
+    "auto_pad": [
+        ("Conv", {"auto_pad": "SAME_UPPER", "strides": [2, 3], "kernel_shape": [4, 3]}, [(5, 3, 4, 3), (5,)]),
+        ("Conv", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, [(4, 3, 4, 3)]),
+        ("Conv", {"auto_pad": "SAME_UPPER", "group": 3}, [(6, 1, 2, 5), (6,)]),
+        ("Conv", {"auto_pad": "VALID", "strides": [2, 1]}, [(4, 3, 2, 2)]),
+        ("ConvTranspose", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, [(3, 4, 3, 5)]),
+        ("ConvTranspose", {"auto_pad": "SAME_LOWER", "strides": [2, 3]}, [(3, 4, 5, 4), (4,)]),
+        ("ConvTranspose", {"output_shape": [17, 22], "strides": [2, 2]}, [(3, 2, 3, 4)]),
+        ("ConvTranspose", {"output_shape": [16, 23], "strides": [2, 2], "auto_pad": "SAME_UPPER"}, [(3, 2, 3, 4)]),
+        ("ConvTranspose", {"output_padding": [1, 0], "pads": [1, 0, 0, 2], "strides": [2, 1]}, [(3, 2, 3, 4)]),
+    ],
+    "pools": [
+        ("MaxPool", {"kernel_shape": [2, 3], "strides": [2, 1]}, []),
+        ("MaxPool", {"kernel_shape": [3, 2], "pads": [1, 0, 2, 1], "strides": [2, 2]}, []),
+        ("MaxPool", {"kernel_shape": [3, 3], "dilations": [2, 3], "pads": [2, 1, 2, 1]}, []),
+        ("MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"}, []),
+        ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "SAME_UPPER"}, []),
+        ("MaxPool", {"kernel_shape": [3, 4], "strides": [2, 3], "ceil_mode": 1}, []),
+        ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, []),
+        ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2], "count_include_pad": 1}, []),
+        ("AveragePool", {"kernel_shape": [2, 3], "pads": [0, 1, 1, 2], "strides": [2, 2]}, []),
+        ("AveragePool", {"kernel_shape": [2, 3], "pads": [0, 1, 1, 2], "count_include_pad": 1}, []),
+        ("AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}, []),
+        ("GlobalMaxPool", {}, []),
+    ],
+    "pads": [
+        ("Pad", {"mode": "reflect"}, [[0, 0, 2, 1, 0, 0, 3, 4]]),
+        ("Pad", {"mode": "edge"}, [[0, 0, 0, 3, 0, 0, 2, 0]]),
+        ("Pad", {"mode": "wrap"}, [[0, 0, 2, 0, 0, 0, 0, 5]]),
+        ("Pad", {}, [[0, 0, -2, 1, 0, 0, 0, -3]]),
+        ("Pad", {}, [[1, 2], 0.5, [-2]]),
+        ("Pad", {"mode": "reflect"}, [[0, 0, 2, -1, 0, 0, 0, 2]]),
+    ],
+    "resized": [
+        ("Resize", {"mode": "linear", "coordinate_transformation_mode": "align_corners"}, ["", "", [1, 3, 17, 6]]),
+        ("Resize", {"mode": "cubic"}, ["", "", [1, 3, 14, 20]]),
+        ("Resize", {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1}, ["", "", [1, 3, 14, 20]]),
+        ("Resize", {"mode": "cubic", "coordinate_transformation_mode": "align_corners"}, ["", "", [1, 3, 4, 21]]),
+        ("Resize", {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, ["", [1.0, 1.0, 1.5, 2.0]]),
+        ("Resize", {"mode": "nearest", "nearest_mode": "ceil"}, ["", "", [1, 3, 13, 7]]),
+        ("Resize", {"mode": "nearest", "coordinate_transformation_mode": "align_corners"}, ["", "", [1, 3, 12, 21]]),
+        ("Resize", {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}, ["", "", [1, 3, 1, 7]]),
+    ],
+}
+GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
 EXPORTS = {
     "eval": {"dynamo": False},
@@ -308,8 +356,62 @@ def write_trace(folder, name, make, shape, rate, steps=20):
                 losses=numpy.array(losses), rate=numpy.array([rate]))
 
 
+def graph_constant(random, value):
+    """Random weights of a shape, or these numbers: integers, or floats."""
+    if isinstance(value, tuple):
+        return random.uniform(-0.5, 0.5, value).astype(numpy.float32)
+    found = numpy.array(value)
+    return found.astype(numpy.float32) if found.dtype.kind == "f" else found.astype(numpy.int64)
+
+
+def write_graph(folder, name, operators):
+    """The sum of matrices times the outputs of the operators, and a bias."""
+    random = numpy.random.default_rng(1)
+    nodes, constants, sums = [], [], []
+    make = onnx.helper.make_node
+
+    def constant(key, value):
+        constants.append(onnx.numpy_helper.from_array(value, key))
+        return key
+
+    for i, (kind, attributes, more) in enumerate(operators):
+        inputs = [value if value == "" else constant(f"{kind}{i}.{k}", graph_constant(random, value))
+                  for k, value in enumerate(more)]
+        if kind == "Resize":  # sizes have the number of samples, which is not fixed
+            sizes = numpy.array(more[-1])
+            if sizes.dtype.kind == "i":
+                constants[-1] = onnx.numpy_helper.from_array(sizes[2:].astype(numpy.int64), inputs[-1])
+                nodes += [make("Shape", ["x"], [f"shape{i}"], end=2),
+                          make("Concat", [f"shape{i}", inputs[-1]], [f"sizes{i}"], axis=0)]
+                inputs[-1] = f"sizes{i}"
+        nodes.append(make(kind, ["x", *inputs], [f"y{i}"], **attributes))
+        probe = onnx.helper.make_model(onnx.helper.make_graph(
+            list(nodes), "probe", [onnx.helper.make_tensor_value_info("x", 1, [2, *GRAPH_IMAGE])],
+            [onnx.helper.make_tensor_value_info(f"y{i}", 1, None)], list(constants)), opset_imports=[onnx.helper.make_opsetid("", 19)],
+            ir_version=9)
+        x = random.standard_normal((2, *GRAPH_IMAGE)).astype(numpy.float32)
+        (y,) = onnxruntime.InferenceSession(probe.SerializeToString()).run(None, {"x": x})
+        columns = y.size // 2
+        nodes += [make("Flatten", [f"y{i}"], [f"flat{i}"]),
+                  make("Gemm", [f"flat{i}", constant(f"fc{i}.weight", graph_constant(random, (CLASSES, columns)))], [f"part{i}"],
+                       transB=1)]
+        sums.append(f"part{i}")
+    total = sums[0]
+    for i, part in enumerate(sums[1:]):
+        nodes.append(make("Add", [total, part], [f"sum{i}"]))
+        total = f"sum{i}"
+    graph = onnx.helper.make_graph(nodes, name, [onnx.helper.make_tensor_value_info("x", 1, ["batch", *GRAPH_IMAGE])],
+                                   [onnx.helper.make_tensor_value_info(total, 1, ["batch", CLASSES])], constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 19)], ir_version=9)
+    onnx.save(model, str(folder / f"{name}.onnx"))
+    (logits,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    numpy.savez(folder / f"{name}.npz", input=x, logits=logits)
+
+
 def main(folder, name):
     warnings.filterwarnings("ignore")
+    if name in GRAPHS:
+        return write_graph(folder, name, GRAPHS[name])
     if name in TRACES:
         write_trace(folder, name, *TRACES[name])
     else:
