@@ -108,6 +108,7 @@ struct OnnxOperatorRow {
   OnnxBuild build;
 };
 std::vector<OnnxOperatorRow> onnx_weight_operators();  // layers with parameters
+std::vector<OnnxOperatorRow> onnx_norms();             // of channels
 std::vector<OnnxOperatorRow> onnx_activations();       // activation functions and products
 std::vector<OnnxOperatorRow> onnx_plain_operators();   // other layers without parameters
 std::vector<OnnxOperatorRow> onnx_convolutions();      // onnx_windows/ has these

@@ -273,8 +273,10 @@ TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
   EXPECT_EQ(kind_of({"LeakyRelu", "/act/LeakyRelu", {"b"}, {"c"}, {{"alpha", 0.2F}}}),
             text("\"leaky_relu\"\nslope = 0.2\n"));
   EXPECT_EQ(kind_of({"Tanh", "/act/Tanh", {"b"}, {"c"}, {}}), text("\"tanh\"\n"));
-  EXPECT_CONTAINS(fault(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})),
-                  "alpha 0.2 and beta 0.5, expected 1 / 6 and 0.5");
+  EXPECT_CONTAINS(imported(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})).definition,
+                  "scale = 0.2\nshift = 0.5\n");
+  EXPECT_CONTAINS(fault(net_with({{"Elu", "e", {"b"}, {"c"}, {{"alpha", 0.5F}}}})),
+                  "alpha 0.5, expected 1");
   EXPECT_CONTAINS(fault(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})),
                   "the limits 6 and 6, expected the first below the second");
   EXPECT_CONTAINS(fault(net_with({{"LeakyRelu", "l", {"b"}, {"c"}, {{"alpha", -1.0F}}}})),
@@ -424,7 +426,7 @@ TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
   EXPECT_CONTAINS(of(0, {"pads", Ints{0, 0, 1, -1}}), "expected 4 numbers from 0");
   EXPECT_CONTAINS(of(0, {"dilations", Ints{9, 9}}), "a window of 19 on an image of 8");
   EXPECT_CONTAINS(of(0, {"kernel_shape", Ints{3, 1}}), "expected equal ones");
-  EXPECT_CONTAINS(of(4, {"axis", std::int64_t{2}}), "axis 2, expected 1");
+  EXPECT_CONTAINS(of(4, {"axis", std::int64_t{5}}), "axis 5 of 4 dimensions");
   io::OnnxModel model = small_net();
   model.outputs.push_back(model.outputs[0]);
   EXPECT_CONTAINS(fault(model), "its graph has 2 outputs, expected 1: the logits");

@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "efficientnet_b0", "regnet_y_400mf", "googlenet",
                                          "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
                                          "encoder", "vit", "swin", "unet", "unet_resized",
-                                         "autoencoder"),
+                                         "autoencoder", "norms", "windows"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 // Operators as other programs write them.
@@ -130,7 +130,7 @@ TEST_P(OnnxGraphs, GiveTheNumbersOfOnnxruntime) {
   expect_logits(folder / GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Operators, OnnxGraphs,
-                         testing::Values("auto_pad", "pools", "pads", "resized"),
+                         testing::Values("auto_pad", "pools", "pads", "resized", "choices"),
                          [](const auto& test) { return test.param; });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
@@ -189,7 +189,8 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
 INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
-                                         "trace_unet_resized", "trace_autoencoder"),
+                                         "trace_unet_resized", "trace_autoencoder", "trace_norms",
+                                         "trace_windows"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

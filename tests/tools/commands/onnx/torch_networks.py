@@ -191,7 +191,58 @@ class Autoencoder(torch.nn.Module):
         return self.decoder(self.encoder(x)).flatten(1)
 
 
+class Norms(torch.nn.Module):
+    """Norms of vectors, rows, groups and instances, convolutions and pools of rows, and a flattening that keeps pixels."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.stem = n.Conv2d(3, 12, 3, stride=2, padding=1, padding_mode="reflect")
+        self.groups, self.instances = n.GroupNorm(3, 12), n.InstanceNorm2d(12, affine=True)
+        self.prelu, self.one = n.PReLU(12, 0.1), n.PReLU()
+        self.row, self.row_norm = n.Conv1d(12, 10, 5, stride=2, padding=1), n.BatchNorm1d(10)
+        self.pool, self.mean = n.MaxPool1d(3, 2, 1), n.AvgPool1d(2)
+        self.back = n.ConvTranspose1d(10, 6, 4, stride=3, padding=1)
+        self.tokens, self.tokens_norm = n.Linear(6, 8), n.BatchNorm1d(8)
+        self.squeeze, self.squeeze_norm = n.Conv2d(12, 8, 1), n.BatchNorm2d(8)
+        self.vector_norm = n.BatchNorm1d(8)
+        self.fc = n.Linear(8, CLASSES)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        x = self.prelu(self.groups(self.stem(x)))
+        x = f.avg_pool2d(f.elu(self.instances(x)), 3, 2, 1, count_include_pad=False)
+        gate = torch.sigmoid(self.squeeze_norm(self.squeeze(x.mean((2, 3), keepdim=True))))
+        x = self.pool(self.one(self.row_norm(self.row(x.flatten(2)))))
+        x = self.back(self.mean(x)).transpose(1, 2)
+        batch, length = x.shape[:2]
+        x = self.tokens_norm(self.tokens(x).flatten(0, 1)).reshape(batch, length, 8)
+        x = f.normalize(x, dim=-1) * gate.flatten(1).unsqueeze(1)
+        return self.fc(self.vector_norm(x.sum(1)))
+
+
+class Windows(torch.nn.Module):
+    """Windows, borders and sizes that no single layer has."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1, padding_mode="replicate")
+        self.last = torch.nn.Conv2d(8, 12, 3, padding=1, padding_mode="circular")
+        self.fc = torch.nn.Linear(3, CLASSES)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        x = f.max_pool2d(self.conv(x), (3, 2), (2, 1), dilation=(1, 2))
+        x = f.interpolate(x, (9, 10), mode="bicubic", align_corners=False)
+        x = f.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+        x = f.avg_pool2d(x, (2, 3), (2, 2), (1, 0))
+        x = torch.maximum(f.pixel_shuffle(self.last(x), 2), torch.tensor(-0.25))
+        return self.fc(x.clamp(max=2).mean((2, 3)))
+
+
 NETWORKS = {
+    "norms": (Norms, 16),
+    "windows": (Windows, 16),
     "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
     "vgg11_bn": (small_vgg, 32),
     "viewed": (Viewed, 16),
@@ -225,8 +276,11 @@ TRACES = {
     "trace_unet": (UNet, (5, 3, 8, 12), 0.05),
     "trace_unet_resized": (lambda: UNet(interpolates=True), (5, 3, 8, 12), 0.05),
     "trace_autoencoder": (Autoencoder, (5, 3, 8, 12), 0.05),
+    "trace_norms": (Norms, (6, 3, 16, 16), 0.02),
+    "trace_windows": (Windows, (4, 3, 12, 14), 0.05),
 }
-# For each: (operator, attributes, further inputs).
+MASK = [[[(3 * i + j) % 4 == 0 for j in range(11)] for i in range(9)]]
+# For each: (operator, attributes, further inputs). "x" and "x2" among these are the image, also in place of the first input.
 GRAPHS = {
     "auto_pad": [
         ("Conv", {"auto_pad": "SAME_UPPER", "strides": [2, 3], "kernel_shape": [4, 3]}, [(5, 3, 4, 3), (5,)]),
@@ -271,6 +325,24 @@ GRAPHS = {
         ("Resize", {"mode": "nearest", "coordinate_transformation_mode": "align_corners"}, ["", "", [1, 3, 12, 21]]),
         ("Resize", {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}, ["", "", [1, 3, 1, 7]]),
     ],
+    "choices": [
+        ("Where", {}, [MASK, "x", [0.5]]),
+        ("Where", {}, [MASK, [-0.25], "x"]),
+        ("Where", {}, [MASK, "x", (3, 1, 11)]),
+        ("Max", {}, ["x2", [-0.5]]),
+        ("Min", {}, ["x2", (3, 9, 1)]),
+        ("Max", {}, ["x2", [0.0]]),
+        ("Sum", {}, ["x2", (3, 1, 1), (9, 11)]),
+        ("HardSigmoid", {"alpha": 0.3}, []),
+        ("Elu", {}, []),
+        ("PRelu", {}, [(3, 1, 1)]),
+        ("ReduceL2", {"keepdims": 0}, [[2]]),
+        ("ReduceL1", {}, [[1, 3]]),
+        ("ReduceMin", {}, [[2, 3]]),
+        ("ReduceSumSquare", {"keepdims": 0}, [[1]]),
+        ("SpaceToDepth", {"blocksize": 1}, []),
+        ("Flatten", {"axis": 1}, []),
+    ],
 }
 GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
@@ -292,7 +364,7 @@ def with_statistics(model):
     for module in model.modules():
         if isinstance(module, torchvision.ops.StochasticDepth):
             module.p = 0.0
-        if isinstance(module, torch.nn.BatchNorm2d):
+        if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
             module.running_mean.uniform_(-0.2, 0.2)
             module.running_var.uniform_(0.5, 1.5)
             torch.nn.init.uniform_(module.weight, 0.5, 1.5)
@@ -361,6 +433,8 @@ def graph_constant(random, value):
     if isinstance(value, tuple):
         return random.uniform(-0.5, 0.5, value).astype(numpy.float32)
     found = numpy.array(value)
+    if found.dtype.kind == "b":
+        return found
     return found.astype(numpy.float32) if found.dtype.kind == "f" else found.astype(numpy.int64)
 
 
@@ -375,7 +449,8 @@ def write_graph(folder, name, operators):
         return key
 
     for i, (kind, attributes, more) in enumerate(operators):
-        inputs = [value if value == "" else constant(f"{kind}{i}.{k}", graph_constant(random, value))
+        is_first = not any(isinstance(value, str) and value.startswith("x") for value in more)
+        inputs = [value[:1] if isinstance(value, str) else constant(f"{kind}{i}.{k}", graph_constant(random, value))
                   for k, value in enumerate(more)]
         if kind == "Resize":  # sizes have the number of samples, which is not fixed
             sizes = numpy.array(more[-1])
@@ -384,7 +459,7 @@ def write_graph(folder, name, operators):
                 nodes += [make("Shape", ["x"], [f"shape{i}"], end=2),
                           make("Concat", [f"shape{i}", inputs[-1]], [f"sizes{i}"], axis=0)]
                 inputs[-1] = f"sizes{i}"
-        nodes.append(make(kind, ["x", *inputs], [f"y{i}"], **attributes))
+        nodes.append(make(kind, ["x", *inputs] if is_first else inputs, [f"y{i}"], **attributes))
         probe = onnx.helper.make_model(onnx.helper.make_graph(
             list(nodes), "probe", [onnx.helper.make_tensor_value_info("x", 1, [2, *GRAPH_IMAGE])],
             [onnx.helper.make_tensor_value_info(f"y{i}", 1, None)], list(constants)), opset_imports=[onnx.helper.make_opsetid("", 19)],
