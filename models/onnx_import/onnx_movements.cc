@@ -280,9 +280,7 @@ void translate_concat(OnnxOperator& op) {
 }
 
 // To more samples; zeros are added along other dimensions that repeat.
-void translate_expand(OnnxOperator& op) {
-  OnnxActivation value = plain_input(op, 0);
-  const Numbers to = op.numbers(1);
+void set_expanded(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
   while (value.plain.dims.size() < to.size())
     value.plain.dims.insert(value.plain.dims.begin(), std::vector<int>{});
   const std::size_t first = value.plain.dims.size() - to.size();
@@ -306,14 +304,25 @@ void translate_expand(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
+void translate_expand(OnnxOperator& op) { set_expanded(op, plain_input(op, 0), op.numbers(1)); }
+
+void translate_tile(OnnxOperator& op) {
+  OnnxActivation value = plain_input(op, 0);
+  Numbers to = op.numbers(1);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (to.size() != value.plain.dims.size() || (to[i] != 1 && !value.plain.dims[i].empty()))
+      throw OnnxUnsupported("repeats " + onnx_shape_text(to) + " of " +
+                            onnx_shape_text(value.shape) + ", expected those of extents of 1");
+    if (to[i] == 1) to[i] = -1;
+  }
+  set_expanded(op, std::move(value), to);
+}
+
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_movements() {
-  return {{"Split", translate_split},
-          {"Slice", translate_slice},
-          {"Gather", translate_gather},
-          {"Concat", translate_concat},
-          {"Expand", translate_expand}};
+  return {{"Split", translate_split},   {"Slice", translate_slice},   {"Gather", translate_gather},
+          {"Concat", translate_concat}, {"Expand", translate_expand}, {"Tile", translate_tile}};
 }
 
 }  // namespace models

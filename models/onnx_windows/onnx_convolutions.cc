@@ -162,7 +162,7 @@ std::int64_t transposed_extent(std::int64_t from, const ConvAttributes& conv, st
 // Its weight is [c, outputs / groups, height, width].
 void translate_conv_transpose(OnnxOperator& op) {
   OnnxWindowInput from = window_input(op);
-  if (!from.is_row) from.value = op.image(0);
+  if (!from.is_row && !from.is_shared) from.value = op.image(0);
   OnnxActivation value = from.value;
   const OnnxConstant weight = op.constant(1);
   const Numbers shape = window_weight(from, shape_of(weight));

@@ -145,7 +145,7 @@ OnnxActivation with_windows(OnnxOperator& op, OnnxActivation value, const Pool& 
 
 void translate_max_pool(OnnxOperator& op) {
   const OnnxWindowInput from = window_input(op);
-  if (!from.is_row) op.image(0);
+  if (!from.is_row && !from.is_shared) op.image(0);
   const Pool pool = pool_attributes(op, from.value, from.is_row);
   Numbers out;
   const auto own = engine_pool(pool, {from.value.shape[2], from.value.shape[3]}, out);
@@ -175,7 +175,7 @@ void translate_average_pool(OnnxOperator& op) {
   const Pool pool = pool_attributes(op, value, from.is_row);
   if (!pool.is_padded() && pool.kernel == image)
     return set_windows(op, from, global_average(op, std::move(value), /*keeps_axes=*/true));
-  if (!from.is_row) value = op.image(0);
+  if (!from.is_row && !from.is_shared) value = op.image(0);
   const bool counts_pads = op.integer("count_include_pad", 0) != 0;
   Numbers out;
   const auto own = engine_pool(pool, image, out);

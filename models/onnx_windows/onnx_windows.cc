@@ -32,17 +32,26 @@ int add_constant(OnnxOperator& op, const Numbers& shape, std::vector<double> val
 }  // namespace
 
 OnnxWindowInput window_input(OnnxOperator& op) {
+  if (!op.is_activation(0)) {  // the same image for all samples
+    OnnxActivation value = constant_value(op, 0);
+    if (value.plain.dims.size() != 4 || !value.plain.dims[0].empty())
+      throw OnnxUnsupported("it reads a constant of " + onnx_shape_text(value.shape) +
+                            ", expected one image");
+    value.plain.dims[0] = {kOnnxBatchAxis};
+    return {.value = as_image(op, value), .is_shared = true};
+  }
   OnnxActivation value = image_or_vector(op, 0);
-  if (value.shape.size() != 3) return {std::move(value), false};
+  if (value.shape.size() != 3) return {.value = std::move(value)};
   value = as_plain(value);
   value.plain.dims.insert(value.plain.dims.begin() + 2, std::vector<int>{});
-  return {as_image(op, value), true};
+  return {.value = as_image(op, value), .is_row = true};
 }
 
 void set_windows(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value) {
-  if (!from.is_row) return op.set(std::move(value));
+  if (!from.is_row && !from.is_shared) return op.set(std::move(value));
   value = as_plain(value);
-  value.plain.dims.erase(value.plain.dims.begin() + 2);
+  if (from.is_shared) value.plain.dims[0].clear();
+  if (from.is_row) value.plain.dims.erase(value.plain.dims.begin() + 2);
   set_plain(op, std::move(value));
 }
 

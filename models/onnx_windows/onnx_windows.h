@@ -18,14 +18,14 @@ struct OnnxWindows {
   std::int64_t reach(std::size_t axis) const { return dilations[axis] * (kernel[axis] - 1) + 1; }
 };
 
-// The values of an image [batch, channels, height, width], or of [batch, channels, length] as an
-// image of one row.
+// Input 0, an image [batch, channels, height, width]; or [batch, channels, length] as an image of
+// one row; or a constant image, which all samples share.
 struct OnnxWindowInput {
   OnnxActivation value;
-  bool is_row = false;
+  bool is_row = false, is_shared = false;
 };
 OnnxWindowInput window_input(OnnxOperator& op);
-// The node's output: without the row of `from` again.
+// The node's output: again without the row or the samples that `from` was given.
 void set_windows(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value);
 
 // The attributes of the node. `kernel`, of height and width, replaces a kernel_shape that is

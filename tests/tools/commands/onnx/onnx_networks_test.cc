@@ -1,6 +1,6 @@
 // `--model net.onnx`: networks of PyTorch, exports of the engine itself, and runs from a file as a
 // user meets them. Tests beside PyTorch are skipped where PEER_PYTHON (python3) has no torch,
-// torchvision, onnx, onnxscript and onnxruntime.
+// torchvision, timm, onnx, onnxscript and onnxruntime.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ std::string missing_after_writing(const std::string& name, const std::string& fo
        name},
       {}, 600'000);
   if (made.exit_code == 77 || made.exit_code == 127)
-    return peer_interpreter() + " has no torch, torchvision, onnx, onnxscript or onnxruntime";
+    return peer_interpreter() + " has no torch, torchvision, timm, onnx, onnxscript or onnxruntime";
   EXPECT_EQ(made.exit_code, 0) << made.out << made.err;
   return "";
 }
@@ -119,6 +119,26 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "encoder", "vit", "swin", "unet", "unet_resized",
                                          "autoencoder", "norms", "windows"),
                          [](const auto& test) { return test_support::test_name(test.param); });
+
+class TimmNetwork : public testing::TestWithParam<std::string> {};
+
+TEST_P(TimmNetwork, GivesTheLogitsOfOnnxruntime) {
+  const test_support::TemporaryDirectory folder;
+  const std::string missing = missing_after_writing(GetParam(), folder / ".");
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  expect_logits(folder / (GetParam() + "_eval"));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Timm, TimmNetwork,
+    testing::Values("resnet26", "resnet26d", "regnetx_002", "resnest14d", "skresnet18",
+                    "eca_resnet33ts", "res2net50_26w_4s", "repvgg_a0", "dla46_c", "densenet121",
+                    "inception_v3", "efficientnet_lite0", "tf_efficientnet_lite0",
+                    "mobilenetv3_small_050", "ghostnet_100", "rexnet_100", "convnext_atto",
+                    "poolformer_s12", "mobilevit_xxs", "fastvit_t8", "efficientvit_b0",
+                    "vit_tiny_patch16_224", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224",
+                    "mixer_s32_224", "levit_128s", "efficientformer_l1", "crossvit_tiny_240",
+                    "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224"),
+    [](const auto& test) { return test.param; });
 
 // Operators as other programs write them.
 class OnnxGraphs : public testing::TestWithParam<std::string> {};

@@ -2,6 +2,7 @@
 
 Usage: torch_networks.py FOLDER NAME
 NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME_EXPORTER.npz with `input` and `logits`. Or one of
+TIMM: the first exporter alone. Or one of
 TRACES: NAME.onnx and NAME.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Or one of
 GRAPHS, which PyTorch does not export: NAME.onnx and NAME.npz, operators on an image whose numbers a matrix reads. Exit code 77
 where torch, torchvision, onnx, onnxscript or onnxruntime are missing.
@@ -264,6 +265,16 @@ NETWORKS = {
     "unet_resized": (lambda: UNet(interpolates=True), 16),
     "autoencoder": (Autoencoder, 16),
 }
+# Of timm, with the height and width of their images.
+TIMM = {
+    "resnet26": 64, "resnet26d": 64, "regnetx_002": 64, "resnest14d": 64, "skresnet18": 64, "eca_resnet33ts": 64,
+    "res2net50_26w_4s": 64, "repvgg_a0": 64, "dla46_c": 64, "densenet121": 64, "inception_v3": 96, "efficientnet_lite0": 64,
+    "tf_efficientnet_lite0": 64, "mobilenetv3_small_050": 64, "ghostnet_100": 64, "rexnet_100": 64, "convnext_atto": 64,
+    "poolformer_s12": 64, "mobilevit_xxs": 64, "fastvit_t8": 64, "efficientvit_b0": 64, "vit_tiny_patch16_224": 224,
+    "deit_tiny_patch16_224": 224, "swin_tiny_patch4_window7_224": 224, "mixer_s32_224": 224, "levit_128s": 224,
+    "efficientformer_l1": 224, "crossvit_tiny_240": 240, "pvt_v2_b0": 64, "pit_ti_224": 224, "xcit_nano_12_p16_224": 224,
+    "cait_xxs24_224": 224,
+}
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
 # of the last bit by more than 30.
 TRACES = {
@@ -380,13 +391,23 @@ def export(model, x, path, options):
         torch.onnx.export(model, (x,), path, input_names=["input"], dynamic_axes={"input": {0: "batch"}}, **options)
 
 
-def write_network(folder, name, make, extent):
+def timm_network(name):
+    try:
+        import timm
+    except ImportError as error:
+        print(error)
+        sys.exit(77)
+    return timm.create_model(name, num_classes=CLASSES)
+
+
+def write_network(folder, name, make, extent, kinds=tuple(EXPORTS)):
     torch.manual_seed(len(name))
     model = with_statistics(make())
     x = torch.randn(2, 3, extent, extent)
     with torch.no_grad():
         own = model.eval()(x).numpy()
-    for kind, options in EXPORTS.items():
+    for kind in kinds:
+        options = EXPORTS[kind]
         path = str(folder / f"{name}_{kind}.onnx")
         exported = copy.deepcopy(model).train(kind == "train")
         export(exported, x, path, options)
@@ -487,7 +508,9 @@ def main(folder, name):
     warnings.filterwarnings("ignore")
     if name in GRAPHS:
         return write_graph(folder, name, GRAPHS[name])
-    if name in TRACES:
+    if name in TIMM:
+        write_network(folder, name, lambda: timm_network(name), TIMM[name], ("eval",))
+    elif name in TRACES:
         write_trace(folder, name, *TRACES[name])
     else:
         write_network(folder, name, *NETWORKS[name])
