@@ -1,10 +1,14 @@
-// Activation functions, and products, which are part of some of them.
+// Activation functions, products, which are part of some of them, and choices between numbers.
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "io/base/text/text_format.h"
+#include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
 
 namespace models {
 namespace {
@@ -36,13 +40,122 @@ void translate_gelu(OnnxOperator& op) {
   set_elementwise(op, "gelu", {{"approximate", quoted(approximate)}});
 }
 
+// Adds a clipping layer; an infinite limit is none.
+void add_clip(OnnxOperator& op, OnnxActivation& value, double low, double high) {
+  if (!(low < high))
+    throw OnnxUnsupported("the limits " + io::shortest_text(low) + " and " +
+                          io::shortest_text(high) + ", expected the first below the second");
+  Options options{{"function", quoted("clip")}};
+  if (std::isfinite(low)) options.emplace_back("low", io::shortest_text(low));
+  if (std::isfinite(high)) options.emplace_back("high", io::shortest_text(high));
+  value.layer = op.add_layer("activation", {value.layer}, std::move(options));
+}
+
 // PyTorch's slope is 1 / 6, ONNX's default is 0.2.
 void translate_hard_sigmoid(OnnxOperator& op) {
   const double alpha = op.real("alpha", 0.2), beta = op.real("beta", 0.5);
-  if (std::abs(alpha - 1.0 / 6) > 1e-6 || beta != 0.5)
-    throw OnnxUnsupported("alpha " + io::shortest_text(alpha) + " and beta " +
-                          io::shortest_text(beta) + ", expected 1 / 6 and 0.5");
-  set_activation(op, "hard_sigmoid");
+  if (std::abs(alpha - 1.0 / 6) < 1e-6 && beta == 0.5) return set_activation(op, "hard_sigmoid");
+  OnnxActivation value = op.activation(0);
+  value.layer =
+      op.add_layer("scale_shift", {value.layer},
+                   {{"scale", io::shortest_text(alpha)}, {"shift", io::shortest_text(beta)}});
+  add_clip(op, value, 0, 1);
+  op.set(std::move(value));
+}
+
+void translate_elu(OnnxOperator& op) {
+  if (const double alpha = op.real("alpha", 1); alpha != 1)
+    throw OnnxUnsupported("alpha " + io::shortest_text(alpha) + ", expected 1");
+  set_activation(op, "elu");
+}
+
+int add_relu(OnnxOperator& op, int layer) { return op.add_layer("relu", {layer}); }
+int add_negative(OnnxOperator& op, int layer) {
+  return op.add_layer("scale_shift", {layer}, {{"scale", "-1"}});
+}
+
+// relu(x) - slope relu(-x)
+void translate_prelu(OnnxOperator& op) {
+  OnnxActivation above = settled(op, plain_input(op, 0)), below = above;
+  above.layer = add_relu(op, below.layer);
+  below.layer = add_relu(op, add_negative(op, below.layer));
+  const auto* stored = std::get_if<OnnxConstant>(&op.input(1));
+  const bool is_parameter = stored != nullptr && !stored->is_node && !shape_of(*stored).empty();
+  below = combined(op, "multiply", std::move(below),
+                   is_parameter ? parameter_value(op, *stored) : plain_input(op, 1));
+  set_plain(op, combined(op, "subtract", std::move(above), std::move(below)));
+}
+
+// a + relu(b - a) is the larger one of two values, and a - relu(a - b) the smaller one.
+OnnxActivation chosen(OnnxOperator& op, OnnxActivation a, OnnxActivation b, bool is_max) {
+  OnnxActivation more = is_max ? combined(op, "subtract", std::move(b), a)
+                               : combined(op, "subtract", a, std::move(b));
+  more = settled(op, std::move(more));
+  more.layer = add_relu(op, more.layer);
+  return combined(op, is_max ? "add" : "subtract", std::move(a), std::move(more));
+}
+
+// The larger or smaller ones of values, and of numbers, which clip.
+void translate_extreme(OnnxOperator& op) {
+  const bool is_max = op.node().type == "Max";
+  const double infinity = std::numeric_limits<double>::infinity();
+  double limit = is_max ? -infinity : infinity;
+  std::vector<OnnxActivation> values;
+  for (std::size_t i = 0; i < op.node().inputs.size(); ++i) {
+    const bool is_number = !op.is_activation(i) && op.is_computable(i) && op.tensor(i).is_real &&
+                           op.tensor(i).reals.size() == 1;
+    if (is_number)
+      limit = is_max ? std::fmax(limit, op.number(i)) : std::fmin(limit, op.number(i));
+    else
+      values.push_back(plain_input(op, i));
+  }
+  if (values.empty()) throw OnnxUnsupported("of numbers alone");
+  OnnxActivation value = settled(op, values[0]);
+  for (std::size_t i = 1; i < values.size(); ++i)
+    value = chosen(op, std::move(value), values[i], is_max);
+  if (std::isfinite(limit)) {
+    value = settled(op, std::move(value));
+    if (is_max && limit == 0)
+      value.layer = add_relu(op, value.layer);
+    else
+      add_clip(op, value, is_max ? limit : -infinity, is_max ? infinity : limit);
+  }
+  set_plain(op, std::move(value));
+}
+
+// Adds `part` to the sum.
+void add_to_sum(OnnxOperator& op, std::optional<OnnxActivation>& sum, OnnxActivation part) {
+  sum = sum ? combined(op, "add", std::move(*sum), std::move(part)) : std::move(part);
+}
+
+// By a constant condition, values are multiplied by 1 or 0; numbers are added where they are
+// chosen, so that they may be infinite.
+void translate_where(OnnxOperator& op) {
+  if (op.is_activation(0) || !op.is_computable(0))
+    throw OnnxUnsupported("a condition that is computed from samples, expected a constant");
+  const OnnxTensor condition = op.tensor(0);
+  if (condition.is_real) throw OnnxUnsupported("a condition of floats");
+  std::optional<OnnxActivation> sum;
+  for (const std::size_t index : {1U, 2U}) {
+    OnnxTensor mask = condition;
+    for (std::int64_t& value : mask.integers) value = (value != 0) == (index == 1) ? 1 : 0;
+    if (mask.shape.empty()) mask.shape = {1};
+    if (op.is_activation(index) || !op.is_computable(index)) {
+      add_to_sum(
+          op, sum,
+          combined(op, "multiply", plain_input(op, index), tensor_value(op, std::move(mask))));
+      continue;
+    }
+    const OnnxTensor numbers = op.tensor(index);
+    if (!numbers.is_real) throw OnnxUnsupported("integers, expected floats");
+    const std::vector<std::int64_t> shape = broadcast_shape(mask.shape, numbers.shape);
+    const OnnxTensor places = expanded(op, mask, shape);
+    OnnxTensor chosen_numbers = expanded(op, numbers, shape);
+    for (std::size_t i = 0; i < places.integers.size(); ++i)
+      if (places.integers[i] == 0) chosen_numbers.reals[i] = 0;
+    add_to_sum(op, sum, tensor_value(op, std::move(chosen_numbers)));
+  }
+  set_plain(op, std::move(*sum));
 }
 
 void translate_leaky_relu(OnnxOperator& op) {
@@ -61,13 +174,9 @@ void translate_clip(OnnxOperator& op) {
   const double infinity = std::numeric_limits<double>::infinity();
   const double low = op.has_input(1) ? op.number(1) : -infinity,
                high = op.has_input(2) ? op.number(2) : infinity;
-  if (!(low < high))
-    throw OnnxUnsupported("the limits " + io::shortest_text(low) + " and " +
-                          io::shortest_text(high) + ", expected the first below the second");
-  Options options{{"function", quoted("clip")}};
-  if (std::isfinite(low)) options.emplace_back("low", io::shortest_text(low));
-  if (std::isfinite(high)) options.emplace_back("high", io::shortest_text(high));
-  set_elementwise(op, "activation", std::move(options));
+  OnnxActivation value = op.activation(0);
+  add_clip(op, value, low, high);
+  op.set(std::move(value));
 }
 
 // Whether this input is that function of the other one.
@@ -106,6 +215,11 @@ std::vector<OnnxOperatorRow> onnx_activations() {
           {"HardSigmoid", translate_hard_sigmoid},
           {"HardSwish", translate_hard_swish},
           {"LeakyRelu", translate_leaky_relu},
+          {"Elu", translate_elu},
+          {"PRelu", translate_prelu},
+          {"Max", translate_extreme},
+          {"Min", translate_extreme},
+          {"Where", translate_where},
           {"Tanh", translate_tanh}};
 }
 

@@ -1,5 +1,8 @@
 // Arithmetic on the elements of constants.
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "models/onnx_import/onnx_folding.h"
 
@@ -55,12 +58,16 @@ double computed(const std::string& type, double a, double b) {
   if (type == "Mul") return a * b;
   if (type == "Div") return a / b;
   if (type == "Pow") return std::pow(a, b);
+  if (type == "Max") return std::fmax(a, b);
+  if (type == "Min") return std::fmin(a, b);
   throw OnnxUnsupported("of floats");
 }
 
 OnnxTensor fold_binary(OnnxOperator& op) {
-  OnnxTensor a = op.tensor(0), b = op.tensor(1);
   const std::string& type = op.node().type;
+  if (op.node().inputs.size() != 2)
+    throw OnnxUnsupported(std::to_string(op.node().inputs.size()) + " constants, expected 2");
+  OnnxTensor a = op.tensor(0), b = op.tensor(1);
   const bool is_test = type == "Equal" || type == "Less" || type == "Greater";
   const bool has_reals = a.is_real || b.is_real || type == "Pow";
   if (has_reals) a = as_reals(std::move(a)), b = as_reals(std::move(b));
@@ -80,6 +87,24 @@ OnnxTensor fold_binary(OnnxOperator& op) {
   return result;
 }
 
+using Function = double (*)(double);
+
+Function function_of(const std::string& type) {
+  static const std::map<std::string, Function> functions{
+      {"Sqrt", [](double x) { return std::sqrt(x); }},
+      {"Floor", [](double x) { return std::floor(x); }},
+      {"Ceil", [](double x) { return std::ceil(x); }},
+      {"Round", [](double x) { return std::nearbyint(x); }},
+      {"Neg", [](double x) { return -x; }},
+      {"Abs", [](double x) { return std::abs(x); }},
+      {"Exp", [](double x) { return std::exp(x); }},
+      {"Log", [](double x) { return std::log(x); }},
+      {"Sin", [](double x) { return std::sin(x); }},
+      {"Cos", [](double x) { return std::cos(x); }},
+      {"Reciprocal", [](double x) { return 1 / x; }}};
+  return functions.at(type);
+}
+
 OnnxTensor fold_unary(OnnxOperator& op) {
   const std::string& type = op.node().type;
   OnnxTensor all = op.tensor(0);
@@ -93,11 +118,23 @@ OnnxTensor fold_unary(OnnxOperator& op) {
     return all;
   }
   all = as_reals(std::move(all));
-  for (double& value : all.reals)
-    value = type == "Sqrt"    ? std::sqrt(value)
-            : type == "Floor" ? std::floor(value)
-            : type == "Ceil"  ? std::ceil(value)
-                              : -value;
+  for (double& value : all.reals) value = function_of(type)(value);
+  return all;
+}
+
+// Limits that are missing do not apply.
+OnnxTensor fold_clip(OnnxOperator& op) {
+  OnnxTensor all = op.tensor(0);
+  for (const std::size_t limit : {1U, 2U}) {
+    if (!op.has_input(limit)) continue;
+    const OnnxTensor found = op.tensor(limit);
+    if (count_of(found) != 1 || found.is_real != all.is_real)
+      throw OnnxUnsupported("limits of another type");
+    const char* type = limit == 1 ? "Max" : "Min";
+    for (double& value : all.reals) value = computed(type, value, found.reals[0]);
+    for (std::int64_t& value : all.integers)
+      value = computed_extent(type, value, found.integers[0]);
+  }
   return all;
 }
 
@@ -140,6 +177,8 @@ std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64
   std::int64_t result = 0;
   if (type == "Equal") return a == b;
   if (is_onnx_symbol(a) || is_onnx_symbol(b)) return computed_batches(type, a, b);
+  if (type == "Max") return std::max(a, b);
+  if (type == "Min") return std::min(a, b);
   if (type == "Less") return a < b;
   if (type == "Greater") return a > b;
   if (type == "And") return a != 0 && b != 0;
@@ -153,11 +192,14 @@ std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64
 }
 
 std::map<std::string, OnnxFold> onnx_arithmetic() {
-  std::map<std::string, OnnxFold> all{{"Cast", fold_cast}, {"Where", fold_where}};
-  for (const char* name :
-       {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Equal", "Less", "Greater", "And", "Or"})
+  std::map<std::string, OnnxFold> all{
+      {"Cast", fold_cast}, {"Where", fold_where}, {"Clip", fold_clip}};
+  for (const char* name : {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Equal", "Less", "Greater",
+                           "And", "Or", "Max", "Min"})
     all.emplace(name, fold_binary);
-  for (const char* name : {"Sqrt", "Neg", "Not", "Floor", "Ceil"}) all.emplace(name, fold_unary);
+  for (const char* name : {"Sqrt", "Neg", "Not", "Floor", "Ceil", "Round", "Abs", "Exp", "Log",
+                           "Sin", "Cos", "Reciprocal"})
+    all.emplace(name, fold_unary);
   return all;
 }
 

@@ -167,6 +167,26 @@ OnnxTensor fold_expand(OnnxOperator& op) {
   return expanded(op, all, broadcast_shape(all.shape, op.numbers(1)));
 }
 
+// Each dimension in two, of which the first repeats the second.
+OnnxTensor fold_tile(OnnxOperator& op) {
+  const OnnxTensor all = op.tensor(0);
+  const Numbers repeats = op.numbers(1), own = strides_of(all.shape);
+  if (repeats.size() != all.shape.size())
+    throw OnnxUnsupported("repeats " + onnx_shape_text(repeats) + " of " +
+                          onnx_shape_text(all.shape));
+  Numbers shape, strides, whole;
+  for (std::size_t i = 0; i < repeats.size(); ++i) {
+    if (repeats[i] < 1 || repeats[i] > kMaxOnnxExtent || all.shape[i] > kMaxOnnxExtent)
+      throw OnnxUnsupported("repeats " + onnx_shape_text(repeats));
+    whole.push_back(repeats[i] * all.shape[i]);
+    if (repeats[i] > 1) shape.push_back(repeats[i]), strides.push_back(0);
+    if (all.shape[i] != 1) shape.push_back(all.shape[i]), strides.push_back(own[i]);
+  }
+  OnnxTensor to = strided(op, all, shape, strides);
+  to.shape = whole;
+  return to;
+}
+
 OnnxTensor fold_filled(OnnxOperator& op) {
   const Numbers shape = op.numbers(0);
   const io::ReadAttribute* value = op.attribute("value");
@@ -237,7 +257,7 @@ std::map<std::string, OnnxFold> onnx_constant_movements() {
           {"Slice", fold_slice},         {"Gather", fold_gather},
           {"Concat", fold_concat},       {"Expand", fold_expand},
           {"Range", fold_range},         {"ConstantOfShape", fold_filled},
-          {"ScatterND", fold_scatter}};
+          {"ScatterND", fold_scatter},   {"Tile", fold_tile}};
 }
 
 }  // namespace models

@@ -96,6 +96,16 @@ std::string definition_of(const OnnxTranslation& all, const OnnxActivation& outp
   return text;
 }
 
+// In f32 if that has the same numbers, else in f64.
+void set_values(const std::vector<double>& values, io::NamedArray& array) {
+  const std::vector<float> narrow(values.begin(), values.end());
+  const bool is_exact = std::ranges::equal(
+      values, narrow, [](double a, float b) { return a == static_cast<double>(b); });
+  const auto bytes = is_exact ? std::as_bytes(std::span(narrow)) : std::as_bytes(std::span(values));
+  array.type = is_exact ? io::DType::kF32 : io::DType::kF64;
+  array.data.assign(bytes.begin(), bytes.end());
+}
+
 io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer,
                         const OnnxLayerArray& wanted) {
   io::NamedArray array;
@@ -109,9 +119,7 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
   } else if (wanted.values.empty()) {
     array.data.resize(static_cast<std::size_t>(wanted.shape[0]) * sizeof(float));
   } else {
-    const std::vector<float> values(wanted.values.begin(), wanted.values.end());
-    const auto bytes = std::as_bytes(std::span(values));
-    array.data.assign(bytes.begin(), bytes.end());
+    set_values(wanted.values, array);
   }
   array.shape = wanted.shape;
   array.name = layer.name + "." + wanted.name;

@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
 
 namespace models {
 namespace {
@@ -277,34 +279,50 @@ void translate_concat(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
-// To more samples; other dimensions that repeat are no layer.
-void translate_expand(OnnxOperator& op) {
-  OnnxActivation value = plain_input(op, 0);
-  const Numbers to = op.numbers(1);
+// To more samples; zeros are added along other dimensions that repeat.
+void set_expanded(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
   while (value.plain.dims.size() < to.size())
     value.plain.dims.insert(value.plain.dims.begin(), std::vector<int>{});
   const std::size_t first = value.plain.dims.size() - to.size();
+  Numbers repeats(to.size(), 1);
   for (std::size_t i = 0; i < to.size(); ++i) {
     std::vector<int>& dim = value.plain.dims[first + i];
     const bool is_batch =
         to[i] == kOnnxBatch || (i == 0 && to[i] > 1 && to[i] == op.all().fixed_batch);
     if (to[i] == 1 || to[i] == -1 || to[i] == extent_of(value.plain, dim)) continue;
+    if (dim.empty() && to[i] > 1 && !is_batch) {
+      repeats[i] = to[i];
+      continue;
+    }
     if (!is_batch || (!dim.empty() && dim != std::vector<int>{kOnnxBatchAxis}))
       throw OnnxUnsupported(onnx_shape_text(value.shape) + " to " + onnx_shape_text(to) +
-                            ", expected it to repeat for each sample alone");
+                            ", expected it to repeat for each sample, or dimensions of 1");
     dim = {kOnnxBatchAxis};
   }
+  if (repeats != Numbers(to.size(), 1))
+    value = combined(op, "add", std::move(value), tensor_value(op, zeros(op, repeats, true)));
   set_plain(op, std::move(value));
+}
+
+void translate_expand(OnnxOperator& op) { set_expanded(op, plain_input(op, 0), op.numbers(1)); }
+
+void translate_tile(OnnxOperator& op) {
+  OnnxActivation value = plain_input(op, 0);
+  Numbers to = op.numbers(1);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (to.size() != value.plain.dims.size() || (to[i] != 1 && !value.plain.dims[i].empty()))
+      throw OnnxUnsupported("repeats " + onnx_shape_text(to) + " of " +
+                            onnx_shape_text(value.shape) + ", expected those of extents of 1");
+    if (to[i] == 1) to[i] = -1;
+  }
+  set_expanded(op, std::move(value), to);
 }
 
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_movements() {
-  return {{"Split", translate_split},
-          {"Slice", translate_slice},
-          {"Gather", translate_gather},
-          {"Concat", translate_concat},
-          {"Expand", translate_expand}};
+  return {{"Split", translate_split},   {"Slice", translate_slice},   {"Gather", translate_gather},
+          {"Concat", translate_concat}, {"Expand", translate_expand}, {"Tile", translate_tile}};
 }
 
 }  // namespace models

@@ -19,7 +19,8 @@ const std::map<std::string, OnnxBuild>& onnx_table() {
     std::map<std::string, OnnxBuild> all;
     for (const auto& rows :
          {onnx_weight_operators(), onnx_activations(), onnx_plain_operators(),
-          onnx_shape_operators(), onnx_general_operators(), onnx_movements(), onnx_convolutions()})
+          onnx_shape_operators(), onnx_general_operators(), onnx_movements(), onnx_convolutions(),
+          onnx_norms(), onnx_pools(), onnx_resizing(), onnx_padding()})
       for (const OnnxOperatorRow& row : rows) all.emplace(row.type, row.build);
     return all;
   }();
@@ -31,6 +32,12 @@ T read_number(const io::NamedArray& array, std::size_t i) {
   T value;
   std::memcpy(&value, array.data.data() + i * sizeof(T), sizeof(T));
   return value;
+}
+
+// A parameter of one number, as of PReLU, and not a number of an expression.
+bool is_named_parameter(const OnnxConstant& constant) {
+  const std::string& name = constant.tensor->name;
+  return !constant.tensor->shape.empty() && (name.ends_with(".weight") || name.ends_with(".bias"));
 }
 
 [[noreturn]] void refuse_attribute(const std::string& name, const char* expected) {
@@ -136,9 +143,10 @@ bool OnnxOperator::is_computable(std::size_t index) const {
   const auto* constant = std::get_if<OnnxConstant>(&known);
   if (constant == nullptr || constant->tensor->count() > kMaxOnnxComputed) return false;
   const auto type = constant->tensor->type;
-  if (type == io::DType::kI64 || type == io::DType::kI32) return true;
+  if (type == io::DType::kI64 || type == io::DType::kI32 || type == io::DType::kU8) return true;
   const bool is_real = type == io::DType::kF32 || type == io::DType::kF64;
-  return is_real && !constant->transposed && (constant->is_node || constant->tensor->count() == 1);
+  return is_real && !constant->transposed &&
+         (constant->is_node || (constant->tensor->count() == 1 && !is_named_parameter(*constant)));
 }
 
 // Floats are the shortest decimal numbers, as attributes are: both stand for Python's numbers.
@@ -153,13 +161,14 @@ OnnxTensor OnnxOperator::tensor(std::size_t index) const {
   const auto type = stored.type;
   OnnxTensor all{.shape = stored.shape, .integers = {}, .reals = {}};
   all.is_real = type == io::DType::kF32 || type == io::DType::kF64;
-  if (!all.is_real && type != io::DType::kI64 && type != io::DType::kI32)
-    throw OnnxUnsupported(who + "numbers of type float, double, int32 or int64");
+  if (!all.is_real && type != io::DType::kI64 && type != io::DType::kI32 && type != io::DType::kU8)
+    throw OnnxUnsupported(who + "numbers of type float, double, int32, int64 or bool");
   const io::NamedArray array = all_.file.load(stored);
   for (std::size_t i = 0; i < stored.count(); ++i) {
     if (type == io::DType::kF32)
       all.reals.push_back(shortest_decimal(read_number<float>(array, i)));
     if (type == io::DType::kF64) all.reals.push_back(read_number<double>(array, i));
+    if (type == io::DType::kU8) all.integers.push_back(read_number<std::uint8_t>(array, i));
     if (type == io::DType::kI32) all.integers.push_back(read_number<std::int32_t>(array, i));
     if (type == io::DType::kI64)
       all.integers.push_back(

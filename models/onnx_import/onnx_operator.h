@@ -108,9 +108,13 @@ struct OnnxOperatorRow {
   OnnxBuild build;
 };
 std::vector<OnnxOperatorRow> onnx_weight_operators();  // layers with parameters
+std::vector<OnnxOperatorRow> onnx_norms();             // of channels
 std::vector<OnnxOperatorRow> onnx_activations();       // activation functions and products
 std::vector<OnnxOperatorRow> onnx_plain_operators();   // other layers without parameters
-std::vector<OnnxOperatorRow> onnx_convolutions();
+std::vector<OnnxOperatorRow> onnx_convolutions();      // onnx_windows/ has these
+std::vector<OnnxOperatorRow> onnx_pools();
+std::vector<OnnxOperatorRow> onnx_resizing();
+std::vector<OnnxOperatorRow> onnx_padding();
 std::vector<OnnxOperatorRow> onnx_shape_operators();    // shapes, and constants
 std::vector<OnnxOperatorRow> onnx_general_operators();  // sums, products and means of any tensors
 std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order

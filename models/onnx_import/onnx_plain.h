@@ -58,6 +58,9 @@ void insert_axis(OnnxPlain& plain, int axis, std::int64_t extent);
 
 // A constant as the output of a layer `parameter` or `constant`.
 OnnxActivation constant_value(OnnxOperator& op, std::size_t index);
+// A parameter as the output of a layer `parameter`, and computed numbers as that of a `constant`.
+OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored);
+OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor);
 // The input as a plain value; a constant becomes a layer.
 OnnxActivation plain_input(OnnxOperator& op, std::size_t index);
 // The node's output: a plain value, with a layout of its own where it has one.

@@ -10,9 +10,16 @@ namespace models {
 
 // A MatMul of two outputs of layers; one of attention becomes `self_attention`.
 void translate_product(OnnxOperator& op);
+// A factor or a term for each channel of a group norm without parameters of its own is its weight
+// or its bias. Returns false for other products and sums; `index` is the input with the numbers.
+bool set_norm_parameter(OnnxOperator& op, std::size_t index);
+// A sum, difference, product or quotient of two values, by the kind of layer.
+OnnxActivation combined(OnnxOperator& op, const char* kind, OnnxActivation a, OnnxActivation b);
 // Rows of sums and products of any tensors, and of functions of their elements.
 std::vector<OnnxOperatorRow> onnx_sums();
-// A mean, sum or maximum over these axes.
+// A mean, sum, maximum ... over these axes.
 void translate_reduction(OnnxOperator& op, const std::vector<std::int64_t>& axes);
+// The mean over the height and width of an image, or of one pixel; keeps_axes: with extents of 1.
+OnnxActivation global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes);
 
 }  // namespace models

@@ -101,14 +101,6 @@ void translate_transpose(OnnxOperator& op) {
 
 void set_flattened(OnnxOperator& op) { op.set(flattened(op, op.activation(0))); }
 
-void translate_flatten(OnnxOperator& op) {
-  const std::int64_t axis = op.integer("axis", 1);
-  const auto rank = std::ssize(op.activation(0).shape);
-  if (axis != 1 && axis != 1 - rank)
-    throw OnnxUnsupported("axis " + std::to_string(axis) + ", expected 1");
-  set_flattened(op);
-}
-
 // Replaces 0 by the extent of the input, and a fixed number of samples by the batch.
 Numbers wanted_shape(OnnxOperator& op, const Numbers& from) {
   Numbers to = op.numbers(1);
@@ -176,6 +168,28 @@ void reshape_any(OnnxOperator& op, const Numbers& to) {
   set_plain(op, std::move(value));
 }
 
+// To two dimensions: those before the axis, and the others.
+void translate_flatten(OnnxOperator& op) {
+  const OnnxActivation value = op.activation(0);
+  const auto rank = std::ssize(value.shape);
+  const std::int64_t axis = op.integer("axis", 1), place = axis < 0 ? axis + rank : axis;
+  if (place == 1) return set_flattened(op);
+  if (place < 0 || place > rank)
+    throw OnnxUnsupported("axis " + std::to_string(axis) + " of " + std::to_string(rank) +
+                          " dimensions");
+  const OnnxPlain plain = as_plain(value).plain;
+  std::vector<int> before;
+  for (std::int64_t i = 0; i < place; ++i) {
+    const std::vector<int>& dim = plain.dims[static_cast<std::size_t>(i)];
+    before.insert(before.end(), dim.begin(), dim.end());
+  }
+  const std::int64_t rows = extent_of(plain, before);
+  if (rows == kOnnxUnknown)
+    throw OnnxUnsupported("before axis " + std::to_string(axis) + " of " +
+                          onnx_shape_text(value.shape) + ", expected known extents");
+  reshape_any(op, {rows, place == rank ? 1 : -1});
+}
+
 void translate_reshape(OnnxOperator& op) {
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
   if (known == nullptr) return reshape_any(op, wanted_shape(op, shape_of(op.constant(0))));
@@ -190,6 +204,45 @@ void translate_reshape(OnnxOperator& op) {
   if (regroup(op, value, to)) return;
   if (is_flattening(value, to)) return set_flattened(op);
   reshape_any(op, to);
+}
+
+// Channels to pixels, or back: places in a block become two of the dimensions, which join others.
+void translate_blocks(OnnxOperator& op) {
+  const bool to_pixels = op.node().type == "DepthToSpace";
+  const std::string mode = op.text("mode", "DCR");
+  const std::int64_t block = op.integer("blocksize", 0);
+  OnnxActivation value = plain_input(op, 0);
+  const Numbers shape = value.shape;
+  const bool fits = shape.size() == 4 && block >= 1 && block <= kMaxOnnxExtent &&
+                    std::ranges::none_of(shape.begin() + 1, shape.end(), is_onnx_symbol) &&
+                    (to_pixels ? shape[1] % block == 0 && shape[1] / block % block == 0
+                               : shape[2] % block == 0 && shape[3] % block == 0);
+  if (!fits || (mode != "DCR" && mode != "CRD"))
+    throw OnnxUnsupported("mode '" + mode + "' with blocks of " + std::to_string(block) + " of " +
+                          onnx_shape_text(shape) +
+                          ", expected DCR or CRD, known extents and whole blocks");
+  const std::int64_t c = shape[1], h = shape[2], w = shape[3];
+  const bool channels_first = mode == "CRD";
+  const Numbers cut = !to_pixels       ? Numbers{shape[0], c, h / block, block, w / block, block}
+                      : channels_first ? Numbers{shape[0], c / block / block, block, block, h, w}
+                                       : Numbers{shape[0], block, block, c / block / block, h, w};
+  value = settled(op, std::move(value));
+  if (!reshape_plain(value.plain, cut, op.all().fixed_batch))
+    throw OnnxUnsupported("blocks of " + onnx_shape_text(shape));
+  const auto dims = value.plain.dims;
+  const auto joined = [&](const std::vector<std::size_t>& parts) {
+    std::vector<int> all;
+    for (const std::size_t part : parts)
+      all.insert(all.end(), dims[part].begin(), dims[part].end());
+    return all;
+  };
+  if (!to_pixels)
+    value.plain.dims = {dims[0], joined({3, 5, 1}), dims[2], dims[4]};
+  else if (channels_first)
+    value.plain.dims = {dims[0], dims[1], joined({4, 2}), joined({5, 3})};
+  else
+    value.plain.dims = {dims[0], dims[3], joined({4, 1}), joined({5, 2})};
+  set_plain(op, std::move(value));
 }
 
 void translate_squeeze(OnnxOperator& op) {
@@ -229,7 +282,8 @@ std::vector<OnnxOperatorRow> onnx_shape_operators() {
           {"Cast", translate_cast},           {"Shape", fold_shape},
           {"Unsqueeze", translate_unsqueeze}, {"Squeeze", translate_squeeze},
           {"Transpose", translate_transpose}, {"Flatten", translate_flatten},
-          {"Reshape", translate_reshape}};
+          {"Reshape", translate_reshape},     {"DepthToSpace", translate_blocks},
+          {"SpaceToDepth", translate_blocks}};
 }
 
 }  // namespace models

@@ -233,32 +233,30 @@ OnnxActivation combined_like_first(OnnxOperator& op, const char* kind, OnnxActiv
   return a;
 }
 
-void combine(OnnxOperator& op, const char* kind) {
-  OnnxActivation a = plain_input(op, 0), b = plain_input(op, 1);
-  if (!align(a.plain, b.plain))
-    throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
-                          ", expected two of one shape, or extents of 1 (as NumPy broadcasts)");
-  const bool is_ordered = op.node().type == "Sub" || op.node().type == "Div";
-  if (covers(a.plain, b.plain))
-    return set_plain(op, combined_like_first(op, kind, std::move(a), std::move(b), false));
-  if (covers(b.plain, a.plain))
-    return set_plain(op, combined_like_first(op, kind, std::move(b), std::move(a), is_ordered));
-  set_plain(op, combined_in_order(op, kind, std::move(a), std::move(b)));
-}
-
 void translate_sum(OnnxOperator& op) {
   const std::string& type = op.node().type;
   if (type == "Add" && (add_bias(op, 0) || add_bias(op, 1))) return;
+  if ((type == "Add" || type == "Mul") && (set_norm_parameter(op, 0) || set_norm_parameter(op, 1)))
+    return;
   for (const std::size_t index : {0U, 1U})
     if (const auto number = scalar(op, index))
       return combine_with_number(op, plain_input(op, 1 - index), *number, index == 0);
   if (type == "Mul" && op.is_activation(0) && op.is_activation(1) &&
       (set_gelu(op) || set_gated(op)))
     return;
-  combine(op, type == "Add"   ? "add"
-              : type == "Sub" ? "subtract"
-              : type == "Mul" ? "multiply"
-                              : "divide");
+  const char* kind = type == "Add"   ? "add"
+                     : type == "Sub" ? "subtract"
+                     : type == "Mul" ? "multiply"
+                                     : "divide";
+  set_plain(op, combined(op, kind, plain_input(op, 0), plain_input(op, 1)));
+}
+
+// One after another.
+void translate_sum_of_all(OnnxOperator& op) {
+  OnnxActivation sum = plain_input(op, 0);
+  for (std::size_t i = 1; i < op.node().inputs.size(); ++i)
+    sum = combined(op, "add", std::move(sum), plain_input(op, i));
+  set_plain(op, std::move(sum));
 }
 
 void translate_power(OnnxOperator& op) {
@@ -290,23 +288,16 @@ void translate_function(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
-void translate_any_reduction(OnnxOperator& op) {
-  translate_reduction(op,
-                      op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{}));
-}
-
-}  // namespace
-
-void translate_reduction(OnnxOperator& op, const Numbers& axes) {
-  OnnxActivation value = settled(op, plain_input(op, 0));
-  std::vector<int> reduced;
+// Without these axes, by the function of the node.
+OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& axes) {
+  std::vector<int> gone;
   std::vector<std::size_t> dims;
   for (const std::int64_t axis : axes) {
     dims.push_back(dimension_of(axis, value.plain.dims.size()));
     const std::vector<int>& dim = value.plain.dims[dims.back()];
-    reduced.insert(reduced.end(), dim.begin(), dim.end());
+    gone.insert(gone.end(), dim.begin(), dim.end());
   }
-  const auto is_reduced = [&](int axis) { return std::ranges::count(reduced, axis) > 0; };
+  const auto is_reduced = [&](int axis) { return std::ranges::count(gone, axis) > 0; };
   if (dims.empty() || is_reduced(kOnnxBatchAxis))
     throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) + " of " +
                           onnx_shape_text(shape_of(value.plain)) +
@@ -326,9 +317,11 @@ void translate_reduction(OnnxOperator& op, const Numbers& axes) {
       places.push_back(static_cast<std::int64_t>(i));
       value.plain.stored[i] = 1;
     }
-  const std::string function = op.node().type == "ReduceMean"  ? "\"mean\""
-                               : op.node().type == "ReduceSum" ? "\"sum\""
-                                                               : "\"max\"";
+  const std::string& type = op.node().type;
+  const bool is_maximum = type == "ReduceMax" || type == "ReduceMin" || type == "GlobalMaxPool";
+  const std::string function = type == "ReduceMean" ? "\"mean\""
+                               : is_maximum         ? "\"max\""
+                                                    : "\"sum\"";
   const bool keeps = places.size() == groups.size();
   if (!places.empty())
     value.layer = op.add_layer(
@@ -336,18 +329,53 @@ void translate_reduction(OnnxOperator& op, const Numbers& axes) {
         {{"function", function}, {"axes", list_text(places)}, {"keep", keeps ? "true" : "false"}});
   for (std::size_t i = places.size(); i-- > 0 && !keeps;)
     value.plain.stored.erase(value.plain.stored.begin() + places[i]);
-  std::ranges::sort(reduced, std::greater<>());
-  for (const int axis : reduced) remove_axis(value.plain, axis);
+  std::ranges::sort(gone, std::greater<>());
+  for (const int axis : gone) remove_axis(value.plain, axis);
   std::ranges::sort(dims, std::greater<>());
   for (std::size_t i = 0; i < dims.size() && op.integer("keepdims", 1) == 0; ++i)
     value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(dims[i]));
+  return value;
+}
+
+void translate_any_reduction(OnnxOperator& op) {
+  translate_reduction(op,
+                      op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{}));
+}
+
+}  // namespace
+
+OnnxActivation combined(OnnxOperator& op, const char* kind, OnnxActivation a, OnnxActivation b) {
+  if (!align(a.plain, b.plain))
+    throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
+                          ", expected two of one shape, or extents of 1 (as NumPy broadcasts)");
+  const std::string name = kind;
+  const bool is_ordered = name == "subtract" || name == "divide";
+  if (covers(a.plain, b.plain))
+    return combined_like_first(op, kind, std::move(a), std::move(b), false);
+  if (covers(b.plain, a.plain))
+    return combined_like_first(op, kind, std::move(b), std::move(a), is_ordered);
+  return combined_in_order(op, kind, std::move(a), std::move(b));
+}
+
+void translate_reduction(OnnxOperator& op, const Numbers& axes) {
+  const std::string& type = op.node().type;
+  OnnxActivation value = plain_input(op, 0);
+  if (type == "ReduceMin") value.plain.scale = -value.plain.scale;
+  value = settled(op, std::move(value));
+  if (type == "ReduceL1") add_function(op, value, "abs");
+  if (type == "ReduceL2" || type == "ReduceSumSquare")
+    value.layer = op.add_layer("multiply", {value.layer, value.layer});
+  value = reduced(op, std::move(value), axes);
+  if (type == "ReduceL2") add_function(op, value, "sqrt");
+  if (type == "ReduceMin") value.plain.scale = -1;
   set_plain(op, std::move(value));
 }
 
 std::vector<OnnxOperatorRow> onnx_sums() {
-  std::vector<OnnxOperatorRow> rows{{"ReduceSum", translate_any_reduction},
-                                    {"ReduceMax", translate_any_reduction},
-                                    {"Pow", translate_power}};
+  std::vector<OnnxOperatorRow> rows{{"Pow", translate_power}, {"Sum", translate_sum_of_all}};
+  for (const char* type :
+       {"ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
+    rows.push_back({type, translate_any_reduction});
   for (const char* type : {"Add", "Sub", "Mul", "Div"}) rows.push_back({type, translate_sum});
   for (const char* type :
        {"Erf", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Mish", "Softplus", "Softsign"})

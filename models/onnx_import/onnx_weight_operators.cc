@@ -11,26 +11,6 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-void translate_batch_norm(OnnxOperator& op) {
-  OnnxActivation value = op.image(0);
-  const std::int64_t channels = value.shape[1];
-  // ONNX weighs the old statistics, PyTorch and the engine the new ones.
-  const double momentum = shortest_decimal(static_cast<float>(1 - op.real("momentum", 0.9)));
-  const OnnxConstant weight = op.constant(1, {channels});
-  OnnxListedLayer layer{.kind = "batch_norm2d",
-                        .name = op.all().layers.free_name(initializer_name(weight), op.node()),
-                        .tied = {},
-                        .inputs = {value.layer},
-                        .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))},
-                                    {"momentum", io::shortest_text(momentum)}},
-                        .arrays = {{"weight", weight, {channels}},
-                                   {"bias", op.constant(2, {channels}), {channels}},
-                                   {"running_mean", op.constant(3, {channels}), {channels}},
-                                   {"running_var", op.constant(4, {channels}), {channels}}}};
-  value.layer = op.all().layers.add(std::move(layer));
-  op.set(std::move(value));
-}
-
 // Over the last dimensions, which become the last one of the layer.
 void translate_layer_norm(OnnxOperator& op) {
   OnnxActivation value = plain_input(op, 0);
@@ -165,8 +145,7 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
 }
 
 std::vector<OnnxOperatorRow> onnx_weight_operators() {
-  return {{"BatchNormalization", translate_batch_norm},
-          {"LayerNormalization", translate_layer_norm},
+  return {{"LayerNormalization", translate_layer_norm},
           {"Gemm", translate_gemm},
           {"MatMul", translate_mat_mul}};
 }

@@ -273,8 +273,10 @@ TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
   EXPECT_EQ(kind_of({"LeakyRelu", "/act/LeakyRelu", {"b"}, {"c"}, {{"alpha", 0.2F}}}),
             text("\"leaky_relu\"\nslope = 0.2\n"));
   EXPECT_EQ(kind_of({"Tanh", "/act/Tanh", {"b"}, {"c"}, {}}), text("\"tanh\"\n"));
-  EXPECT_CONTAINS(fault(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})),
-                  "alpha 0.2 and beta 0.5, expected 1 / 6 and 0.5");
+  EXPECT_CONTAINS(imported(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})).definition,
+                  "scale = 0.2\nshift = 0.5\n");
+  EXPECT_CONTAINS(fault(net_with({{"Elu", "e", {"b"}, {"c"}, {{"alpha", 0.5F}}}})),
+                  "alpha 0.5, expected 1");
   EXPECT_CONTAINS(fault(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})),
                   "the limits 6 and 6, expected the first below the second");
   EXPECT_CONTAINS(fault(net_with({{"LeakyRelu", "l", {"b"}, {"c"}, {{"alpha", -1.0F}}}})),
@@ -357,9 +359,31 @@ TEST_F(OnnxImportTest, TransposedConvolutions) {
                   "2\noutput_padding = [1, 0]\n");
   EXPECT_CONTAINS(fault(with({0, 0}, 3)), "expected groups of equal size");
   EXPECT_CONTAINS(fault(with({-1, 0}, 1)), "output_padding [-1, 0], expected 2 numbers from 0");
-  io::OnnxModel shaped = with({0, 0}, 1);
-  shaped.nodes[2].attributes.push_back({"output_shape", Ints{17, 17}});
-  EXPECT_CONTAINS(fault(shaped), "output_shape, expected explicit pads");
+}
+
+// The rest of an odd number of pads is at the end for SAME_UPPER, else at the start.
+TEST_F(OnnxImportTest, PadsFollowFromShapes) {
+  const auto with = [&](const char* type, const Ints& weight, const io::OnnxAttribute& shape) {
+    io::OnnxModel model =
+        net_with({{type, "/up", {"b", "up.weight"}, {"c"}, {{"strides", Ints{2, 2}}, shape}}});
+    model.constants.push_back(floats("up.weight", weight));
+    return model;
+  };
+  const auto padding = [&](const char* type, const char* auto_pad) {
+    const std::string found =
+        imported(with(type, {4, 4, 3, 2}, {"auto_pad", std::string(auto_pad)})).definition;
+    const std::size_t at = found.find("padding = ", found.find("\"up\""));
+    return found.substr(at, found.find('\n', at) - at);
+  };
+  EXPECT_EQ(padding("Conv", "SAME_UPPER"), "padding = [0, 0, 1, 0]");
+  EXPECT_EQ(padding("Conv", "SAME_LOWER"), "padding = [1, 0, 0, 0]");
+  EXPECT_EQ(padding("ConvTranspose", "SAME_UPPER"), "padding = [0, 0, 1, 0]");
+  EXPECT_EQ(padding("ConvTranspose", "SAME_LOWER"), "padding = [1, 0, 0, 0]");
+  EXPECT_EQ(padding("Conv", "VALID"), "padding = 0");
+  EXPECT_CONTAINS(fault(with("Conv", {4, 4, 3, 2}, {"auto_pad", std::string("SAME")})),
+                  "auto_pad 'SAME', expected NOTSET, SAME_UPPER, SAME_LOWER or VALID");
+  EXPECT_CONTAINS(fault(with("ConvTranspose", {4, 4, 3, 2}, {"output_shape", Ints{17}})),
+                  "output_shape [17], expected 2 numbers from 1");
 }
 
 // A small file must not need much memory or time.
@@ -402,7 +426,7 @@ TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
   EXPECT_CONTAINS(of(0, {"pads", Ints{0, 0, 1, -1}}), "expected 4 numbers from 0");
   EXPECT_CONTAINS(of(0, {"dilations", Ints{9, 9}}), "a window of 19 on an image of 8");
   EXPECT_CONTAINS(of(0, {"kernel_shape", Ints{3, 1}}), "expected equal ones");
-  EXPECT_CONTAINS(of(4, {"axis", std::int64_t{2}}), "axis 2, expected 1");
+  EXPECT_CONTAINS(of(4, {"axis", std::int64_t{5}}), "axis 5 of 4 dimensions");
   io::OnnxModel model = small_net();
   model.outputs.push_back(model.outputs[0]);
   EXPECT_CONTAINS(fault(model), "its graph has 2 outputs, expected 1: the logits");

@@ -2,8 +2,8 @@
 """Whole training steps of the engine's models in PyTorch: forward, loss, backward, update, on one device.
 
 Usage: torch_steps.py --model gpt2 --batch 16 [--variants eager,compiled] [--amp bf16|tf32|off] [--device cuda]
-                      [--optimizer sgd|adamw] [--seconds 2] [--warmup 10]
-       torch_steps.py --parameters          the number of parameters of each model, without training
+                      [--optimizer sgd|adamw] [--seconds 2] [--warmup 10] [--size 224] [--threads 1]
+       torch_steps.py --parameters          the number of parameters of each of the engine's models, without training
 One line of JSON for each variant: model, batch, variant, amp, step_ms (the median of rounds of steps), samples_per_second,
 loss. Variants: eager; channels_last (images in NHWC); compiled (torch.compile); graphs (the same, with CUDA graphs:
 mode="reduce-overhead"). Words are joined by "+": channels_last+compiled. A variant that fails is reported on stderr and the next
@@ -11,6 +11,7 @@ one runs; then the exit code is 1. bf16 is autocast with parameters in float32, 
 products and convolutions, off allows it in neither. Samples are random, always the same, and stay on the device. Text models have
 no dropout, attention is scaled_dot_product_attention, and the output layer is tied to the embedding. Exits with 77 if there is no
 PyTorch, or none that sees the device.
+The networks of torchvision (IMPORTED) need torchvision, and have no Dropout and no stochastic depth, as in imported_steps.py.
 """
 import argparse
 import json
@@ -116,6 +117,21 @@ class TextModel(nn.Module):
         return F.linear(self.last(self.blocks(x)), self.tokens.weight)
 
 
+IMPORTED = ("resnet18", "mobilenet_v2", "efficientnet_b0", "convnext_tiny", "vit_b_16")  # of torchvision
+
+
+def imported(name):
+    """A network of torchvision with random weights that draws no random numbers in a step."""
+    import torchvision
+    model = torchvision.models.get_model(name, weights=None)
+    random = (nn.Dropout, torchvision.ops.StochasticDepth)
+    for module in list(model.modules()):
+        for child, layer in list(module.named_children()):
+            if isinstance(layer, random):
+                setattr(module, child, nn.Identity())
+    return model
+
+
 MODELS = {  # how it is made; the shape of an image, or vocabulary and context
     "mlp": (mlp, (1, 28, 28), 10),
     "convnet": (convnet, (1, 28, 28), 10),
@@ -123,6 +139,7 @@ MODELS = {  # how it is made; the shape of an image, or vocabulary and context
     "resnet50": (resnet50, (3, 224, 224), 1000),
     "gpt-nano": (lambda: TextModel(65, 64, 4, 4, 128), 64, 65),
     "gpt2": (lambda: TextModel(50257, 1024, 12, 12, 768), 1024, 50257),
+    **{name: (lambda name=name: imported(name), (3, 224, 224), 1000) for name in IMPORTED},
 }
 
 
@@ -130,6 +147,8 @@ def samples(args):
     """Inputs and labels: images and classes, or token ids and those that come next."""
     _, shape, classes = MODELS[args.model]
     if isinstance(shape, tuple):
+        if args.size:
+            shape = (shape[0], args.size, args.size)
         return torch.randn(args.batch, *shape, device=args.device), torch.randint(classes, (args.batch,), device=args.device)
     text = torch.randint(classes, (args.batch, (args.context or shape) + 1), device=args.device)
     return text[:, :-1].contiguous(), text[:, 1:].contiguous()
@@ -203,6 +222,8 @@ def parse():
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--context", type=int, default=0, help="tokens of a text; by default the model's")
     p.add_argument("--variants", default="eager")
+    p.add_argument("--size", type=int, default=0, help="height and width of an image; by default the model's")
+    p.add_argument("--threads", type=int, default=0, help="threads of a CPU; by default PyTorch's choice")
     p.add_argument("--amp", choices=["bf16", "tf32", "off"], default="bf16")
     p.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
     p.add_argument("--device", default="cuda")
@@ -220,12 +241,15 @@ def main():
     args = parse()
     if args.parameters:
         for name, (make, _, _) in MODELS.items():
-            print(name, sum(parameter.numel() for parameter in make().parameters()))
+            if name not in IMPORTED:
+                print(name, sum(parameter.numel() for parameter in make().parameters()))
         return 0
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         print("skipped: this PyTorch sees no CUDA device", file=sys.stderr)
         return 77
     set_precision(args.amp)
+    if args.threads:
+        torch.set_num_threads(args.threads)
     failed = 0
     for variant in args.variants.split(","):
         try:

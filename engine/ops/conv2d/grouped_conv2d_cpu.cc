@@ -1,13 +1,14 @@
 // Grouped convolution of floats or bf16, with vectors along the channels of the result and threads
 // over its rows. A tile of a few neighboring pixels shares each load of a weight, so that loads and
 // multiply-adds take about as long; large maps are bound by bytes. Depthwise layers multiply
-// vectors of x with vectors of weights; in other groups, each channel of x is broadcast to a vector
-// of the group's results. The gradient of x is the same sum, over the taps that a phase of the
-// stride reaches. The gradient of the weights is summed in pieces of rows, which are then added in
-// order.
+// vectors of x with vectors of weights, mostly by the loops of depthwise_tiles.h; in other groups,
+// each channel of x is broadcast to a vector of the group's results. The gradient of x is the same
+// sum, over the taps that a phase of the stride reaches. The gradient of the weights is summed in
+// pieces of rows, which are then added in order.
 #include "engine/ops/conv2d/grouped_conv2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
+#include "engine/ops/common/depthwise_tiles.h"
 #include "engine/ops/common/flat_loops.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -98,8 +99,8 @@ struct Window {
 };
 
 template <int kPixels, bool kAdd>
-ENGINE_INLINE void depthwise_tile(const Pass& pass, const Window& w, Stored* to,
-                                  std::int64_t to_step) {
+ENGINE_INLINE void any_depthwise_tile(const Pass& pass, const Window& w, Stored* to,
+                                      std::int64_t to_step) {
   for_each_vector(0, pass.to_channels, [&](auto lanes, std::int64_t c) {
     Floats sum[kPixels];
     const Floats start = pass.bias != nullptr ? lanes.load_from(pass.bias + c) : zero();
@@ -143,7 +144,7 @@ ENGINE_INLINE void group_tile(const Pass& pass, const Window& w, std::int64_t gr
 template <int kPixels, bool kAdd>
 ENGINE_INLINE void tile(const Pass& pass, const Window& w, Stored* to, std::int64_t to_step) {
   if (pass.from_group == 1 && pass.to_group == 1)
-    return depthwise_tile<kPixels, kAdd>(pass, w, to, to_step);
+    return any_depthwise_tile<kPixels, kAdd>(pass, w, to, to_step);
   for (std::int64_t group = 0; group * pass.to_group < pass.to_channels; ++group)
     group_tile<kPixels, kAdd>(pass, w, group, to, to_step);
 }
@@ -160,6 +161,22 @@ void results_of_row(const Pass& pass, const Axis& y, const Axis& x, std::int64_t
   const Stored* from =
       pass.from + (image * pass.from_h + from_row) * pass.from_w * pass.from_channels;
   Stored* to = pass.to + (image * pass.to_h + to_row) * pass.to_w * pass.to_channels;
+  const bool reversed = x.direction < 0, depthwise = pass.from_group == 1 && pass.to_group == 1;
+  const auto loop = depthwise ? depthwise_row_for<kAdd>(x.taps, x.step, reversed) : nullptr;
+  if (loop != nullptr)
+    return loop({.from = from,
+                 .weight = pass.weight + (tap_row * pass.kernel_w + x.tap_first) * weights,
+                 .bias = pass.bias,
+                 .to = to + x.first * pass.to_channels,
+                 .channels = pass.to_channels,
+                 .rows = rows.count(),
+                 .columns = x.extent,
+                 .from_row = y.direction * pass.from_w * pass.from_channels,
+                 .weight_row = y.tap_stride * pass.kernel_w * weights,
+                 .weight_tap = x.tap_stride * weights,
+                 .to_step = x.stride * pass.to_channels,
+                 .results = x.results,
+                 .left = x.offset - (reversed ? x.taps - 1 : 0)});
   for (std::int64_t j = 0; j < x.results;) {
     const Range columns = taps_of(x, j);
     const std::int64_t ahead = j + kTile - 1;

@@ -29,7 +29,10 @@ inline std::vector<ConvProduct> grouped_cases() {
         }
   all.push_back({0, {5, 5, 6, 6, 3, 3, 1, 1, 6}});   // no images
   all.push_back({2, {9, 31, 8, 8, 3, 3, 1, 1, 8}});  // rows of several tiles
-  all.push_back({2, {7, 6, 6, 6, 2, 5, 2, 1, 3}});   // kernels that are not square
+  for (const std::int64_t kernel : {3, 5, 7})        // depthwise, with tiles inside of the map
+    for (const std::int64_t stride : {1, 2})
+      all.push_back({1, {7, 35, 17, 17, kernel, kernel, stride, kernel / 2, 17}});
+  all.push_back({2, {7, 6, 6, 6, 2, 5, 2, 1, 3}});  // kernels that are not square
   all.push_back({2, {7, 6, 9, 9, 5, 2, 1, 2, 9}});
   all.push_back({2, {4, 5, 6, 6, 3, 3, 9, 1, 6}});    // a stride beyond the map
   all.push_back({33, {4, 3, 5, 10, 3, 3, 1, 1, 5}});  // pieces of several images

@@ -1,6 +1,6 @@
 // `--model net.onnx`: networks of PyTorch, exports of the engine itself, and runs from a file as a
 // user meets them. Tests beside PyTorch are skipped where PEER_PYTHON (python3) has no torch,
-// torchvision, onnx, onnxscript and onnxruntime.
+// torchvision, timm, onnx, onnxscript and onnxruntime.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ std::string missing_after_writing(const std::string& name, const std::string& fo
        name},
       {}, 600'000);
   if (made.exit_code == 77 || made.exit_code == 127)
-    return peer_interpreter() + " has no torch, torchvision, onnx, onnxscript or onnxruntime";
+    return peer_interpreter() + " has no torch, torchvision, timm, onnx, onnxscript or onnxruntime";
   EXPECT_EQ(made.exit_code, 0) << made.out << made.err;
   return "";
 }
@@ -79,32 +79,36 @@ struct Network {
 
 class TorchNetwork : public testing::TestWithParam<std::string> {};
 
+// Compares the logits of PATH.onnx with those of PATH.npz.
+void expect_logits(const std::string& path) {
+  Network network(path + ".onnx");
+  EXPECT_TRUE(network.left_out.empty());
+  const std::vector<io::NamedArray> expected = io::load_arrays(path + ".npz");
+  const std::vector<float> input = numbers_of<float>(expected, "input"),
+                           logits = numbers_of<float>(expected, "logits");
+  const std::vector<float> found = onnx_fixture::logits_of_images(
+      network.graph, network.state, 2,
+      onnx_fixture::channels_last(input, network.options.sample_shape));
+  EXPECT_EQ(2 * network.options.classes, std::ssize(logits));
+  ASSERT_EQ(found.size(), logits.size());
+  float largest = 0, difference = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    largest = std::max(largest, std::abs(logits[i]));
+    difference = std::max(difference, std::abs(found[i] - logits[i]));
+  }
+  std::printf("%s: largest difference %.2e of the largest logit\n", path.c_str(),
+              static_cast<double>(difference / largest));
+  EXPECT_GT(largest, 1e-3F);
+  EXPECT_LE(difference, 1e-5F * largest);
+}
+
 TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
   const test_support::TemporaryDirectory folder;
   const std::string missing = missing_after_writing(GetParam(), folder / ".");
   if (!missing.empty()) GTEST_SKIP() << missing;
   for (const char* exporter : {"_eval", "_train", "_dynamo"}) {
     SCOPED_TRACE(exporter);
-    const std::string path = folder / (GetParam() + exporter);
-    Network network(path + ".onnx");
-    EXPECT_TRUE(network.left_out.empty());
-    const std::vector<io::NamedArray> expected = io::load_arrays(path + ".npz");
-    const std::vector<float> input = numbers_of<float>(expected, "input"),
-                             logits = numbers_of<float>(expected, "logits");
-    const std::vector<float> found = onnx_fixture::logits_of_images(
-        network.graph, network.state, 2,
-        onnx_fixture::channels_last(input, network.options.sample_shape));
-    EXPECT_EQ(2 * network.options.classes, std::ssize(logits));
-    ASSERT_EQ(found.size(), logits.size());
-    float largest = 0, difference = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      largest = std::max(largest, std::abs(logits[i]));
-      difference = std::max(difference, std::abs(found[i] - logits[i]));
-    }
-    std::printf("%s: largest difference %.2e of the largest logit\n", path.c_str(),
-                static_cast<double>(difference / largest));
-    EXPECT_GT(largest, 1e-3F);
-    EXPECT_LE(difference, 1e-5F * largest);
+    expect_logits(folder / (GetParam() + exporter));
   }
 }
 INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
@@ -113,8 +117,41 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "efficientnet_b0", "regnet_y_400mf", "googlenet",
                                          "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
                                          "encoder", "vit", "swin", "unet", "unet_resized",
-                                         "autoencoder"),
+                                         "autoencoder", "norms", "windows"),
                          [](const auto& test) { return test_support::test_name(test.param); });
+
+class TimmNetwork : public testing::TestWithParam<std::string> {};
+
+TEST_P(TimmNetwork, GivesTheLogitsOfOnnxruntime) {
+  const test_support::TemporaryDirectory folder;
+  const std::string missing = missing_after_writing(GetParam(), folder / ".");
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  expect_logits(folder / (GetParam() + "_eval"));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Timm, TimmNetwork,
+    testing::Values("resnet26", "resnet26d", "regnetx_002", "resnest14d", "skresnet18",
+                    "eca_resnet33ts", "res2net50_26w_4s", "repvgg_a0", "dla46_c", "densenet121",
+                    "inception_v3", "efficientnet_lite0", "tf_efficientnet_lite0",
+                    "mobilenetv3_small_050", "ghostnet_100", "rexnet_100", "convnext_atto",
+                    "poolformer_s12", "mobilevit_xxs", "fastvit_t8", "efficientvit_b0",
+                    "vit_tiny_patch16_224", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224",
+                    "mixer_s32_224", "levit_128s", "efficientformer_l1", "crossvit_tiny_240",
+                    "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224"),
+    [](const auto& test) { return test.param; });
+
+// Operators as other programs write them.
+class OnnxGraphs : public testing::TestWithParam<std::string> {};
+
+TEST_P(OnnxGraphs, GiveTheNumbersOfOnnxruntime) {
+  const test_support::TemporaryDirectory folder;
+  const std::string missing = missing_after_writing(GetParam(), folder / ".");
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  expect_logits(folder / GetParam());
+}
+INSTANTIATE_TEST_SUITE_P(Operators, OnnxGraphs,
+                         testing::Values("auto_pad", "pools", "pads", "resized", "choices"),
+                         [](const auto& test) { return test.param; });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.
 class TorchTrace : public testing::TestWithParam<std::string> {};
@@ -172,7 +209,8 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
 INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
-                                         "trace_unet_resized", "trace_autoencoder"),
+                                         "trace_unet_resized", "trace_autoencoder", "trace_norms",
+                                         "trace_windows"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

@@ -2,7 +2,9 @@
 
 Usage: torch_networks.py FOLDER NAME
 NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME_EXPORTER.npz with `input` and `logits`. Or one of
-TRACES: NAME.onnx and NAME.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Exit code 77
+TIMM: the first exporter alone. Or one of
+TRACES: NAME.onnx and NAME.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Or one of
+GRAPHS, which PyTorch does not export: NAME.onnx and NAME.npz, operators on an image whose numbers a matrix reads. Exit code 77
 where torch, torchvision, onnx, onnxscript or onnxruntime are missing.
 """
 import copy
@@ -190,7 +192,58 @@ class Autoencoder(torch.nn.Module):
         return self.decoder(self.encoder(x)).flatten(1)
 
 
+class Norms(torch.nn.Module):
+    """Norms of vectors, rows, groups and instances, convolutions and pools of rows, and a flattening that keeps pixels."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.stem = n.Conv2d(3, 12, 3, stride=2, padding=1, padding_mode="reflect")
+        self.groups, self.instances = n.GroupNorm(3, 12), n.InstanceNorm2d(12, affine=True)
+        self.prelu, self.one = n.PReLU(12, 0.1), n.PReLU()
+        self.row, self.row_norm = n.Conv1d(12, 10, 5, stride=2, padding=1), n.BatchNorm1d(10)
+        self.pool, self.mean = n.MaxPool1d(3, 2, 1), n.AvgPool1d(2)
+        self.back = n.ConvTranspose1d(10, 6, 4, stride=3, padding=1)
+        self.tokens, self.tokens_norm = n.Linear(6, 8), n.BatchNorm1d(8)
+        self.squeeze, self.squeeze_norm = n.Conv2d(12, 8, 1), n.BatchNorm2d(8)
+        self.vector_norm = n.BatchNorm1d(8)
+        self.fc = n.Linear(8, CLASSES)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        x = self.prelu(self.groups(self.stem(x)))
+        x = f.avg_pool2d(f.elu(self.instances(x)), 3, 2, 1, count_include_pad=False)
+        gate = torch.sigmoid(self.squeeze_norm(self.squeeze(x.mean((2, 3), keepdim=True))))
+        x = self.pool(self.one(self.row_norm(self.row(x.flatten(2)))))
+        x = self.back(self.mean(x)).transpose(1, 2)
+        batch, length = x.shape[:2]
+        x = self.tokens_norm(self.tokens(x).flatten(0, 1)).reshape(batch, length, 8)
+        x = f.normalize(x, dim=-1) * gate.flatten(1).unsqueeze(1)
+        return self.fc(self.vector_norm(x.sum(1)))
+
+
+class Windows(torch.nn.Module):
+    """Windows, borders and sizes that no single layer has."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1, padding_mode="replicate")
+        self.last = torch.nn.Conv2d(8, 12, 3, padding=1, padding_mode="circular")
+        self.fc = torch.nn.Linear(3, CLASSES)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        x = f.max_pool2d(self.conv(x), (3, 2), (2, 1), dilation=(1, 2))
+        x = f.interpolate(x, (9, 10), mode="bicubic", align_corners=False)
+        x = f.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+        x = f.avg_pool2d(x, (2, 3), (2, 2), (1, 0))
+        x = torch.maximum(f.pixel_shuffle(self.last(x), 2), torch.tensor(-0.25))
+        return self.fc(x.clamp(max=2).mean((2, 3)))
+
+
 NETWORKS = {
+    "norms": (Norms, 16),
+    "windows": (Windows, 16),
     "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
     "vgg11_bn": (small_vgg, 32),
     "viewed": (Viewed, 16),
@@ -212,6 +265,16 @@ NETWORKS = {
     "unet_resized": (lambda: UNet(interpolates=True), 16),
     "autoencoder": (Autoencoder, 16),
 }
+# Of timm, with the height and width of their images.
+TIMM = {
+    "resnet26": 64, "resnet26d": 64, "regnetx_002": 64, "resnest14d": 64, "skresnet18": 64, "eca_resnet33ts": 64,
+    "res2net50_26w_4s": 64, "repvgg_a0": 64, "dla46_c": 64, "densenet121": 64, "inception_v3": 96, "efficientnet_lite0": 64,
+    "tf_efficientnet_lite0": 64, "mobilenetv3_small_050": 64, "ghostnet_100": 64, "rexnet_100": 64, "convnext_atto": 64,
+    "poolformer_s12": 64, "mobilevit_xxs": 64, "fastvit_t8": 64, "efficientvit_b0": 64, "vit_tiny_patch16_224": 224,
+    "deit_tiny_patch16_224": 224, "swin_tiny_patch4_window7_224": 224, "mixer_s32_224": 224, "levit_128s": 224,
+    "efficientformer_l1": 224, "crossvit_tiny_240": 240, "pvt_v2_b0": 64, "pit_ti_224": 224, "xcit_nano_12_p16_224": 224,
+    "cait_xxs24_224": 224,
+}
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
 # of the last bit by more than 30.
 TRACES = {
@@ -224,7 +287,75 @@ TRACES = {
     "trace_unet": (UNet, (5, 3, 8, 12), 0.05),
     "trace_unet_resized": (lambda: UNet(interpolates=True), (5, 3, 8, 12), 0.05),
     "trace_autoencoder": (Autoencoder, (5, 3, 8, 12), 0.05),
+    "trace_norms": (Norms, (6, 3, 16, 16), 0.02),
+    "trace_windows": (Windows, (4, 3, 12, 14), 0.05),
 }
+MASK = [[[(3 * i + j) % 4 == 0 for j in range(11)] for i in range(9)]]
+# For each: (operator, attributes, further inputs). "x" and "x2" among these are the image, also in place of the first input.
+GRAPHS = {
+    "auto_pad": [
+        ("Conv", {"auto_pad": "SAME_UPPER", "strides": [2, 3], "kernel_shape": [4, 3]}, [(5, 3, 4, 3), (5,)]),
+        ("Conv", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, [(4, 3, 4, 3)]),
+        ("Conv", {"auto_pad": "SAME_UPPER", "group": 3}, [(6, 1, 2, 5), (6,)]),
+        ("Conv", {"auto_pad": "VALID", "strides": [2, 1]}, [(4, 3, 2, 2)]),
+        ("ConvTranspose", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, [(3, 4, 3, 5)]),
+        ("ConvTranspose", {"auto_pad": "SAME_LOWER", "strides": [2, 3]}, [(3, 4, 5, 4), (4,)]),
+        ("ConvTranspose", {"output_shape": [17, 22], "strides": [2, 2]}, [(3, 2, 3, 4)]),
+        ("ConvTranspose", {"output_shape": [16, 23], "strides": [2, 2], "auto_pad": "SAME_UPPER"}, [(3, 2, 3, 4)]),
+        ("ConvTranspose", {"output_padding": [1, 0], "pads": [1, 0, 0, 2], "strides": [2, 1]}, [(3, 2, 3, 4)]),
+    ],
+    "pools": [
+        ("MaxPool", {"kernel_shape": [2, 3], "strides": [2, 1]}, []),
+        ("MaxPool", {"kernel_shape": [3, 2], "pads": [1, 0, 2, 1], "strides": [2, 2]}, []),
+        ("MaxPool", {"kernel_shape": [3, 3], "dilations": [2, 3], "pads": [2, 1, 2, 1]}, []),
+        ("MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"}, []),
+        ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "SAME_UPPER"}, []),
+        ("MaxPool", {"kernel_shape": [3, 4], "strides": [2, 3], "ceil_mode": 1}, []),
+        ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, []),
+        ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2], "count_include_pad": 1}, []),
+        ("AveragePool", {"kernel_shape": [2, 3], "pads": [0, 1, 1, 2], "strides": [2, 2]}, []),
+        ("AveragePool", {"kernel_shape": [2, 3], "pads": [0, 1, 1, 2], "count_include_pad": 1}, []),
+        ("AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}, []),
+        ("GlobalMaxPool", {}, []),
+    ],
+    "pads": [
+        ("Pad", {"mode": "reflect"}, [[0, 0, 2, 1, 0, 0, 3, 4]]),
+        ("Pad", {"mode": "edge"}, [[0, 0, 0, 3, 0, 0, 2, 0]]),
+        ("Pad", {"mode": "wrap"}, [[0, 0, 2, 0, 0, 0, 0, 5]]),
+        ("Pad", {}, [[0, 0, -2, 1, 0, 0, 0, -3]]),
+        ("Pad", {}, [[1, 2], 0.5, [-2]]),
+        ("Pad", {"mode": "reflect"}, [[0, 0, 2, -1, 0, 0, 0, 2]]),
+    ],
+    "resized": [
+        ("Resize", {"mode": "linear", "coordinate_transformation_mode": "align_corners"}, ["", "", [1, 3, 17, 6]]),
+        ("Resize", {"mode": "cubic"}, ["", "", [1, 3, 14, 20]]),
+        ("Resize", {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1}, ["", "", [1, 3, 14, 20]]),
+        ("Resize", {"mode": "cubic", "coordinate_transformation_mode": "align_corners"}, ["", "", [1, 3, 4, 21]]),
+        ("Resize", {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, ["", [1.0, 1.0, 1.5, 2.0]]),
+        ("Resize", {"mode": "nearest", "nearest_mode": "ceil"}, ["", "", [1, 3, 13, 7]]),
+        ("Resize", {"mode": "nearest", "coordinate_transformation_mode": "align_corners"}, ["", "", [1, 3, 12, 21]]),
+        ("Resize", {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}, ["", "", [1, 3, 1, 7]]),
+    ],
+    "choices": [
+        ("Where", {}, [MASK, "x", [0.5]]),
+        ("Where", {}, [MASK, [-0.25], "x"]),
+        ("Where", {}, [MASK, "x", (3, 1, 11)]),
+        ("Max", {}, ["x2", [-0.5]]),
+        ("Min", {}, ["x2", (3, 9, 1)]),
+        ("Max", {}, ["x2", [0.0]]),
+        ("Sum", {}, ["x2", (3, 1, 1), (9, 11)]),
+        ("HardSigmoid", {"alpha": 0.3}, []),
+        ("Elu", {}, []),
+        ("PRelu", {}, [(3, 1, 1)]),
+        ("ReduceL2", {"keepdims": 0}, [[2]]),
+        ("ReduceL1", {}, [[1, 3]]),
+        ("ReduceMin", {}, [[2, 3]]),
+        ("ReduceSumSquare", {"keepdims": 0}, [[1]]),
+        ("SpaceToDepth", {"blocksize": 1}, []),
+        ("Flatten", {"axis": 1}, []),
+    ],
+}
+GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
 EXPORTS = {
     "eval": {"dynamo": False},
@@ -244,7 +375,7 @@ def with_statistics(model):
     for module in model.modules():
         if isinstance(module, torchvision.ops.StochasticDepth):
             module.p = 0.0
-        if isinstance(module, torch.nn.BatchNorm2d):
+        if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
             module.running_mean.uniform_(-0.2, 0.2)
             module.running_var.uniform_(0.5, 1.5)
             torch.nn.init.uniform_(module.weight, 0.5, 1.5)
@@ -260,13 +391,23 @@ def export(model, x, path, options):
         torch.onnx.export(model, (x,), path, input_names=["input"], dynamic_axes={"input": {0: "batch"}}, **options)
 
 
-def write_network(folder, name, make, extent):
+def timm_network(name):
+    try:
+        import timm
+    except ImportError as error:
+        print(error)
+        sys.exit(77)
+    return timm.create_model(name, num_classes=CLASSES)
+
+
+def write_network(folder, name, make, extent, kinds=tuple(EXPORTS)):
     torch.manual_seed(len(name))
     model = with_statistics(make())
     x = torch.randn(2, 3, extent, extent)
     with torch.no_grad():
         own = model.eval()(x).numpy()
-    for kind, options in EXPORTS.items():
+    for kind in kinds:
+        options = EXPORTS[kind]
         path = str(folder / f"{name}_{kind}.onnx")
         exported = copy.deepcopy(model).train(kind == "train")
         export(exported, x, path, options)
@@ -308,9 +449,68 @@ def write_trace(folder, name, make, shape, rate, steps=20):
                 losses=numpy.array(losses), rate=numpy.array([rate]))
 
 
+def graph_constant(random, value):
+    """Random weights of a shape, or these numbers: integers, or floats."""
+    if isinstance(value, tuple):
+        return random.uniform(-0.5, 0.5, value).astype(numpy.float32)
+    found = numpy.array(value)
+    if found.dtype.kind == "b":
+        return found
+    return found.astype(numpy.float32) if found.dtype.kind == "f" else found.astype(numpy.int64)
+
+
+def write_graph(folder, name, operators):
+    """The sum of matrices times the outputs of the operators, and a bias."""
+    random = numpy.random.default_rng(1)
+    nodes, constants, sums = [], [], []
+    make = onnx.helper.make_node
+
+    def constant(key, value):
+        constants.append(onnx.numpy_helper.from_array(value, key))
+        return key
+
+    for i, (kind, attributes, more) in enumerate(operators):
+        is_first = not any(isinstance(value, str) and value.startswith("x") for value in more)
+        inputs = [value[:1] if isinstance(value, str) else constant(f"{kind}{i}.{k}", graph_constant(random, value))
+                  for k, value in enumerate(more)]
+        if kind == "Resize":  # sizes have the number of samples, which is not fixed
+            sizes = numpy.array(more[-1])
+            if sizes.dtype.kind == "i":
+                constants[-1] = onnx.numpy_helper.from_array(sizes[2:].astype(numpy.int64), inputs[-1])
+                nodes += [make("Shape", ["x"], [f"shape{i}"], end=2),
+                          make("Concat", [f"shape{i}", inputs[-1]], [f"sizes{i}"], axis=0)]
+                inputs[-1] = f"sizes{i}"
+        nodes.append(make(kind, ["x", *inputs] if is_first else inputs, [f"y{i}"], **attributes))
+        probe = onnx.helper.make_model(onnx.helper.make_graph(
+            list(nodes), "probe", [onnx.helper.make_tensor_value_info("x", 1, [2, *GRAPH_IMAGE])],
+            [onnx.helper.make_tensor_value_info(f"y{i}", 1, None)], list(constants)), opset_imports=[onnx.helper.make_opsetid("", 19)],
+            ir_version=9)
+        x = random.standard_normal((2, *GRAPH_IMAGE)).astype(numpy.float32)
+        (y,) = onnxruntime.InferenceSession(probe.SerializeToString()).run(None, {"x": x})
+        columns = y.size // 2
+        nodes += [make("Flatten", [f"y{i}"], [f"flat{i}"]),
+                  make("Gemm", [f"flat{i}", constant(f"fc{i}.weight", graph_constant(random, (CLASSES, columns)))], [f"part{i}"],
+                       transB=1)]
+        sums.append(f"part{i}")
+    total = sums[0]
+    for i, part in enumerate(sums[1:]):
+        nodes.append(make("Add", [total, part], [f"sum{i}"]))
+        total = f"sum{i}"
+    graph = onnx.helper.make_graph(nodes, name, [onnx.helper.make_tensor_value_info("x", 1, ["batch", *GRAPH_IMAGE])],
+                                   [onnx.helper.make_tensor_value_info(total, 1, ["batch", CLASSES])], constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 19)], ir_version=9)
+    onnx.save(model, str(folder / f"{name}.onnx"))
+    (logits,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    numpy.savez(folder / f"{name}.npz", input=x, logits=logits)
+
+
 def main(folder, name):
     warnings.filterwarnings("ignore")
-    if name in TRACES:
+    if name in GRAPHS:
+        return write_graph(folder, name, GRAPHS[name])
+    if name in TIMM:
+        write_network(folder, name, lambda: timm_network(name), TIMM[name], ("eval",))
+    elif name in TRACES:
         write_trace(folder, name, *TRACES[name])
     else:
         write_network(folder, name, *NETWORKS[name])

@@ -2,59 +2,31 @@
 #include <algorithm>
 #include <string>
 
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_windows/onnx_windows.h"
 
 namespace models {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// The attributes of a convolution: of height and width, and pads at the top, left, bottom and
-// right.
-struct ConvAttributes {
-  Numbers kernel, strides, pads, dilations;
+struct ConvAttributes : OnnxWindows {
   std::int64_t groups = 1;
 
   bool is_one_pixel() const { return kernel == Numbers{1, 1} && pads == Numbers(4, 0); }
 };
 
-// Throws unless there are `count` numbers from `least` on.
-void expect_numbers(const char* name, const Numbers& values, std::size_t count,
-                    std::int64_t least) {
-  const bool fits = values.size() == count && std::ranges::all_of(values, [&](std::int64_t value) {
-                      return value >= least && value <= kMaxOnnxExtent;
-                    });
-  if (!fits)
-    throw OnnxUnsupported(std::string(name) + " " + onnx_shape_text(values) + ", expected " +
-                          std::to_string(count) + " numbers from " + std::to_string(least));
-}
-
 // `outer`: what the weight's first dimension is.
-ConvAttributes conv_attributes(OnnxOperator& op, const Numbers& weight, const char* outer) {
-  const ConvAttributes conv{op.integers("kernel_shape").value_or(Numbers{weight[2], weight[3]}),
-                            op.integers("strides").value_or(Numbers{1, 1}),
-                            op.integers("pads").value_or(Numbers{0, 0, 0, 0}),
-                            op.integers("dilations").value_or(Numbers{1, 1}),
-                            op.integer("group", 1)};
+ConvAttributes conv_attributes(OnnxOperator& op, const Numbers& weight, const char* outer,
+                               bool is_row) {
+  ConvAttributes conv{window_attributes(op, {weight[2], weight[3]}, is_row),
+                      op.integer("group", 1)};
   if (conv.groups < 1 || conv.groups > weight[0] || weight[0] % conv.groups != 0)
     throw OnnxUnsupported("group " + std::to_string(conv.groups) + " with " +
                           std::to_string(weight[0]) + outer + ", expected groups of equal size");
-  if (op.text("auto_pad", "NOTSET") != "NOTSET")
-    throw OnnxUnsupported("auto_pad, expected explicit pads");
   if (conv.kernel != Numbers{weight[2], weight[3]})
     throw OnnxUnsupported("a kernel of " + onnx_shape_text(conv.kernel) + " and a weight of " +
                           onnx_shape_text(weight) + ", expected equal ones");
-  expect_numbers("kernel_shape", conv.kernel, 2, 1);
-  expect_numbers("strides", conv.strides, 2, 1);
-  expect_numbers("dilations", conv.dilations, 2, 1);
-  expect_numbers("pads", conv.pads, 4, 0);
   return conv;
-}
-
-// Equal numbers as one.
-std::string number_or_list(const Numbers& values) {
-  return values == Numbers(values.size(), values[0]) ? std::to_string(values[0])
-                                                     : list_text(values);
 }
 
 // The layer without its arrays.
@@ -102,41 +74,35 @@ void translate_pixel_conv(OnnxOperator& op, OnnxActivation value, const OnnxCons
   op.set(std::move(value));
 }
 
-// The number of places that a window reaches over along an axis: at most 2^60.
-std::int64_t reach_of(const ConvAttributes& conv, std::size_t axis) {
-  return conv.dilations[axis] * (conv.kernel[axis] - 1) + 1;
-}
-
-void expect_extent(std::int64_t extent) {
-  if (extent > kMaxOnnxExtent)
-    throw OnnxUnsupported("an image of " + std::to_string(extent) + ", expected at most " +
-                          std::to_string(kMaxOnnxExtent));
-}
-
 std::int64_t positions_along(std::int64_t extent, const ConvAttributes& conv, std::size_t axis) {
   if (extent == kOnnxUnknown) return extent;
-  expect_extent(extent);
+  expect_onnx_extent(extent);
   const std::int64_t padded = extent + conv.pads[axis] + conv.pads[axis + 2],
-                     reach = reach_of(conv, axis);
+                     reach = conv.reach(axis);
   if (padded < reach)
     throw OnnxUnsupported("a window of " + std::to_string(reach) + " on an image of " +
                           std::to_string(extent));
   return (padded - reach) / conv.strides[axis] + 1;
 }
 
-// Throws unless the value is an image and the weight has 4 dimensions.
-void expect_image_and_weight(const OnnxActivation& value, const Numbers& weight) {
-  if (weight.size() != 4 || value.shape.size() != 4)
-    throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + " with a weight of " +
+// The weight's shape with 4 dimensions: of windows on a row, the kernel has a height of 1. Throws
+// unless the value is an image, or a row, and the weight fits.
+Numbers window_weight(const OnnxWindowInput& from, Numbers weight) {
+  const std::size_t wanted = from.is_row ? 3 : 4;
+  if (weight.size() != wanted || from.value.shape.size() != 4)
+    throw OnnxUnsupported("it reads " + onnx_shape_text(from.value.shape) + " with a weight of " +
                           onnx_shape_text(weight) + ", expected images and 4 dimensions");
+  if (from.is_row) weight.insert(weight.begin() + 2, 1);
+  return weight;
 }
 
 void translate_conv(OnnxOperator& op) {
-  OnnxActivation value = image_or_vector(op, 0);
+  const OnnxWindowInput from = window_input(op);
+  OnnxActivation value = from.value;
   const OnnxConstant weight = op.constant(1);
-  const Numbers shape = shape_of(weight);
-  expect_image_and_weight(value, shape);
-  const ConvAttributes conv = conv_attributes(op, shape, " outputs");
+  const Numbers shape = window_weight(from, shape_of(weight));
+  ConvAttributes conv = conv_attributes(op, shape, " outputs", from.is_row);
+  set_same_pads(op, {value.shape[2], value.shape[3]}, conv);
   std::int64_t channels = 0;
   if (__builtin_mul_overflow(shape[1], conv.groups, &channels) || channels != value.shape[1])
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", its weight is " +
@@ -155,19 +121,56 @@ void translate_conv(OnnxOperator& op) {
   value.layer = add_weighted(op, std::move(layer));
   value.shape = {kOnnxBatch, shape[0], positions_along(value.shape[2], conv, 0),
                  positions_along(value.shape[3], conv, 1)};
-  op.set(std::move(value));
+  set_windows(op, from, std::move(value));
+}
+
+// Sets the pads that output_shape or auto_pad leave to the image. An output that is larger than all
+// windows has more rows or columns at the end.
+void set_transposed_pads(OnnxOperator& op, const Numbers& image, ConvAttributes& conv,
+                         Numbers& more, bool is_row) {
+  Numbers sizes = op.integers("output_shape").value_or(Numbers{});
+  if (sizes.empty() && !conv.pads.empty()) return;
+  if (is_row && sizes.size() == 1) sizes.insert(sizes.begin(), 1);
+  if (!sizes.empty()) expect_numbers("output_shape", sizes, 2, 1);
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    std::int64_t total = conv.reach(axis) + more[axis] - conv.strides[axis];
+    if (!sizes.empty()) {
+      if (image[axis] == kOnnxUnknown)
+        throw OnnxUnsupported(
+            "output_shape for an image whose height or width the file does not have");
+      expect_onnx_extent(image[axis]);
+      total += image[axis] * conv.strides[axis] - sizes[axis];
+      more[axis] += std::max<std::int64_t>(0, -total);
+    }
+    set_pads_along(op, axis, std::max<std::int64_t>(0, total), conv);
+  }
+  expect_numbers("pads of the output's shape", conv.pads, 4, 0);
+}
+
+// The extent of the output of a transposed convolution.
+std::int64_t transposed_extent(std::int64_t from, const ConvAttributes& conv, std::int64_t more,
+                               std::size_t axis) {
+  if (from == kOnnxUnknown) return from;
+  expect_onnx_extent(from);
+  const std::int64_t to = (from - 1) * conv.strides[axis] + conv.reach(axis) + more -
+                          conv.pads[axis] - conv.pads[axis + 2];
+  if (to < 1 || to > kMaxOnnxExtent)
+    throw OnnxUnsupported("an output of " + std::to_string(to) + " pixels along an axis");
+  return to;
 }
 
 // Its weight is [c, outputs / groups, height, width].
 void translate_conv_transpose(OnnxOperator& op) {
-  OnnxActivation value = op.image(0);
+  OnnxWindowInput from = window_input(op);
+  if (!from.is_row && !from.is_shared) from.value = op.image(0);
+  OnnxActivation value = from.value;
   const OnnxConstant weight = op.constant(1);
-  const Numbers shape = shape_of(weight);
-  expect_image_and_weight(value, shape);
-  const ConvAttributes conv = conv_attributes(op, shape, " inputs");
-  const Numbers more = op.integers("output_padding").value_or(Numbers{0, 0});
+  const Numbers shape = window_weight(from, shape_of(weight));
+  ConvAttributes conv = conv_attributes(op, shape, " inputs", from.is_row);
+  Numbers more = op.integers("output_padding").value_or(Numbers{0, 0});
+  if (from.is_row && more.size() == 1) more.insert(more.begin(), 0);
   expect_numbers("output_padding", more, 2, 0);
-  if (op.integers("output_shape")) throw OnnxUnsupported("output_shape, expected explicit pads");
+  set_transposed_pads(op, {value.shape[2], value.shape[3]}, conv, more, from.is_row);
   std::int64_t out = 0;
   if (shape[0] != value.shape[1] || shape[1] < 1 ||
       __builtin_mul_overflow(shape[1], conv.groups, &out) || out > kMaxOnnxExtent)
@@ -178,18 +181,9 @@ void translate_conv_transpose(OnnxOperator& op) {
   if (more != Numbers{0, 0}) layer.options.emplace_back("output_padding", number_or_list(more));
   layer.arrays = weight_and_bias(op, weight, shape, out);
   value.layer = add_weighted(op, std::move(layer));
-  const auto extent = [&](std::size_t axis) {
-    const std::int64_t from = value.shape[axis + 2];
-    if (from == kOnnxUnknown) return from;
-    expect_extent(from);
-    const std::int64_t to = (from - 1) * conv.strides[axis] + reach_of(conv, axis) + more[axis] -
-                            conv.pads[axis] - conv.pads[axis + 2];
-    if (to < 1 || to > kMaxOnnxExtent)
-      throw OnnxUnsupported("an output of " + std::to_string(to) + " pixels along an axis");
-    return to;
-  };
-  value.shape = {kOnnxBatch, out, extent(0), extent(1)};
-  op.set(std::move(value));
+  value.shape = {kOnnxBatch, out, transposed_extent(value.shape[2], conv, more[0], 0),
+                 transposed_extent(value.shape[3], conv, more[1], 1)};
+  set_windows(op, from, std::move(value));
 }
 
 }  // namespace

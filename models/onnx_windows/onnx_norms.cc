@@ -1,0 +1,182 @@
+// Norms of channels: of batches, of instances and of groups.
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "io/base/text/text_format.h"
+#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+bool has_samples(const std::vector<int>& dim) {
+  return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
+}
+
+// Input 0 with a layer's output [h, w, channels], or [1, all others, channels]; the channels are
+// dimension 1.
+OnnxActivation with_channels_last(OnnxOperator& op) {
+  OnnxActivation value = op.activation(0);
+  value = settled(op, value.shape.size() == 4 ? image_or_vector(op, 0) : as_plain(value));
+  const OnnxPlain& plain = value.plain;
+  if (plain.dims.size() < 2 || has_samples(plain.dims[1]))
+    throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) +
+                          ", expected [batch, channels, ...]");
+  const OnnxGroups stored = stored_groups(plain);
+  if (stored.size() == 3 && stored.back() == plain.dims[1]) return value;
+  OnnxGroups groups{{}, {}, plain.dims[1]};
+  for (int axis = 0; axis < static_cast<int>(plain.axes.size()); ++axis)
+    if (std::ranges::find(plain.dims[1], axis) == plain.dims[1].end()) groups[1].push_back(axis);
+  return ordered(op, std::move(value), groups);
+}
+
+// The mean over the samples is that of all dimensions but the channels'.
+void translate_batch_norm(OnnxOperator& op) {
+  OnnxActivation value = with_channels_last(op);
+  if (std::ranges::none_of(value.plain.dims, has_samples))
+    throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) +
+                          ", expected [batch, channels, ...]");
+  const std::int64_t channels = value.plain.stored.back();
+  // ONNX weighs the old statistics, PyTorch and the engine the new ones.
+  const double momentum = shortest_decimal(static_cast<float>(1 - op.real("momentum", 0.9)));
+  const OnnxConstant weight = op.constant(1, {channels});
+  OnnxListedLayer layer{.kind = "batch_norm2d",
+                        .name = op.all().layers.free_name(initializer_name(weight), op.node()),
+                        .tied = {},
+                        .inputs = {value.layer},
+                        .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))},
+                                    {"momentum", io::shortest_text(momentum)}},
+                        .arrays = {{"weight", weight, {channels}},
+                                   {"bias", op.constant(2, {channels}), {channels}},
+                                   {"running_mean", op.constant(3, {channels}), {channels}},
+                                   {"running_var", op.constant(4, {channels}), {channels}}}};
+  value.layer = op.all().layers.add(std::move(layer));
+  set_plain(op, std::move(value));
+}
+
+// Numbers of groups as an array of their channels: a parameter of each channel, or the same number
+// for all of them.
+OnnxLayerArray channel_array(OnnxOperator& op, const char* name, std::size_t input,
+                             std::int64_t groups, std::int64_t channels) {
+  const OnnxConstant from = op.constant(input, {groups});
+  if (groups == channels && !op.is_computable(input)) return {name, from, {channels}};
+  const std::vector<double> numbers = op.tensor(input).reals;
+  if (numbers.empty() || std::ranges::count(numbers, numbers[0]) != std::ssize(numbers))
+    throw OnnxUnsupported(std::string(name) + " of " + std::to_string(groups) + " groups and " +
+                          std::to_string(channels) + " channels, expected one number for all, or " +
+                          "one for each channel");
+  return {
+      name, {}, {channels}, std::vector<double>(static_cast<std::size_t>(channels), numbers[0])};
+}
+
+void add_group_norm(OnnxOperator& op, OnnxActivation value, std::int64_t groups,
+                    std::vector<OnnxLayerArray> arrays) {
+  const io::StoredTensor* weight = arrays[0].from.tensor;
+  const std::string name =
+      op.all().layers.free_name(weight == nullptr ? "" : weight->name, op.node());
+  value.layer =
+      op.all().layers.add({.kind = "group_norm",
+                           .name = name,
+                           .tied = {},
+                           .inputs = {value.layer},
+                           .options = {{"groups", std::to_string(groups)},
+                                       {"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
+                           .arrays = std::move(arrays)});
+  set_plain(op, std::move(value));
+}
+
+void expect_samples_first(const OnnxActivation& value) {
+  if (value.plain.dims[0] != std::vector<int>{kOnnxBatchAxis} ||
+      std::ranges::any_of(value.plain.dims.begin() + 1, value.plain.dims.end(), has_samples))
+    throw OnnxUnsupported("it reads " + onnx_shape_text(shape_of(value.plain)) +
+                          ", expected [batch, channels, ...]");
+}
+
+// Whether the layer's channels are in runs, of which dimension 1 is the number: as PyTorch exports
+// GroupNorm, with a reshape before and after.
+bool has_runs_of_channels(const OnnxPlain& plain) {
+  const OnnxGroups stored = stored_groups(plain);
+  const std::vector<int>& runs = plain.dims[1];
+  return stored.size() == 3 && !runs.empty() && stored.back().size() > runs.size() &&
+         std::equal(runs.begin(), runs.end(), stored.back().begin());
+}
+
+void translate_instance_norm(OnnxOperator& op) {
+  OnnxActivation value = settled(op, as_plain(op.activation(0)));
+  if (value.plain.dims.size() < 2 || !has_runs_of_channels(value.plain))
+    value = with_channels_last(op);
+  expect_samples_first(value);
+  const std::int64_t groups = extent_of(value.plain, value.plain.dims[1]),
+                     channels = value.plain.stored.back();
+  std::vector<OnnxLayerArray> arrays{channel_array(op, "weight", 1, groups, channels),
+                                     channel_array(op, "bias", 2, groups, channels)};
+  add_group_norm(op, std::move(value), groups, std::move(arrays));
+}
+
+void translate_group_norm(OnnxOperator& op) {
+  OnnxActivation value = with_channels_last(op);
+  expect_samples_first(value);
+  const std::int64_t channels = value.plain.stored.back(), groups = op.integer("num_groups", 0);
+  if (groups < 1 || channels % groups != 0)
+    throw OnnxUnsupported("num_groups " + std::to_string(groups) + " of " +
+                          std::to_string(channels) + " channels, expected groups of equal size");
+  const std::int64_t numbers = shape_of(op.constant(1)).at(0) == channels ? channels : groups;
+  std::vector<OnnxLayerArray> arrays{channel_array(op, "weight", 1, numbers, channels),
+                                     channel_array(op, "bias", 2, numbers, channels)};
+  add_group_norm(op, std::move(value), groups, std::move(arrays));
+}
+
+// The parameter of an input that has a number for each channel, [channels, 1, ...] before `rank`
+// dimensions; nothing for others.
+std::optional<OnnxConstant> channel_parameter(OnnxOperator& op, std::size_t index,
+                                              std::int64_t channels, std::size_t rank) {
+  const auto fits = [&](Numbers shape) {
+    while (!shape.empty() && shape.size() >= rank && shape[0] == 1) shape.erase(shape.begin());
+    Numbers wanted(rank - 1, 1);
+    wanted[0] = channels;
+    return shape == wanted;
+  };
+  if (const auto* constant = std::get_if<OnnxConstant>(&op.input(index)))
+    return fits(shape_of(*constant)) ? std::optional(*constant) : std::nullopt;
+  const auto* value = std::get_if<OnnxActivation>(&op.input(index));
+  if (value == nullptr || value->layer < 0 || !fits(value->shape)) return std::nullopt;
+  const OnnxListedLayer& layer = op.all().layers.at(value->layer);
+  if (layer.kind != "parameter") return std::nullopt;
+  return layer.arrays[0].from;
+}
+
+}  // namespace
+
+bool set_norm_parameter(OnnxOperator& op, std::size_t index) {
+  const auto* found = std::get_if<OnnxActivation>(&op.input(1 - index));
+  if (found == nullptr || found->layer < 0 ||
+      op.all().values.readers(op.node().inputs[1 - index]) != 1)
+    return false;
+  OnnxLayerList& layers = op.all().layers;
+  OnnxListedLayer& layer = layers.at(found->layer);
+  const OnnxPlain plain = as_plain(*found).plain;
+  if (layer.kind != "group_norm" || plain.scale != 1 || plain.dims.size() < 2 ||
+      stored_groups(plain).back() != plain.dims[1])
+    return false;
+  const bool is_weight = op.node().type == "Mul";
+  OnnxLayerArray& array = layer.arrays[is_weight ? 0 : 1];
+  const double neutral = is_weight ? 1 : 0;
+  const auto parameter = channel_parameter(op, index, plain.stored.back(), plain.dims.size());
+  if (!parameter || array.values.empty() || array.values[0] != neutral) return false;
+  array = {array.name, *parameter, array.shape};
+  array.from.transposed = false;
+  if (is_weight) layers.rename(found->layer, parameter->tensor->name);
+  op.set(OnnxActivation(*found));
+  return true;
+}
+
+std::vector<OnnxOperatorRow> onnx_norms() {
+  return {{"BatchNormalization", translate_batch_norm},
+          {"InstanceNormalization", translate_instance_norm},
+          {"GroupNormalization", translate_group_norm}};
+}
+
+}  // namespace models

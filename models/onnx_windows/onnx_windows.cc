@@ -1,0 +1,158 @@
+#include "models/onnx_windows/onnx_windows.h"
+
+#include <algorithm>
+
+namespace models {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+constexpr std::int64_t kMaxEntries = 1 << 16;
+
+// Attributes of one dimension as those of a height of 1 and a width.
+Numbers both_axes(Numbers values, bool is_row, std::int64_t of_row) {
+  if (!is_row) return values;
+  if (values.size() == 1) return {of_row, values[0]};
+  if (values.size() == 2) return {of_row, values[0], of_row, values[1]};
+  return values;
+}
+
+std::string auto_pad(OnnxOperator& op) { return op.text("auto_pad", "NOTSET"); }
+
+int add_constant(OnnxOperator& op, const Numbers& shape, std::vector<double> values) {
+  OnnxLayerList& layers = op.all().layers;
+  return layers.add({.kind = "constant",
+                     .name = layers.free_name("", op.node()),
+                     .tied = {},
+                     .inputs = {},
+                     .options = {{"shape", list_text(shape)}},
+                     .arrays = {{"value", {}, shape, std::move(values)}}});
+}
+
+}  // namespace
+
+OnnxWindowInput window_input(OnnxOperator& op) {
+  if (!op.is_activation(0)) {  // the same image for all samples
+    OnnxActivation value = constant_value(op, 0);
+    if (value.plain.dims.size() != 4 || !value.plain.dims[0].empty())
+      throw OnnxUnsupported("it reads a constant of " + onnx_shape_text(value.shape) +
+                            ", expected one image");
+    value.plain.dims[0] = {kOnnxBatchAxis};
+    return {.value = as_image(op, value), .is_shared = true};
+  }
+  OnnxActivation value = image_or_vector(op, 0);
+  if (value.shape.size() != 3) return {.value = std::move(value)};
+  value = as_plain(value);
+  value.plain.dims.insert(value.plain.dims.begin() + 2, std::vector<int>{});
+  return {.value = as_image(op, value), .is_row = true};
+}
+
+void set_windows(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value) {
+  if (!from.is_row && !from.is_shared) return op.set(std::move(value));
+  value = as_plain(value);
+  if (from.is_shared) value.plain.dims[0].clear();
+  if (from.is_row) value.plain.dims.erase(value.plain.dims.begin() + 2);
+  set_plain(op, std::move(value));
+}
+
+void expect_onnx_extent(std::int64_t extent) {
+  if (extent > kMaxOnnxExtent)
+    throw OnnxUnsupported("an image of " + std::to_string(extent) + ", expected at most " +
+                          std::to_string(kMaxOnnxExtent));
+}
+
+void expect_numbers(const char* name, const Numbers& values, std::size_t count,
+                    std::int64_t least) {
+  const bool fits = values.size() == count && std::ranges::all_of(values, [&](std::int64_t value) {
+                      return value >= least && value <= kMaxOnnxExtent;
+                    });
+  if (!fits)
+    throw OnnxUnsupported(std::string(name) + " " + onnx_shape_text(values) + ", expected " +
+                          std::to_string(count) + " numbers from " + std::to_string(least));
+}
+
+std::string number_or_list(const Numbers& values) {
+  return values == Numbers(values.size(), values[0]) ? std::to_string(values[0])
+                                                     : list_text(values);
+}
+
+OnnxWindows window_attributes(OnnxOperator& op, const Numbers& kernel, bool is_row) {
+  const auto list = [&](const char* name, const Numbers& otherwise, std::int64_t of_row) {
+    const auto found = op.integers(name);
+    return found ? both_axes(*found, is_row, of_row) : otherwise;
+  };
+  OnnxWindows windows{list("kernel_shape", kernel, 1), list("strides", {1, 1}, 1),
+                      list("dilations", {1, 1}, 1), list("pads", {0, 0, 0, 0}, 0)};
+  expect_numbers("kernel_shape", windows.kernel, 2, 1);
+  expect_numbers("strides", windows.strides, 2, 1);
+  expect_numbers("dilations", windows.dilations, 2, 1);
+  const std::string pads = auto_pad(op);
+  if (pads == "VALID")
+    windows.pads = Numbers(4, 0);
+  else if (pads == "SAME_UPPER" || pads == "SAME_LOWER")
+    windows.pads.clear();
+  else if (pads != "NOTSET")
+    throw OnnxUnsupported("auto_pad '" + pads +
+                          "', expected NOTSET, SAME_UPPER, SAME_LOWER or VALID");
+  if (!windows.pads.empty()) expect_numbers("pads", windows.pads, 4, 0);
+  return windows;
+}
+
+void set_pads_along(OnnxOperator& op, std::size_t axis, std::int64_t total, OnnxWindows& windows) {
+  if (windows.pads.empty()) windows.pads.resize(4);
+  const std::int64_t smaller = total / 2, larger = total - smaller;
+  const bool is_upper = auto_pad(op) == "SAME_UPPER";
+  windows.pads[axis] = is_upper ? smaller : larger;
+  windows.pads[axis + 2] = is_upper ? larger : smaller;
+}
+
+void set_same_pads(OnnxOperator& op, const Numbers& image, OnnxWindows& windows) {
+  if (!windows.pads.empty()) return;
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const std::int64_t stride = windows.strides[axis], extent = image[axis];
+    std::int64_t total = windows.reach(axis) - 1;
+    if (stride > 1) {
+      if (extent == kOnnxUnknown)
+        throw OnnxUnsupported("auto_pad with a stride of " + std::to_string(stride) +
+                              " on an image whose height or width the file does not have");
+      expect_onnx_extent(extent);
+      total += ((extent + stride - 1) / stride - 1) * stride + 1 - extent;
+    }
+    set_pads_along(op, axis, std::max<std::int64_t>(0, total), windows);
+  }
+  expect_numbers("pads of auto_pad", windows.pads, 4, 0);
+}
+
+OnnxActivation with_entries(OnnxOperator& op, OnnxActivation image, std::size_t axis,
+                            const OnnxEntries& along) {
+  if (std::ssize(along.entries) > kMaxEntries)
+    throw OnnxUnsupported("windows of " + std::to_string(along.entries.size()) +
+                          " entries along an axis, expected at most " +
+                          std::to_string(kMaxEntries));
+  const std::string place = std::to_string(axis);
+  image.layer = op.add_layer("gather", {image.layer},
+                             {{"axis", place}, {"indices", list_text(along.entries)}});
+  const std::int64_t numbers = along.numbers();
+  image.shape[axis + 2] = numbers;
+  if (along.taps == 1) return image;
+  const std::int64_t rows = image.shape[2], columns = image.shape[3], channels = image.shape[1];
+  Numbers shape{rows, columns, channels}, factors{numbers, along.taps, 1};
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, along.taps);
+  if (axis == 0) factors.push_back(1);
+  image.layer = op.add_layer("reshape", {image.layer}, {{"shape", list_text(shape)}});
+  if (!along.weights.empty())
+    image.layer = op.add_layer("multiply", {image.layer, add_constant(op, factors, along.weights)});
+  image.layer = op.add_layer("reduce", {image.layer},
+                             {{"function", along.weights.empty() ? "\"max\"" : "\"sum\""},
+                              {"axes", list_text({static_cast<std::int64_t>(axis) + 1})},
+                              {"keep", "false"}});
+  return image;
+}
+
+OnnxActivation scaled_pixels(OnnxOperator& op, OnnxActivation image, std::vector<double> factors) {
+  const int map = add_constant(op, {image.shape[2], image.shape[3], 1}, std::move(factors));
+  image.layer = op.add_layer("multiply", {image.layer, map});
+  return image;
+}
+
+}  // namespace models
