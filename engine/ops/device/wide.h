@@ -9,8 +9,18 @@
 
 namespace engine::ops::cuda {
 
+// A struct, not std::conditional_t: compilers mangle an expression in a kernel's signature
+// differently, and the emulator finds nvcc's code by name.
 template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+struct WideOf {
+  using Type = float;
+};
+template <>
+struct WideOf<double> {
+  using Type = double;
+};
+template <class T>
+using Wide = typename WideOf<T>::Type;
 
 template <class T>
 __device__ __forceinline__ Wide<T> to_wide(T value) {

@@ -13,18 +13,27 @@
 namespace engine::ops::cuda {
 namespace {
 
-// CUDA's functions of half turns, for both types of numbers.
-#if defined(__CUDACC__)
-__device__ __forceinline__ float cospi(float x) { return cospif(x); }
-__device__ __forceinline__ float sinpi(float x) { return sinpif(x); }
-__device__ __forceinline__ double cospi(double x) { return ::cospi(x); }
-__device__ __forceinline__ double sinpi(double x) { return ::sinpi(x); }
-#else
-double cospi(double x) { return std::cos(std::numbers::pi * x); }
-double sinpi(double x) { return std::sin(std::numbers::pi * x); }
-float cospi(float x) { return static_cast<float>(cospi(double{x})); }
-float sinpi(float x) { return static_cast<float>(sinpi(double{x})); }
+#if !defined(__CUDACC__)  // CUDA's functions of half turns
+float cospif(float x) { return static_cast<float>(std::cos(std::numbers::pi * x)); }
+float sinpif(float x) { return static_cast<float>(std::sin(std::numbers::pi * x)); }
 #endif
+
+// The sine and the cosine of `angle` half turns, from -1 to 1.
+__device__ __forceinline__ float sine_of(float angle) { return sinpif(angle); }
+__device__ __forceinline__ float cosine_of(float angle) { return cospif(angle); }
+// By Taylor series, of at most an eighth of a turn.
+__device__ __forceinline__ double sine_of(double angle) {
+  const double quarters = rint(2 * angle), x = (angle - quarters / 2) * std::numbers::pi;
+  double cosine = 1, sine = 1;
+  for (int k = 18; k >= 2; k -= 2) {
+    cosine = 1 - x * x / ((k - 1) * k) * cosine;
+    sine = 1 - x * x / (k * (k + 1)) * sine;
+  }
+  const int quarter = static_cast<int>(quarters) & 3;
+  const double size = quarter % 2 == 0 ? sine * x : cosine;
+  return quarter >= 2 ? -size : size;
+}
+__device__ __forceinline__ double cosine_of(double angle) { return sine_of(angle + 0.5); }
 
 constexpr int kThreads = 256;
 constexpr int kHeads = 4;  // per thread
@@ -54,8 +63,8 @@ __global__ void __launch_bounds__(kThreads) rotate(RotaryOperands<T> o) {
   for (int j = 0; j < W; ++j) {
     const double turns = static_cast<double>(position) * o.turns.at[i + j];
     const auto angle = static_cast<Wide<T>>(2 * (turns - rint(turns)));
-    cosines[j] = cospi(angle);
-    sines[j] = sinpi(angle) * o.direction;
+    cosines[j] = cosine_of(angle);
+    sines[j] = sine_of(angle) * o.direction;
   }
   for (int head = first; head < first + kHeads && head < o.heads; ++head) {
     const std::int64_t at = row * o.width + std::int64_t{2} * head * o.half + i;
