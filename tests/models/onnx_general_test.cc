@@ -129,6 +129,24 @@ TEST_F(OnnxGeneralTest, WindowsWithoutALayerAreEntriesOfColumnsAndRows) {
   EXPECT_CONTAINS(found.definition, "axis = 0\nindices = [0, 1, 1, 2, 2, 3]\n");
 }
 
+// A small file must not need much memory.
+TEST_F(OnnxGeneralTest, NumbersOfLargeImagesAreNotComputed) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 3, 1 << 20, 1 << 20}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+  model.nodes = {
+      node("AveragePool", {"x"}, "end", {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}}),
+      node("GlobalAveragePool", {"end"}, "mean"), node("Flatten", {"mean"}, "y")};
+  io::save_onnx(model, path_);
+  try {
+    models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
+    ADD_FAILURE() << "accepted";
+  } catch (const engine::ModelError& error) {
+    EXPECT_CONTAINS(error.what(),
+                    "a constant of shape [1048576, 1048576], expected at most 1048576 elements");
+  }
+}
+
 TEST_F(OnnxGeneralTest, AConditionMustNotDependOnSamples) {
   try {
     imported({node("Where", {"x", "x", "x"}, "end")}, {});
