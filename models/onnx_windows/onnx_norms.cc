@@ -4,6 +4,7 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
+#include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_plain.h"
 #include "models/onnx_import/onnx_products.h"
 
@@ -68,8 +69,9 @@ OnnxLayerArray channel_array(OnnxOperator& op, const char* name, std::size_t inp
     throw OnnxUnsupported(std::string(name) + " of " + std::to_string(groups) + " groups and " +
                           std::to_string(channels) + " channels, expected one number for all, or " +
                           "one for each channel");
-  return {
-      name, {}, {channels}, std::vector<double>(static_cast<std::size_t>(channels), numbers[0])};
+  std::vector<double> values = zeros(op, {channels}, true).reals;
+  std::ranges::fill(values, numbers[0]);
+  return {name, {}, {channels}, std::move(values)};
 }
 
 void add_group_norm(OnnxOperator& op, OnnxActivation value, std::int64_t groups,

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_products.h"
 #include "models/onnx_windows/onnx_windows.h"
 
@@ -155,8 +156,10 @@ void translate_max_pool(OnnxOperator& op) {
 }
 
 // The factors that divide averages by the pixels of the image alone.
-std::vector<double> uncounted_pads(const Pool& pool, const Numbers& image, const Numbers& out) {
-  std::vector<double> factors;
+std::vector<double> uncounted_pads(OnnxOperator& op, const Pool& pool, const Numbers& image,
+                                   const Numbers& out) {
+  std::vector<double> factors = zeros(op, {out[0], out[1]}, true).reals;
+  factors.clear();
   for (std::int64_t row = 0; row < out[0]; ++row)
     for (std::int64_t column = 0; column < out[1]; ++column)
       factors.push_back(static_cast<double>(pool.kernel[0] * pool.kernel[1]) /
@@ -185,7 +188,7 @@ void translate_average_pool(OnnxOperator& op) {
   value = with_layer(op, "average_pool2d", *own, std::move(value), out);
   if (pool.is_padded() && !counts_pads) {
     for (const std::size_t axis : {0U, 1U}) known_extent(from.value, axis);
-    value = scaled_pixels(op, std::move(value), uncounted_pads(pool, image, out));
+    value = scaled_pixels(op, std::move(value), uncounted_pads(op, pool, image, out));
   }
   set_windows(op, from, std::move(value));
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/onnx_import/onnx_folding.h"
+
 namespace models {
 namespace {
 
@@ -129,6 +131,7 @@ OnnxActivation with_entries(OnnxOperator& op, OnnxActivation image, std::size_t 
     throw OnnxUnsupported("windows of " + std::to_string(along.entries.size()) +
                           " entries along an axis, expected at most " +
                           std::to_string(kMaxEntries));
+  zeros(op, {std::ssize(along.entries)}, false);  // counts them
   const std::string place = std::to_string(axis);
   image.layer = op.add_layer("gather", {image.layer},
                              {{"axis", place}, {"indices", list_text(along.entries)}});

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/core/error.h"
 #include "io/interchange/onnx_file.h"
 #include "tests/models/onnx_constants.h"
 #include "tests/support/expect_contains.h"
@@ -22,6 +23,14 @@ io::OnnxNode transpose(const std::string& from, const std::string& to, const Int
 io::OnnxNode node(const std::string& type, const std::vector<std::string>& inputs,
                   const std::string& to, std::vector<io::OnnxAttribute> attributes = {}) {
   return {type, to, inputs, {to}, std::move(attributes)};
+}
+
+// Two equal numbers.
+io::NamedArray constant_floats(const std::string& name, float value) {
+  io::NamedArray array = floats(name, {2}, value);
+  const io::NamedArray one = scalar(name, value);
+  std::copy(one.data.begin(), one.data.end(), array.data.begin() + 4);
+  return array;
 }
 
 class OnnxGeneralTest : public testing::Test {
@@ -107,6 +116,59 @@ TEST_F(OnnxGeneralTest, ASliceMayNameAnAxisOfOneEntryAgainAndAgain) {
       {floats("factor", {1}, 2), integers("begins", {0, 0, 0, 0}), integers("ends", {1, 1, 1, 1}),
        integers("axes", {0, 0, 0, 0}), integers("steps", {kLarge, kLarge, kLarge, kLarge})});
   EXPECT_CONTAINS(found.definition, "scale = -2\nshift = 2\n");
+}
+
+TEST_F(OnnxGeneralTest, WindowsWithoutALayerAreEntriesOfColumnsAndRows) {
+  const auto pool = [&](const Ints& kernel) {
+    return imported({node("MaxPool", {"x"}, "end", {{"kernel_shape", kernel}})}, {});
+  };
+  EXPECT_EQ(kinds(pool({2, 2})), "max_pool2d global_average_pool dense");
+  const models::OnnxImport found = pool({2, 3});
+  EXPECT_EQ(kinds(found), "gather reshape reduce gather reshape reduce global_average_pool dense");
+  EXPECT_CONTAINS(found.definition, "axis = 1\nindices = [0, 1, 2, 1, 2, 3, 2, 3, 4]\n");
+  EXPECT_CONTAINS(found.definition, "axis = 0\nindices = [0, 1, 1, 2, 2, 3]\n");
+}
+
+// A small file must not need much memory.
+TEST_F(OnnxGeneralTest, NumbersOfLargeImagesAreNotComputed) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 3, 1 << 20, 1 << 20}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+  model.nodes = {
+      node("AveragePool", {"x"}, "end", {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}}),
+      node("GlobalAveragePool", {"end"}, "mean"), node("Flatten", {"mean"}, "y")};
+  io::save_onnx(model, path_);
+  try {
+    models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
+    ADD_FAILURE() << "accepted";
+  } catch (const engine::ModelError& error) {
+    EXPECT_CONTAINS(error.what(),
+                    "a constant of shape [1048576, 1048576], expected at most 1048576 elements");
+  }
+}
+
+TEST_F(OnnxGeneralTest, AConditionMustNotDependOnSamples) {
+  try {
+    imported({node("Where", {"x", "x", "x"}, "end")}, {});
+    ADD_FAILURE() << "accepted";
+  } catch (const engine::ModelError& error) {
+    EXPECT_CONTAINS(error.what(), "a condition that is computed from samples, expected a constant");
+  }
+}
+
+// GroupNorm, as PyTorch exports it.
+TEST_F(OnnxGeneralTest, AGroupNormHasTheFactorsThatFollow) {
+  const models::OnnxImport found =
+      imported({node("Reshape", {"x", "groups"}, "runs"),
+                node("InstanceNormalization", {"runs", "ones", "zeros"}, "normed"),
+                node("Reshape", {"normed", "image"}, "again"),
+                node("Mul", {"again", "norm.weight"}, "scaled"),
+                node("Add", {"scaled", "norm.bias"}, "end")},
+               {integers("groups", {0, 2, -1}), integers("image", {-1, 6, 4, 5}),
+                constant_floats("ones", 1), constant_floats("zeros", 0),
+                floats("norm.weight", {6, 1, 1}), floats("norm.bias", {6, 1, 1})});
+  EXPECT_EQ(kinds(found), "group_norm global_average_pool dense");
+  EXPECT_CONTAINS(found.definition, "name = \"norm\"\ninputs = [\"input\"]\ngroups = 2\n");
 }
 
 // x / 2 (1 + erf(x / sqrt(2)))
