@@ -35,8 +35,9 @@ TEST(ShuffleChannels, IsUndoneByTheOtherNumberOfGroups) {
             });
         EXPECT_EQ(found[2], x.values);
         EXPECT_EQ(far_apart(wide[2], x.values, 0, 0), "");
-        if (groups > 1 && groups < shape.dims().back() && !x.values.empty())
+        if (groups > 1 && groups < shape.dims().back() && !x.values.empty()) {
           EXPECT_NE(found[1], x.values);
+        }
       }
 }
 
