@@ -167,7 +167,7 @@ OnnxTensor fold_expand(OnnxOperator& op) {
   return expanded(op, all, broadcast_shape(all.shape, op.numbers(1)));
 }
 
-// Each dimension in two, of which the first repeats the second.
+// Each dimension becomes two: the first repeats the second.
 OnnxTensor fold_tile(OnnxOperator& op) {
   const OnnxTensor all = op.tensor(0);
   const Numbers repeats = op.numbers(1), own = strides_of(all.shape);

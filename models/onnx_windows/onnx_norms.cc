@@ -97,8 +97,8 @@ void expect_samples_first(const OnnxActivation& value) {
                           ", expected [batch, channels, ...]");
 }
 
-// Whether the layer's channels are in runs, of which dimension 1 is the number: as PyTorch exports
-// GroupNorm, with a reshape before and after.
+// Returns true if dimension 1 is the number of runs of the layer's channels: PyTorch exports
+// GroupNorm like this, with a reshape before and after.
 bool has_runs_of_channels(const OnnxPlain& plain) {
   const OnnxGroups stored = stored_groups(plain);
   const std::vector<int>& runs = plain.dims[1];

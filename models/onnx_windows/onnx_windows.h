@@ -34,7 +34,7 @@ OnnxWindows window_attributes(OnnxOperator& op, const std::vector<std::int64_t>&
                               bool is_row);
 // Sets the pads that auto_pad leaves to an image of [height, width].
 void set_same_pads(OnnxOperator& op, const std::vector<std::int64_t>& image, OnnxWindows& windows);
-// Cuts pads in two, of which the first is smaller for SAME_UPPER, else the second.
+// Cuts pads in two: the first is the smaller one for SAME_UPPER, else the second.
 void set_pads_along(OnnxOperator& op, std::size_t axis, std::int64_t total, OnnxWindows& windows);
 
 void expect_onnx_extent(std::int64_t extent);  // throws OnnxUnsupported above kMaxOnnxExtent

@@ -67,7 +67,7 @@ void depthwise_row(const DepthwiseRow& r) {
   }
 }
 
-// Returns the loop for so many taps and this step between results, which reads columns from right
+// Returns the loop for `taps` taps and this step between results, which reads columns from right
 // to left if it is reversed; null if there is none.
 using DepthwiseRowLoop = void (*)(const DepthwiseRow& row);
 template <bool kAdd>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 128;  // one for each column of a head
 
-// What the kernels get.
+// The operands of the kernels.
 struct Operands : AttentionF64 {
   double scale;
 

@@ -18,7 +18,7 @@ __device__ __forceinline__ Divided divided(std::int64_t index, std::int64_t widt
   return {row, index - row * width};
 }
 
-// What the tap and input channel `place` of a window reads for an output pixel: an element of x, or
+// Returns the number that tap and input channel `place` of a window read for an output pixel, or
 // zero in the padding.
 __device__ __forceinline__ double read_window(const double* x, const ConvF64& g, std::int64_t pixel,
                                               std::int64_t place, std::int64_t group) {
@@ -79,7 +79,7 @@ struct TransposedWeights {
   }
 };
 
-// A matrix [rows, out channels] by its columns, of which a group has `outs`.
+// A matrix [rows, out channels] by its columns; a group has `outs` of them.
 plain::Strided<false> channels_of(const double* data, const ConvF64& g) {
   return {data, 1, g.outs * g.groups, g.outs};
 }

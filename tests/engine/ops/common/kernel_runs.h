@@ -36,7 +36,7 @@ inline Given state(Operand<float> operand) { return {std::move(operand), StoredA
 inline Operand<float> nothing(const Shape& shape) { return gemm_test::nan_operand(shape); }
 inline Given no_bytes(const Shape& shape) { return {Operand<float>(shape, 254), StoredAs::kU8}; }
 
-// What `Storage` keeps of a number.
+// Returns a number as `Storage` keeps it.
 template <class Storage>
 double kept_number(float value) {
   if constexpr (std::is_same_v<Storage, double>)
