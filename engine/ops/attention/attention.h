@@ -8,7 +8,7 @@
 // qkv, dqkv [n, t, (heads + 2 kv_heads) * size]: queries, keys and values side by side. A head h of
 // queries reads head h / (heads / kv_heads) of keys and values (grouped queries: Ainslie et al.,
 // GQA, 2023). y, dy [n, t, heads * size]; lse [n, heads, t], f32 (or f64) on a CUDA device, where
-// the head size is at most 128.
+// the head size is at most 256.
 // The results equal those of PyTorch's scaled_dot_product_attention(is_causal=causal).
 #pragma once
 

@@ -8,7 +8,6 @@
 #include "engine/ops/attention/attention_operands.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/device/storage_dispatch.h"
-#include "engine/ops/float64/attention_f64_cuda.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -38,10 +37,10 @@ AttentionOperands<T> operands_of(const KernelContext& context, const Operands& f
   o.group = static_cast<int>(from.heads / from.kv_heads);
   o.size = static_cast<int>(from.y.shape[2] / from.heads);
   o.stride = from.qkv.shape[2];
-  o.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(o.size)));
+  o.scale = static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(o.size)));
   o.qkv = from.qkv.template as<T>();
   o.y = from.y.template as<T>();
-  o.lse = from.lse.template as<float>();
+  o.lse = from.lse.template as<Wide<T>>();
   const AttentionDropout& dropout = from.dropout;
   if (dropout.rate == 0) return o;
   o.sample_ids = dropout.sample_ids.data();
@@ -49,33 +48,13 @@ AttentionOperands<T> operands_of(const KernelContext& context, const Operands& f
   o.fixed_epoch = dropout.epoch;
   o.epoch = context.epoch;
   o.threshold = static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24));
-  o.factor = static_cast<float>(1 / (1 - dropout.rate));
+  o.factor = static_cast<Wide<T>>(1 / (1 - dropout.rate));
   return o;
 }
 
-template <class Operands>
-AttentionF64 operands_f64(const KernelContext& context, const Operands& from) {
-  AttentionF64 o{};
-  o.n = from.qkv.shape[0];
-  o.t = from.qkv.shape[1];
-  o.heads = from.heads;
-  o.group = from.heads / from.kv_heads;
-  o.stride = from.qkv.shape[2];
-  o.width = from.y.shape[2];
-  o.size = o.width / o.heads;
-  o.causal = from.causal;
-  o.qkv = from.qkv.template as<double>();
-  o.y = from.y.template as<double>();
-  o.lse = from.lse.template as<double>();
-  const AttentionDropout& dropout = from.dropout;
-  if (dropout.rate != 0)
-    o.dropout = {dropout.sample_ids.data(),
-                 dropout.key,
-                 dropout.epoch,
-                 context.epoch,
-                 static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24)),
-                 1 / (1 - dropout.rate)};
-  return o;
+template <class T>
+bool needs_plain_kernels(const AttentionOperands<T>& o) {
+  return std::is_same_v<T, double> || o.size > kMaxTiledHeadSize;
 }
 
 template <class T>
@@ -99,38 +78,33 @@ std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t
 
 void attention_forward(KernelContext& context, const AttentionForward& from) {
   if (from.qkv.count() == 0) return;
-  if (from.qkv.dtype == DType::kF64)
-    return attention_forward_f64(context, operands_f64(context, from));
-  with_storage(from.qkv.dtype, [&]<class T>(T) {
+  with_any_storage(from.qkv.dtype, [&]<class T>(T) {
     const AttentionOperands<T> o = operands_of<T>(context, from);
-    use_tensor_cores(o, context.products)
-        ? start_mma_forward(o, from.causal, context.products, context.stream)
-        : start_simt_forward(o, from.causal, context.stream);
+    if (needs_plain_kernels(o)) return start_plain_forward(o, from.causal, context.stream);
+    if constexpr (!std::is_same_v<T, double>)
+      use_tensor_cores(o, context.products)
+          ? start_mma_forward(o, from.causal, context.products, context.stream)
+          : start_simt_forward(o, from.causal, context.stream);
   });
 }
 
 void attention_backward(KernelContext& context, const AttentionBackward& from) {
   if (from.qkv.count() == 0) return;
-  if (from.qkv.dtype == DType::kF64) {
-    AttentionF64 o = operands_f64(context, from);
-    o.dy = from.dy.as<double>();
-    o.dqkv = from.dqkv.as<double>();
-    o.weights = reinterpret_cast<double*>(context.scratch.data());
-    o.add = from.write == Write::kAdd;
-    return attention_backward_f64(context, o);
-  }
-  with_storage(from.qkv.dtype, [&]<class T>(T) {
+  with_any_storage(from.qkv.dtype, [&]<class T>(T) {
     AttentionOperands<T> o = operands_of<T>(context, from);
     o.dy = from.dy.as<T>();
-    o.weights = reinterpret_cast<float*>(context.scratch.data());
+    o.weights = reinterpret_cast<Wide<T>*>(context.scratch.data());
     o.dqkv = from.dqkv.as<T>();
     o.add = from.write == Write::kAdd;
-    launch("attention_weights", sum_weights<T>,
-           {static_cast<unsigned>(divide_up(o.n * o.t * o.heads, kWarps))}, kThreads, 0,
-           context.stream, o);
-    use_tensor_cores(o, context.products)
-        ? start_mma_backward(o, from.causal, context.products, context.stream)
-        : start_simt_backward(o, from.causal, context.stream);
+    if (needs_plain_kernels(o)) return start_plain_backward(o, from.causal, context.stream);
+    if constexpr (!std::is_same_v<T, double>) {
+      launch("attention_weights", sum_weights<T>,
+             {static_cast<unsigned>(divide_up(o.n * o.t * o.heads, kWarps))}, kThreads, 0,
+             context.stream, o);
+      use_tensor_cores(o, context.products)
+          ? start_mma_backward(o, from.causal, context.products, context.stream)
+          : start_simt_backward(o, from.causal, context.stream);
+    }
   });
 }
 

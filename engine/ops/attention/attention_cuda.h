@@ -6,7 +6,7 @@
 
 namespace engine::ops::cuda {
 
-inline constexpr std::int64_t kMaxHeadSize = 128;
+inline constexpr std::int64_t kMaxHeadSize = 256;
 
 std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads,
                                     DType dtype);

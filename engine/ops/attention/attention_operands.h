@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "engine/ops/attention/attention.h"
+#include "engine/ops/attention/attention_cuda.h"
 #include "engine/ops/device/device_code.h"
 
 namespace engine::ops::cuda {
@@ -16,12 +16,12 @@ struct AttentionOperands {
   std::int64_t n, t;
   int heads, group, size;
   std::int64_t stride;  // distance between rows of q, k or v
-  float scale;          // 1 / sqrt(size)
+  Wide<T> scale;        // 1 / sqrt(size)
   const T* qkv;
-  T* y;            // forward
-  float* lse;      // [problems, t]; forward: may be nullptr
-  const T* dy;     // this and the members below: backward only
-  float* weights;  // [problems, t]: sum over the keys of a probability times its gradient
+  T* y;              // forward
+  Wide<T>* lse;      // [problems, t]; forward: may be nullptr
+  const T* dy;       // this and the members below: backward only
+  Wide<T>* weights;  // [problems, t]: sum over the keys of a probability times its gradient
   T* dqkv;
   bool add;
 
@@ -31,7 +31,7 @@ struct AttentionOperands {
   std::uint64_t key, fixed_epoch;
   const std::uint64_t* epoch;  // nullptr: use fixed_epoch
   std::uint32_t threshold;
-  float factor;
+  Wide<T> factor;
 
   __host__ __device__ std::int64_t width() const { return std::int64_t{heads} * size; }
   // The distance from a head of k to that of v.
@@ -57,11 +57,21 @@ void with_mask(bool causal, Start start) {
   causal ? start(std::true_type{}) : start(std::false_type{});
 }
 
-// Kernels in plain float32 arithmetic for every head size up to 128; see attention_simt_cuda.cu.
+inline constexpr int kMaxTiledHeadSize = 128;
+
+// Kernels in float32 arithmetic for every head size up to kMaxTiledHeadSize; see
+// attention_simt_cuda.cu.
 template <class T>
 void start_simt_forward(const AttentionOperands<T>& operands, bool causal, void* stream);
 template <class T>
 void start_simt_backward(const AttentionOperands<T>& operands, bool causal, void* stream);
+
+// Kernels in plain arithmetic for every storage, also f64, and every head size up to kMaxHeadSize;
+// see attention_plain_cuda.cu. Backward writes `weights` itself.
+template <class T>
+void start_plain_forward(const AttentionOperands<T>& operands, bool causal, void* stream);
+template <class T>
+void start_plain_backward(const AttentionOperands<T>& operands, bool causal, void* stream);
 
 // In the kernels on tensor cores, the rows of a block's own operand, and those of the other operand
 // at a time, of `row_bytes` each: two stages of two of the latter must fit beside two tiles of the

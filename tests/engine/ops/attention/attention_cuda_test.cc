@@ -158,6 +158,20 @@ TEST_F(AttentionCuda, Float64AgreesWithTheReference) {
     }
 }
 
+// Heads above 128 have kernels of their own, in every storage.
+TEST_F(AttentionCuda, LongHeadsAgreeWithTheReference) {
+  for (const AttentionSizes& s : {AttentionSizes{2, 7, 1, 129}, AttentionSizes{1, 20, 2, 256, 1},
+                                  AttentionSizes{1, 140, 2, 160}})
+    for (const bool causal : {true, false}) {
+      AttentionSizes masked = s;
+      masked.causal = causal;
+      compare_attention<float>(masked, 1e-5);
+      compare_attention<bf16>(masked, 1e-2, 0.25);
+      compare_attention<f16>(masked, 2e-3);
+      compare_attention<double>(masked, storage_error<double>(), 0.25);
+    }
+}
+
 // Every kernel, with several blocks of queries and of keys.
 TEST_F(AttentionCuda, WithoutTheMaskAgreesWithTheReference) {
   for (const AttentionSizes& s :
@@ -254,8 +268,8 @@ TEST_F(AttentionCuda, ManyBlocksOfQueriesAndKeysAgreeWithTheReference) {
 
 TEST_F(AttentionCuda, LongerHeadsAreRefused) {
   DeviceContext c(1 << 16);
-  const auto qkv = to_device<float>({1, 2, 387}, std::vector<float>(774)),
-             y = to_device<float>({1, 2, 129}, std::vector<float>(258));
+  const auto qkv = to_device<float>({1, 2, 771}, std::vector<float>(1542)),
+             y = to_device<float>({1, 2, 257}, std::vector<float>(514));
   EXPECT_THROW(attention_forward(c.context, {.qkv = qkv.view(), .heads = 1, .y = y.view()}),
                ShapeError);
 }

@@ -45,7 +45,9 @@ void compare_rms_norm(const RmsNormSetting& setting, Write write) {
   const auto in_place = as_floats(device.dy.values());
   const std::int64_t stride = setting.shape[setting.shape.rank() - 1];
   for (std::size_t i = 0; i < dx.size(); ++i)
-    if (setting.has(static_cast<std::int64_t>(i) % stride)) ASSERT_EQ(in_place[i], dx[i]) << i;
+    if (setting.has(static_cast<std::int64_t>(i) % stride)) {
+      ASSERT_EQ(in_place[i], dx[i]) << i;
+    }
 }
 
 TYPED_TEST(RmsNormCuda, AgreesWithTheReference) {
