@@ -308,7 +308,8 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
     return count != 0 && count != std::ssize(group);
   });
   if (is_torn) {
-    value = ordered(op, std::move(value), single_axes(value.plain));
+    const OnnxGroups apart = single_axes(value.plain);
+    value = ordered(op, std::move(value), apart);
     groups = stored_groups(value.plain);
   }
   Numbers places;

@@ -95,6 +95,15 @@ TEST_F(OnnxGeneralTest, PositionsAreReachedByOnePermutation) {
   EXPECT_CONTAINS(found.definition, "order = [2, 0, 1]");
 }
 
+// The mean takes a part of the one dimension that a dense layer has.
+TEST_F(OnnxGeneralTest, AMeanOverAPartOfADimensionDividesItFirst) {
+  const models::OnnxImport found =
+      imported({node("Flatten", {"x"}, "flat"), node("MatMul", {"flat", "matrix"}, "product"),
+                node("Reshape", {"product", "pairs"}, "end")},
+               {floats("matrix", {120, 12}), integers("pairs", {0, 6, 2})}, {2});
+  EXPECT_EQ(kinds(found), "flatten dense reshape reduce dense");
+}
+
 TEST_F(OnnxGeneralTest, ANumberIsAFactorOrAShift) {
   const models::OnnxImport found =
       imported({node("Mul", {"x", "two"}, "a"), node("Div", {"a", "four"}, "b"),
