@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/ops/attention/attention_operands.h"
+#include "engine/ops/device/block_max.h"
 #include "engine/ops/device/philox_cuda.h"
 
 namespace engine::ops::cuda {
@@ -39,16 +40,6 @@ __device__ __forceinline__ Wide<T> dot(const T* a, const T* b, int size) {
   Wide<T> sum = 0;
   for (int c = 0; c < size; ++c) sum += to_wide(a[c]) * to_wide(b[c]);
   return sum;
-}
-
-template <class N>
-__device__ __forceinline__ N block_max(N value, N* partial) {
-  value = warp_max(value);
-  __syncthreads();  // earlier uses of `partial` are complete
-  if (lane_index() == 0) partial[warp_index()] = value;
-  __syncthreads();
-  for (int w = 0; w < kThreads / kWarp; ++w) value = partial[w] > value ? partial[w] : value;
-  return value;
 }
 
 // The columns of a row that a thread has: its own number, and those that are a multiple of kThreads

@@ -281,7 +281,7 @@ struct GradientOf {
   }
 };
 
-// Those for float64: one kernel that selects the function.
+// All functions in float64: one kernel selects the function.
 struct AnyValue {
   static constexpr bool kPair = false;
   int kind;

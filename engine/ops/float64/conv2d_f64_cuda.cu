@@ -31,22 +31,14 @@ __device__ __forceinline__ double read_window(const double* x, const ConvF64& g,
            tap.rest];
 }
 
-// Lines are output pixels, k is the place in the window.
+// Lines are output pixels, and k is the place in the window; transposed, the other way around.
+template <bool kTransposed>
 struct Windows {
-  static constexpr bool kByDepth = true;
+  static constexpr bool kByDepth = !kTransposed;
   const double* x;
   ConvF64 g;
   __device__ __forceinline__ double at(std::int64_t i, std::int64_t k, std::int64_t group) const {
-    return read_window(x, g, i, k, group);
-  }
-};
-// The same transposed.
-struct Places {
-  static constexpr bool kByDepth = false;
-  const double* x;
-  ConvF64 g;
-  __device__ __forceinline__ double at(std::int64_t i, std::int64_t k, std::int64_t group) const {
-    return read_window(x, g, k, i, group);
+    return kTransposed ? read_window(x, g, k, i, group) : read_window(x, g, i, k, group);
   }
 };
 
@@ -89,7 +81,7 @@ plain::Strided<false> channels_of(const double* data, const ConvF64& g) {
 void conv2d_forward_f64(KernelContext& context, const ConvF64& g, const double* x,
                         const double* weight, const double* bias, double* y) {
   plain::launch_product(
-      context, "conv2d_forward", Windows{x, g}, channels_of(weight, g),
+      context, "conv2d_forward", Windows<false>{x, g}, channels_of(weight, g),
       {g.n * g.out_h * g.out_w, g.outs, g.taps() * g.ins, g.groups},
       {.data = y, .row = g.outs * g.groups, .matrix = g.outs, .bias = bias, .bias_matrix = g.outs});
 }
@@ -105,7 +97,7 @@ void conv2d_backward_data_f64(KernelContext& context, const ConvF64& g, const do
 void conv2d_backward_weights_f64(KernelContext& context, const ConvF64& g, const double* x,
                                  const double* dy, double* dweight, Write write) {
   plain::launch_product(
-      context, "conv2d_backward_weights", Places{x, g}, channels_of(dy, g),
+      context, "conv2d_backward_weights", Windows<true>{x, g}, channels_of(dy, g),
       {g.taps() * g.ins, g.outs, g.n * g.out_h * g.out_w, g.groups},
       {.data = dweight, .row = g.outs * g.groups, .matrix = g.outs, .add = write == Write::kAdd});
 }

@@ -6,6 +6,7 @@
 // the results of the reference. Bound by bytes.
 #include "engine/ops/loss/softmax_cross_entropy_cuda.h"
 
+#include "engine/ops/device/block_max.h"
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/float_access.h"
 #include "engine/ops/device/packs.h"
@@ -113,18 +114,6 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
       o.gradient[r * classes + c] =
           from_float<T>(counts ? value[i] * inverse - target_at(c, label, o.target) : 0);
   }
-}
-
-// Returns the maximum over the block, like block_sum().
-template <class N>
-__device__ __forceinline__ N block_max(N value, N* partial) {
-  value = warp_max(value);
-  __syncthreads();
-  if (lane_index() == 0) partial[warp_index()] = value;
-  __syncthreads();
-  for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w)
-    value = partial[w] > value ? partial[w] : value;
-  return value;
 }
 
 template <int kCount>
