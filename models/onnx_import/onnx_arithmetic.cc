@@ -118,7 +118,8 @@ OnnxTensor fold_unary(OnnxOperator& op) {
     return all;
   }
   all = as_reals(std::move(all));
-  for (double& value : all.reals) value = function_of(type)(value);
+  const Function function = function_of(type);
+  for (double& value : all.reals) value = function(value);
   return all;
 }
 
