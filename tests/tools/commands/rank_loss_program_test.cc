@@ -57,6 +57,16 @@ std::int64_t step_saved_after_loss(const TemporaryDirectory& folder,
   return newest.empty() ? 0 : io::load_checkpoint(newest).global_step;
 }
 
+// Two ranks continue from the saved step, for five more.
+void expect_resumed(const TemporaryDirectory& folder, std::int64_t step,
+                    std::vector<std::string> options) {
+  options.insert(options.end(), {"--spawn", "2", "--resume", "auto"});
+  const CommandResult resumed =
+      expect_success(run_command(training(folder / "run", std::to_string(step + 5), options)));
+  EXPECT_CONTAINS(resumed.out,
+                  "resumed " + (folder / "run") + "/" + io::checkpoint_file_name(step));
+}
+
 struct Averaging {
   std::string name;
   std::vector<std::string> options;
@@ -82,11 +92,7 @@ TEST_P(LossWithMeans, RepeatsOnlyTheStepsSinceAnAveraging) {
       expect_equal_bits_later(folder, step, 5, options);
       continue;
     }
-    options.insert(options.end(), {"--spawn", "2", "--resume", "auto"});
-    const CommandResult resumed =
-        expect_success(run_command(training(folder / "run", std::to_string(step + 5), options)));
-    EXPECT_CONTAINS(resumed.out,
-                    "resumed " + (folder / "run") + "/" + io::checkpoint_file_name(step));
+    expect_resumed(folder, step, options);
   }
 }
 
@@ -115,11 +121,7 @@ TEST_P(LossWithReplicas, SavesThatOfRank0) {
     std::string message;
     const std::int64_t step = step_saved_after_loss(folder, options, message);
     EXPECT_GE(step, last_reported_step(folder / "run.metrics")) << message;
-    options.insert(options.end(), {"--spawn", "2", "--resume", "auto"});
-    const CommandResult resumed =
-        expect_success(run_command(training(folder / "run", std::to_string(step + 5), options)));
-    EXPECT_CONTAINS(resumed.out,
-                    "resumed " + (folder / "run") + "/" + io::checkpoint_file_name(step));
+    expect_resumed(folder, step, options);
   }
 }
 

@@ -66,9 +66,9 @@ struct SessionModel {
 struct DeviceWires {
   DeviceWires(const SessionOptions& options, const Compute& compute, backends::Group& group);
 
-  // Null: gradients pass through host memory, bucket by bucket.
+  // If null, gradients pass through host memory, bucket by bucket.
   std::unique_ptr<backends::DeviceCommunicator> gradients;
-  // Null: averagings of parameters take place in host memory.
+  // If null, averagings of parameters take place in host memory.
   std::unique_ptr<backends::DeviceCommunicator> parameters;
 };
 
