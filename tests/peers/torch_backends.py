@@ -22,6 +22,23 @@ def models():
     import torch
     from torch import nn
 
+    class Block(nn.Module):
+        def __init__(self, before, width, stride):
+            super().__init__()
+            self.path = nn.Sequential(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                                      nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width))
+            self.shortcut = nn.Identity() if stride == 1 and before == width else nn.Sequential(
+                nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+        def forward(self, x):
+            return torch.relu(self.path(x) + self.shortcut(x))
+
+    def resnet18():  # of models/, for images of 32 x 32
+        blocks = [Block(before, width, stride) for before, width, stride in (
+            (64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1))]
+        return nn.Sequential(nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU(), *blocks,
+                             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
     class Gpt(nn.Module):
         def __init__(self, width=128, context=64, layers=2):
             super().__init__()
@@ -40,6 +57,7 @@ def models():
                             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 49, 128), nn.ReLU(), nn.Linear(128, 10))
     yield "mlp, batch 64", mlp, torch.randn(64, 784), torch.randint(0, 10, (64,))
     yield "convnet, batch 32", convnet, torch.randn(32, 1, 28, 28), torch.randint(0, 10, (32,))
+    yield "resnet18 for CIFAR, batch 8", resnet18(), torch.randn(8, 3, 32, 32), torch.randint(0, 10, (8,))
     yield "GPT, 2 x 64 tokens", Gpt(), torch.randint(0, 256, (2, 64)), torch.randint(0, 256, (128,))
 
 

@@ -14,6 +14,7 @@
 #include <deque>
 #include <list>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -32,6 +33,12 @@ using base::Deadline;
 
 constexpr std::size_t kMaxUnclaimed = 1 << 20;
 constexpr auto kFailurePoll = std::chrono::milliseconds(200);
+
+// Returns bytes. The kernel may promise more, and then kill the process that writes to them.
+std::uint64_t host_memory() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
 
 struct MessageHeader {
   std::uint64_t tag = 0, bytes = 0;
@@ -262,6 +269,7 @@ class SocketMessages final : public Messages {
   // The size is what the other rank says, and may be any number.
   void make_spill(Peer& peer, int p) {
     try {
+      if (peer.header.bytes > host_memory()) throw std::bad_alloc();
       peer.spill.resize(peer.header.bytes);
     } catch (const std::exception&) {
       break_link(peer, p,

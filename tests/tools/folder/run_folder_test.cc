@@ -2,18 +2,22 @@
 #include "tools/folder/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <thread>
+#include <utility>
 
 #include "io/base/files/io_error.h"
 #include "io/base/threads/stoppable_sleep.h"
@@ -362,25 +366,27 @@ TEST_F(Folder, AutoNumbersFolders) {
   fs::current_path(before);
 }
 
-// A process that has taken the folder, until the end of this.
+// A process that takes a folder when told to, and keeps it until the end of this. It is made before
+// any RunFolder: the memory of a fork of several threads may be locked by a thread it does not
+// have.
 class AnotherJob {
  public:
-  explicit AnotherJob(const std::string& folder) {
+  AnotherJob() {
+    EXPECT_EQ(pipe(folder_), 0);
     EXPECT_EQ(pipe(taken_), 0);
     pid_ = fork();
     EXPECT_GE(pid_, 0);
-    if (pid_ == 0) {
-      const RunFolder own({.folder = folder});
-      static_cast<void>(!write(taken_[1], "x", 1));
-      for (;;) pause();  // until it is killed
-    }
-    char byte = 0;
-    EXPECT_EQ(read(taken_[0], &byte, 1), 1);
+    if (pid_ == 0) run();
+    close(std::exchange(taken_[1], -1));  // so that read() ends with that process
   }
   ~AnotherJob() {
     end();
-    close(taken_[0]);
-    close(taken_[1]);
+    for (const int descriptor : {folder_[0], folder_[1], taken_[0]}) close(descriptor);
+  }
+  void take(const std::string& folder) {
+    EXPECT_EQ(write(folder_[1], folder.data(), folder.size()), std::ssize(folder));
+    char byte = 0;
+    EXPECT_EQ(read(taken_[0], &byte, 1), 1);
   }
   void end() {
     if (pid_ > 0) {
@@ -392,12 +398,26 @@ class AnotherJob {
   pid_t pid() const { return pid_; }
 
  private:
+  [[noreturn]] void run() {
+    try {
+      std::array<char, PATH_MAX> name{};
+      const ssize_t length = read(folder_[0], name.data(), name.size());
+      const RunFolder own({.folder = {name.data(), static_cast<std::size_t>(length)}});
+      if (write(taken_[1], "x", 1) == 1)
+        for (;;) pause();  // until it is killed
+    } catch (const std::exception& error) {
+      std::cerr << error.what() << std::endl;
+    }
+    _exit(1);
+  }
+
   pid_t pid_ = 0;
-  int taken_[2];
+  int folder_[2], taken_[2];
 };
 
 TEST_F(Folder, OneJobAtATime) {
-  AnotherJob job(dir());
+  AnotherJob job;
+  job.take(dir());
   const std::string text = refusal({.folder = dir()});
   EXPECT_NE(
       text.find("another job is running in " + dir() + ": process " + std::to_string(job.pid())),
@@ -425,9 +445,10 @@ TEST_F(Folder, ALockThatIsDeletedIsMadeAgain) {
 }
 
 TEST_F(Folder, IsLostToAJobThatHasTakenIt) {
+  AnotherJob job;
   RunFolder folder({.folder = dir()});
   fs::remove(dir() + "/run.lock");
-  const AnotherJob job(dir());
+  job.take(dir());
   try {
     folder.check([](const std::string&) {});
     ADD_FAILURE();
