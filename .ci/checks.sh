@@ -1,6 +1,5 @@
 # Shared by the scripts of this folder: runs checks and sums up over all of them. Sourced.
-# A check that has not begun after ENGINE_CI_MINUTES (0: no limit) is not run: the table says so, and it counts as one test skipped.
-passed=0 failed=0 skipped=0 table="" reports="" limit=${ENGINE_CI_MINUTES:-55}
+passed=0 failed=0 skipped=0 table="" reports=""
 
 # what_failed LOG: ctest's tests that failed, also those that passed when run once more, with the end of what each printed;
 # of a log without such tests its end.
@@ -19,11 +18,6 @@ what_failed() {
 check() {
   local name=$1 status line counts begin=$SECONDS log
   shift
-  if [ "$limit" -gt 0 ] && [ $((SECONDS / 60)) -ge "$limit" ]; then
-    skipped=$((skipped + 1))
-    table+=$(printf '%-30s not run: %d minutes are over' "$name" "$limit")$'\n'
-    return
-  fi
   log=$(mktemp)
   printf '\n######## %s: %s\n' "$name" "$*"
   "$@" 2>&1 | tee "$log"
