@@ -206,6 +206,7 @@ walk_install_table() {
   while IFS='|' read -r _ name needs commands _; do
     commands=$(code "$commands") needs=$(code "$needs")
     case $commands in
+      *'--cuda '*) continue ;;  # Debian's archive has no toolkit of CUDA 12.4
       *'--only file'*) kind=file files='release-x86_64/dist/engine-*-linux-x86_64' ;;
       *'--only deb'*) kind=old-deb files='release-x86_64/dist/engine_*.deb' ;;
       *'--only wheel'*) kind=wheel files='release-x86_64/dist/engine_train-*.whl' ;;

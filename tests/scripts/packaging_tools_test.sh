@@ -64,6 +64,9 @@ rejects() {  # MESSAGE OPTION...
 rm -f "$work/asked"
 rejects "--arch takes x86_64 or aarch64, not 'arm64'" --arch arm64
 rejects "--only deb exists for x86_64 alone: --arch aarch64 makes file, bundle and wheel" --only deb --arch aarch64
+rejects "--cuda is for --arch x86_64 alone" --cuda /nowhere --arch aarch64
+rejects "no nvcc in /nowhere/bin: --cuda takes the folder of a CUDA toolkit" --cuda /nowhere
+rejects "--kernels needs --cuda HOME" --kernels 90a-real
 [ ! -e "$work/asked" ] || fail "release.sh installs packages before it rejects options"
 
 # A cross build: its own strip and emulator are used, and the names are those of the program's machine.

@@ -3,7 +3,7 @@
 # the one file, what that needs of the system, its list of contents, and that it runs.
 #
 # Usage: tests/scripts/release_test.sh BUILD_FOLDER [FLAVOUR]
-#   FLAVOUR  x86_64 (default) or aarch64, whose program runs under QEMU
+#   FLAVOUR  x86_64 (default), x86_64-cuda13, or aarch64, whose program runs under QEMU
 # Exits with 77 (skipped) where build/release-FLAVOUR/dist has no file of this version, as making it takes as long as a build; and at
 # the end where it lacks one of the others.
 set -euo pipefail
@@ -40,7 +40,7 @@ int main(void) { return fputs("", stderr); }' && rejects "$work/copy" 'copies th
 fi
 
 if [ ! -x "$dist/$name" ]; then
-  echo "release_test: skipped: there is no $dist/$name; tools/scripts/release.sh makes it (--arch aarch64 that for ARM)"
+  echo "release_test: skipped: there is no $dist/$name; tools/scripts/release.sh makes it (--arch aarch64 that for ARM, --cuda HOME that with CUDA)"
   exit 77
 fi
 (cd "$dist" && sha256sum --check --quiet SHA256SUMS) || fail "SHA256SUMS is wrong"
@@ -49,6 +49,7 @@ cp "$dist/$name" "$work/engine"
 parts=(engine gloo zeromq3 hwloc libsodium-dev libpng-dev libjpeg62-turbo-dev libdeflate-dev libpcre2-dev libutf8proc-dev libc++)
 case $flavour in
   x86_64) parts+=(libc6) artefacts="bundle wheel deb container" ;;
+  x86_64-cuda*) parts+=(cuda-runtime) artefacts="bundle" ;;
   aarch64) artefacts="bundle wheel" ;;
 esac
 for part in "${parts[@]}"; do
@@ -103,6 +104,16 @@ run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/engine" "$@" >"$work/log" 
 small=(train --model mlp --dataset glyphs --limit 2000 --steps 20 --threads 1)
 [ "$flavour" != aarch64 ] || small=(train --model mlp --dataset synthetic --synthetic-size 64 --batch-size 32 --steps 2 --threads 1)
 run version --build
+case $flavour in
+  *-cuda*)
+    grep -q '^CUDA  *[0-9]' "$work/log" || fail "the program was built without CUDA: $(cat "$work/log")"
+    if [ -e /dev/nvidiactl ]; then
+      run "${small[@]}" --device cuda --save-dir "$work/device"
+    else
+      ! (run "${small[@]}" --device cuda --save-dir "$work/device") >"$work/text" || fail "--device cuda trains without a driver"
+      grep -q 'no CUDA device' "$work/log" || fail "--device cuda prints: $(cat "$work/log")"
+    fi ;;
+esac
 for backend in shm socket gloo zmq inproc; do
   run "${small[@]}" --spawn 2 --backend "$backend" --save-dir "$work/$backend" --save-rank-models
   run verify "$work/$backend/final_model_rank_0.ckpt" "$work/$backend/final_model_rank_1.ckpt"

@@ -8,8 +8,7 @@
 #   --from DIR       pack this build as it is, instead of building one
 #   --program-only   without tests
 #   --arch A         kernels for these architectures alone (90a), built in build/PRESET-A: smaller, and sooner compiled. By default
-#                    a release has what a build has, and machine code for sm_75, for sm_120 if nvcc is 12.8 or
-#                    newer, and for sm_60 and sm_70 if it is older than 13, in build/PRESET-bundle
+#                    a release has those of kernel_architectures() in lib.sh, in build/PRESET-bundle
 #   --cuda HOME      by the CUDA toolkit in this folder (/usr/local/cuda-12.9), built in build/PRESET-cuda12: a bundle for drivers
 #                    of that CUDA; the default is the newest one's, or what CUDA_HOME names
 #   --output FILE    where to write (default: build/engine-VERSION-linux-ARCHITECTURE[-cuda13].tar.gz). A name that ends with .tar.zst
@@ -51,12 +50,8 @@ if [ -z "$build" ]; then
   folder="$root/build/$preset${arch:+-${arch//[^a-z0-9-]/_}}"
   if [ -z "$arch" ] && [ "$preset" = release ]; then
     nvcc=$(PATH="${toolkit:-${CUDA_HOME:-/nowhere}}/bin:$PATH:/usr/local/cuda/bin" command -v nvcc || true)
-    release=$([ -z "$nvcc" ] || "$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-    at_least() { [ "$(printf '%s\n' "$1" "$release" | sort -V | head -n 1)" = "$1" ]; }
-    if [ -n "$release" ]; then
-      arch='75-real;80-real;90a-real;80-virtual'
-      at_least 12.8 && arch=${arch/80-virtual/120-real;80-virtual}
-      at_least 13 || arch="60-real;70-real;$arch"
+    if [ -n "$nvcc" ]; then
+      arch=$(kernel_architectures "$nvcc")
       folder="$root/build/$preset-bundle"
     fi
   fi
@@ -143,8 +138,7 @@ else
   done
   ls "$bundle/lib"
 fi
-[[ "$flavour" != -cuda* ]] || echo "NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA Toolkit's licence:
-https://docs.nvidia.com/cuda/eula/" >"$bundle/licences/cuda-runtime"
+[[ "$flavour" != -cuda* ]] || cuda_runtime_licence >"$bundle/licences/cuda-runtime"
 
 {
   "${runner[@]}" "$program" version --build

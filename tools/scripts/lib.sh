@@ -51,6 +51,22 @@ configure_and_build() {
   "${runner[@]}" cmake --build "$folder" --target "${targets[@]}" --parallel "$(build_jobs)" || fail "the build in build/${folder##*/} failed"
 }
 
+# kernel_architectures NVCC: what released programs have kernels for, as CMAKE_CUDA_ARCHITECTURES: machine code for sm_75 to sm_90, for
+# sm_120 if nvcc is 12.8 or newer, for sm_60 and sm_70 if it is older than 13, and PTX for all newer ones.
+kernel_architectures() {
+  local release list='75-real;80-real;90a-real;80-virtual'
+  release=$("$1" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+  at_least() { [ "$(printf '%s\n' "$1" "$release" | sort -V | head -n 1)" = "$1" ]; }
+  ! at_least 12.8 || list=${list/80-virtual/120-real;80-virtual}
+  at_least 13 || list="60-real;70-real;$list"
+  echo "$list"
+}
+
+cuda_runtime_licence() {
+  echo "NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA Toolkit's licence:"
+  echo "https://docs.nvidia.com/cuda/eula/"
+}
+
 # copy_libraries FOLDER LICENCES EXCEPT FILE...: the shared libraries that these programs and libraries load, but for the C
 # library's own (a program must not mix two of these) and those whose name EXCEPT matches; and what Debian keeps of their licences
 # and of those of the headers that are compiled in.

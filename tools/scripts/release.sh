@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Builds the program for every x86-64 or ARM Linux with glibc 2.28 or newer, with all libraries but the C library inside, and packs it
-# as one file, archive, Python wheel, Debian package and container image. No variant has the C++ library or CUDA (ADR 57).
+# as one file, archive, Python wheel, Debian package and container image. No variant has the C++ library (ADR 57).
 #
 # Usage: tools/scripts/release.sh [OPTIONS]
 #   --arch A         for which machines: x86_64 (default) or aarch64, for which this machine compiles, and which QEMU runs here;
 #                    aarch64 has file, bundle and wheel
+#   --cuda HOME      with kernels for CUDA devices, by the toolkit in this folder (/usr/local/cuda): file and bundle for x86_64, with
+#                    names that end with -cuda13; a driver of that CUDA runs them
+#   --kernels LIST   kernels for these architectures alone (90a-real), instead of those of bundle.sh
 #   --only KIND      beside the file only this one: file (nothing else), bundle, wheel, deb or container
-#   --output DIR     where to write (default: build/release-ARCHITECTURE/dist)
+#   --output DIR     where to write (default: build/release-ARCHITECTURE[-cuda13]/dist)
 #   --check FILE     build nothing: check that this program needs no more than such a system has
 #   --no-install     take the packages as they are
-# Writes engine-VERSION-linux-ARCHITECTURE and the same name with .tar.gz (bundle.sh), -oci.tar (container.sh) and .contents (what is
+# Writes engine-VERSION-linux-ARCHITECTURE[-cuda13] and the same name with .tar.gz (bundle.sh), -oci.tar (container.sh) and .contents (what is
 # inside: versions, origins, licences), engine_train-VERSION-py3-none-PLATFORM.whl (wheel.sh), engine_VERSION_amd64.deb (deb.sh)
 # and SHA256SUMS over all.
 # Compiles with zig's clang and libc++, which PyPI's package ziglang contains (docs/adr/0057-one-file-for-old-systems.md). C
@@ -31,16 +34,18 @@ declare -A licences=([libsodium-dev]=ISC [libxxhash-dev]=BSD-2-Clause [zlib1g-de
   [libtomlplusplus-dev]=MIT [nlohmann-json3-dev]=MIT [cppzmq-dev]=MIT
   [libpcre2-dev]="BSD-3-Clause with an exception for binaries" [libutf8proc-dev]="MIT and Unicode")
 
-arch=x86_64 output="" install=yes checked="" kinds=()
+arch=x86_64 toolkit="" kernels="" output="" install=yes checked="" kinds=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --arch | --only | --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --arch | --cuda | --kernels | --only | --output | --check) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --arch)
       case $2 in
         x86_64 | aarch64) arch=$2 ;;
         *) fail "--arch takes x86_64 or aarch64, not '$2'" ;;
       esac
       shift ;;
+    --cuda) toolkit=$2; shift ;;
+    --kernels) kernels=$2; shift ;;
     --only)
       case $2 in
         file | bundle | wheel | deb | container) kinds=("$2") ;;
@@ -56,10 +61,21 @@ while [ $# -gt 0 ]; do
   shift
 done
 triplet=$arch-linux-gnu
-case $arch:${kinds[*]} in
+cuda=""  # e.g. cuda13
+if [ -n "$toolkit" ]; then
+  [ "$arch" = x86_64 ] || fail "--cuda is for --arch x86_64 alone"
+  nvcc="$toolkit/bin/nvcc"
+  [ -x "$nvcc" ] || fail "no nvcc in $toolkit/bin: --cuda takes the folder of a CUDA toolkit"
+  cuda=cuda$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+elif [ -n "$kernels" ]; then
+  fail "--kernels needs --cuda HOME"
+fi
+case $arch$cuda:${kinds[*]} in
   *:file) kinds=() ;;
   x86_64:) kinds=(bundle wheel deb container) ;;
   aarch64:) kinds=(bundle wheel) ;;
+  *cuda*:) kinds=(bundle) ;;
+  *cuda*:wheel | *cuda*:deb | *cuda*:container) fail "--only ${kinds[*]} has no CUDA: --cuda makes file and bundle" ;;
   aarch64:deb | aarch64:container) fail "--only ${kinds[*]} exists for x86_64 alone: --arch aarch64 makes file, bundle and wheel" ;;
 esac
 
@@ -105,11 +121,12 @@ fi
 for tool in cmake ninja readelf "$strip" "$objcopy" make bzip2 apt-get "${emulator[@]}" $(needed_tools); do
   command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for $purpose installs it"
 done
-folder="$root/build/release-$arch"
-work="$folder/libraries"        # sources, and what becomes of them
-tools="$folder/toolchain"
-foreign="$folder/system"        # Debian's packages of another architecture, unpacked: for QEMU, a system
-libraries="$folder/prefix"      # include/ and lib/, all that the program finds
+shared="$root/build/release-$arch"
+work="$shared/libraries"        # sources, and what becomes of them
+tools="$shared/toolchain"
+foreign="$shared/system"        # Debian's packages of another architecture, unpacked: for QEMU, a system
+libraries="$shared/prefix"      # include/ and lib/, all that the program finds
+folder="$shared${cuda:+-$cuda}" # the build
 [ -n "$output" ] || output="$folder/dist"
 mkdir -p "$work" "$tools/bin" "$libraries"/{include,lib}
 
@@ -123,7 +140,7 @@ fetch_package() {
 install_zig() {
   local name flags=("${processor_flags[@]}" -O2 -fno-lto -fno-sanitize=undefined -D_LIBCPP_ENABLE_EXPERIMENTAL
     -Xclang -debug-info-kind=line-directives-only)
-  export ZIG_GLOBAL_CACHE_DIR="$folder/zig-cache"
+  export ZIG_GLOBAL_CACHE_DIR="$shared/zig-cache"
   if [ ! -x "$tools/ziglang/zig" ]; then
     step "zig $zig_version"
     fetch_package "$zig_wheel" --only-binary :all:
@@ -294,16 +311,28 @@ for library in gloo zeromq3 hwloc; do
   touch "$work/$library.made"
 done
 
-options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_WITH_CUDA=OFF -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
+options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
   -DCMAKE_SKIP_RPATH=ON -DCMAKE_EXE_LINKER_FLAGS=-pie "-DCMAKE_STRIP=$(command -v "$strip")" "-DENGINE_GLIBC=$glibc" "-DENGINE_DEBIAN_REVISION=1+glibc$glibc")
 for option in GLOO ZMQ PNG DEFLATE JPEG HWLOC PCRE2 UTF8PROC; do options+=("-DENGINE_WITH_$option=ON"); done
+if [ -z "$cuda" ]; then
+  options+=(-DENGINE_WITH_CUDA=OFF)
+else
+  # __HORIZON__: else nvcc's headers reject libc++ (ADR 57).
+  options+=(-DENGINE_WITH_CUDA=ON -DENGINE_WITH_NCCL=ON "-DENGINE_CUDA_ARCHITECTURES=${kernels:-$(kernel_architectures "$nvcc")}"
+    "-DCUDAToolkit_ROOT=$toolkit"
+    -DCUDAToolkit_rt_LIBRARY=rt "-DCMAKE_EXE_LINKER_FLAGS=-pie -L$toolkit/lib64" "-DCMAKE_FIND_ROOT_PATH=$libraries;$toolkit;$(readlink -f "$toolkit")")
+  export CUDA_HOME="$toolkit" CUDACXX="$nvcc" CUDAHOSTCXX="$tools/bin/c++" CUDAFLAGS="-D__HORIZON__ -Xcompiler=-fPIC"
+  for header in "$toolkit/include/nccl.h" /usr/include/nccl.h /usr/local/include/nccl.h; do [ ! -f "$header" ] || break; done
+  [ -f "$header" ] || fail "no nccl.h in $toolkit/include or /usr/include: install NCCL's development files"
+  install -C -m 644 "$header" "$libraries/include/"
+fi
 build_folder="$folder" configure_and_build release "engine manual" "${options[@]}"
 program="$folder/tools/engine"
 check_program "$program"
 
 step "Files"
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
-name="engine-$version-linux-$arch"
+name="engine-$version-linux-$arch${cuda:+-$cuda}"
 texts="$folder/licences" made="$folder/made"
 rm -rf "$texts" "$made"
 mkdir -p "$texts" "$made" "$output"
@@ -322,6 +351,11 @@ inside hwloc "$(version_of hwloc)" BSD-3-Clause "source of Debian 12" "$work/hwl
 for package in $(printf '%s\n' "${!licences[@]}" | LC_ALL=C sort); do
   inside "$package" "$(package_version "$package")" "${licences[$package]}" "package of Debian 12" "$(package_text "$package")"
 done
+if [ -n "$cuda" ]; then
+  cuda_runtime_licence >"$work/cuda-runtime"
+  inside cuda-runtime "$("$nvcc" --version | sed -n 's/.*release .*, V\(.*\)/\1/p')" "CUDA Toolkit EULA, attachment A" \
+    "libcudart_static of the toolkit" "$work/cuda-runtime"
+fi
 inside libc++ "18 (zig $zig_version)" "Apache-2.0 with LLVM exceptions" "${zig_wheel%% *} of PyPI" "$tools/ziglang/lib/libcxx/LICENSE.TXT"
 inside libunwind "18 (zig $zig_version)" "Apache-2.0 with LLVM exceptions" "${zig_wheel%% *} of PyPI" "$tools/ziglang/lib/libunwind/LICENSE.TXT"
 inside compiler_rt "zig $zig_version" MIT "${zig_wheel%% *} of PyPI" "$tools/ziglang/LICENSE"
