@@ -189,7 +189,7 @@ std::optional<TrainProgress> Milestones::save_own_state() {
       first_not_finite(state.model, true))
     return context_.parts.keeper->save_kept();
   if (done_.saved == state.progress.global_step) return std::nullopt;
-  context_.parts.keeper->save_alone(state);
+  if (!context_.parts.keeper->save_alone(state)) return std::nullopt;
   return state.progress;
 }
 
@@ -199,9 +199,10 @@ void Milestones::save_alone() {
 
 // The part of gradients that codes have not sent yet differs by rank, and is lost with one.
 void Milestones::save_after_loss() noexcept {
-  if (!context_.may_keep_state()) return;
+  const TrainState& state = context_.parts.state;
+  // Rank 1 stands in with a state that all ranks had: of others rank 0 may have saved its own.
+  if (!context_.may_keep_state() && !(context_.can_save_alone() && state.policy.together())) return;
   try {
-    const TrainState& state = context_.parts.state;
     if (state.progress.global_step == 0 || !state.policy.exchange_state().empty()) return;
     const std::optional<TrainProgress> saved = save_own_state();
     if (saved) tell_saved(*saved);

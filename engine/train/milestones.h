@@ -37,8 +37,8 @@ class Milestones {
   // Called on this rank if it cannot wait for the others: saves the last completed step, or the
   // last state of keep_state(), if that suffices for a resumption. Throws io::Error.
   void save_alone();
-  // The same after the loss of another rank: without it, the steps since the last checkpoint would
-  // be lost. Does not throw: the loss is what ends the run.
+  // The same after the loss of another rank, on rank 1 also if rank 0 is lost: without it, the
+  // steps since the last checkpoint would be lost. Does not throw: the loss is what ends the run.
   void save_after_loss() noexcept;
 
   TrainerParts::Done done() const { return done_; }

@@ -86,13 +86,15 @@ std::string CheckpointManager::path_of(std::int64_t step) const {
   return (std::filesystem::path(options_.directory) / io::checkpoint_file_name(step)).string();
 }
 
-void CheckpointManager::save_alone(TrainState& state) {
+bool CheckpointManager::save_alone(TrainState& state) {
+  if (communicator_.rank() != 0 && !(options_.take_folder && options_.take_folder())) return false;
   writer_->wait();
   if (std::error_code unknown;
       std::filesystem::exists(path_of(state.progress.global_step), unknown))
-    return;
+    return false;
   copy_own(state);
   writer_->write(write_options(SaveMode()), state.progress);
+  return true;
 }
 
 void CheckpointManager::keep(TrainState& state) {

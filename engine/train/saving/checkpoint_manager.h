@@ -32,6 +32,9 @@ struct KeeperOptions {
   // if this run must not write any more. Creates the folder if necessary, and returns why the
   // folder cannot be written to at present (the attempt has then failed), or "". May be empty.
   std::function<std::string()> before_write = {};
+  // Called on a rank other than 0 that is about to save alone: takes the folder from a rank 0 that is
+  // gone. Returns false if this rank must not write to it. Empty: only rank 0 may.
+  std::function<bool()> take_folder = {};
   // Called with the device tag of each array that resume() is about to load; throws if the array
   // cannot be placed. May be empty.
   std::function<void(const std::string&)> place;
@@ -64,10 +67,12 @@ class CheckpointManager {
   // write failed. REQUIRES: enabled().
   void save(TrainState& state, const SaveMode& mode);
   void save(TrainState& state) { save(state, SaveMode()); }
-  // Not collective, for rank 0 if it cannot wait for the others: saves its own state, after the
+  // Not collective, for a rank that cannot wait for the others: saves its own state, after the
   // last write, as a run of one rank. State that only other ranks have (their running statistics,
   // their part of the averaging) is not included, so an existing checkpoint of the step stays.
-  void save_alone(TrainState& state);
+  // Another rank first takes the folder (KeeperOptions::take_folder). Returns true if a checkpoint
+  // was written.
+  bool save_alone(TrainState& state);
   // Not collective, for rank 0: copies what save_alone() would save now, for save_kept(). The copy
   // uses the memory of save()'s; nothing is copied while a thread writes that.
   void keep(TrainState& state);

@@ -39,10 +39,12 @@ inline std::vector<std::string> training(const std::string& folder, const std::s
   return arguments;
 }
 
-// Runs for ever on two ranks until `signal` is sent to the parent, or to the last worker; `frozen`:
-// that worker is stopped before. `folder`.metrics has its metrics.
+enum class Receiver { kParent, kRank0, kRank1 };
+
+// Runs for ever on two ranks until `signal` is sent; `frozen`: rank 1 is stopped before.
+// `folder`.metrics has its metrics.
 inline CommandResult interrupted(const std::string& folder, const std::vector<std::string>& more,
-                                 int signal, bool parent_only,
+                                 int signal, Receiver receiver,
                                  const std::map<std::string, std::string>& environment = {},
                                  bool frozen = false) {
   const std::string metrics = folder + ".metrics";
@@ -65,7 +67,11 @@ inline CommandResult interrupted(const std::string& folder, const std::vector<st
     return ended || (workers.size() == 2 && steps() > 5);
   }));
   if (workers.size() == 2 && frozen) kill(workers.back(), SIGSTOP);
-  if (workers.size() == 2) kill(parent_only ? parent : workers.back(), signal);
+  if (workers.size() == 2)
+    kill(receiver == Receiver::kParent  ? parent
+         : receiver == Receiver::kRank0 ? workers.front()
+                                        : workers.back(),
+         signal);
   runner.join();
   EXPECT_EQ(workers.size(), 2u) << result.err;
   return result;

@@ -23,6 +23,7 @@ namespace {
 
 using interrupted_run::expect_equal_bits_later;
 using interrupted_run::interrupted;
+using interrupted_run::Receiver;
 using interrupted_run::training;
 using test_support::argv;
 using test_support::call;
@@ -35,7 +36,7 @@ namespace fs = std::filesystem;
 
 TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
   const TemporaryDirectory folder;
-  const CommandResult stopped = interrupted(folder / "run", {}, SIGUSR1, /*parent_only=*/true);
+  const CommandResult stopped = interrupted(folder / "run", {}, SIGUSR1, Receiver::kParent);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
   const std::int64_t step = io::load_checkpoint(newest).global_step;
@@ -81,7 +82,7 @@ TEST(Preemption, WorksWithEveryBackend) {
       const TemporaryDirectory folder;
       const CommandResult stopped =
           interrupted(folder / "run", {"--backend", backend.name, "--preempt-signal", "USR1,TERM"},
-                      signal, /*parent_only=*/true);
+                      signal, Receiver::kParent);
       EXPECT_EQ(stopped.exit_code, 75) << backend.name << ": " << stopped.err;
       EXPECT_TRUE(fs::exists(folder / "run/latest")) << backend.name;
     }
@@ -91,15 +92,15 @@ TEST(Preemption, WorksWithEveryBackend) {
 // SGE and LSF send SIGUSR2 before they end a job, and a limit of CPU time SIGXCPU.
 TEST(Preemption, EveryWarningOfASchedulerSaves) {
   for (const int signal : {SIGUSR2, SIGXCPU})
-    for (const bool parent_only : {true, false}) {
+    for (const Receiver receiver : {Receiver::kParent, Receiver::kRank1}) {
       const TemporaryDirectory folder;
-      const CommandResult stopped = interrupted(folder / "run", {}, signal, parent_only);
+      const CommandResult stopped = interrupted(folder / "run", {}, signal, receiver);
       EXPECT_EQ(stopped.exit_code, 128 + signal) << stopped.err;
       EXPECT_TRUE(fs::exists(folder / "run/latest")) << stopped.err;
     }
   const TemporaryDirectory folder;
   const CommandResult stopped =
-      interrupted(folder / "run", {"--preempt-signal", "XCPU"}, SIGXCPU, /*parent_only=*/true);
+      interrupted(folder / "run", {"--preempt-signal", "XCPU"}, SIGXCPU, Receiver::kParent);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
 }
 
@@ -118,8 +119,8 @@ TEST(Preemption, ALimitOfCpuTimeSavesBeforeItKills) {
 
 TEST(Preemption, OneRanksSignalStopsAllAfterTheSameStep) {
   const TemporaryDirectory folder;
-  const CommandResult stopped = interrupted(folder / "run", {"--preempt-signal", "USR2,SIGTERM"},
-                                            SIGTERM, /*parent_only=*/false);
+  const CommandResult stopped =
+      interrupted(folder / "run", {"--preempt-signal", "USR2,SIGTERM"}, SIGTERM, Receiver::kRank1);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   EXPECT_TRUE(fs::exists(folder / "run/latest"));
 }
@@ -177,7 +178,7 @@ TEST(Preemption, AFrozenRankDoesNotHoldUpTheOthersEnd) {
   for (const auto& [signal, code] : {std::pair{SIGTERM, 128 + SIGTERM}, std::pair{SIGUSR1, 75}}) {
     const TemporaryDirectory folder;
     const CommandResult stopped = interrupted(folder / "run", {"--heartbeat", "1000"}, signal,
-                                              /*parent_only=*/true, {}, /*frozen=*/true);
+                                              Receiver::kParent, {}, /*frozen=*/true);
     EXPECT_EQ(stopped.exit_code, code) << stopped.err;
     program::expect_words(stopped.err, {"; to go on: engine train --resume " + (folder / "run"),
                                         "1 of 2 workers has not ended after the others had"});
@@ -186,7 +187,7 @@ TEST(Preemption, AFrozenRankDoesNotHoldUpTheOthersEnd) {
 
 TEST(Preemption, AClosedSessionIsAStop) {
   const TemporaryDirectory folder;
-  const CommandResult stopped = interrupted(folder / "run", {}, SIGHUP, /*parent_only=*/true);
+  const CommandResult stopped = interrupted(folder / "run", {}, SIGHUP, Receiver::kParent);
   EXPECT_EQ(stopped.exit_code, 129) << stopped.err;
   program::expect_words(stopped.err, {"stopped by signal 1 (Hangup) after step ", ": saved "});
 }
@@ -242,7 +243,7 @@ TEST(Preemption, AReaderThatLeavesCostsNothing) {
 
 TEST(Preemption, AnInterruptIsNone) {
   const TemporaryDirectory folder;
-  const CommandResult stopped = interrupted(folder / "run", {}, SIGINT, /*parent_only=*/true);
+  const CommandResult stopped = interrupted(folder / "run", {}, SIGINT, Receiver::kParent);
   EXPECT_EQ(stopped.exit_code, 130);
   program::expect_words(stopped.err,
                         {"engine: stopped by signal 2 (Interrupt) after step ",
@@ -295,7 +296,7 @@ class Requeue : public testing::Test {
 
 TEST_F(Requeue, TellsSlurmOnce) {
   const CommandResult stopped =
-      interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, true, slurm(0));
+      interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, Receiver::kParent, slurm(0));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   EXPECT_CONTAINS(stopped.err, "job 4711 was requeued");
   EXPECT_EQ(test_support::read_text(folder_ / "told"), "requeue 4711\n");
@@ -306,7 +307,7 @@ TEST_F(Requeue, ATaskOfAnArrayGoesBackAloneAndAFailureIsSaid) {
   environment["SLURM_ARRAY_JOB_ID"] = "4700";
   environment["SLURM_ARRAY_TASK_ID"] = "11";
   const CommandResult stopped =
-      interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, true, environment);
+      interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, Receiver::kParent, environment);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   EXPECT_CONTAINS(stopped.err,
                   "scontrol requeue 4700_11 ended with status 3; the job was not requeued");

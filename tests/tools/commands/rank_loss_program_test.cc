@@ -1,4 +1,5 @@
-// A rank is killed: rank 0 saves what the run can continue from, with every kind of averaging.
+// A rank is killed: rank 0 saves what the run can continue from, with every kind of averaging; rank
+// 1 if rank 0 is killed.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -15,20 +16,24 @@ namespace {
 using interrupted_run::expect_equal_bits_later;
 using interrupted_run::interrupted;
 using interrupted_run::last_reported_step;
+using interrupted_run::Receiver;
 using interrupted_run::training;
 using test_support::CommandResult;
 using test_support::expect_success;
 using test_support::run_command;
 using test_support::TemporaryDirectory;
 
-TEST(Loss, OfARankLosesNoStepOfTheOthers) {
-  for (const std::string backend : {"shm", "socket"}) {
+class LossOfRank : public testing::TestWithParam<Receiver> {};
+
+TEST_P(LossOfRank, LosesNoStepOfTheOthers) {
+  for (const std::string backend : {"shm", "socket", "gloo", "zmq"}) {
     const TemporaryDirectory folder;
-    const CommandResult lost = interrupted(folder / "run", {"--backend", backend}, SIGKILL,
-                                           /*parent_only=*/false);
+    const CommandResult lost =
+        interrupted(folder / "run", {"--backend", backend}, SIGKILL, GetParam());
     EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
     const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
     ASSERT_NE(newest, "") << lost.err;
+    EXPECT_CONTAINS(lost.err, "a rank was lost: saved " + newest + ", the last completed step");
     const std::int64_t step = io::load_checkpoint(newest).global_step;
     EXPECT_GE(step, last_reported_step(folder / "run.metrics"));
     EXPECT_CONTAINS(lost.err, "to continue: engine train --resume " + (folder / "run"));
@@ -36,11 +41,16 @@ TEST(Loss, OfARankLosesNoStepOfTheOthers) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Ranks, LossOfRank, testing::Values(Receiver::kRank0, Receiver::kRank1),
+                         [](const auto& tested) {
+                           return tested.param == Receiver::kRank0 ? "zero" : "one";
+                         });
+
 // Codes leave a part unsent, which is lost with the rank: the last full checkpoint remains.
 TEST(Loss, OfARankWithCompressedGradientsSavesNothing) {
   const TemporaryDirectory folder;
-  const CommandResult lost = interrupted(folder / "run", {"--compress", "int8"}, SIGKILL,
-                                         /*parent_only=*/false);
+  const CommandResult lost =
+      interrupted(folder / "run", {"--compress", "int8"}, SIGKILL, Receiver::kRank1);
   EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
   EXPECT_EQ(io::find_newest_checkpoint(folder / "run", nullptr), "") << lost.err;
 }
@@ -48,7 +58,7 @@ TEST(Loss, OfARankWithCompressedGradientsSavesNothing) {
 // Kills rank 1 of a run with these options. Returns the step that rank 0 saves, which stderr names.
 std::int64_t step_saved_after_loss(const TemporaryDirectory& folder,
                                    const std::vector<std::string>& options, std::string& message) {
-  const CommandResult lost = interrupted(folder / "run", options, SIGKILL, /*parent_only=*/false);
+  const CommandResult lost = interrupted(folder / "run", options, SIGKILL, Receiver::kRank1);
   EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
   const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
   EXPECT_CONTAINS(lost.err, "engine: a rank was lost: saved " + newest + ", the ");
@@ -134,11 +144,26 @@ INSTANTIATE_TEST_SUITE_P(
                     Averaging{"late_ranks", {"--sync", "diloco", "--stale", "1"}}),
     [](const auto& tested) { return tested.param.name; });
 
+// Rank 1 copies no averaging, and its replica is not that of rank 0: it saves if rank 0 is lost
+// between the end of an epoch, of six steps, and the next step.
+TEST(Loss, OfRank0WithAveragedParametersSavesOnlyWhatAllRanksHad) {
+  for (const std::string sync : {"params", "streaming"}) {
+    const TemporaryDirectory folder;
+    const CommandResult lost = interrupted(
+        folder / "run", {"--sync", sync, "--sync-every", "1000000"}, SIGKILL, Receiver::kRank0);
+    EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
+    const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
+    if (!newest.empty()) {
+      EXPECT_EQ(io::load_checkpoint(newest).global_step % 6, 0) << lost.err;
+    }
+  }
+}
+
 // Each rank has a model of its own: a checkpoint of one would replace the other.
 TEST(Loss, OfAnIndependentReplicaSavesNothing) {
   const TemporaryDirectory folder;
-  const CommandResult lost = interrupted(folder / "run", {"--sync", "none"}, SIGKILL,
-                                         /*parent_only=*/false);
+  const CommandResult lost =
+      interrupted(folder / "run", {"--sync", "none"}, SIGKILL, Receiver::kRank1);
   EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
   EXPECT_EQ(io::find_newest_checkpoint(folder / "run", nullptr), "") << lost.err;
 }

@@ -146,7 +146,8 @@ GroupRules LocalNode::rules() const {
   rules.kill_orphans = options_.kill_orphans;
   rules.ranks_of_one_run = plan_.own_command;
   const bool elastic = !plan_.elastic.empty();
-  if (plan_.own_command && plan_.node_rank == 0 && !elastic) rules.saver = 0;
+  if (plan_.own_command && !elastic)
+    rules.savers = static_cast<std::size_t>(std::max(0, kSavingRanks - plan_.rank(0)));
   if (elastic) rules.least = all_are_here() ? std::atoi(plan_.elastic.c_str()) : 1;
   rules.longest_wait = std::chrono::milliseconds(options_.monitor_interval_ms);
   return rules;

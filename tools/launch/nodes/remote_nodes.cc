@@ -201,7 +201,8 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   rules.culprit_wait = std::chrono::seconds(9);
   rules.grace = std::chrono::seconds(14);
   rules.ranks_of_one_run = plan.own_command;
-  if (plan.own_command && plan.elastic.empty()) rules.saver = 0;
+  // Nodes of rank 0, and of rank 1, which saves if rank 0 is lost.
+  if (plan.own_command && plan.elastic.empty()) rules.savers = plan.nproc > 1 ? 1 : 2;
   if (!plan.elastic.empty()) rules.least = 1;
   rules.longest_wait = std::chrono::milliseconds(options.monitor_interval_ms);
   rules.deliver = [&nodes](std::size_t index, pid_t pid, int signal) {

@@ -283,10 +283,16 @@ bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
 }
 
 // A stopped process (SIGSTOP) does not save.
-bool WorkerGroup::is_saving() const {
-  if (!rules_.saver) return false;
-  const Worker& saver = workers_[*rules_.saver];
-  return saver.state == Worker::State::kRunning && !is_stopped(saver.end.pid);
+std::optional<std::size_t> WorkerGroup::saver() const {
+  const std::size_t count = std::min(rules_.savers, workers_.size());
+  const auto failed = [this](const Worker& worker) {
+    return worker.state != Worker::State::kRunning && is_failure(worker.end);
+  };
+  const auto first = std::ranges::find_if_not(std::span(workers_).first(count), failed);
+  const auto index = static_cast<std::size_t>(first - std::span(workers_).begin());
+  if (index == count || first->state != Worker::State::kRunning || is_stopped(first->end.pid))
+    return std::nullopt;
+  return index;
 }
 
 // For workers that may join and leave: returns true if the remaining ones can continue without the
@@ -315,7 +321,7 @@ void WorkerGroup::find_culprit() {
   }
   const bool waited =
       count(Worker::State::kRunning) == 0 ||
-      (!(stop_ && is_saving()) && Clock::now() - failures_.front().seen >= rules_.culprit_wait);
+      (!(stop_ && saver()) && Clock::now() - failures_.front().seen >= rules_.culprit_wait);
   if (cause == failures_.end() && !waited) return;
   outcome_.culprit = (cause != failures_.end() ? *cause : failures_.front()).worker;
   decision_ = {.at = Clock::now()};
@@ -342,7 +348,7 @@ void WorkerGroup::end_survivors() {
 // A rank that hangs does not end by itself, and a scheduler that has asked for the end does not
 // wait for long.
 void WorkerGroup::end_stragglers() {
-  if (!rules_.ranks_of_one_run || !last_orderly_end_ || is_saving() ||
+  if (!rules_.ranks_of_one_run || !last_orderly_end_ || saver() ||
       Clock::now() - *last_orderly_end_ < rules_.grace)
     return;
   const long left = count(Worker::State::kRunning);
@@ -368,7 +374,7 @@ void WorkerGroup::wait_for_stop() {
 void WorkerGroup::tell_survivors() {
   const auto since = Clock::now() - decision_->at;
   const std::optional<std::size_t> spared =
-      decision_->told > 0 && since < rules_.stop_grace && is_saving() ? rules_.saver : std::nullopt;
+      decision_->told > 0 && since < rules_.stop_grace ? saver() : std::nullopt;
   if (since >= rules_.grace) {
     deliver_all(SIGKILL, spared);
   } else if (decision_->told == 0 || (decision_->told == 1 && since >= rules_.grace / 2)) {
@@ -377,7 +383,7 @@ void WorkerGroup::tell_survivors() {
   }
   if (since >= std::chrono::seconds(10) && spared && !decision_->reminded) {
     decision_->reminded = true;
-    print_notice("still waiting for rank 0, which may be saving; another signal kills it");
+    print_notice("still waiting for a rank that may be saving; another signal kills it");
   }
 }
 

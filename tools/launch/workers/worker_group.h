@@ -48,6 +48,9 @@ class EventSource {
   virtual void handle(std::span<const pollfd> polls) = 0;  // those that it has added, in order
 };
 
+// Rank 0 of a training saves, or rank 1 if rank 0 is lost.
+inline constexpr int kSavingRanks = 2;
+
 struct GroupRules {
   // A rank that ends with 69 misses another one: wait this long for a more likely culprit.
   std::chrono::milliseconds culprit_wait{2500};
@@ -69,8 +72,9 @@ struct GroupRules {
   // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
   std::function<std::function<int()>(std::size_t index, const WorkerEnd& end)> again = {};
   std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
-  // The worker that saves for all, which others may miss meanwhile; none: it is not here.
-  std::optional<std::size_t> saver;
+  // So many of the first workers may save for all, while the others miss them: the first of these
+  // that has not failed.
+  std::size_t savers = 0;
   // Tells worker `index` a signal; empty: kill(2) to its process group.
   std::function<void(std::size_t index, pid_t pid, int signal)> deliver = {};
 };
@@ -149,7 +153,7 @@ class WorkerGroup {
   bool stopped_as_asked(const WorkerEnd& end) const;  // by the signal that all were asked with
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;
-  bool is_saving() const;  // or may be
+  std::optional<std::size_t> saver() const;  // the worker that may be saving for all  // or may be
   void deliver_all(int signal, std::optional<std::size_t> spared = std::nullopt);
   void finish();
 

@@ -142,7 +142,7 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   GuardProcess guard(true);
   GroupRules rules;
   rules.ranks_of_one_run = true;
-  if (!least) rules.saver = 0;
+  if (!least) rules.savers = kSavingRanks;
   rules.least = least;
   // While the ranks still meet, nobody else would say so.
   if (least)

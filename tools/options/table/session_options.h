@@ -196,6 +196,7 @@ struct KeepingOptions {
   std::function<void(const io::Checkpoint&, const std::string& path, const DataSummary& data)>
       admit = {};
   std::function<std::string()> before_write = {};  // same as in engine::KeeperOptions
+  std::function<bool()> take_folder = {};          // likewise
 };
 
 // The choice and the use of the best evaluation.

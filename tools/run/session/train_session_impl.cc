@@ -151,6 +151,7 @@ engine::KeeperOptions keeper_options(const SessionParts& s) {
                                            .test = input.data.test().size()});
               },
           .before_write = keeping.before_write,
+          .take_folder = keeping.take_folder,
           .place = [&s](const std::string& saved) { place_saved(s, saved); },
           .notice = print_notice};
 }

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
+#include "io/base/time/deadline.h"
 #include "io/base/time/utc_time.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_reference.h"
@@ -43,6 +45,13 @@ ConfigValues kept_options(const RunConfig& config) {
            std::filesystem::is_directory(folder, unknown))
     kept["data-dir"].value = folder;
   return kept;
+}
+
+std::string check(RunFolder& folder) {
+  return folder.check([&folder](const std::string& text) {
+    keep_log(folder.path() + "/log.txt");  // in the new folder, if there is one
+    print_notice(text);
+  });
 }
 
 }  // namespace
@@ -109,13 +118,30 @@ SessionOptions TrainingRun::session_options() {
   options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
                                  const DataSummary& data) { admit(snapshot, path, data); };
   if (folder_)
-    options.keeping.before_write = [folder = folder_] {
-      return folder->check([&folder](const std::string& text) {
-        keep_log(folder->path() + "/log.txt");  // in the new folder, if there is one
-        print_notice(text);
-      });
-    };
+    options.keeping.before_write = [folder = folder_] { return check(*folder); };
+  else if (kept_run_ == nullptr && !folder_path_.empty()) {
+    options.keeping.take_folder = [this] { return take_lost_folder(); };
+    options.keeping.before_write = [this] { return check(*folder_); };
+  }
   return options;
+}
+
+// Rank 0 has it as long as it lives; a process that has just been killed may still be closing its
+// files.
+bool TrainingRun::take_lost_folder() {
+  constexpr std::chrono::milliseconds kPatience{1000}, kPause{20};
+  for (const base::Deadline end = base::deadline_in(kPatience);;) {
+    try {
+      folder_ = std::make_shared<RunFolder>(
+          RunFolderRequest{.folder = folder_path_, .resume = resume_, .restarted = true});
+      return folder_->id() == id_;
+    } catch (const StoppedError&) {
+      return false;
+    } catch (const io::Error&) {
+      if (base::has_passed(end)) return false;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 bool TrainingRun::allows(const char* change) const {

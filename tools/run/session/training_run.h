@@ -55,6 +55,7 @@ class TrainingRun {
  private:
   bool allows(const char* change) const;
   void take_folder();
+  bool take_lost_folder();
   void check_snapshot() const;
   std::vector<OptionChange> checked_changes(const io::Checkpoint& snapshot,
                                             const std::string& path) const;
@@ -70,7 +71,8 @@ class TrainingRun {
   const std::string command_;
   const backends::Group& group_;
   KeptRun* const kept_run_;            // or null
-  std::shared_ptr<RunFolder> folder_;  // on rank 0; a snapshot that is being written needs it
+  // On rank 0, or on rank 1 after take_lost_folder(); a snapshot that is being written needs it.
+  std::shared_ptr<RunFolder> folder_;
   std::string folder_path_, id_;
   Resume resume_;
   bool recorded_ = false;  // this process has begun the run, with another group

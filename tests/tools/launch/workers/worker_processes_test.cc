@@ -132,8 +132,13 @@ TEST(WorkerProcesses, AStoppedSaverIsNotWaitedForAfterASignal) {
 
 volatile std::sig_atomic_t told_to_end = 0;
 
-// Rank 1 fails, rank 2 does not end by itself, and rank 0 saves until rank 2 has been killed.
-TEST(WorkerProcesses, TheSaverIsToldOnceAndNotKilledWithTheOthersAfterAFailure) {
+class Savers : public testing::TestWithParam<int> {};
+
+// One of ranks 0 and 1 fails, rank 2 does not end by itself, and the other one of 0 and 1 saves
+// until rank 2 has been killed.
+TEST_P(Savers, OneIsToldOnceAndNotKilledWithTheOthersAfterAFailure) {
+  const int failing = GetParam();
+  told_to_end = 0;
   int other[2], ready[2], saved[2];
   ASSERT_EQ(pipe(other), 0);
   ASSERT_EQ(pipe(ready), 0);
@@ -141,7 +146,7 @@ TEST(WorkerProcesses, TheSaverIsToldOnceAndNotKilledWithTheOthersAfterAFailure) 
   testing::internal::CaptureStderr();
   const int code = tools::run_worker_processes(3, [&](const tools::WorkerPlace& place) -> int {
     char byte = 0;
-    if (place.rank == 1) {
+    if (place.rank == failing) {
       for (int others = 0; others < 2; ++others) EXPECT_EQ(read(ready[0], &byte, 1), 1);
       throw io::DataError("row 3 is bad");
     }
@@ -163,10 +168,12 @@ TEST(WorkerProcesses, TheSaverIsToldOnceAndNotKilledWithTheOthersAfterAFailure) 
   const std::string err = testing::internal::GetCapturedStderr();
   close(saved[1]);
   char times = 0;
-  EXPECT_EQ(read(saved[0], &times, 1), 1) << "rank 0 was killed: " << err;
+  EXPECT_EQ(read(saved[0], &times, 1), 1) << "the saver was killed: " << err;
   EXPECT_EQ(times, 1);
   EXPECT_EQ(code, 65) << err;
   for (const int end : {other[0], other[1], ready[0], ready[1], saved[0]}) close(end);
 }
+
+INSTANTIATE_TEST_SUITE_P(Failing, Savers, testing::Values(0, 1));
 
 }  // namespace
