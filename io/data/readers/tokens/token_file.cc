@@ -128,22 +128,69 @@ bool looks_swapped(Bytes head) {
   return others >= kFewest && 10 * multiples >= 9 * others;
 }
 
+// The 16-bit words at every fourth place of a file.
+struct Words {
+  std::uint64_t most = 0, most_swapped = 0;
+  std::size_t zeros = 0, count = 0;
+
+  bool are_mostly_zero() const { return 4 * zeros >= 3 * count; }
+  bool are_seldom_zero() const { return 2 * zeros <= count; }
+};
+using WordsByPlace = std::array<Words, 4>;
+
+WordsByPlace words_by_place(Bytes head) {
+  WordsByPlace at;
+  for (std::size_t i = 0; 2 * i + 1 < head.size(); ++i) {
+    const std::uint64_t word = little_endian(&head[2 * i], 2);
+    Words& of = at[i % at.size()];
+    of.most = std::max(of.most, word);
+    of.most_swapped = std::max(of.most_swapped, word >> 8 | (word & 0xFF) << 8);
+    of.zeros += word == 0 ? 1 : 0;
+    ++of.count;
+  }
+  return at;
+}
+
+// The upper halves of ids are small, the lower ones are not.
+bool are_halves(std::uint64_t most_upper, std::uint64_t most_lower) {
+  constexpr std::uint64_t kTiny = 31;  // vocabularies of up to 2 million
+  return most_upper <= kTiny && most_lower > 255 && most_lower > 64 * most_upper;
+}
+
+constexpr const char* kSwapped32 = "32-bit floating-point numbers or ids in big-endian order";
+constexpr const char* kSwapped64 = "64-bit floating-point numbers or ids in big-endian order";
+
+// Read as 16-bit words, wider numbers have places that are nearly always 0. A few may be -100,
+// which marks tokens without a label.
+std::string looks_sparse(const WordsByPlace& at) {
+  const auto zero = [&](std::size_t place) { return at[place].are_mostly_zero(); };
+  const auto other = [&](std::size_t place) { return at[place].are_seldom_zero(); };
+  if (other(0) && zero(1) && zero(2) && zero(3)) return "64-bit ids";
+  if (zero(0) && zero(1) && other(3)) return kSwapped64;
+  if (other(0) && zero(1) && other(2) && zero(3)) return "32-bit ids";
+  if (zero(0) && other(1) && zero(2) && other(3)) return kSwapped32;
+  return "";
+}
+
 // Describes the probable contents of a file without header if its ids do not look like 16-bit ids;
-// "" if they do. Read as 16-bit words, one half of each wider id is 0 or small, and the other is
-// not.
+// "" if they do.
 std::string looks_like(Bytes head) {
   constexpr std::size_t kFewest = 16, kEnough = 256;  // wider ids, below which there is too little
                                                       // evidence
-  std::array<std::uint64_t, 4> most{};                // maximum of the words at 4 k + i
+  const WordsByPlace at = words_by_place(head);
+  const auto most = [&](std::size_t first, std::uint64_t Words::*value) {
+    return std::max(at[first].*value, at[first + 2].*value);
+  };
+  const std::uint64_t even = most(0, &Words::most), odd = most(1, &Words::most);
   const std::size_t words = head.size() / 2;
-  for (std::size_t i = 0; i < words; ++i)
-    most[i % 4] = std::max(most[i % 4], little_endian(&head[2 * i], 2));
-  const std::uint64_t even = std::max(most[0], most[2]), odd = std::max(most[1], most[3]);
   if (words < 2 * kFewest || even + odd == 0) return "";
-  if (odd == 0) return most[2] == 0 && words >= 4 * kFewest ? "64-bit ids" : "32-bit ids";
-  if (even == 0) return "32-bit ids in big-endian order";
-  constexpr std::uint64_t kTiny = 31;  // vocabularies of up to 2 million
-  return words >= 2 * kEnough && odd <= kTiny && even > 255 && even > 64 * odd ? "32-bit ids" : "";
+  if (odd == 0) return at[2].most == 0 && words >= 4 * kFewest ? "64-bit ids" : "32-bit ids";
+  if (even == 0)
+    return at[1].most == 0 && words >= 4 * kFewest ? kSwapped64 : "32-bit ids in big-endian order";
+  if (words < 2 * kEnough) return "";
+  if (are_halves(odd, even)) return "32-bit ids";
+  if (are_halves(most(0, &Words::most_swapped), most(1, &Words::most_swapped))) return kSwapped32;
+  return looks_sparse(at);
 }
 
 Layout raw_layout(const std::string& path, Bytes head, int bits) {

@@ -68,6 +68,10 @@ TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
   EXPECT_EQ(load().train.vocabulary(), plain.train.vocabulary());
   write("b.txt", "\xFF\xFEx");
   expect_complaint({"b.txt", "ends within a character of UTF-16"});
+  for (const std::string& mark : {std::string("\xFF\xFE\0\0", 4), std::string("\0\0\xFE\xFF", 4)}) {
+    write("b.txt", mark + "x");
+    expect_complaint({"b.txt", "mark of UTF-32", "expected UTF-8"});
+  }
 }
 
 TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {

@@ -117,6 +117,12 @@ TEST_F(TokenFiles, WiderIdsWithoutAHeaderAreNoticed) {
   expect_complaint({"looks like 64-bit ids", "np.uint16 or np.uint32"});
   write(numbers(some_ids(2000, 60), 4, true));
   expect_complaint({"32-bit ids in big-endian order"});
+  write(numbers(some_ids(2000, 120'000), 4, true));
+  expect_complaint({"looks like 32-bit", "big-endian order"});
+  std::vector<std::int32_t> ignored = some_ids(2000, 300);
+  for (std::size_t i = 0; i < ignored.size(); i += 97) ignored[i] = -100;
+  write(numbers(ignored, 4));
+  expect_complaint({"looks like 32-bit ids", "--token-bits 32"});
   // Ids of 16 bits of every kind of vocabulary.
   for (const std::int32_t highest : {1, 4, 64, 255, 50'256, 65'535}) {
     const std::vector<std::int32_t> ids = some_ids(5000, highest);
@@ -125,6 +131,17 @@ TEST_F(TokenFiles, WiderIdsWithoutAHeaderAreNoticed) {
   }
   write(numbers(std::vector<std::int32_t>(100, 0), 2));
   EXPECT_EQ(read().size(), 100u);
+}
+
+TEST_F(TokenFiles, FloatingPointNumbersAreNoticed) {
+  const std::vector<std::int32_t> ids = some_ids(2000, 300);
+  const std::vector<float> single(ids.begin(), ids.end());
+  const std::vector<double> wide(ids.begin(), ids.end());
+  for (const std::span<const std::byte> bytes :
+       {std::as_bytes(std::span(single)), std::as_bytes(std::span(wide))}) {
+    write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    expect_complaint({"-bit floating-point numbers", "np.uint16 or np.uint32"});
+  }
 }
 
 TEST_F(TokenFiles, SwappedBytesWithoutAHeaderAreNoticed) {
