@@ -106,7 +106,7 @@ void expect_lost_output(const CommandResult& run, int code, const std::string& n
   std::smatch found;
   EXPECT_TRUE(std::regex_search(
       run.err, found,
-      std::regex("engine: error: (rank 0: )?" + error + "; the training itself is complete\n")))
+      std::regex("engine: error: (rank 0: )?" + error + "; all else is complete\n")))
       << run.err;
 }
 

@@ -145,11 +145,20 @@ TEST(Output, AReaderThatWentAwayDoesNotStopTheWorkers) {
   const CommandResult r = test_support::run_command(
       {"bash", "-c",
        "\"$0\" launch -- bash -c 'for i in {1..30000}; do echo line $i; done; echo done > '" +
-           (folder / "done") + " | head -n 1",
+           (folder / "done") + " | head -n 1; exit ${PIPESTATUS[0]}",
        test_support::engine_binary()});
   EXPECT_CONTAINS(r.out, "line 1\n");
   EXPECT_TRUE(fs::exists(folder / "done")) << r.err;
   EXPECT_CONTAINS(r.err, "output of the workers is no longer shown");
+  EXPECT_CONTAINS(r.err, "engine: error: cannot write stdout: Broken pipe; all else is complete");
+  EXPECT_EQ(r.exit_code, 74);
+}
+
+TEST(Output, ThatCannotBeWrittenEndsAJobThatHasSucceeded) {
+  const CommandResult r = test_support::run_command(
+      {"bash", "-c", "\"$0\" launch -- echo result > /dev/full", test_support::engine_binary()});
+  EXPECT_CONTAINS(r.err, "cannot write stdout: No space left on device; all else is complete");
+  EXPECT_EQ(r.exit_code, 74);
 }
 
 TEST(Failure, TheFirstIsNamedLastAndGivesTheCode) {

@@ -11,6 +11,8 @@
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 #include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/lost_output.h"
 
 namespace tools {
 namespace {
@@ -109,8 +111,10 @@ void OutputRelay::write_log(RelayedStream& stream, std::string_view bytes) {
     const ssize_t n = write(stream.log.fd(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      print_notice("cannot write " + stream.log_path + ": " + base::system_error_text(errno) +
-                   "; this log ends here");
+      const std::string loss =
+          "cannot write " + stream.log_path + ": " + base::system_error_text(errno);
+      print_notice(loss + "; this log ends here");
+      note_lost_output(loss, kExitIo);
       stream.log.close();
       return;
     }
@@ -135,9 +139,10 @@ void OutputRelay::write_some(Output& output) {
   const int cause = errno;
   output.broken = true;
   output.pending.clear();
-  if (output.fd == 1)
-    print_notice(std::string("cannot write stdout: ") + base::system_error_text(cause) +
-                 "; output of the workers is no longer shown");
+  if (output.fd != 1) return;
+  const std::string loss = "cannot write stdout: " + base::system_error_text(cause);
+  print_notice(loss + "; output of the workers is no longer shown");
+  note_lost_output(loss, kExitIo);
 }
 
 std::string line_prefix(const std::string& host, int rank, bool color) {

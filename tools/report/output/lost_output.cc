@@ -30,7 +30,7 @@ void check_lost_outputs() {
   if (lost.empty()) return;
   std::string text;
   for (const auto& each : lost) text += each.first + "; ";
-  text += "the training itself is complete";
+  text += "all else is complete";
   if (lost.front().second == kExitCannotCreate) throw io::CannotCreateError(text);
   throw io::Error(text);
 }

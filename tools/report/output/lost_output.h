@@ -1,5 +1,5 @@
-// Collects what the outputs of a run lack, for the error at its end: a lost line of metrics does
-// not end a training, but its exit code must not say that all is there.
+// Collects what the outputs of a run or a launcher lack, for the error at its end: a lost line of
+// metrics does not end a training, but its exit code must not say that all is there.
 #pragma once
 
 #include <string>
