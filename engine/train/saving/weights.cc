@@ -2,8 +2,11 @@
 #include "engine/train/saving/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <unordered_map>
+
+#include "io/base/text/text_parts.h"
 
 namespace engine {
 namespace {
@@ -34,12 +37,17 @@ double element(const io::NamedArray& array, std::size_t i) {
   }
 }
 
-std::vector<std::byte> converted(const io::NamedArray& array, DType dtype) {
+// Throws if a finite number would become infinite.
+std::vector<std::byte> converted(const io::NamedArray& array, const std::string& source,
+                                 DType dtype) {
   const std::size_t count = array.data.size() / size_of(array.type);
   std::vector<std::byte> out(count * size_of(dtype));
   for (std::size_t i = 0; i < count; ++i) {
     const double value = element(array, i);
     const auto narrow = static_cast<float>(value);
+    if (dtype != DType::kF64 && std::isinf(narrow) && !std::isinf(value))
+      throw io::DataError(source + ": '" + array.name + "' has the value " +
+                          base::number_text("%g", value) + ", expected one that float32 can hold");
     std::memcpy(out.data() + i * size_of(dtype),
                 dtype == DType::kF64 ? static_cast<const void*>(&value) : &narrow, size_of(dtype));
   }
@@ -63,7 +71,7 @@ void from_array(const io::NamedArray& array, const std::string& source, bool exa
                         std::string(to_string(buffer.dtype())));
   if (array.data.empty()) return;  // a StateTarget has stored it there
   const std::vector<std::byte> other =
-      same ? std::vector<std::byte>{} : converted(array, buffer.dtype());
+      same ? std::vector<std::byte>{} : converted(array, source, buffer.dtype());
   s.layout.to_memory(same ? array.data.data() : other.data(), buffer.view(slot).data,
                      size_of(buffer.dtype()));
 }
