@@ -274,6 +274,8 @@ std::string RunFolder::check(const std::function<void(const std::string&)>& noti
     if (gone)
       return "the folder " + path_ +
              " is gone, and cannot be made again (its file system is away, or another job made it)";
+    if (fs::exists(path_, unknown) && !fs::is_directory(path_, unknown))
+      return path_ + " is a file now, expected the folder of the run";
     return "the folder " + path_ +
            " is on another file system than when this job began: what was mounted there is away";
   }

@@ -95,12 +95,28 @@ void RunLock::open_and_lock(const LockClaim& claim) {
     const bool own = holder.pid == getpid();
     if (holder.pid == 0 || (holder.is_here() && !own && holder.is_gone()))
       return replace_unsigned(sign, claim);
+    if (claim.waits && holder.is_here() && !own && is_freed_soon()) {
+      close(std::exchange(fd_, -1));
+      return open_and_lock(claim);
+    }
     // A file server may keep the lock of a dead host for some time.
     if (!claim.waits || holder.is_here()) refuse(holder, "");
   } else if (holder.pid == 0 || (holder.is_here() && (error == 0 || holder.is_gone()))) {
     return;
   }
   check_other_host(sign, claim);
+}
+
+// A process that has just been killed, as rank 0 is after the parent of a job's ranks, gives back
+// its memory before it closes its files.
+bool RunLock::is_freed_soon() const {
+  constexpr std::chrono::milliseconds kDying{1000}, kPause{10};
+  for (const base::Deadline end = base::deadline_in(kDying); !base::has_passed(end);) {
+    if (try_lock(fd_) == 0) return true;
+    if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);
+    std::this_thread::sleep_for(kPause);
+  }
+  return false;
 }
 
 void RunLock::check_is_named() const {

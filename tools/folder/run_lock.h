@@ -17,7 +17,9 @@ namespace tools {
 // Options for a claim to a lock that another process may hold.
 struct LockClaim {
   bool take_over = false;  // take it; the other process detects that in look()
-  bool waits = false;  // wait for a holder on another host, which may have died, instead of failing
+  // Wait for a holder that may have died, on another host, or that may be dying on this one,
+  // instead of failing.
+  bool waits = false;
   // The silence after which a holder is considered dead. If the file already looks that old, half
   // of it is still waited: three heartbeats, because clocks differ.
   std::chrono::milliseconds stale = std::chrono::seconds(30);
@@ -53,6 +55,7 @@ class RunLock {
 
  private:
   void open_and_lock(const LockClaim& claim);
+  bool is_freed_soon() const;
   void check_is_named() const;
   [[noreturn]] void refuse(const LockHolder& holder, const std::string& more) const;
   void check_other_host(const LockSign& sign, const LockClaim& claim);

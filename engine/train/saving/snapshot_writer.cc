@@ -23,7 +23,9 @@ std::string what_is_left(const WriteOptions& options, const std::string& last) {
     return last.empty() ? "; there is no snapshot of this run in " + options.directory
                         : saved + ", which is not there now: is its file system mounted?";
   } catch (const io::Error&) {
-    return saved;  // the folder cannot be read now
+    std::error_code unknown;  // the folder cannot be read now
+    const bool is_gone = !std::filesystem::exists(last, unknown) && !unknown;
+    return last.empty() || !is_gone ? saved : saved + ", which is not there now";
   }
 }
 

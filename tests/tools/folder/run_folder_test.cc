@@ -509,6 +509,15 @@ TEST_F(Folder, WhoseFileSystemIsAwayIsNotWrittenTo) {
   EXPECT_EQ(told, "");
 }
 
+TEST_F(Folder, ThatAFileReplacedIsTold) {
+  RunFolder folder({.folder = dir()});
+  folder.begin({}, {});
+  fs::rename(dir(), folder_ / "elsewhere");
+  test_support::write_text(dir(), "hi");
+  EXPECT_EQ(folder.check([](const std::string&) {}),
+            dir() + " is a file now, expected the folder of the run");
+}
+
 // A lock of another host, of this age by the clock of this one.
 void write_lock(const std::string& path, std::chrono::seconds age) {
   test_support::write_text(path, "elsewhere 4711\n");

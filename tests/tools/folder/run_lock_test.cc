@@ -221,6 +221,18 @@ TEST_F(Lock, OfAJobThatIsStoppedIsNotReplaced) {
             std::string::npos);
 }
 
+// A killed process gives back its memory before it closes its files.
+TEST_F(Lock, OfAJobThatIsBeingKilledIsWaitedFor) {
+  Process job([&] {
+    static const std::vector<char> memory(256 << 20, 'x');
+    static const RunLock lock(dir());
+    return memory.back() == 'x' ? 'y' : 'n';
+  });
+  ASSERT_EQ(job.said(), 'y');
+  kill(job.pid(), SIGKILL);
+  const RunLock lock(dir(), {.waits = true});
+}
+
 // A job that has locked the file, and signs it just when another one wants to replace it.
 TEST_F(Lock, ThatIsSignedMeanwhileIsGivenBack) {
   test_support::write_text(path(), "");

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/time/deadline.h"
 #include "io/base/time/utc_time.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_reference.h"
@@ -126,21 +124,14 @@ SessionOptions TrainingRun::session_options() {
   return options;
 }
 
-// Rank 0 has it as long as it lives; a process that has just been killed may still be closing its
-// files.
+// Rank 0 has it as long as it lives.
 bool TrainingRun::take_lost_folder() {
-  constexpr std::chrono::milliseconds kPatience{1000}, kPause{20};
-  for (const base::Deadline end = base::deadline_in(kPatience);;) {
-    try {
-      folder_ = std::make_shared<RunFolder>(
-          RunFolderRequest{.folder = folder_path_, .resume = resume_, .restarted = true});
-      return folder_->id() == id_;
-    } catch (const StoppedError&) {
-      return false;
-    } catch (const io::Error&) {
-      if (base::has_passed(end)) return false;
-    }
-    std::this_thread::sleep_for(kPause);
+  try {
+    folder_ = std::make_shared<RunFolder>(
+        RunFolderRequest{.folder = folder_path_, .resume = resume_, .restarted = true});
+    return folder_->id() == id_;
+  } catch (const std::exception&) {  // the run ends by the loss, whatever the reason is
+    return false;
   }
 }
 
