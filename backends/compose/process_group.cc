@@ -436,11 +436,13 @@ void validate(const GroupOptions& o) {
   if (o.rendezvous_timeout_ms < 1)
     bad("rendezvous_timeout_ms", o.rendezvous_timeout_ms, "1 or more");
   if (o.links.patience_ms < 0) bad("links.patience_ms", o.links.patience_ms, "0 or more");
-  for (const std::string* text : {&o.job.id, &o.job.build}) {
-    if (text->size() > 100)
-      throw ConfigurationError("\"" + *text +
-                               "\" is too long for the handshake: expected 100 characters at most");
-  }
+  constexpr std::size_t kMost = 100;
+  for (const auto& [text, what] : {std::pair{&o.job.id, "job's id (--job-id, ENGINE_JOB_ID)"},
+                                   std::pair{&o.job.build, "build"}})
+    if (text->size() > kMost)
+      throw ConfigurationError("the " + std::string(what) + " \"" + text->substr(0, kMost) +
+                               "...\" has " + std::to_string(text->size()) +
+                               " characters: expected " + std::to_string(kMost) + " at most");
   if (const std::size_t bytes = settings_frame(o.job.settings).size(); bytes > kSettingsBytes)
     throw ConfigurationError("the settings of this rank take " + std::to_string(bytes) +
                              " bytes: expected " + std::to_string(kSettingsBytes) + " at most");
