@@ -46,6 +46,8 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored) {
 OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor) {
   OnnxLayerList& layers = op.all().layers;
   OnnxActivation value = without_samples(tensor.shape);
+  if (std::ranges::any_of(tensor.integers, is_onnx_symbol))
+    throw OnnxUnsupported("it computes with an extent that is unknown");
   if (!tensor.is_real) tensor.reals.assign(tensor.integers.begin(), tensor.integers.end());
   value.layer = layers.add({.kind = "constant",
                             .name = layers.free_name("", op.node()),

@@ -27,15 +27,6 @@ void fold_constant(OnnxOperator& op) {
 
 void fold_identity(OnnxOperator& op) { op.set(op.input(0)); }
 
-// Translates casts of values and parameters; constants are computed elsewhere.
-void translate_cast(OnnxOperator& op) {
-  const std::int64_t to = op.integer("to", 0);
-  if (to != 1 && to != 11)
-    throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
-                          ", expected 1 (float) or 11 (double)");
-  op.set(op.input(0));
-}
-
 void fold_shape(OnnxOperator& op) {
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
   const auto* tensor = std::get_if<OnnxTensor>(&op.input(0));
@@ -278,11 +269,15 @@ void translate_unsqueeze(OnnxOperator& op) {
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_shape_operators() {
-  return {{"Constant", fold_constant},        {"Identity", fold_identity},
-          {"Cast", translate_cast},           {"Shape", fold_shape},
-          {"Unsqueeze", translate_unsqueeze}, {"Squeeze", translate_squeeze},
-          {"Transpose", translate_transpose}, {"Flatten", translate_flatten},
-          {"Reshape", translate_reshape},     {"DepthToSpace", translate_blocks},
+  return {{"Constant", fold_constant},
+          {"Identity", fold_identity},
+          {"Shape", fold_shape},
+          {"Unsqueeze", translate_unsqueeze},
+          {"Squeeze", translate_squeeze},
+          {"Transpose", translate_transpose},
+          {"Flatten", translate_flatten},
+          {"Reshape", translate_reshape},
+          {"DepthToSpace", translate_blocks},
           {"SpaceToDepth", translate_blocks}};
 }
 

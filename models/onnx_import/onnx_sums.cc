@@ -196,15 +196,25 @@ OnnxGroups groups_of_dims(const OnnxPlain& plain) {
   return groups;
 }
 
-// Brings both values in ONNX's order, since neither has all dimensions of the result.
-OnnxActivation combined_in_order(OnnxOperator& op, const char* kind, OnnxActivation a,
-                                 OnnxActivation b) {
-  a = ordered(op, a, groups_of_dims(a.plain));
-  b = ordered(op, b, groups_of_dims(b.plain));
-  OnnxActivation result = a;
+// The inputs of a layer that expands them.
+OnnxActivation with_layer(OnnxOperator& op, const OnnxElementwise& layer, OnnxActivation result,
+                          const std::vector<OnnxActivation>& values) {
+  std::vector<int> inputs;
+  for (const OnnxActivation& value : values) inputs.push_back(value.layer);
+  result.layer = op.add_layer(layer.kind, inputs, layer.options);
+  return result;
+}
+
+// Brings all values in ONNX's order, since none has all dimensions of the result.
+OnnxActivation combined_in_order(OnnxOperator& op, const OnnxElementwise& layer,
+                                 std::vector<OnnxActivation> values) {
+  for (OnnxActivation& value : values) value = ordered(op, value, groups_of_dims(value.plain));
+  OnnxActivation result = values[0];
   result.plain.axes.clear();
-  for (std::size_t i = 0; i < a.plain.dims.size(); ++i) {
-    const OnnxPlain& from = a.plain.dims[i].empty() ? b.plain : a.plain;
+  for (std::size_t i = 0; i < result.plain.dims.size(); ++i) {
+    const auto whole = std::ranges::find_if(
+        values, [&](const OnnxActivation& value) { return !value.plain.dims[i].empty(); });
+    const OnnxPlain& from = (whole == values.end() ? values[0] : *whole).plain;
     result.plain.stored[i] = from.stored[i];
     result.plain.dims[i] = from.dims[i];
     for (int& axis : result.plain.dims[i]) {
@@ -213,24 +223,28 @@ OnnxActivation combined_in_order(OnnxOperator& op, const char* kind, OnnxActivat
       axis = static_cast<int>(result.plain.axes.size()) - 1;
     }
   }
-  result.layer = op.add_layer(kind, {a.layer, b.layer});
-  return result;
+  return with_layer(op, layer, std::move(result), values);
 }
 
-// `a` has all dimensions of the result, and keeps its order.
-OnnxActivation combined_like_first(OnnxOperator& op, const char* kind, OnnxActivation a,
-                                   OnnxActivation b, bool swaps) {
+// values[whole] has all dimensions of the result, and keeps its order.
+OnnxActivation combined_like(OnnxOperator& op, const OnnxElementwise& layer,
+                             std::vector<OnnxActivation> values, std::size_t whole) {
+  OnnxActivation& first = values[whole];
+  first = settled(op, std::move(first));
   OnnxGroups groups;
-  a = settled(op, std::move(a));
-  b = settled(op, std::move(b));
-  if (!groups_like(a.plain, stored_groups(a.plain), b.plain, groups)) {
-    a = ordered(op, a, single_axes(a.plain));
-    groups_like(a.plain, stored_groups(a.plain), b.plain, groups);
+  bool fits = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i == whole) continue;
+    values[i] = settled(op, std::move(values[i]));
+    fits = fits && groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
   }
-  b = ordered(op, b, groups);
-  a.layer = op.add_layer(
-      kind, swaps ? std::vector<int>{b.layer, a.layer} : std::vector<int>{a.layer, b.layer});
-  return a;
+  if (!fits) first = ordered(op, first, single_axes(first.plain));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i == whole) continue;
+    groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
+    values[i] = ordered(op, values[i], groups);
+  }
+  return with_layer(op, layer, first, values);
 }
 
 void translate_sum(OnnxOperator& op) {
@@ -345,17 +359,31 @@ void translate_any_reduction(OnnxOperator& op) {
 
 }  // namespace
 
+OnnxActivation combined_all(OnnxOperator& op, const OnnxElementwise& layer,
+                            std::vector<OnnxActivation> values) {
+  for (std::size_t pass = 1; pass < values.size(); ++pass)  // a later one may cut more axes
+    for (std::size_t i = 0; i < values.size(); ++i)
+      for (std::size_t k = i + 1; k < values.size(); ++k)
+        if (!align(values[i].plain, values[k].plain))
+          throw OnnxUnsupported(onnx_shape_text(values[i].shape) + " and " +
+                                onnx_shape_text(values[k].shape) +
+                                ", expected one shape, or extents of 1 (as NumPy broadcasts)");
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (std::ranges::all_of(values, [&](const OnnxActivation& other) {
+          return covers(values[i].plain, other.plain);
+        }))
+      return combined_like(op, layer, std::move(values), i);
+  return combined_in_order(op, layer, std::move(values));
+}
+
+// Sums and products read the value with all dimensions first.
 OnnxActivation combined(OnnxOperator& op, const char* kind, OnnxActivation a, OnnxActivation b) {
-  if (!align(a.plain, b.plain))
-    throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
-                          ", expected two of one shape, or extents of 1 (as NumPy broadcasts)");
   const std::string name = kind;
-  const bool is_ordered = name == "subtract" || name == "divide";
-  if (covers(a.plain, b.plain))
-    return combined_like_first(op, kind, std::move(a), std::move(b), false);
-  if (covers(b.plain, a.plain))
-    return combined_like_first(op, kind, std::move(b), std::move(a), is_ordered);
-  return combined_in_order(op, kind, std::move(a), std::move(b));
+  OnnxPlain first = a.plain, second = b.plain;
+  const bool swaps = name != "subtract" && name != "divide" && align(first, second) &&
+                     !covers(first, second) && covers(second, first);
+  if (swaps) std::swap(a, b);
+  return combined_all(op, {kind}, {std::move(a), std::move(b)});
 }
 
 void translate_reduction(OnnxOperator& op, const Numbers& axes) {

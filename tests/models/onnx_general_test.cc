@@ -156,12 +156,39 @@ TEST_F(OnnxGeneralTest, NumbersOfLargeImagesAreNotComputed) {
   }
 }
 
-TEST_F(OnnxGeneralTest, AConditionMustNotDependOnSamples) {
+// A truth is 1 or 0: a conversion to booleans adds no layer.
+TEST_F(OnnxGeneralTest, ComparisonsChooseBetweenValues) {
+  const models::OnnxImport found =
+      imported({node("GreaterOrEqual", {"x", "two"}, "above"), node("Less", {"x", "four"}, "below"),
+                node("Not", {"below"}, "far"), node("And", {"above", "far"}, "both"),
+                node("Cast", {"both"}, "float", {{"to", std::int64_t{1}}}),
+                node("Cast", {"float"}, "truth", {{"to", std::int64_t{9}}}),
+                node("Where", {"truth", "x", "two"}, "end")},
+               {scalar("two", 2), scalar("four", 4)});
+  EXPECT_EQ(kinds(found),
+            "constant compare constant compare scale_shift multiply constant where "
+            "global_average_pool dense");
+  EXPECT_CONTAINS(found.definition, "function = \"greater_equal\"");
+  EXPECT_CONTAINS(found.definition, "function = \"less\"");
+}
+
+TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
+  const models::OnnxImport found =
+      imported({node("Cast", {"x"}, "truth", {{"to", std::int64_t{9}}}),
+                node("Where", {"truth", "two", "x"}, "end")},
+               {scalar("two", 2)});
+  EXPECT_EQ(kinds(found), "constant compare scale_shift constant where global_average_pool dense");
+}
+
+// The number of samples is not known when the file is read.
+TEST_F(OnnxGeneralTest, AComparisonWithTheNumberOfSamplesIsRefused) {
   try {
-    imported({node("Where", {"x", "x", "x"}, "end")}, {});
+    imported({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "zero"}, "batch"),
+              node("Equal", {"x", "batch"}, "equal"), node("Where", {"equal", "x", "x"}, "end")},
+             {integers("zero", {0})});
     ADD_FAILURE() << "accepted";
   } catch (const engine::ModelError& error) {
-    EXPECT_CONTAINS(error.what(), "a condition that is computed from samples, expected a constant");
+    EXPECT_CONTAINS(error.what(), "it computes with an extent that is unknown");
   }
 }
 

@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "efficientnet_b0", "regnet_y_400mf", "googlenet",
                                          "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
                                          "encoder", "vit", "swin", "unet", "unet_resized",
-                                         "autoencoder", "norms", "windows"),
+                                         "autoencoder", "norms", "windows", "choosing"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 class TimmNetwork : public testing::TestWithParam<std::string> {};
@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
-                                         "trace_windows"),
+                                         "trace_windows", "trace_choosing"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {
