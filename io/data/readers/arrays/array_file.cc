@@ -11,6 +11,7 @@
 #include "io/base/numbers/half.h"
 #include "io/data/labels/position_labels.h"
 #include "io/interchange/array_files.h"
+#include "io/interchange/numpy/npy.h"
 
 namespace io {
 namespace {
@@ -116,19 +117,27 @@ std::vector<std::int32_t> token_ids(const ArrayFile& file) {
 
 }  // namespace
 
-ArrayFile read_array_file(const std::string& path, bool wants_labels) {
+std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std::string& array) {
   if (!std::filesystem::is_regular_file(path))
     throw MissingFileError("cannot open " + path + ": no such file");
-  const std::unique_ptr<ArraySource> source = open_arrays(path);
-  ArrayFile file{.path = path, .x = read_array(*source, "x"), .y = {}};
+  return path.ends_with(".npy") ? open_npy(open_bytes(path), array) : open_arrays(path);
+}
+
+ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels) {
+  std::unique_ptr<ArraySource> source = open_array_file(paths.x, "x");
+  ArrayFile file{.path = paths.x,
+                 .y_path = paths.y.empty() ? paths.x : paths.y,
+                 .x = read_array(*source, "x"),
+                 .y = {}};
   if (!wants_labels) return file;
+  if (!paths.y.empty()) source = open_array_file(paths.y, "y");
   file.y = read_array(*source, "y");
   source->finish();
   if (!is_integer(file.y))
-    throw DataError(path + ": y has the dtype " + std::string(to_string(file.y.type)) +
+    throw DataError(file.y_path + ": y has the dtype " + std::string(to_string(file.y.type)) +
                     ", expected classes as uint8, int32 or int64");
   if (file.y.shape[0] != file.x.shape[0])
-    throw DataError(path + ": y has the shape " + shape_text(file.y.shape) +
+    throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
                     ", expected labels of " + std::to_string(file.x.shape[0]) +
                     " samples, as x has them");
   return file;
@@ -175,7 +184,7 @@ std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t class
       continue;
     }
     if (id < 0 || id >= classes)
-      throw DataError(file.path + ": " + place_of(file.y, i) + " is " + std::to_string(id) +
+      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " + std::to_string(id) +
                       ", expected 0 to " + std::to_string(classes - 1) + ", " + expected +
                       "; a position without a label has the number of --ignore-id");
     ids[i] = static_cast<std::int32_t>(id);

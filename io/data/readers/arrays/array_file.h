@@ -1,11 +1,13 @@
-// Reads the arrays x (samples) and y (labels) of an .npz file.
+// Reads the arrays x (samples) and y (labels), of an .npz file or of two .npy files.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/samples/array_samples.h"
 
@@ -14,14 +16,25 @@ namespace io {
 // The largest token id and the largest class.
 inline constexpr std::int64_t kMaxArrayId = (1 << 24) - 1;
 
-struct ArrayFile {
-  std::string path;
-  NamedArray x, y;  // y: only if wanted
+// The files of one part of a data set.
+struct ArrayPaths {
+  std::string x;
+  std::string y = "";  // "": x is an .npz file with both arrays
 };
 
-// Throws MissingFileError and DataError: no .npz file, one without these arrays, an array without
-// dimensions, an x of no numbers, a y of no integers, or another number of samples in y than in x.
-ArrayFile read_array_file(const std::string& path, bool wants_labels);
+struct ArrayFile {
+  std::string path, y_path;  // of x and of y, for messages
+  NamedArray x, y;           // y: only if wanted
+};
+
+// Opens the .npz file, or the .npy file as an array of this name. Throws MissingFileError and
+// DataError.
+std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std::string& array);
+
+// Throws MissingFileError and DataError: no such file, an .npz without these arrays, an array
+// without dimensions, an x of no numbers, a y of no integers, or another number of samples in y
+// than in x.
+ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels);
 
 // Returns the samples of x, in the engine's order: [samples, channels, height, width] as images;
 // [samples, length, features] as images of height 1, or `without_channels` [samples, height, width]
