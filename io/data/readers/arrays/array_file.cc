@@ -2,13 +2,16 @@
 #include "io/data/readers/arrays/array_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/half.h"
+#include "io/base/text/text_format.h"
 #include "io/data/labels/position_labels.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/numpy/npy.h"
@@ -133,9 +136,6 @@ ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels) {
   if (!paths.y.empty()) source = open_array_file(paths.y, "y");
   file.y = read_array(*source, "y");
   source->finish();
-  if (!is_integer(file.y))
-    throw DataError(file.y_path + ": y has the dtype " + std::string(to_string(file.y.type)) +
-                    ", expected classes as uint8, int32 or int64");
   if (file.y.shape[0] != file.x.shape[0])
     throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
                     ", expected labels of " + std::to_string(file.x.shape[0]) +
@@ -176,6 +176,9 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
 std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t classes,
                                        std::optional<std::int64_t> ignored,
                                        const std::string& expected) {
+  if (!is_integer(file.y))
+    throw DataError(file.y_path + ": y has the dtype " + std::string(to_string(file.y.type)) +
+                    ", expected classes as uint8, int32 or int64");
   std::vector<std::int32_t> ids(elements_of(file.y));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t id = integer_at(file.y, i);
@@ -190,6 +193,25 @@ std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t class
     ids[i] = static_cast<std::int32_t>(id);
   }
   return ids;
+}
+
+MultiLabels array_flags(const ArrayFile& file) {
+  if (file.y.shape.size() != 2)
+    throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
+                    ", expected [samples, labels] for --task multi-label");
+  MultiLabels labels;
+  for (std::int64_t i = 0; i < file.y.shape[1]; ++i) labels.names.push_back(std::to_string(i));
+  labels.values.resize(elements_of(file.y));
+  for (std::size_t i = 0; i < labels.values.size(); ++i) {
+    const float value =
+        is_integer(file.y) ? static_cast<float>(integer_at(file.y, i)) : number_at(file.y, i);
+    const bool is_unknown = value == -1 || std::isnan(value);
+    if (!is_unknown && value != 0 && value != 1)
+      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " + shortest_text(value) +
+                      ", expected 0, 1, or -1 for a label that is unknown");
+    labels.values[i] = is_unknown ? std::numeric_limits<float>::quiet_NaN() : value;
+  }
+  return labels;
 }
 
 }  // namespace io

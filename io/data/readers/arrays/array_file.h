@@ -9,6 +9,7 @@
 
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/data/labels/multi_labels.h"
 #include "io/data/samples/array_samples.h"
 
 namespace io {
@@ -32,8 +33,7 @@ struct ArrayFile {
 std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std::string& array);
 
 // Throws MissingFileError and DataError: no such file, an .npz without these arrays, an array
-// without dimensions, an x of no numbers, a y of no integers, or another number of samples in y
-// than in x.
+// without dimensions, an array of no numbers, or another number of samples in y than in x.
 ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels);
 
 // Returns the samples of x, in the engine's order: [samples, channels, height, width] as images;
@@ -42,10 +42,16 @@ ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels);
 // (uint8) of anything else are divided by 255. Throws DataError for other dimensions.
 ArraySamples array_samples(const ArrayFile& file, bool without_channels);
 
-// Returns the numbers of y. `ignored` becomes PositionLabels::kIgnored. Throws DataError with the
-// place and the value of a label outside [0, classes); `expected` says where the classes come from.
+// Returns the numbers of y. `ignored` becomes PositionLabels::kIgnored. Throws DataError for a y of
+// no integers, and with the place and the value of a label outside [0, classes); `expected` says
+// where the classes come from.
 std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t classes,
                                        std::optional<std::int64_t> ignored,
                                        const std::string& expected);
+
+// Returns y, [samples, labels], as labels of 0 or 1 with the names "0", "1", ...; -1 and NaN are
+// unknown ones. Throws DataError for another shape, and with the place and the value of another
+// number.
+MultiLabels array_flags(const ArrayFile& file);
 
 }  // namespace io

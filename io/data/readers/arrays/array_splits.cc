@@ -59,6 +59,10 @@ Dataset read_part(const ArrayPaths& paths, const DatasetOptions& options,
   const std::vector<std::int64_t>& of_y = file.y.shape;
   Dataset set{.name = options.name,
               .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y)};
+  if (options.csv.task == Task::kMultiLabel) {
+    set.labels = array_flags(file);
+    return set;
+  }
   const bool by_position = of_y.size() > 1;
   std::vector<std::int32_t> ids =
       array_labels(file, classes.count, by_position ? options.arrays.ignored_label : std::nullopt,
@@ -109,7 +113,8 @@ ArrayClasses learned_classes(const std::string& path, DatasetSplits& splits) {
 void check_alike(const std::string& path, const Dataset& set, const Dataset& like,
                  const std::string& source) {
   if (set.model_shape() == like.model_shape() && set.label_shape() == like.label_shape() &&
-      set.labels.index() == like.labels.index())
+      set.labels.index() == like.labels.index() &&
+      (set.find<MultiLabels>() == nullptr || set.classes() == like.classes()))
     return;
   throw DataError(path + ": the shapes of x and y differ from those of " + source +
                   " in more than the number of samples");
@@ -130,7 +135,8 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
   DatasetSplits splits;
   if (!train.x.empty()) {
     splits.train = read_part(train, options, classes);
-    if (!is_coded) classes = learned_classes(labels_file(train), splits);
+    if (!is_coded && options.csv.task != Task::kMultiLabel)
+      classes = learned_classes(labels_file(train), splits);
   }
   splits.test = read_part(test, options, classes);
   if (train.x.empty())

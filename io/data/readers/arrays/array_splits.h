@@ -11,7 +11,8 @@ namespace io {
 
 // Reads train.npz and test.npz (or val.npz) of the folder, or train_x.npy, train_y.npy, test_x.npy
 // and test_y.npy; with Parts::kHoldOut those of training may be missing. y has a class for each
-// sample, [samples], or for each of its positions, [samples, height, width] or [samples, length].
+// sample, [samples], or for each of its positions, [samples, height, width] or [samples, length];
+// with Task::kMultiLabel it has labels of 0 or 1, [samples, labels].
 // The classes are those of the coding, or 0 to the highest label for training. Throws
 // MissingFileError and DataError with the file, the place and the value.
 DatasetSplits read_array_splits(const DatasetOptions& options);

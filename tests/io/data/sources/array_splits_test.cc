@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -261,6 +263,40 @@ TEST_F(ArraySplits, NamesFilesThatAreNone) {
   save("train.npz", {x, y});
   save("val.npz", {x, y});
   EXPECT_CONTAINS(complaint(), "val.npz, expected one of them");
+}
+
+std::vector<float> known(const Dataset& set) {
+  std::vector<float> values = set.as<MultiLabels>().values;
+  for (float& value : values)
+    if (std::isnan(value)) value = -1;
+  return values;
+}
+
+TEST_F(ArraySplits, SeveralLabelsAreZeroOneOrUnknown) {
+  options_.csv.task = Task::kMultiLabel;
+  const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
+  save_both(x, classes({2, 3}, {1, 0, -1, 0, 1, 1}));
+  const Dataset train = load().train;
+  EXPECT_EQ(known(train), (std::vector<float>{1, 0, -1, 0, 1, 1}));
+  EXPECT_EQ(train.as<MultiLabels>().names, (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(train.classes(), 3);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  save_both(x, array_of<float>("y", {2, 2}, {0, 1, nan, 1}));
+  EXPECT_EQ(known(load().test), (std::vector<float>{0, 1, -1, 1}));
+}
+
+TEST_F(ArraySplits, SaysWhatSeveralLabelsAreNot) {
+  options_.csv.task = Task::kMultiLabel;
+  const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
+  save_both(x, array_of<float>("y", {2, 2}, {0, 1, 0.5, 1}));
+  EXPECT_CONTAINS(complaint(),
+                  "train.npz: y[1, 0] is 0.5, expected 0, 1, or -1 for a label that is unknown");
+  save_both(x, classes({2}, {0, 1}));
+  EXPECT_CONTAINS(complaint(),
+                  "y has the shape [2], expected [samples, labels] for --task multi-label");
+  save("train.npz", {x, classes({2, 2}, {0, 1, 1, 1})});
+  save("test.npz", {x, classes({2, 3}, {0, 1, 1, 1, 0, 0})});
+  EXPECT_CONTAINS(complaint(), "test.npz: the shapes of x and y differ from those of train.npz");
 }
 
 // x: 2 numbers of 4 bytes, y: 2 of 8; both become numbers of 4 bytes, a file after the other.
