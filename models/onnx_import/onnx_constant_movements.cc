@@ -44,11 +44,11 @@ OnnxTensor fold_transpose(OnnxOperator& op) {
   Numbers order(all.shape.size());
   std::iota(order.rbegin(), order.rend(), 0);
   order = op.integers("perm").value_or(order);
-  Numbers sorted = order, shape, strides;
+  Numbers sorted = order, wanted(all.shape.size()), shape, strides;
   std::ranges::sort(sorted);
-  for (std::size_t i = 0; i < sorted.size(); ++i)
-    if (sorted.size() != all.shape.size() || sorted[i] != static_cast<std::int64_t>(i))
-      throw OnnxUnsupported("perm " + onnx_shape_text(order) + " of " + onnx_shape_text(all.shape));
+  std::iota(wanted.begin(), wanted.end(), 0);
+  if (sorted != wanted)
+    throw OnnxUnsupported("perm " + onnx_shape_text(order) + " of " + onnx_shape_text(all.shape));
   const Numbers own = strides_of(all.shape);
   for (const std::int64_t from : order) {
     shape.push_back(all.shape[static_cast<std::size_t>(from)]);

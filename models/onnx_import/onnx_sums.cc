@@ -302,20 +302,35 @@ void translate_function(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
+// The dimensions of a value that a reduction removes, the last one first, and their axes.
+struct ReducedAxes {
+  std::vector<std::size_t> dims;
+  std::vector<int> axes;
+
+  bool has(int axis) const { return std::ranges::count(axes, axis) > 0; }
+};
+
+ReducedAxes reduced_axes(const OnnxPlain& plain, const Numbers& axes) {
+  ReducedAxes gone;
+  for (const std::int64_t axis : axes) {
+    gone.dims.push_back(dimension_of(axis, plain.dims.size()));
+    const std::vector<int>& dim = plain.dims[gone.dims.back()];
+    gone.axes.insert(gone.axes.end(), dim.begin(), dim.end());
+  }
+  std::ranges::sort(gone.dims, std::greater<>());
+  if (std::ranges::adjacent_find(gone.dims) != gone.dims.end())
+    throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) +
+                          ", expected each of them once");
+  if (gone.dims.empty() || gone.has(kOnnxBatchAxis))
+    throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) + " of " +
+                          onnx_shape_text(shape_of(plain)) + ", expected some without the samples");
+  return gone;
+}
+
 // Without these axes, by the function of the node.
 OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& axes) {
-  std::vector<int> gone;
-  std::vector<std::size_t> dims;
-  for (const std::int64_t axis : axes) {
-    dims.push_back(dimension_of(axis, value.plain.dims.size()));
-    const std::vector<int>& dim = value.plain.dims[dims.back()];
-    gone.insert(gone.end(), dim.begin(), dim.end());
-  }
-  const auto is_reduced = [&](int axis) { return std::ranges::count(gone, axis) > 0; };
-  if (dims.empty() || is_reduced(kOnnxBatchAxis))
-    throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) + " of " +
-                          onnx_shape_text(shape_of(value.plain)) +
-                          ", expected some without the samples");
+  ReducedAxes gone = reduced_axes(value.plain, axes);
+  const auto is_reduced = [&](int axis) { return gone.has(axis); };
   OnnxGroups groups = stored_groups(value.plain);
   const bool is_torn = std::ranges::any_of(groups, [&](const std::vector<int>& group) {
     const auto count = std::ranges::count_if(group, is_reduced);
@@ -344,11 +359,10 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
         {{"function", function}, {"axes", list_text(places)}, {"keep", keeps ? "true" : "false"}});
   for (std::size_t i = places.size(); i-- > 0 && !keeps;)
     value.plain.stored.erase(value.plain.stored.begin() + places[i]);
-  std::ranges::sort(gone, std::greater<>());
-  for (const int axis : gone) remove_axis(value.plain, axis);
-  std::ranges::sort(dims, std::greater<>());
-  for (std::size_t i = 0; i < dims.size() && op.integer("keepdims", 1) == 0; ++i)
-    value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(dims[i]));
+  std::ranges::sort(gone.axes, std::greater<>());
+  for (const int axis : gone.axes) remove_axis(value.plain, axis);
+  for (std::size_t i = 0; i < gone.dims.size() && op.integer("keepdims", 1) == 0; ++i)
+    value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(gone.dims[i]));
   return value;
 }
 

@@ -180,6 +180,48 @@ TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
   EXPECT_EQ(kinds(found), "constant compare scale_shift constant where global_average_pool dense");
 }
 
+TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
+  const auto fault = [&](const std::vector<io::OnnxNode>& nodes,
+                         const std::vector<io::NamedArray>& constants) -> std::string {
+    try {
+      imported(nodes, constants);
+      return "accepted";
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_CONTAINS(fault({node("ReduceSum", {"x", "axes"}, "end")}, {integers("axes", {2, -2})}),
+                  "over the axes [2, -2], expected each of them once");
+  EXPECT_CONTAINS(fault({node("GroupNormalization", {"x", "one", "one"}, "end",
+                              {{"num_groups", std::int64_t{2}}})},
+                        {scalar("one", 1)}),
+                  "input 1 has the shape [], expected [2]");
+  EXPECT_CONTAINS(fault({node("Transpose", {"none"}, "turned", {{"perm", Ints{}}}),
+                         node("Reshape", {"x", "turned"}, "end")},
+                        {integers("none", {})}),
+                  "perm [] of [0]");
+  EXPECT_CONTAINS(fault({node("ReduceSum", {"x", "axes"}, "sums", {{"keepdims", std::int64_t{0}}}),
+                         node("Gemm", {"sums", "matrix"}, "end")},
+                        {integers("axes", {1, 2, 3}), floats("matrix", {1, 6})}),
+                  "it reads [batch], expected [batch, inputs]");
+}
+
+// A parameter as the output, which has no samples.
+TEST_F(OnnxGeneralTest, AnOutputWithoutSamplesIsRefused) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 6, 4, 5}}};
+  model.outputs = {{.name = "y", .shape = {4, 3, 2, 2}}};
+  model.nodes = {node("Relu", {"x"}, "unused"), node("Exp", {"map"}, "y")};
+  model.constants = {floats("map", {4, 3, 2, 2})};
+  io::save_onnx(model, path_);
+  try {
+    models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
+    ADD_FAILURE() << "accepted";
+  } catch (const engine::ModelError& error) {
+    EXPECT_CONTAINS(error.what(), "its output 'y' has the shape [4, 3, 2, 2], expected samples");
+  }
+}
+
 // The number of samples is not known when the file is read.
 TEST_F(OnnxGeneralTest, AComparisonWithTheNumberOfSamplesIsRefused) {
   try {
