@@ -145,9 +145,16 @@ bool regroup(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
   return true;
 }
 
-// Another shape of any value, without a layer if the axes can be cut so.
-void reshape_any(OnnxOperator& op, const Numbers& to) {
+// Another shape of any value, without a layer if the axes can be cut so. A value that is the same
+// for all samples stays one: [1, ...].
+void reshape_any(OnnxOperator& op, Numbers to) {
   OnnxActivation value = plain_input(op, 0);
+  const bool has_samples = std::ranges::any_of(value.plain.dims, [](const std::vector<int>& dim) {
+    return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
+  });
+  if (!has_samples && value.plain.dims.size() > 1 && value.plain.dims[0].empty() && !to.empty() &&
+      to[0] == kOnnxBatch)
+    to[0] = 1;
   const std::int64_t fixed = op.all().fixed_batch;
   if (!reshape_plain(value.plain, to, fixed)) {
     value = in_order(op, std::move(value));

@@ -222,6 +222,36 @@ TEST_F(OnnxGeneralTest, AnOutputWithoutSamplesIsRefused) {
   }
 }
 
+// A position embedding, as it is computed from the sizes of a batch.
+TEST_F(OnnxGeneralTest, ConstantsForEachSampleAreComputedOnce) {
+  const models::OnnxImport found =
+      imported({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "places"}, "sizes"),
+                node("ConstantOfShape", {"sizes"}, "zeros"), node("Add", {"zeros", "one"}, "ones"),
+                node("CumSum", {"ones", "axis"}, "rows"),
+                node("Unsqueeze", {"rows", "axis"}, "map"), node("Add", {"x", "map"}, "end")},
+               {integers("places", {0, 2, 3}), integers("axis", {1}), scalar("one", 1)});
+  EXPECT_EQ(kinds(found), "constant reshape add global_average_pool dense");
+  ASSERT_FALSE(found.arrays.empty());
+  EXPECT_EQ(found.arrays[0].shape, (Ints{1, 1, 4, 5}));
+  std::vector<float> rows(20);
+  ASSERT_EQ(found.arrays[0].data.size(), rows.size() * sizeof(float));
+  std::memcpy(rows.data(), found.arrays[0].data.data(), found.arrays[0].data.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    EXPECT_EQ(rows[i], static_cast<float>(i / 5 + 1)) << i;
+}
+
+TEST_F(OnnxGeneralTest, SumsOverSamplesAreRefused) {
+  try {
+    imported({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "places"}, "sizes"),
+              node("ConstantOfShape", {"sizes"}, "zeros"),
+              node("CumSum", {"zeros", "axis"}, "samples"), node("Add", {"x", "samples"}, "end")},
+             {integers("places", {0, 2, 3}), integers("axis", {0})});
+    ADD_FAILURE() << "accepted";
+  } catch (const engine::ModelError& error) {
+    EXPECT_CONTAINS(error.what(), "over axis 0, expected another one: that of samples");
+  }
+}
+
 // The number of samples is not known when the file is read.
 TEST_F(OnnxGeneralTest, AComparisonWithTheNumberOfSamplesIsRefused) {
   try {

@@ -137,7 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "poolformer_s12", "mobilevit_xxs", "fastvit_t8", "efficientvit_b0",
                     "vit_tiny_patch16_224", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224",
                     "mixer_s32_224", "levit_128s", "efficientformer_l1", "crossvit_tiny_240",
-                    "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224"),
+                    "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224",
+                    "edgenext_xx_small"),
     [](const auto& test) { return test.param; });
 
 // Operators as other programs write them.

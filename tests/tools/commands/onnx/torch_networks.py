@@ -295,7 +295,7 @@ TIMM = {
     "poolformer_s12": 64, "mobilevit_xxs": 64, "fastvit_t8": 64, "efficientvit_b0": 64, "vit_tiny_patch16_224": 224,
     "deit_tiny_patch16_224": 224, "swin_tiny_patch4_window7_224": 224, "mixer_s32_224": 224, "levit_128s": 224,
     "efficientformer_l1": 224, "crossvit_tiny_240": 240, "pvt_v2_b0": 64, "pit_ti_224": 224, "xcit_nano_12_p16_224": 224,
-    "cait_xxs24_224": 224,
+    "cait_xxs24_224": 224, "edgenext_xx_small": 64,
 }
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
 # of the last bit by more than 30.
