@@ -10,6 +10,9 @@ using Numbers = std::vector<std::int64_t>;
 
 // A value of these dimensions that is the same for all samples.
 OnnxActivation without_samples(const Numbers& shape) {
+  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 1; }))
+    throw OnnxUnsupported("a constant of the shape " + onnx_shape_text(shape) +
+                          ", expected elements");
   OnnxActivation value{.shape = shape, .layout = OnnxActivation::Layout::kPlain};
   value.plain.stored = shape;
   for (const std::int64_t extent : shape) {

@@ -196,6 +196,11 @@ TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
                               {{"num_groups", std::int64_t{2}}})},
                         {scalar("one", 1)}),
                   "input 1 has the shape [], expected [2]");
+  EXPECT_CONTAINS(
+      fault({node("Concat", {"empty", "empty"}, "both", {{"axis", std::int64_t{0}}}),
+             node("Equal", {"both", "both"}, "equal"), node("Where", {"equal", "x", "x"}, "end")},
+            {floats("empty", {0})}),
+      "a constant of the shape [0], expected elements");
   EXPECT_CONTAINS(fault({node("Transpose", {"none"}, "turned", {{"perm", Ints{}}}),
                          node("Reshape", {"x", "turned"}, "end")},
                         {integers("none", {})}),
