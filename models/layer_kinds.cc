@@ -2,6 +2,7 @@
 // the options and defaults that the functions read.
 #include "models/layer_kinds.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -199,6 +200,13 @@ engine::LayerPtr make_reduce(Options& options, std::int64_t) {
   return layers::reduce(o);
 }
 
+engine::LayerPtr make_compare(Options& options, std::int64_t) {
+  const std::vector<std::string> names{"greater", "greater_equal", "less", "less_equal", "equal"};
+  const std::string function = options.text("function", "", names);
+  const auto place = std::ranges::find(names, function) - names.begin();
+  return layers::compare(static_cast<layers::CompareFunction>(place));
+}
+
 engine::LayerPtr make_gather(Options& options, std::int64_t) {
   const std::int64_t axis = options.integer("axis", 0);
   return layers::gather(axis, options.integers("indices"));
@@ -343,6 +351,15 @@ constexpr Kind kKinds[] = {
     {"multiply", [](Options&, std::int64_t) { return layers::multiply(); }, kExpanded, kTwoInputs,
      ""},
     {"divide", [](Options&, std::int64_t) { return layers::divide(); }, kExpanded, kTwoInputs, ""},
+    {"compare", make_compare, kExpanded,
+     "1 if the comparison of the first with the second holds, else 0; needs `inputs`, as `add`; "
+     "its gradient is 0",
+     ""},
+    {"where", [](Options&, std::int64_t) { return layers::where(); },
+     "three → their shape, expanded as NumPy does",
+     "needs `inputs`: the second where the first is not 0, else the third; the gradient of the "
+     "first is 0",
+     ""},
     {"reduce", make_reduce, "any → without `axes`, or with extents of 1 there",
      "keep: the axes remain; the gradient of a maximum goes to the first one", ""},
     {"gather", make_gather, "[..., a, ...] → [..., number of indices, ...]",

@@ -118,6 +118,20 @@ std::string add_binary(OnnxLayer& layer, const char* type) {
   return layer.out.add(type, {with_rank_of_output(layer, 0), with_rank_of_output(layer, 1)});
 }
 
+// ONNX's types: 1 float, 9 booleans.
+std::string add_compare(OnnxLayer& layer) {
+  constexpr const char* kTypes[] = {"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"};
+  const std::string truth = add_binary(layer, kTypes[layer.whole("function")]);
+  return layer.out.add("Cast", {truth}, {{"to", std::int64_t{1}}});
+}
+
+std::string add_where(OnnxLayer& layer) {
+  const std::string condition =
+      layer.out.add("Cast", {with_rank_of_output(layer, 0)}, {{"to", std::int64_t{9}}});
+  return layer.out.add("Where",
+                       {condition, with_rank_of_output(layer, 1), with_rank_of_output(layer, 2)});
+}
+
 std::string add_parameter(OnnxLayer& layer) { return repeated(layer, layer.parameter(0)); }
 std::string add_constant(OnnxLayer& layer) { return repeated(layer, layer.buffer("value")); }
 

@@ -243,6 +243,8 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"subtract", [](OnnxLayer& layer) { return add_binary(layer, "Sub"); }},
     {"multiply", [](OnnxLayer& layer) { return add_binary(layer, "Mul"); }},
     {"divide", [](OnnxLayer& layer) { return add_binary(layer, "Div"); }},
+    {"compare", add_compare},
+    {"where", add_where},
     {"parameter", add_parameter},
     {"constant", add_constant},
     {"concat", add_concat},

@@ -19,6 +19,8 @@ std::string add_concat(OnnxLayer& layer);
 std::string add_reduce(OnnxLayer& layer);
 std::string add_gather(OnnxLayer& layer);
 std::string add_binary(OnnxLayer& layer, const char* type);
+std::string add_compare(OnnxLayer& layer);
+std::string add_where(OnnxLayer& layer);
 std::string add_parameter(OnnxLayer& layer);
 std::string add_constant(OnnxLayer& layer);
 

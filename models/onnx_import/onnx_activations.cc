@@ -1,4 +1,4 @@
-// Activation functions, products, which are part of some of them, and choices between numbers.
+// Activation functions, products, which are part of some of them, and limits.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_plain.h"
 #include "models/onnx_import/onnx_products.h"
 
@@ -123,41 +122,6 @@ void translate_extreme(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
-// Adds `part` to the sum.
-void add_to_sum(OnnxOperator& op, std::optional<OnnxActivation>& sum, OnnxActivation part) {
-  sum = sum ? combined(op, "add", std::move(*sum), std::move(part)) : std::move(part);
-}
-
-// By a constant condition, values are multiplied by 1 or 0; numbers are added where they are
-// chosen, so that they may be infinite.
-void translate_where(OnnxOperator& op) {
-  if (op.is_activation(0) || !op.is_computable(0))
-    throw OnnxUnsupported("a condition that is computed from samples, expected a constant");
-  const OnnxTensor condition = op.tensor(0);
-  if (condition.is_real) throw OnnxUnsupported("a condition of floats");
-  std::optional<OnnxActivation> sum;
-  for (const std::size_t index : {1U, 2U}) {
-    OnnxTensor mask = condition;
-    for (std::int64_t& value : mask.integers) value = (value != 0) == (index == 1) ? 1 : 0;
-    if (mask.shape.empty()) mask.shape = {1};
-    if (op.is_activation(index) || !op.is_computable(index)) {
-      add_to_sum(
-          op, sum,
-          combined(op, "multiply", plain_input(op, index), tensor_value(op, std::move(mask))));
-      continue;
-    }
-    const OnnxTensor numbers = op.tensor(index);
-    if (!numbers.is_real) throw OnnxUnsupported("integers, expected floats");
-    const std::vector<std::int64_t> shape = broadcast_shape(mask.shape, numbers.shape);
-    const OnnxTensor places = expanded(op, mask, shape);
-    OnnxTensor chosen_numbers = expanded(op, numbers, shape);
-    for (std::size_t i = 0; i < places.integers.size(); ++i)
-      if (places.integers[i] == 0) chosen_numbers.reals[i] = 0;
-    add_to_sum(op, sum, tensor_value(op, std::move(chosen_numbers)));
-  }
-  set_plain(op, std::move(*sum));
-}
-
 void translate_leaky_relu(OnnxOperator& op) {
   const double slope = op.real("alpha", 0.01);
   if (!(slope >= 0 && std::isfinite(slope)))
@@ -219,7 +183,6 @@ std::vector<OnnxOperatorRow> onnx_activations() {
           {"PRelu", translate_prelu},
           {"Max", translate_extreme},
           {"Min", translate_extreme},
-          {"Where", translate_where},
           {"Tanh", translate_tanh}};
 }
 

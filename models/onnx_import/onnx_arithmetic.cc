@@ -63,12 +63,24 @@ double computed(const std::string& type, double a, double b) {
   throw OnnxUnsupported("of floats");
 }
 
+bool is_comparison(const std::string& type) {
+  return type == "Equal" || type.starts_with("Less") || type.starts_with("Greater");
+}
+
+template <class T>
+bool holds(const std::string& type, T a, T b) {
+  if (type == "Equal") return a == b;
+  if (type == "Less") return a < b;
+  if (type == "LessOrEqual") return a <= b;
+  return type == "Greater" ? a > b : a >= b;
+}
+
 OnnxTensor fold_binary(OnnxOperator& op) {
   const std::string& type = op.node().type;
   if (op.node().inputs.size() != 2)
     throw OnnxUnsupported(std::to_string(op.node().inputs.size()) + " constants, expected 2");
   OnnxTensor a = op.tensor(0), b = op.tensor(1);
-  const bool is_test = type == "Equal" || type == "Less" || type == "Greater";
+  const bool is_test = is_comparison(type);
   const bool has_reals = a.is_real || b.is_real || type == "Pow";
   if (has_reals) a = as_reals(std::move(a)), b = as_reals(std::move(b));
   const Numbers shape = broadcast_shape(a.shape, b.shape);
@@ -80,9 +92,7 @@ OnnxTensor fold_binary(OnnxOperator& op) {
     else if (!has_reals)
       result.integers[i] = computed_extent(type, a.integers[i], b.integers[i]);
     else
-      result.integers[i] = type == "Equal"  ? a.reals[i] == b.reals[i]
-                           : type == "Less" ? a.reals[i] < b.reals[i]
-                                            : a.reals[i] > b.reals[i];
+      result.integers[i] = holds(type, a.reals[i], b.reals[i]);
   }
   return result;
 }
@@ -180,8 +190,8 @@ std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64
   if (is_onnx_symbol(a) || is_onnx_symbol(b)) return computed_batches(type, a, b);
   if (type == "Max") return std::max(a, b);
   if (type == "Min") return std::min(a, b);
-  if (type == "Less") return a < b;
-  if (type == "Greater") return a > b;
+  if (is_comparison(type)) return holds(type, a, b);
+  if (type == "Xor") return (a != 0) != (b != 0);
   if (type == "And") return a != 0 && b != 0;
   if (type == "Or") return a != 0 || b != 0;
   if (type == "Div") return b == 0 || b == -1 ? kOnnxUnknown : a / b;
@@ -195,8 +205,8 @@ std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64
 std::map<std::string, OnnxFold> onnx_arithmetic() {
   std::map<std::string, OnnxFold> all{
       {"Cast", fold_cast}, {"Where", fold_where}, {"Clip", fold_clip}};
-  for (const char* name : {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Equal", "Less", "Greater",
-                           "And", "Or", "Max", "Min"})
+  for (const char* name : {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Equal", "Less", "LessOrEqual",
+                           "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Max", "Min"})
     all.emplace(name, fold_binary);
   for (const char* name : {"Sqrt", "Neg", "Not", "Floor", "Ceil", "Round", "Abs", "Exp", "Log",
                            "Sin", "Cos", "Reciprocal"})

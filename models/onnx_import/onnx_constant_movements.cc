@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "models/onnx_import/onnx_folding.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -44,11 +45,11 @@ OnnxTensor fold_transpose(OnnxOperator& op) {
   Numbers order(all.shape.size());
   std::iota(order.rbegin(), order.rend(), 0);
   order = op.integers("perm").value_or(order);
-  Numbers sorted = order, shape, strides;
+  Numbers sorted = order, wanted(all.shape.size()), shape, strides;
   std::ranges::sort(sorted);
-  for (std::size_t i = 0; i < sorted.size(); ++i)
-    if (sorted.size() != all.shape.size() || sorted[i] != static_cast<std::int64_t>(i))
-      throw OnnxUnsupported("perm " + onnx_shape_text(order) + " of " + onnx_shape_text(all.shape));
+  std::iota(wanted.begin(), wanted.end(), 0);
+  if (sorted != wanted)
+    throw OnnxUnsupported("perm " + onnx_shape_text(order) + " of " + onnx_shape_text(all.shape));
   const Numbers own = strides_of(all.shape);
   for (const std::int64_t from : order) {
     shape.push_back(all.shape[static_cast<std::size_t>(from)]);
@@ -187,8 +188,10 @@ OnnxTensor fold_tile(OnnxOperator& op) {
   return to;
 }
 
+// The same number for each sample is computed for one of them, from which sums expand it.
 OnnxTensor fold_filled(OnnxOperator& op) {
-  const Numbers shape = op.numbers(0);
+  Numbers shape = op.numbers(0);
+  if (shape.size() > 1 && shape[0] == kOnnxBatch) shape[0] = 1;
   const io::ReadAttribute* value = op.attribute("value");
   const auto* tensor = value == nullptr ? nullptr : std::get_if<io::StoredTensor>(&value->value);
   if (tensor == nullptr) return zeros(op, shape, true);
@@ -203,6 +206,23 @@ OnnxTensor fold_filled(OnnxOperator& op) {
   if (count_of(one) != 1) throw OnnxUnsupported("a value of several elements");
   OnnxTensor all = zeros(op, shape, one.is_real);
   for (std::size_t i = 0; i < count_of(all); ++i) copy_element(one, 0, all, i);
+  return all;
+}
+
+// Sums over the first elements of an axis, which is not that of samples.
+OnnxTensor fold_cumulative(OnnxOperator& op) {
+  OnnxTensor all = op.tensor(0);
+  const Numbers axes = op.numbers(1);
+  if (axes.size() != 1 || !all.is_real || op.integer("exclusive", 0) != 0 ||
+      op.integer("reverse", 0) != 0)
+    throw OnnxUnsupported("expected floats and one axis, without exclusive and reverse");
+  const std::size_t axis = dimension_of(axes[0], all.shape.size());
+  if (axis == 0) throw OnnxUnsupported("over axis 0, expected another one: that of samples");
+  const auto step = static_cast<std::size_t>(strides_of(all.shape)[axis]),
+             count = static_cast<std::size_t>(all.shape[axis]);
+  for (std::size_t i = step; i < all.reals.size(); ++i)
+    if (i / step % count != 0) all.reals[i] += all.reals[i - step];
+  op.all().computed += count_of(all);
   return all;
 }
 
@@ -257,7 +277,8 @@ std::map<std::string, OnnxFold> onnx_constant_movements() {
           {"Slice", fold_slice},         {"Gather", fold_gather},
           {"Concat", fold_concat},       {"Expand", fold_expand},
           {"Range", fold_range},         {"ConstantOfShape", fold_filled},
-          {"ScatterND", fold_scatter},   {"Tile", fold_tile}};
+          {"ScatterND", fold_scatter},   {"Tile", fold_tile},
+          {"CumSum", fold_cumulative}};
 }
 
 }  // namespace models

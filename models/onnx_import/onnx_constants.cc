@@ -10,6 +10,9 @@ using Numbers = std::vector<std::int64_t>;
 
 // A value of these dimensions that is the same for all samples.
 OnnxActivation without_samples(const Numbers& shape) {
+  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 1; }))
+    throw OnnxUnsupported("a constant of the shape " + onnx_shape_text(shape) +
+                          ", expected elements");
   OnnxActivation value{.shape = shape, .layout = OnnxActivation::Layout::kPlain};
   value.plain.stored = shape;
   for (const std::int64_t extent : shape) {
@@ -46,6 +49,8 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored) {
 OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor) {
   OnnxLayerList& layers = op.all().layers;
   OnnxActivation value = without_samples(tensor.shape);
+  if (std::ranges::any_of(tensor.integers, is_onnx_symbol))
+    throw OnnxUnsupported("it computes with an extent that is unknown");
   if (!tensor.is_real) tensor.reals.assign(tensor.integers.begin(), tensor.integers.end());
   value.layer = layers.add({.kind = "constant",
                             .name = layers.free_name("", op.node()),

@@ -99,6 +99,9 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
   if (found == nullptr || found->layer < 0)
     throw engine::ModelError(who + "is not computed by a layer");
   OnnxActivation output = *found;
+  if (output.shape.empty() || output.shape[0] != kOnnxBatch)
+    throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
+                             ", expected samples in its first dimension, [batch, ...]");
   if (output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 2 &&
       output.shape[0] == kOnnxBatch) {
     OnnxOperator last(all, all.graph.nodes.back());

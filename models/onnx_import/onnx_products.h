@@ -2,11 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "models/onnx_import/onnx_operator.h"
 
 namespace models {
+
+// A layer that expands its inputs to one shape, as NumPy does.
+struct OnnxElementwise {
+  const char* kind;
+  std::vector<std::pair<std::string, std::string>> options = {};
+};
 
 // A MatMul of two outputs of layers; one of attention becomes `self_attention`.
 void translate_product(OnnxOperator& op);
@@ -15,6 +23,9 @@ void translate_product(OnnxOperator& op);
 bool set_norm_parameter(OnnxOperator& op, std::size_t index);
 // A sum, difference, product or quotient of two values, by the kind of layer.
 OnnxActivation combined(OnnxOperator& op, const char* kind, OnnxActivation a, OnnxActivation b);
+// The same of any number of values, which the layer reads in this order.
+OnnxActivation combined_all(OnnxOperator& op, const OnnxElementwise& layer,
+                            std::vector<OnnxActivation> values);
 // Rows of sums and products of any tensors, and of functions of their elements.
 std::vector<OnnxOperatorRow> onnx_sums();
 // A mean, sum, maximum ... over these axes.

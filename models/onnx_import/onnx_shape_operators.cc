@@ -27,15 +27,6 @@ void fold_constant(OnnxOperator& op) {
 
 void fold_identity(OnnxOperator& op) { op.set(op.input(0)); }
 
-// Translates casts of values and parameters; constants are computed elsewhere.
-void translate_cast(OnnxOperator& op) {
-  const std::int64_t to = op.integer("to", 0);
-  if (to != 1 && to != 11)
-    throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
-                          ", expected 1 (float) or 11 (double)");
-  op.set(op.input(0));
-}
-
 void fold_shape(OnnxOperator& op) {
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
   const auto* tensor = std::get_if<OnnxTensor>(&op.input(0));
@@ -154,9 +145,16 @@ bool regroup(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
   return true;
 }
 
-// Another shape of any value, without a layer if the axes can be cut so.
-void reshape_any(OnnxOperator& op, const Numbers& to) {
+// Another shape of any value, without a layer if the axes can be cut so. A value that is the same
+// for all samples stays one: [1, ...].
+void reshape_any(OnnxOperator& op, Numbers to) {
   OnnxActivation value = plain_input(op, 0);
+  const bool has_samples = std::ranges::any_of(value.plain.dims, [](const std::vector<int>& dim) {
+    return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
+  });
+  if (!has_samples && value.plain.dims.size() > 1 && value.plain.dims[0].empty() && !to.empty() &&
+      to[0] == kOnnxBatch)
+    to[0] = 1;
   const std::int64_t fixed = op.all().fixed_batch;
   if (!reshape_plain(value.plain, to, fixed)) {
     value = in_order(op, std::move(value));
@@ -278,11 +276,15 @@ void translate_unsqueeze(OnnxOperator& op) {
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_shape_operators() {
-  return {{"Constant", fold_constant},        {"Identity", fold_identity},
-          {"Cast", translate_cast},           {"Shape", fold_shape},
-          {"Unsqueeze", translate_unsqueeze}, {"Squeeze", translate_squeeze},
-          {"Transpose", translate_transpose}, {"Flatten", translate_flatten},
-          {"Reshape", translate_reshape},     {"DepthToSpace", translate_blocks},
+  return {{"Constant", fold_constant},
+          {"Identity", fold_identity},
+          {"Shape", fold_shape},
+          {"Unsqueeze", translate_unsqueeze},
+          {"Squeeze", translate_squeeze},
+          {"Transpose", translate_transpose},
+          {"Flatten", translate_flatten},
+          {"Reshape", translate_reshape},
+          {"DepthToSpace", translate_blocks},
           {"SpaceToDepth", translate_blocks}};
 }
 

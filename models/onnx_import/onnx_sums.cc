@@ -196,15 +196,25 @@ OnnxGroups groups_of_dims(const OnnxPlain& plain) {
   return groups;
 }
 
-// Brings both values in ONNX's order, since neither has all dimensions of the result.
-OnnxActivation combined_in_order(OnnxOperator& op, const char* kind, OnnxActivation a,
-                                 OnnxActivation b) {
-  a = ordered(op, a, groups_of_dims(a.plain));
-  b = ordered(op, b, groups_of_dims(b.plain));
-  OnnxActivation result = a;
+// The inputs of a layer that expands them.
+OnnxActivation with_layer(OnnxOperator& op, const OnnxElementwise& layer, OnnxActivation result,
+                          const std::vector<OnnxActivation>& values) {
+  std::vector<int> inputs;
+  for (const OnnxActivation& value : values) inputs.push_back(value.layer);
+  result.layer = op.add_layer(layer.kind, inputs, layer.options);
+  return result;
+}
+
+// Brings all values in ONNX's order, since none has all dimensions of the result.
+OnnxActivation combined_in_order(OnnxOperator& op, const OnnxElementwise& layer,
+                                 std::vector<OnnxActivation> values) {
+  for (OnnxActivation& value : values) value = ordered(op, value, groups_of_dims(value.plain));
+  OnnxActivation result = values[0];
   result.plain.axes.clear();
-  for (std::size_t i = 0; i < a.plain.dims.size(); ++i) {
-    const OnnxPlain& from = a.plain.dims[i].empty() ? b.plain : a.plain;
+  for (std::size_t i = 0; i < result.plain.dims.size(); ++i) {
+    const auto whole = std::ranges::find_if(
+        values, [&](const OnnxActivation& value) { return !value.plain.dims[i].empty(); });
+    const OnnxPlain& from = (whole == values.end() ? values[0] : *whole).plain;
     result.plain.stored[i] = from.stored[i];
     result.plain.dims[i] = from.dims[i];
     for (int& axis : result.plain.dims[i]) {
@@ -213,24 +223,28 @@ OnnxActivation combined_in_order(OnnxOperator& op, const char* kind, OnnxActivat
       axis = static_cast<int>(result.plain.axes.size()) - 1;
     }
   }
-  result.layer = op.add_layer(kind, {a.layer, b.layer});
-  return result;
+  return with_layer(op, layer, std::move(result), values);
 }
 
-// `a` has all dimensions of the result, and keeps its order.
-OnnxActivation combined_like_first(OnnxOperator& op, const char* kind, OnnxActivation a,
-                                   OnnxActivation b, bool swaps) {
+// values[whole] has all dimensions of the result, and keeps its order.
+OnnxActivation combined_like(OnnxOperator& op, const OnnxElementwise& layer,
+                             std::vector<OnnxActivation> values, std::size_t whole) {
+  OnnxActivation& first = values[whole];
+  first = settled(op, std::move(first));
   OnnxGroups groups;
-  a = settled(op, std::move(a));
-  b = settled(op, std::move(b));
-  if (!groups_like(a.plain, stored_groups(a.plain), b.plain, groups)) {
-    a = ordered(op, a, single_axes(a.plain));
-    groups_like(a.plain, stored_groups(a.plain), b.plain, groups);
+  bool fits = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i == whole) continue;
+    values[i] = settled(op, std::move(values[i]));
+    fits = fits && groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
   }
-  b = ordered(op, b, groups);
-  a.layer = op.add_layer(
-      kind, swaps ? std::vector<int>{b.layer, a.layer} : std::vector<int>{a.layer, b.layer});
-  return a;
+  if (!fits) first = ordered(op, first, single_axes(first.plain));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i == whole) continue;
+    groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
+    values[i] = ordered(op, values[i], groups);
+  }
+  return with_layer(op, layer, first, values);
 }
 
 void translate_sum(OnnxOperator& op) {
@@ -288,20 +302,35 @@ void translate_function(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
+// The dimensions of a value that a reduction removes, the last one first, and their axes.
+struct ReducedAxes {
+  std::vector<std::size_t> dims;
+  std::vector<int> axes;
+
+  bool has(int axis) const { return std::ranges::count(axes, axis) > 0; }
+};
+
+ReducedAxes reduced_axes(const OnnxPlain& plain, const Numbers& axes) {
+  ReducedAxes gone;
+  for (const std::int64_t axis : axes) {
+    gone.dims.push_back(dimension_of(axis, plain.dims.size()));
+    const std::vector<int>& dim = plain.dims[gone.dims.back()];
+    gone.axes.insert(gone.axes.end(), dim.begin(), dim.end());
+  }
+  std::ranges::sort(gone.dims, std::greater<>());
+  if (std::ranges::adjacent_find(gone.dims) != gone.dims.end())
+    throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) +
+                          ", expected each of them once");
+  if (gone.dims.empty() || gone.has(kOnnxBatchAxis))
+    throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) + " of " +
+                          onnx_shape_text(shape_of(plain)) + ", expected some without the samples");
+  return gone;
+}
+
 // Without these axes, by the function of the node.
 OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& axes) {
-  std::vector<int> gone;
-  std::vector<std::size_t> dims;
-  for (const std::int64_t axis : axes) {
-    dims.push_back(dimension_of(axis, value.plain.dims.size()));
-    const std::vector<int>& dim = value.plain.dims[dims.back()];
-    gone.insert(gone.end(), dim.begin(), dim.end());
-  }
-  const auto is_reduced = [&](int axis) { return std::ranges::count(gone, axis) > 0; };
-  if (dims.empty() || is_reduced(kOnnxBatchAxis))
-    throw OnnxUnsupported("over the axes " + onnx_shape_text(axes) + " of " +
-                          onnx_shape_text(shape_of(value.plain)) +
-                          ", expected some without the samples");
+  ReducedAxes gone = reduced_axes(value.plain, axes);
+  const auto is_reduced = [&](int axis) { return gone.has(axis); };
   OnnxGroups groups = stored_groups(value.plain);
   const bool is_torn = std::ranges::any_of(groups, [&](const std::vector<int>& group) {
     const auto count = std::ranges::count_if(group, is_reduced);
@@ -330,11 +359,10 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
         {{"function", function}, {"axes", list_text(places)}, {"keep", keeps ? "true" : "false"}});
   for (std::size_t i = places.size(); i-- > 0 && !keeps;)
     value.plain.stored.erase(value.plain.stored.begin() + places[i]);
-  std::ranges::sort(gone, std::greater<>());
-  for (const int axis : gone) remove_axis(value.plain, axis);
-  std::ranges::sort(dims, std::greater<>());
-  for (std::size_t i = 0; i < dims.size() && op.integer("keepdims", 1) == 0; ++i)
-    value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(dims[i]));
+  std::ranges::sort(gone.axes, std::greater<>());
+  for (const int axis : gone.axes) remove_axis(value.plain, axis);
+  for (std::size_t i = 0; i < gone.dims.size() && op.integer("keepdims", 1) == 0; ++i)
+    value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(gone.dims[i]));
   return value;
 }
 
@@ -345,17 +373,31 @@ void translate_any_reduction(OnnxOperator& op) {
 
 }  // namespace
 
+OnnxActivation combined_all(OnnxOperator& op, const OnnxElementwise& layer,
+                            std::vector<OnnxActivation> values) {
+  for (std::size_t pass = 1; pass < values.size(); ++pass)  // a later one may cut more axes
+    for (std::size_t i = 0; i < values.size(); ++i)
+      for (std::size_t k = i + 1; k < values.size(); ++k)
+        if (!align(values[i].plain, values[k].plain))
+          throw OnnxUnsupported(onnx_shape_text(values[i].shape) + " and " +
+                                onnx_shape_text(values[k].shape) +
+                                ", expected one shape, or extents of 1 (as NumPy broadcasts)");
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (std::ranges::all_of(values, [&](const OnnxActivation& other) {
+          return covers(values[i].plain, other.plain);
+        }))
+      return combined_like(op, layer, std::move(values), i);
+  return combined_in_order(op, layer, std::move(values));
+}
+
+// Sums and products read the value with all dimensions first.
 OnnxActivation combined(OnnxOperator& op, const char* kind, OnnxActivation a, OnnxActivation b) {
-  if (!align(a.plain, b.plain))
-    throw OnnxUnsupported(onnx_shape_text(a.shape) + " and " + onnx_shape_text(b.shape) +
-                          ", expected two of one shape, or extents of 1 (as NumPy broadcasts)");
   const std::string name = kind;
-  const bool is_ordered = name == "subtract" || name == "divide";
-  if (covers(a.plain, b.plain))
-    return combined_like_first(op, kind, std::move(a), std::move(b), false);
-  if (covers(b.plain, a.plain))
-    return combined_like_first(op, kind, std::move(b), std::move(a), is_ordered);
-  return combined_in_order(op, kind, std::move(a), std::move(b));
+  OnnxPlain first = a.plain, second = b.plain;
+  const bool swaps = name != "subtract" && name != "divide" && align(first, second) &&
+                     !covers(first, second) && covers(second, first);
+  if (swaps) std::swap(a, b);
+  return combined_all(op, {kind}, {std::move(a), std::move(b)});
 }
 
 void translate_reduction(OnnxOperator& op, const Numbers& axes) {

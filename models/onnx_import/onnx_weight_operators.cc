@@ -44,7 +44,11 @@ void set_dense(OnnxOperator& op, OnnxActivation value, std::size_t dim, const On
   const Numbers shape = shape_of(matrix);
   const bool is_vector = value.layout == OnnxActivation::Layout::kVector && value.shape.size() == 2;
   if (!is_vector) {
-    const std::vector<int> axes = as_plain(value).plain.dims.at(dim);
+    const OnnxPlain plain = as_plain(value).plain;
+    if (dim >= plain.dims.size())
+      throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) +
+                            ", expected [batch, inputs]");
+    const std::vector<int> axes = plain.dims[dim];
     if (std::ranges::find(axes, kOnnxBatchAxis) != axes.end())
       throw OnnxUnsupported("a product over the samples of " + onnx_shape_text(value.shape));
     value = with_last(op, std::move(value), axes);

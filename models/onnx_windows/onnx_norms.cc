@@ -125,7 +125,7 @@ void translate_group_norm(OnnxOperator& op) {
   if (groups < 1 || channels % groups != 0)
     throw OnnxUnsupported("num_groups " + std::to_string(groups) + " of " +
                           std::to_string(channels) + " channels, expected groups of equal size");
-  const std::int64_t numbers = shape_of(op.constant(1)).at(0) == channels ? channels : groups;
+  const std::int64_t numbers = shape_of(op.constant(1)) == Numbers{channels} ? channels : groups;
   std::vector<OnnxLayerArray> arrays{channel_array(op, "weight", 1, numbers, channels),
                                      channel_array(op, "bias", 2, numbers, channels)};
   add_group_norm(op, std::move(value), groups, std::move(arrays));

@@ -1,12 +1,16 @@
 // Data sets and images. The readers take paths: the bytes are written to a folder in memory first.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
+#include "io/data/readers/arrays/array_inputs.h"
 #include "io/data/sources/dataset.h"
+#include "io/interchange/zip/zip_archive.h"
 #include "io/tokenizer/tokenizer.h"
 #include "tests/fuzz/input_folder.h"
 #include "tests/fuzz/targets.h"
@@ -61,6 +65,34 @@ void tokens(Input input) {
   io::DatasetOptions options;
   options.text.context = 2;
   load("tokens", folder, options);
+}
+
+// Two arrays as x and y of both parts, read as training data and as the inputs of a model.
+void arrays(Input input) {
+  static const Folder folder;
+  const unsigned how = input.empty() ? 0 : input.front();
+  const auto [x, y] = halves(input.empty() ? input : input.subspan(1));
+  std::vector<std::uint8_t> archive;
+  io::ZipWriter writer([&](std::span<const std::byte> bytes) {
+    const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    archive.insert(archive.end(), first, first + bytes.size());
+  });
+  writer.add("x.npy", {std::as_bytes(x)});
+  writer.add("y.npy", {std::as_bytes(y)});
+  writer.finish();
+  const std::string train = folder.write("train.npz", archive);
+  folder.write("test.npz", archive);
+  io::DatasetOptions options;
+  if (how % 2 == 1) options.arrays.ignored_label = how / 2;
+  load("arrays", folder, options);
+  try {
+    const auto stream = io::open_array_samples(
+        train, {.extents = how % 4 < 2 ? std::array<std::int64_t, 3>{1, 1, 3}
+                                       : std::array<std::int64_t, 3>{2, 3, 1}});
+    io::SampleBlock block;
+    stream->fill(4, io::Wanted::kSamples, block);
+  } catch (const io::Error&) {
+  }
 }
 
 void image(Input input) {

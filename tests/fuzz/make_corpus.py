@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import pathlib
+import random
 import struct
 import subprocess
 import sys
@@ -302,6 +303,12 @@ def main():
     write("cifar10", "one", bytes([3]) + bytes(3072))
     write("tokens", "plain", struct.pack("<8H", *range(8)))
     write("tokens", "header", struct.pack("<3I", 20240520, 1, 8) + bytes(1012) + struct.pack("<8H", *range(8)))
+    for name, how, x, y in (
+            ("rows", 0, npy("<f4", (3, 3), bytes(36)), npy("|u1", (3,), bytes([0, 1, 2]))),
+            ("images", 0, npy("|u1", (2, 1, 2, 3), bytes(12)), npy("<i4", (2,), struct.pack("<2i", 1, 0))),
+            ("masks", 3, npy("<f8", (2, 2, 3), bytes(96)), npy("|u1", (2, 2, 3), bytes([1, 0] * 6))),
+            ("tokens", 0, npy("<i8", (2, 2), struct.pack("<4q", 1, 5, 0, 2)), npy("<i8", (2, 2), struct.pack("<4q", 1, 0, 0, 1)))):
+        write("arrays", name, bytes([how]) + struct.pack("<H", len(x)) + x + y)
     for name, content in (("rgb", png(2, 8, bytes(6))), ("grey1", png(0, 1, b"\x80")), ("palette", png(3, 8, bytes(2))),
                           ("rgba16", png(6, 16, bytes(16)))):
         write("image", name, content)
@@ -315,6 +322,8 @@ def main():
     write("layer_list", "small", LAYERS)
     write_definitions()
     write("onnx", "small", onnx_model())
+    for seed in range(8):
+        write("onnx_graph", f"random-{seed}", random.Random(seed).randbytes(120))
     write("published_config", "gpt2", json.dumps(
         {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 4, "n_positions": 6, "vocab_size": 5}))
     write("published_config", "qwen3", json.dumps(

@@ -13,29 +13,11 @@
 #include "models/model_catalog.h"
 #include "models/onnx_import/onnx_import.h"
 #include "models/published/published_layers.h"
+#include "tests/fuzz/choices.h"
 #include "tests/fuzz/targets.h"
 
 namespace fuzz {
 namespace {
-
-// The input as choices; 0 after its end.
-class Choices {
- public:
-  explicit Choices(Input input) : input_(input) {}
-  unsigned next() {
-    const unsigned byte = input_.empty() ? 0u : input_.front();
-    if (!input_.empty()) input_ = input_.subspan(1);
-    return byte;
-  }
-  bool ended() const { return input_.empty(); }
-  template <std::size_t kCount>
-  std::int64_t of(const std::array<std::int64_t, kCount>& values) {
-    return values[next() % kCount];
-  }
-
- private:
-  Input input_;
-};
 
 // Ordinary values are as frequent as extreme ones, so that both kinds of layers follow each other.
 constexpr std::array<std::int64_t, 48> kNumbers{0,
@@ -163,6 +145,8 @@ double work(const engine::Graph& graph) {
   return all;
 }
 
+}  // namespace
+
 void run_step(const engine::Graph& graph, const engine::Plan& plan,
               const models::ModelOptions& options, engine::ThreadPool& threads) {
   constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
@@ -189,8 +173,6 @@ void run_step(const engine::Graph& graph, const engine::Plan& plan,
                    plan.options.training);
   if (plan.options.training) executor.backward(1, engine::Write::kOverwrite, {});
 }
-
-}  // namespace
 
 void model_definition(Input input) {
   Choices choices(input);

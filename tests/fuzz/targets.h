@@ -22,6 +22,7 @@ void csv(Input input);
 void idx(Input input);
 void cifar10(Input input);
 void tokens(Input input);
+void arrays(Input input);
 void image(Input input);
 void tokenizer(Input input);
 void hostlist(Input input);
@@ -36,6 +37,7 @@ void option_values(Input input);
 void layer_list(Input input);
 void model_definition(Input input);
 void onnx(Input input);
+void onnx_graph(Input input);
 void published_config(Input input);
 void flight_record(Input input);
 void run_record(Input input);
@@ -58,6 +60,7 @@ inline constexpr Target kTargets[] = {
     {"idx", idx},
     {"cifar10", cifar10},
     {"tokens", tokens},
+    {"arrays", arrays},
     {"image", image},
     {"tokenizer", tokenizer},
     {"hostlist", hostlist},
@@ -72,6 +75,7 @@ inline constexpr Target kTargets[] = {
     {"layer_list", layer_list},
     {"model_definition", model_definition},
     {"onnx", onnx},
+    {"onnx_graph", onnx_graph},
     {"published_config", published_config},
     {"flight_record", flight_record},
     {"run_record", run_record},

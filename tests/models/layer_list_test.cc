@@ -264,7 +264,8 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
       "dropout, embedding, "
       "position_embedding, layer_norm, rms_norm, gelu, causal_self_attention, "
       "self_attention, matmul, softmax, rotary, head_rms_norm, concat, slice, reshape, permute, "
-      "activation, scale_shift, multiply, divide, reduce, gather, parameter, constant)");
+      "activation, scale_shift, multiply, divide, compare, where, reduce, gather, parameter, "
+      "constant)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "
             "kind, name, inputs, "

@@ -156,12 +156,116 @@ TEST_F(OnnxGeneralTest, NumbersOfLargeImagesAreNotComputed) {
   }
 }
 
-TEST_F(OnnxGeneralTest, AConditionMustNotDependOnSamples) {
+// A truth is 1 or 0: a conversion to booleans adds no layer.
+TEST_F(OnnxGeneralTest, ComparisonsChooseBetweenValues) {
+  const models::OnnxImport found =
+      imported({node("GreaterOrEqual", {"x", "two"}, "above"), node("Less", {"x", "four"}, "below"),
+                node("Not", {"below"}, "far"), node("And", {"above", "far"}, "both"),
+                node("Cast", {"both"}, "float", {{"to", std::int64_t{1}}}),
+                node("Cast", {"float"}, "truth", {{"to", std::int64_t{9}}}),
+                node("Where", {"truth", "x", "two"}, "end")},
+               {scalar("two", 2), scalar("four", 4)});
+  EXPECT_EQ(kinds(found),
+            "constant compare constant compare scale_shift multiply constant where "
+            "global_average_pool dense");
+  EXPECT_CONTAINS(found.definition, "function = \"greater_equal\"");
+  EXPECT_CONTAINS(found.definition, "function = \"less\"");
+}
+
+TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
+  const models::OnnxImport found =
+      imported({node("Cast", {"x"}, "truth", {{"to", std::int64_t{9}}}),
+                node("Where", {"truth", "two", "x"}, "end")},
+               {scalar("two", 2)});
+  EXPECT_EQ(kinds(found), "constant compare scale_shift constant where global_average_pool dense");
+}
+
+TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
+  const auto fault = [&](const std::vector<io::OnnxNode>& nodes,
+                         const std::vector<io::NamedArray>& constants) -> std::string {
+    try {
+      imported(nodes, constants);
+      return "accepted";
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_CONTAINS(fault({node("ReduceSum", {"x", "axes"}, "end")}, {integers("axes", {2, -2})}),
+                  "over the axes [2, -2], expected each of them once");
+  EXPECT_CONTAINS(fault({node("GroupNormalization", {"x", "one", "one"}, "end",
+                              {{"num_groups", std::int64_t{2}}})},
+                        {scalar("one", 1)}),
+                  "input 1 has the shape [], expected [2]");
+  EXPECT_CONTAINS(
+      fault({node("Concat", {"empty", "empty"}, "both", {{"axis", std::int64_t{0}}}),
+             node("Equal", {"both", "both"}, "equal"), node("Where", {"equal", "x", "x"}, "end")},
+            {floats("empty", {0})}),
+      "a constant of the shape [0], expected elements");
+  EXPECT_CONTAINS(fault({node("Transpose", {"none"}, "turned", {{"perm", Ints{}}}),
+                         node("Reshape", {"x", "turned"}, "end")},
+                        {integers("none", {})}),
+                  "perm [] of [0]");
+  EXPECT_CONTAINS(fault({node("ReduceSum", {"x", "axes"}, "sums", {{"keepdims", std::int64_t{0}}}),
+                         node("Gemm", {"sums", "matrix"}, "end")},
+                        {integers("axes", {1, 2, 3}), floats("matrix", {1, 6})}),
+                  "it reads [batch], expected [batch, inputs]");
+}
+
+// A parameter as the output, which has no samples.
+TEST_F(OnnxGeneralTest, AnOutputWithoutSamplesIsRefused) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 6, 4, 5}}};
+  model.outputs = {{.name = "y", .shape = {4, 3, 2, 2}}};
+  model.nodes = {node("Relu", {"x"}, "unused"), node("Exp", {"map"}, "y")};
+  model.constants = {floats("map", {4, 3, 2, 2})};
+  io::save_onnx(model, path_);
   try {
-    imported({node("Where", {"x", "x", "x"}, "end")}, {});
+    models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
     ADD_FAILURE() << "accepted";
   } catch (const engine::ModelError& error) {
-    EXPECT_CONTAINS(error.what(), "a condition that is computed from samples, expected a constant");
+    EXPECT_CONTAINS(error.what(), "its output 'y' has the shape [4, 3, 2, 2], expected samples");
+  }
+}
+
+// A position embedding, as it is computed from the sizes of a batch.
+TEST_F(OnnxGeneralTest, ConstantsForEachSampleAreComputedOnce) {
+  const models::OnnxImport found =
+      imported({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "places"}, "sizes"),
+                node("ConstantOfShape", {"sizes"}, "zeros"), node("Add", {"zeros", "one"}, "ones"),
+                node("CumSum", {"ones", "axis"}, "rows"),
+                node("Unsqueeze", {"rows", "axis"}, "map"), node("Add", {"x", "map"}, "end")},
+               {integers("places", {0, 2, 3}), integers("axis", {1}), scalar("one", 1)});
+  EXPECT_EQ(kinds(found), "constant reshape add global_average_pool dense");
+  ASSERT_FALSE(found.arrays.empty());
+  EXPECT_EQ(found.arrays[0].shape, (Ints{1, 1, 4, 5}));
+  std::vector<float> rows(20);
+  ASSERT_EQ(found.arrays[0].data.size(), rows.size() * sizeof(float));
+  std::memcpy(rows.data(), found.arrays[0].data.data(), found.arrays[0].data.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    EXPECT_EQ(rows[i], static_cast<float>(i / 5 + 1)) << i;
+}
+
+TEST_F(OnnxGeneralTest, SumsOverSamplesAreRefused) {
+  try {
+    imported({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "places"}, "sizes"),
+              node("ConstantOfShape", {"sizes"}, "zeros"),
+              node("CumSum", {"zeros", "axis"}, "samples"), node("Add", {"x", "samples"}, "end")},
+             {integers("places", {0, 2, 3}), integers("axis", {0})});
+    ADD_FAILURE() << "accepted";
+  } catch (const engine::ModelError& error) {
+    EXPECT_CONTAINS(error.what(), "over axis 0, expected another one: that of samples");
+  }
+}
+
+// The number of samples is not known when the file is read.
+TEST_F(OnnxGeneralTest, AComparisonWithTheNumberOfSamplesIsRefused) {
+  try {
+    imported({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "zero"}, "batch"),
+              node("Equal", {"x", "batch"}, "equal"), node("Where", {"equal", "x", "x"}, "end")},
+             {integers("zero", {0})});
+    ADD_FAILURE() << "accepted";
+  } catch (const engine::ModelError& error) {
+    EXPECT_CONTAINS(error.what(), "it computes with an extent that is unknown");
   }
 }
 

@@ -1,8 +1,9 @@
-// Sums, differences, products and quotients of two tensors, expanded to a common shape. Sums of one
-// shape, and products of one shape or with a vector of channels (squeeze and excitation; Hu et al.,
-// 2018), have kernels of their own.
+// Sums, differences, products, quotients and comparisons of two tensors, expanded to a common
+// shape, and choices between two. Sums of one shape, and products of one shape or with a vector of
+// channels (squeeze and excitation; Hu et al., 2018), have kernels of their own.
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "engine/layers/general/general_layers.h"
 #include "engine/layers/layer_checks.h"
@@ -14,19 +15,30 @@
 namespace engine::layers {
 namespace {
 
-Shape expanded_shape(std::span<const Shape> inputs) {
-  expect_inputs(inputs, 2);
-  const bool first_is_longer = inputs[0].rank() >= inputs[1].rank();
-  const Shape &longer = inputs[first_is_longer ? 0 : 1], &shorter = inputs[first_is_longer ? 1 : 0];
-  Shape output = longer;
-  const int more = longer.rank() - shorter.rank();
+// Expands `to` by the extents of another input; false if they do not fit.
+bool expand(Shape& to, const Shape& by) {
+  const Shape shorter = to.rank() >= by.rank() ? by : to;
+  if (by.rank() > to.rank()) to = by;
+  const int more = to.rank() - shorter.rank();
   for (int d = 0; d < shorter.rank(); ++d) {
-    std::int64_t& extent = output[d + more];
-    if (extent != shorter[d] && extent != 1 && shorter[d] != 1)
-      throw ShapeError("expected two inputs whose extents, from the last on, are equal or 1, got " +
-                       inputs[0].to_string() + " and " + inputs[1].to_string());
+    std::int64_t& extent = to[d + more];
+    if (extent != shorter[d] && extent != 1 && shorter[d] != 1) return false;
     extent = std::max(extent, shorter[d]);
   }
+  return true;
+}
+
+Shape expanded_shape(std::span<const Shape> inputs, const char* count) {
+  Shape output = inputs[0];
+  std::string texts = output.to_string();
+  bool fits = true;
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    fits = fits && expand(output, inputs[i]);
+    texts += (i + 1 < inputs.size() ? ", " : " and ") + inputs[i].to_string();
+  }
+  if (!fits)
+    throw ShapeError(std::string("expected ") + count +
+                     " inputs whose extents, from the last on, are equal or 1, got " + texts);
   return output;
 }
 
@@ -45,7 +57,10 @@ class Binary : public Layer {
  public:
   Binary(LayerTraits traits, ops::BinaryKind kind) : Layer(std::move(traits)), kind_(kind) {}
 
-  Shape output_shape(std::span<const Shape> inputs) const final { return expanded_shape(inputs); }
+  Shape output_shape(std::span<const Shape> inputs) const final {
+    expect_inputs(inputs, 2);
+    return expanded_shape(inputs, "two");
+  }
 
   void forward(const LayerRun& run) const override {
     const int rank = run.output.shape.rank();
@@ -164,11 +179,95 @@ class Divide final : public Binary {
                ops::BinaryKind::kDivide) {}
 };
 
+// Writes the gradient of an input that changes nothing continuously.
+void zero_gradient(const LayerRun& run, std::size_t input) {
+  const LayerGradients& g = run.gradients;
+  if (g.inputs[input] && g.input_writes[input] == Write::kOverwrite)
+    ops::zero(run.kernels, g.inputs[input]);
+}
+
+// a < b is b > a.
+class Compare final : public Layer {
+ public:
+  explicit Compare(CompareFunction function)
+      : Layer({.kind = "compare",
+               .options = {{"function", static_cast<double>(function)}},
+               .stores_bf16_on_cpu = true,
+               .extends_texts = true}),
+        function_(function) {}
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 2);
+    return expanded_shape(inputs, "two");
+  }
+  void forward(const LayerRun& run) const override {
+    const bool swaps =
+        function_ == CompareFunction::kLess || function_ == CompareFunction::kLessEqual;
+    const int rank = run.output.shape.rank();
+    ops::broadcast_forward(run.kernels, {.kind = kernel_kind(),
+                                         .a = with_rank(run.inputs[swaps ? 1 : 0], rank),
+                                         .b = with_rank(run.inputs[swaps ? 0 : 1], rank),
+                                         .y = run.output});
+  }
+  void backward(const LayerRun& run) const override {
+    zero_gradient(run, 0);
+    zero_gradient(run, 1);
+  }
+
+ private:
+  ops::BinaryKind kernel_kind() const {
+    const bool is_strict =
+        function_ == CompareFunction::kGreater || function_ == CompareFunction::kLess;
+    if (function_ == CompareFunction::kEqual) return ops::BinaryKind::kEqual;
+    return is_strict ? ops::BinaryKind::kGreater : ops::BinaryKind::kGreaterEqual;
+  }
+
+  CompareFunction function_;
+};
+
+class Where final : public Layer {
+ public:
+  Where()
+      : Layer({.kind = "where",
+               .backward_needs = {.inputs = true},
+               .stores_bf16_on_cpu = true,
+               .extends_texts = true}) {}
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 3);
+    return expanded_shape(inputs, "three");
+  }
+  void forward(const LayerRun& run) const override {
+    const int rank = run.output.shape.rank();
+    ops::choose_forward(run.kernels, {.condition = with_rank(run.inputs[0], rank),
+                                      .a = with_rank(run.inputs[1], rank),
+                                      .b = with_rank(run.inputs[2], rank),
+                                      .y = run.output});
+  }
+  // The condition may also be one of the values; its gradient of 0 is then written first.
+  void backward(const LayerRun& run) const override {
+    const LayerGradients& g = run.gradients;
+    const int rank = g.output.shape.rank();
+    const auto gradient = [&](std::size_t i) {
+      return g.inputs[i] ? with_rank(g.inputs[i], rank) : TensorView{};
+    };
+    zero_gradient(run, 0);
+    ops::choose_backward(run.kernels, {.condition = with_rank(run.inputs[0], rank),
+                                       .dy = g.output,
+                                       .da = gradient(1),
+                                       .db = gradient(2),
+                                       .da_write = g.input_writes[1],
+                                       .db_write = g.input_writes[2]});
+  }
+};
+
 }  // namespace
 
 LayerPtr add() { return std::make_unique<Add>(); }
 LayerPtr subtract() { return std::make_unique<Subtract>(); }
 LayerPtr multiply() { return std::make_unique<Multiply>(); }
 LayerPtr divide() { return std::make_unique<Divide>(); }
+LayerPtr compare(CompareFunction function) { return std::make_unique<Compare>(function); }
+LayerPtr where() { return std::make_unique<Where>(); }
 
 }  // namespace engine::layers

@@ -35,6 +35,12 @@ LayerPtr reduce(const ReduceOptions& options);
 // Two inputs, expanded to a common shape as NumPy does; add() and multiply() of layers.h are alike.
 LayerPtr subtract();
 LayerPtr divide();
+// 1 if the comparison holds, else 0. Its gradient is 0.
+enum class CompareFunction : std::uint8_t { kGreater, kGreaterEqual, kLess, kLessEqual, kEqual };
+LayerPtr compare(CompareFunction function);
+// Three inputs, expanded likewise: the elements of the second one where the first one is not 0,
+// else those of the third one (torch.where). The first one's gradient is 0.
+LayerPtr where();
 
 struct ParameterOptions {
   std::vector<std::int64_t> shape;

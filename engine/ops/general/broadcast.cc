@@ -45,6 +45,14 @@ void check_operands(const char* kernel, const KernelContext& context, const Tens
                      " or 1");
 }
 
+void check_condition(const char* kernel, const TensorView& condition, const TensorView& y) {
+  check_dtype(kernel, "condition", condition, y.dtype);
+  if (!expands_to(condition.shape, y.shape))
+    throw ShapeError(std::string(kernel) + ": the condition has the shape " +
+                     condition.shape.to_string() + ": expected the extents of " +
+                     y.shape.to_string() + " or 1");
+}
+
 // Calls body(op) with the operation on two numbers.
 template <class C, class Body>
 void with_operation(BinaryKind kind, Body body) {
@@ -57,6 +65,12 @@ void with_operation(BinaryKind kind, Body body) {
       return body([](C a, C b) { return a * b; });
     case BinaryKind::kDivide:
       return body([](C a, C b) { return a / b; });
+    case BinaryKind::kGreater:
+      return body([](C a, C b) { return a > b ? C{1} : C{0}; });
+    case BinaryKind::kGreaterEqual:
+      return body([](C a, C b) { return a >= b ? C{1} : C{0}; });
+    case BinaryKind::kEqual:
+      return body([](C a, C b) { return a == b ? C{1} : C{0}; });
   }
 }
 
@@ -91,6 +105,32 @@ void combine(ThreadPool& threads, const BroadcastForward& o, const Axes<3>& axes
                      combine_run(a + at[0], b + at[1], y + at[2], run, steps, op);
                    });
     });
+  });
+}
+
+// Chooses a run of elements. The loop over contiguous operands is compiled alone.
+template <class T>
+void choose_run(const T* condition, const T* a, const T* b, T* y, std::int64_t count,
+                const std::array<std::int64_t, 4>& steps) {
+  const auto loop = [&](std::int64_t c_step, std::int64_t a_step, std::int64_t b_step) {
+    for (std::int64_t i = 0; i < count; ++i)
+      y[i] = computed(condition[i * c_step]) != 0 ? a[i * a_step] : b[i * b_step];
+  };
+  if (steps[0] == 1 && steps[1] == 1 && steps[2] == 1) return loop(1, 1, 1);
+  loop(steps[0], steps[1], steps[2]);
+}
+
+template <class T>
+void choose(ThreadPool& threads, const ChooseForward& o, const Axes<4>& axes) {
+  const std::int64_t count = o.y.count();
+  const auto steps = axes.inner().steps;
+  const T *condition = o.condition.as<T>(), *a = o.a.as<T>(), *b = o.b.as<T>();
+  T* y = o.y.as<T>();
+  threads.run((count + kUnit - 1) / kUnit, [&](std::int64_t first, std::int64_t last, int) {
+    for_each_run(axes, first * kUnit, std::min(last * kUnit, count),
+                 [&](const auto& at, std::int64_t run) {
+                   choose_run(condition + at[0], a + at[1], b + at[2], y + at[3], run, steps);
+                 });
   });
 }
 
@@ -132,6 +172,36 @@ void broadcast_forward(KernelContext& context, const BroadcastForward& o) {
   dispatch(
       context, o.y.dtype, [&] { call(double{}); }, [&] { with_cpu_storage(o.y.dtype, call); },
       [&] { cuda::broadcast_forward(context, o, axes); });
+}
+
+void choose_forward(KernelContext& context, const ChooseForward& o) {
+  check_operands("choose_forward", context, o.a, o.b, o.y);
+  check_condition("choose_forward", o.condition, o.y);
+  const Shape& full = o.y.shape;
+  if (full.count() == 0) return;
+  const Steps c = expanded_steps(o.condition.shape, full), a = expanded_steps(o.a.shape, full),
+              b = expanded_steps(o.b.shape, full), y = dense_steps(full);
+  Axes<4> axes;
+  for (int d = 0; d < full.rank(); ++d) {
+    const auto k = static_cast<std::size_t>(d);
+    axes.add({full[d], {c[k], a[k], b[k], y[k]}});
+  }
+  const auto call = [&]<class T>(T) { choose<T>(*context.threads, o, axes); };
+  dispatch(
+      context, o.y.dtype, [&] { call(double{}); }, [&] { with_cpu_storage(o.y.dtype, call); },
+      [&] { cuda::choose_forward(context, o, axes); });
+}
+
+void choose_backward(KernelContext& context, const ChooseBackward& o) {
+  check_condition("choose_backward", o.condition, o.dy);
+  const auto gradient = [&](SumTerm term, const TensorView& to, Write write) {
+    if (!to) return;
+    check_operands("choose_backward", context, to, to, o.dy);
+    sum_to(context, {.term = term, .u = o.dy, .v = o.condition, .y = to, .write = write},
+           o.dy.shape);
+  };
+  gradient(SumTerm::kChosen, o.da, o.da_write);
+  gradient(SumTerm::kOther, o.db, o.db_write);
 }
 
 void broadcast_backward(KernelContext& context, const BroadcastBackward& o) {

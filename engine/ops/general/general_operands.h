@@ -26,6 +26,8 @@ enum class SumTerm : std::uint8_t {
   kProduct,   // u v
   kQuotient,  // u / v
   kDivisor,   // -u v / w^2, the gradient of a quotient v / w
+  kChosen,    // u if v is not 0, else 0
+  kOther,     // u if v is 0, else 0
 };
 
 struct StridedSum {
@@ -37,7 +39,16 @@ struct StridedSum {
   Write write = Write::kOverwrite;
 };
 
-enum class BinaryKind : std::uint8_t { kAdd, kSubtract, kMultiply, kDivide };
+// Comparisons are 1 if they hold, else 0, and have no gradients.
+enum class BinaryKind : std::uint8_t {
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kGreater,
+  kGreaterEqual,
+  kEqual
+};
 
 struct BroadcastForward {
   BinaryKind kind;
@@ -47,6 +58,16 @@ struct BroadcastForward {
 struct BroadcastBackward {
   BinaryKind kind;
   TensorView a, b, dy;
+  TensorView da{}, db{};  // absent if not needed
+  Write da_write = Write::kOverwrite, db_write = Write::kOverwrite;
+};
+
+struct ChooseForward {
+  TensorView condition, a, b, y;
+};
+
+struct ChooseBackward {
+  TensorView condition, dy;
   TensorView da{}, db{};  // absent if not needed
   Write da_write = Write::kOverwrite, db_write = Write::kOverwrite;
 };

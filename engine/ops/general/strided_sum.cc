@@ -63,6 +63,8 @@ double term_at(const Operands<T>& from, const Places& places, const Places& step
     const double w = element(from.w, 2);
     return -u * element(from.v, 1) / (w * w);
   }
+  if constexpr (kTerm == SumTerm::kChosen) return element(from.v, 1) != 0 ? u : 0;
+  if constexpr (kTerm == SumTerm::kOther) return element(from.v, 1) != 0 ? 0 : u;
   return u;
 }
 
@@ -161,6 +163,10 @@ void sum_on_cpu(ThreadPool& threads, const StridedSum& o) {
       return Sum<SumTerm::kQuotient, T, To>(o).run(threads);
     case SumTerm::kDivisor:
       return Sum<SumTerm::kDivisor, T, To>(o).run(threads);
+    case SumTerm::kChosen:
+      return Sum<SumTerm::kChosen, T, To>(o).run(threads);
+    case SumTerm::kOther:
+      return Sum<SumTerm::kOther, T, To>(o).run(threads);
   }
 }
 

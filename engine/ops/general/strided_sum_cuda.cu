@@ -35,6 +35,10 @@ __device__ __forceinline__ Wide<T> term_at(SumTerm term, const Operands<T>& from
       const Wide<T> w = to_wide(from.w[p.at[2]]);
       return -u * to_wide(from.v[p.at[1]]) / (w * w);
     }
+    case SumTerm::kChosen:
+      return to_wide(from.v[p.at[1]]) != 0 ? u : 0;
+    case SumTerm::kOther:
+      return to_wide(from.v[p.at[1]]) != 0 ? 0 : u;
   }
   return 0;
 }

@@ -7,25 +7,16 @@
 
 #include "engine/ops/device/row_blocks.h"
 #include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/windows/window_lines.h"
 
 namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 
-// The windows along one axis.
-struct Line {
-  int extent, kernel, stride, dilation, before, windows;
-};
-Line line_of(const WindowAxis& axis) {
-  const auto number = [](std::int64_t value) { return static_cast<int>(value); };
-  return {number(axis.extent),   number(axis.kernel), number(axis.stride),
-          number(axis.dilation), number(axis.before), number(axis.count())};
-}
-
 // `first` and `lines`: of output pixels. The widths are in packs.
 struct Windows {
-  Line rows, columns;
+  WindowLine rows, columns;
   std::int64_t first, lines, image_width, first_pack, packs;
 };
 Windows windows_of(const Patches& o, int width) {
@@ -56,14 +47,6 @@ __global__ void __launch_bounds__(kThreads)
                               W);
     store_pack<W>(patches + i * W, pack);
   }
-}
-
-// Returns the window that reads `place` as its k-th place; -1 if there is none.
-__device__ __forceinline__ int window_of(const Line& axis, int place, int k) {
-  const int start = place + axis.before - k * axis.dilation;
-  if (start < 0 || start % axis.stride != 0) return -1;
-  const int window = start / axis.stride;
-  return window < axis.windows ? window : -1;
 }
 
 // `first_row`: of x, over all images.

@@ -10,6 +10,7 @@
 #include "engine/ops/dense/dense.h"
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/general/strided_copy.h"
+#include "engine/ops/windows/depthwise_windows.h"
 #include "engine/ops/windows/patches.h"
 
 namespace engine::ops {
@@ -178,6 +179,7 @@ class Chunks {
 
 std::size_t window_conv2d_scratch_bytes(const WindowConv2d& conv, std::int64_t n, DType dtype,
                                         int threads, Device::Kind device, Products products) {
+  if (is_depthwise(conv)) return depthwise_windows_scratch_bytes(conv, dtype, device);
   const ChunkSizes s = chunk_sizes(conv, n, dtype, device);
   const std::int64_t pixels = s.pixels(s.lines);
   return bytes_of(pixels * s.columns, dtype) + bytes_of(pixels * s.outs, dtype) +
@@ -192,6 +194,7 @@ void window_conv2d_forward(KernelContext& context, const WindowConv2dForward& o)
     check_dtype(kName, "bias", o.bias, wide_dtype(o.x.dtype));
     check_shape(kName, "bias", o.bias, {o.conv.out_channels});
   }
+  if (is_depthwise(o.conv)) return depthwise_windows_forward(context, o);
   const Chunks chunks(context, o.conv, o.x, o.y);
   const std::int64_t outs = chunks.sizes().outs, columns = chunks.sizes().columns;
   chunks.for_each([&](Chunk& chunk, bool) {
@@ -209,6 +212,7 @@ void window_conv2d_forward(KernelContext& context, const WindowConv2dForward& o)
 void window_conv2d_backward_data(KernelContext& context, const WindowConv2dBackwardData& o) {
   check_operands("window_conv2d_backward_data", context, o.conv, {o.dx, o.dy, o.weight},
                  stored_weight_dtype(context, o.dx));
+  if (is_depthwise(o.conv)) return depthwise_windows_backward_data(context, o);
   if (o.write == Write::kOverwrite) zero(context, o.dx);
   const Chunks chunks(context, o.conv, o.dx, o.dy);
   const std::int64_t outs = chunks.sizes().outs, columns = chunks.sizes().columns;
@@ -230,6 +234,7 @@ void window_conv2d_backward_weights(KernelContext& context, const WindowConv2dBa
     check_dtype(kName, "dbias", o.dbias, gradient);
     check_shape(kName, "dbias", o.dbias, {o.conv.out_channels});
   }
+  if (is_depthwise(o.conv)) return depthwise_windows_backward_weights(context, o);
   if (o.x.shape[0] == 0 && o.write == Write::kOverwrite) {
     zero(context, o.dweight);
     if (o.dbias) zero(context, o.dbias);

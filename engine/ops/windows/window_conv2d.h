@@ -2,22 +2,16 @@
 // and padding: patches, a chunk of lines at a time, times the weight. Convolutions with a square
 // kernel, equal strides and symmetric padding are faster with conv2d.h. x [n, h, w, in], weight
 // [out, kh, kw, in / groups], bias [out] or absent, y [n, oh, ow, out]. Chunks depend only on the
-// geometry, so that results do not depend on the number of threads.
+// geometry, so that results do not depend on the number of threads. Depthwise convolutions have no
+// patches: depthwise_windows.h.
 //
 // A transposed convolution is the same with x and y exchanged: its forward pass is
 // window_conv2d_backward_data().
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
-#include "engine/ops/windows/window_geometry.h"
+#include "engine/ops/windows/window_operands.h"
 
 namespace engine::ops {
-
-struct WindowConv2d {
-  WindowGeometry window;  // its channels are those of x
-  std::int64_t out_channels = 1, groups = 1;
-};
 
 // Returns the scratch size of each call below, for up to `n` images. On the CPU, `products` is that
 // of the context.
@@ -25,28 +19,10 @@ std::size_t window_conv2d_scratch_bytes(const WindowConv2d& conv, std::int64_t n
                                         int threads, Device::Kind device = Device::Kind::kCpu,
                                         Products products = Products::kF32);
 
-struct WindowConv2dForward {
-  WindowConv2d conv;
-  TensorView x, weight, y;
-  TensorView bias{};  // only with kOverwrite
-  Write write = Write::kOverwrite;
-};
 void window_conv2d_forward(KernelContext& context, const WindowConv2dForward& o);
 
-struct WindowConv2dBackwardData {
-  WindowConv2d conv;
-  TensorView dy, weight, dx;
-  Write write = Write::kOverwrite;
-};
 void window_conv2d_backward_data(KernelContext& context, const WindowConv2dBackwardData& o);
 
-// dbias is absent if there is no bias.
-struct WindowConv2dBackwardWeights {
-  WindowConv2d conv;
-  TensorView x, dy, dweight;
-  TensorView dbias{};
-  Write write = Write::kOverwrite;
-};
 void window_conv2d_backward_weights(KernelContext& context, const WindowConv2dBackwardWeights& o);
 
 }  // namespace engine::ops

@@ -1,4 +1,5 @@
-// The operands of patches and of resizing; the header of each describes them.
+// The operands of convolutions of any window, of patches and of resizing; the header of each
+// describes them.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,32 @@
 #include "engine/ops/windows/window_geometry.h"
 
 namespace engine::ops {
+
+struct WindowConv2d {
+  WindowGeometry window;  // its channels are those of x
+  std::int64_t out_channels = 1, groups = 1;
+};
+
+struct WindowConv2dForward {
+  WindowConv2d conv;
+  TensorView x, weight, y;
+  TensorView bias{};  // only with kOverwrite
+  Write write = Write::kOverwrite;
+};
+
+struct WindowConv2dBackwardData {
+  WindowConv2d conv;
+  TensorView dy, weight, dx;
+  Write write = Write::kOverwrite;
+};
+
+// dbias is absent if there is no bias.
+struct WindowConv2dBackwardWeights {
+  WindowConv2d conv;
+  TensorView x, dy, dweight;
+  TensorView dbias{};
+  Write write = Write::kOverwrite;
+};
 
 struct Patches {
   WindowGeometry window;

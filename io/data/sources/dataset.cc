@@ -16,6 +16,7 @@
 #include "io/data/readers/image_files/cifar10_files.h"
 #include "io/data/readers/image_files/idx_files.h"
 #include "io/data/readers/image_files/image_folder.h"
+#include "io/data/readers/image_files/labelled_images.h"
 #include "io/data/readers/tokens/text_files.h"
 
 namespace io {
@@ -60,6 +61,10 @@ DatasetSplits read_idx(const DatasetOptions& options) {
 DatasetSplits read_cifar10(const DatasetOptions& options) {
   return read_cifar10_splits(options.directory, options.parts);
 }
+DatasetSplits read_images(const DatasetOptions& options) {
+  return options.csv.task == Task::kMultiLabel ? read_labelled_splits(options)
+                                               : read_image_folder_splits(options);
+}
 DatasetSplits make_glyphs(const DatasetOptions& options) {
   return {draw_glyphs(GlyphSplit::kTrain, kGlyphTrainCount, options.seed),
           draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
@@ -78,7 +83,7 @@ constexpr Entry kDatasets[] = {
     {"tinyshakespeare", read_text_splits},
     {"tokens", read_token_splits},
     {"csv", read_csv_splits},
-    {"images", read_image_folder_splits},
+    {"images", read_images},
     {"arrays", read_array_splits},
     {"glyphs", make_glyphs},
     {"synthetic", make_synthetic},

@@ -38,7 +38,8 @@ FoundImages files_of_folder(const std::string& folder, const ImageSamples&) {
   return images_below(folder);
 }
 FoundImages files_of_folder(const std::string& folder, const ArraySamples&) {
-  throw DataError(folder + ": found a folder, expected an .npz file with the array x");
+  throw DataError(folder +
+                  ": found a folder, expected an .npz file with the array x, or a .npy file");
 }
 template <class Kind>
 FoundImages files_of_folder(const std::string& folder, const Kind&) {

@@ -8,33 +8,13 @@
 #include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
-#include "io/interchange/numpy/npy_header.h"
+#include "io/interchange/numpy/npy.h"
 #include "io/interchange/zip/zip_archive.h"
 
 namespace io {
 namespace {
 
 constexpr std::string_view kEnding = ".npy";
-
-// Converts elements from Fortran order (first index fastest) to C order (last index fastest).
-std::vector<std::byte> to_c_order(const std::vector<std::byte>& fortran,
-                                  const std::vector<std::int64_t>& shape, std::size_t element) {
-  std::vector<std::byte> out(fortran.size());
-  std::vector<std::uint64_t> stride(shape.size(), 1), index(shape.size(), 0);
-  for (std::size_t d = 1; d < shape.size(); ++d)
-    stride[d] = stride[d - 1] * static_cast<std::uint64_t>(shape[d - 1]);
-  std::uint64_t from = 0;
-  for (std::size_t at = 0; at < out.size(); at += element) {
-    std::memcpy(out.data() + at, fortran.data() + from * element, element);
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      from += stride[d];
-      if (++index[d] < static_cast<std::uint64_t>(shape[d])) break;
-      from -= stride[d] * index[d];
-      index[d] = 0;
-    }
-  }
-  return out;
-}
 
 class NpzSource : public ArraySource {
  public:
@@ -60,28 +40,17 @@ class NpzSource : public ArraySource {
   void add(std::size_t index) {
     const ZipMember& member = zip_.members()[index];
     const std::string what = name() + ": '" + member.name + "'";
-    std::vector<std::byte> header(std::min<std::uint64_t>(kNpyPrefix, member.size));
-    zip_.read(index, 0, header);
-    const std::uint64_t length = npy_header_length(header, what);
-    if (length > member.size) throw DataError(what + ": truncated .npy header");
-    const std::size_t first = std::min<std::uint64_t>(header.size(), length);
-    header.resize(length);
-    zip_.read(index, first, std::span(header).subspan(first));
-    NpyHeader h = parse_npy_header(header, what);
+    NpyHeader h =
+        read_npy_header([&](std::uint64_t offset,
+                            std::span<std::byte> target) { zip_.read(index, offset, target); },
+                        member.size, what);
     std::string array = member.name.substr(0, member.name.size() - kEnding.size());
     if (!h.unread_type.empty()) {
       unread_.push_back({std::move(array), std::move(h.unread_type)});
       return;
     }
-    const std::uint64_t wanted = format::array_bytes(h.shape, h.type, what),
-                        found = member.size - length;
-    if (wanted != found)
-      throw DataError(what + " has " + std::to_string(found) + " bytes, its shape and dtype need " +
-                      std::to_string(wanted));
-    const auto longer =
-        std::count_if(h.shape.begin(), h.shape.end(), [](std::int64_t d) { return d > 1; });
-    if (longer < 2) h.fortran_order = false;  // the same in both orders
-    entries_.push_back({std::move(array), Section::kParameter, h.type, h.shape, found});
+    entries_.push_back(
+        {std::move(array), Section::kParameter, h.type, h.shape, member.size - h.header_bytes});
     headers_.push_back(std::move(h));
     members_.push_back(index);
   }

@@ -356,6 +356,20 @@ TYPED_TEST(ImageLayersCuda, ExpandedOperandsAgreeWithFloat64) {
       }
 }
 
+TYPED_TEST(ImageLayersCuda, ChoicesAgreeWithFloat64) {
+  using Items = std::vector<Shape>;
+  const LayerPtr where = layers::where();
+  for (const std::int64_t batch : {0, 1, 5})
+    for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+      const Options o{.training = true, .write = write};
+      for (const Items& items : {Items{{5, 7, 6}, {5, 1, 6}, {6}}, Items{{5, 1, 1}, {7, 6}, {1}}})
+        compare<TypeParam>(*where, items, batch, o);
+      for (const auto function :
+           {layers::CompareFunction::kGreater, layers::CompareFunction::kLessEqual})
+        compare<TypeParam>(*layers::compare(function), {{5, 7, 6}, {5, 1, 6}}, batch, o);
+    }
+}
+
 // Products of one shape, and of channels on either side; several inputs side by side.
 TYPED_TEST(ImageLayersCuda, ProductsAndConcatenationsAgreeWithFloat64) {
   using Items = std::vector<Shape>;

@@ -246,6 +246,18 @@ TEST(LayerShapes, MultiplyHasThatOfTheLargerInput) {
   EXPECT_THROW(product({image}), engine::ShapeError);
 }
 
+TEST(LayerShapes, AChoiceHasThatOfAllInputs) {
+  const engine::LayerPtr where = layers::where();
+  const std::vector<Shape> inputs{{5, 1}, {7, 1, 3}, {}};
+  EXPECT_EQ(where->output_shape(inputs), (Shape{7, 5, 3}));
+  EXPECT_EQ(shape_error(*where, {{7, 5, 3}, {5, 1}, {4}}),
+            "expected three inputs whose extents, from the last on, are equal or 1, got [7, 5, 3], "
+            "[5, 1] and [4]");
+  EXPECT_EQ(shape_error(*layers::compare(layers::CompareFunction::kEqual), {{7, 5}, {4}}),
+            "expected two inputs whose extents, from the last on, are equal or 1, got [7, 5] and "
+            "[4]");
+}
+
 TEST(LayerShapes, AGroupedConvolutionHasAWeightPerGroup) {
   const engine::LayerPtr layer =
       layers::conv2d({.out_channels = 8, .kernel = 5, .stride = 2, .padding = 2, .groups = 2});

@@ -312,6 +312,26 @@ const Case kCases[] = {
            g.add("", layers::activation({engine::ops::ActivationKind::kSigmoid}), {norm(g, x)});
        return head(g, g.add("", layers::divide(), {pooled(g, x), scales}));
      }},
+    {"where_of_a_comparison",  // which a column expands
+     [](Graph& g, NodeId x) {
+       const NodeId column = g.add("", layers::slice({.axis = 1, .first = 1}), {norm(g, x)});
+       const NodeId above =
+           g.add("", layers::compare(layers::CompareFunction::kGreater), {x, column});
+       return head(g, g.add("", layers::where(), {above, conv(g, x, 3), column}));
+     }},
+    {"where_of_a_row_for_all",
+     [](Graph& g, NodeId x) {
+       const NodeId row = g.add("", layers::slice({.axis = 0, .first = 2}), {conv(g, x, 3)}),
+                    limit = g.add("limit", layers::constant({3}, 0.1), {});
+       const NodeId below =
+           g.add("", layers::compare(layers::CompareFunction::kLessEqual), {row, limit});
+       return head(g, g.add("", layers::where(), {below, x, pooled(g, row)}));
+     }},
+    {"where_of_its_own_condition",
+     [](Graph& g, NodeId x) {
+       const NodeId positive = relu(g, conv(g, x, 3));
+       return head(g, g.add("", layers::where(), {positive, positive, x}));
+     }},
     {"parameter_for_every_sample",  // a class token and embeddings of positions
      [](Graph& g, NodeId x) {
        const NodeId pixels = g.add("", layers::reshape({-1, 3}), {x}),

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "io/interchange/numpy/npz.h"
+#include "tests/io/data/sources/png_bytes.h"
+#include "tests/io/interchange/array_fixture.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -15,6 +18,7 @@
 
 namespace {
 
+using array_fixture::array_of;
 using program::expect_error;
 using program::expect_words;
 using test_support::argv;
@@ -215,6 +219,64 @@ TEST_F(MultiLabel, TheSnapshotKnowsTheLabelsWithoutTheTable) {
   expect_words(read_text(onnx), {"multi-label", "[\"hot\",\"odd\"]"});
   EXPECT_EQ(evaluated(run, {"--annotations", folder_ / "hold.csv"})["samples"], kLabelledRows / 5)
       << "the same data by another name";
+}
+
+// The rows of the table as arrays: a label that is unknown is -1.
+TEST_F(MultiLabel, ArraysHaveLabelsSideBySide) {
+  std::vector<float> x;
+  std::vector<std::int64_t> y;
+  for (int row = 0; row < kLabelledRows; ++row) {
+    for (const int column : {0, 1, 2}) x.push_back(static_cast<float>(number_at(row, column) / 10));
+    y.insert(y.end(), {is_hot(row), row % 7 == 3 ? -1 : is_odd(row)});
+  }
+  for (const char* name : {"train.npz", "test.npz"})
+    io::save_npz({array_of("x", {kLabelledRows, 3}, x), array_of("y", {kLabelledRows, 2}, y)},
+                 folder_ / name);
+  const std::string run = folder_ / "run";
+  expect_success(call("train --dataset arrays --task multi-label --epochs 20 --lr 0.5 --spawn 2",
+                      "--batch-size 16 --model", linear_model(), "--data-dir", folder_ / ".",
+                      "--save-dir", run));
+  expect_words(read_text(run + "/metrics.jsonl"), {"\"map\":", "\"macro_f1\":"});
+  const Json eval = evaluated(run);
+  EXPECT_GE(eval["map"].get<double>(), 0.95);
+  EXPECT_EQ(eval["labels"][1]["label"], "1");
+  EXPECT_EQ(eval["labels"][1]["known"], kLabelledRows - 23);
+  EXPECT_EQ(evaluated(run, {"--spawn", "3"}), eval);
+  std::istringstream lines(
+      expect_success(call("predict", run, folder_ / "test.npz", "--threads 1")).out);
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "input,sample,p(0),p(1)");
+  io::save_npz({array_of("x", {2, 3}, std::vector<float>(6)),
+                array_of("y", {2, 3}, std::vector<std::int64_t>(6))},
+               folder_ / "test.npz");
+  expect_error(call("eval", run), 65, "differ from those of ");
+}
+
+// The color of an image says which labels it has.
+TEST_F(MultiLabel, ImagesHaveATableBesideThem) {
+  for (const std::string part : {"/train", "/val"}) {
+    fs::create_directories(folder_ / ("." + part));
+    std::string table = "file,red,green\n";
+    for (int i = 0; i < 24; ++i) {
+      const bool red = i % 2 == 0, green = i % 3 == 0;
+      const std::string name = std::to_string(i) + ".png";
+      write_text(folder_ / ("." + part + "/" + name),
+                 test_support::plain_png(8, 8, red ? 220 : 20, green ? 220 : 20, 90));
+      table += name + (red ? ",1," : ",0,") + (i == 5 ? "" : green ? "1" : "0") + "\n";
+    }
+    write_text(folder_ / ("." + part + "/labels.csv"), table);
+  }
+  const std::string run = folder_ / "run";
+  expect_success(call("train --dataset images --task multi-label --image-size 8 --epochs 20",
+                      "--lr 0.01 --batch-size 8 --model", linear_model(), "--data-dir",
+                      folder_ / ".", "--save-dir", run));
+  const Json eval = evaluated(run);
+  EXPECT_EQ(eval["map"].get<double>(), 1);
+  EXPECT_EQ(eval["labels"][1]["known"], 23);
+  const std::string out =
+      expect_success(call("predict", run, folder_ / "val/0.png", "--threads 1")).out;
+  EXPECT_CONTAINS(out, "input,sample,p(red),p(green)\n");
 }
 
 TEST_F(MultiLabel, RefusesOtherLabelsByTheirPlace) {

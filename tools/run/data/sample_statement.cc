@@ -258,9 +258,9 @@ io::Labels read_labels(const Json& json, const std::string& where, const io::Sam
     throw io::DataError(where + ": found names of " + std::to_string(names.size()) +
                         " classes, expected " + std::to_string(classes));
   if (json.contains("multi_label")) {
-    if (!std::holds_alternative<io::FeatureSamples>(samples) || names.empty())
+    if (std::holds_alternative<io::TokenSamples>(samples) || names.empty())
       throw io::DataError(where + ": found several labels with " + std::to_string(names.size()) +
-                          " names, expected a name for each and samples of kind features");
+                          " names, expected a name for each and samples that are not texts");
     return io::MultiLabels{.names = std::move(names)};
   }
   if (json.contains("target")) {

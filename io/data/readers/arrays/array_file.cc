@@ -2,15 +2,19 @@
 #include "io/data/readers/arrays/array_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/half.h"
+#include "io/base/text/text_format.h"
 #include "io/data/labels/position_labels.h"
 #include "io/interchange/array_files.h"
+#include "io/interchange/numpy/npy.h"
 
 namespace io {
 namespace {
@@ -116,19 +120,24 @@ std::vector<std::int32_t> token_ids(const ArrayFile& file) {
 
 }  // namespace
 
-ArrayFile read_array_file(const std::string& path, bool wants_labels) {
+std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std::string& array) {
   if (!std::filesystem::is_regular_file(path))
     throw MissingFileError("cannot open " + path + ": no such file");
-  const std::unique_ptr<ArraySource> source = open_arrays(path);
-  ArrayFile file{.path = path, .x = read_array(*source, "x"), .y = {}};
+  return path.ends_with(".npy") ? open_npy(open_bytes(path), array) : open_arrays(path);
+}
+
+ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels) {
+  std::unique_ptr<ArraySource> source = open_array_file(paths.x, "x");
+  ArrayFile file{.path = paths.x,
+                 .y_path = paths.y.empty() ? paths.x : paths.y,
+                 .x = read_array(*source, "x"),
+                 .y = {}};
   if (!wants_labels) return file;
+  if (!paths.y.empty()) source = open_array_file(paths.y, "y");
   file.y = read_array(*source, "y");
   source->finish();
-  if (!is_integer(file.y))
-    throw DataError(path + ": y has the dtype " + std::string(to_string(file.y.type)) +
-                    ", expected classes as uint8, int32 or int64");
   if (file.y.shape[0] != file.x.shape[0])
-    throw DataError(path + ": y has the shape " + shape_text(file.y.shape) +
+    throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
                     ", expected labels of " + std::to_string(file.x.shape[0]) +
                     " samples, as x has them");
   return file;
@@ -167,6 +176,9 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
 std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t classes,
                                        std::optional<std::int64_t> ignored,
                                        const std::string& expected) {
+  if (!is_integer(file.y))
+    throw DataError(file.y_path + ": y has the dtype " + std::string(to_string(file.y.type)) +
+                    ", expected classes as uint8, int32 or int64");
   std::vector<std::int32_t> ids(elements_of(file.y));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t id = integer_at(file.y, i);
@@ -175,12 +187,31 @@ std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t class
       continue;
     }
     if (id < 0 || id >= classes)
-      throw DataError(file.path + ": " + place_of(file.y, i) + " is " + std::to_string(id) +
+      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " + std::to_string(id) +
                       ", expected 0 to " + std::to_string(classes - 1) + ", " + expected +
                       "; a position without a label has the number of --ignore-id");
     ids[i] = static_cast<std::int32_t>(id);
   }
   return ids;
+}
+
+MultiLabels array_flags(const ArrayFile& file) {
+  if (file.y.shape.size() != 2)
+    throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
+                    ", expected [samples, labels] for --task multi-label");
+  MultiLabels labels;
+  for (std::int64_t i = 0; i < file.y.shape[1]; ++i) labels.names.push_back(std::to_string(i));
+  labels.values.resize(elements_of(file.y));
+  for (std::size_t i = 0; i < labels.values.size(); ++i) {
+    const float value =
+        is_integer(file.y) ? static_cast<float>(integer_at(file.y, i)) : number_at(file.y, i);
+    const bool is_unknown = value == -1 || std::isnan(value);
+    if (!is_unknown && value != 0 && value != 1)
+      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " + shortest_text(value) +
+                      ", expected 0, 1, or -1 for a label that is unknown");
+    labels.values[i] = is_unknown ? std::numeric_limits<float>::quiet_NaN() : value;
+  }
+  return labels;
 }
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Reads the samples of .npz files for a trained model.
+// Reads the samples of .npz and .npy files for a trained model.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace io {
 
-// Returns the samples of the array x, which must have the shape of `like`. Throws as
-// read_array_file() and array_samples().
+// Returns the samples of the array x, or of the .npy file, which must have the shape of `like`.
+// Throws as read_array_file() and array_samples().
 std::unique_ptr<SampleStream> open_array_samples(const std::string& path, const ArraySamples& like);
 
 }  // namespace io

@@ -15,23 +15,36 @@
 namespace io {
 namespace {
 
-constexpr const char* kHow = "expected train.npz and test.npz with the arrays x and y";
+constexpr const char* kHow =
+    "expected train.npz and test.npz with the arrays x and y, or train_x.npy, train_y.npy, "
+    "test_x.npy and test_y.npy";
 
-// "": there is none.
-std::string find_file(const std::string& directory, const std::vector<std::string>& names) {
-  std::string found;
+// x is "" if there are none.
+ArrayPaths find_files(const std::string& directory, const std::vector<std::string>& names) {
+  ArrayPaths found;
+  const auto take = [&](const ArrayPaths& paths) {
+    if (!std::filesystem::exists(paths.x)) return;
+    if (!found.x.empty())
+      throw DataError("found " + found.x + " and " + paths.x + ", expected one of them");
+    if (!paths.y.empty() && !std::filesystem::exists(paths.y))
+      throw MissingFileError("found " + paths.x + ", but no " + paths.y + " with its labels");
+    found = paths;
+  };
   for (const std::string& name : names) {
-    const std::string path = (std::filesystem::path(directory) / (name + ".npz")).string();
-    if (!std::filesystem::exists(path)) continue;
-    if (!found.empty())
-      throw DataError("found " + found + " and " + path + ", expected one of them");
-    found = path;
+    const std::string path = (std::filesystem::path(directory) / name).string();
+    take({.x = path + ".npz"});
+    take({.x = path + "_x.npy", .y = path + "_y.npy"});
   }
   return found;
 }
-std::string train_file(const std::string& directory) { return find_file(directory, {"train"}); }
-std::string test_file(const std::string& directory) {
-  return find_file(directory, {"test", "val"});
+ArrayPaths train_files(const std::string& directory) { return find_files(directory, {"train"}); }
+ArrayPaths test_files(const std::string& directory) {
+  return find_files(directory, {"test", "val"});
+}
+
+// The file that has the labels.
+const std::string& labels_file(const ArrayPaths& paths) {
+  return paths.y.empty() ? paths.x : paths.y;
 }
 
 // The classes that labels may have.
@@ -40,12 +53,16 @@ struct ArrayClasses {
   std::string expected = "classes";
 };
 
-Dataset read_part(const std::string& path, const DatasetOptions& options,
+Dataset read_part(const ArrayPaths& paths, const DatasetOptions& options,
                   const ArrayClasses& classes) {
-  const ArrayFile file = read_array_file(path, true);
+  const ArrayFile file = read_array_file(paths, true);
   const std::vector<std::int64_t>& of_y = file.y.shape;
   Dataset set{.name = options.name,
               .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y)};
+  if (options.csv.task == Task::kMultiLabel) {
+    set.labels = array_flags(file);
+    return set;
+  }
   const bool by_position = of_y.size() > 1;
   std::vector<std::int32_t> ids =
       array_labels(file, classes.count, by_position ? options.arrays.ignored_label : std::nullopt,
@@ -96,7 +113,8 @@ ArrayClasses learned_classes(const std::string& path, DatasetSplits& splits) {
 void check_alike(const std::string& path, const Dataset& set, const Dataset& like,
                  const std::string& source) {
   if (set.model_shape() == like.model_shape() && set.label_shape() == like.label_shape() &&
-      set.labels.index() == like.labels.index())
+      set.labels.index() == like.labels.index() &&
+      (set.find<MultiLabels>() == nullptr || set.classes() == like.classes()))
     return;
   throw DataError(path + ": the shapes of x and y differ from those of " + source +
                   " in more than the number of samples");
@@ -105,9 +123,9 @@ void check_alike(const std::string& path, const Dataset& set, const Dataset& lik
 }  // namespace
 
 DatasetSplits read_array_splits(const DatasetOptions& options) {
-  const std::string train = train_file(options.directory), test = test_file(options.directory);
-  if ((train.empty() && options.parts == Parts::kSplit) || test.empty())
-    throw MissingFileError("no " + std::string(test.empty() ? "test" : "train") + ".npz in " +
+  const ArrayPaths train = train_files(options.directory), test = test_files(options.directory);
+  if ((train.x.empty() && options.parts == Parts::kSplit) || test.x.empty())
+    throw MissingFileError("no " + std::string(test.x.empty() ? "test" : "train") + ".npz in " +
                            options.directory + ": " + kHow);
   const bool is_coded = options.coding && !options.coding->inputs_only;
   ArrayClasses classes;
@@ -115,31 +133,36 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
     classes = {.count = options.coding->like.classes(),
                .expected = "the classes of the model of " + options.coding->source};
   DatasetSplits splits;
-  if (!train.empty()) {
+  if (!train.x.empty()) {
     splits.train = read_part(train, options, classes);
-    if (!is_coded) classes = learned_classes(train, splits);
+    if (!is_coded && options.csv.task != Task::kMultiLabel)
+      classes = learned_classes(labels_file(train), splits);
   }
   splits.test = read_part(test, options, classes);
-  if (train.empty())
+  if (train.x.empty())
     splits.train = splits.test.like();
   else
-    check_alike(test, splits.test, splits.train, "train.npz");
+    check_alike(test.x, splits.test, splits.train,
+                std::filesystem::path(train.x).filename().string());
   if (is_coded)
-    check_alike(test, splits.test, options.coding->like, "the model of " + options.coding->source);
+    check_alike(test.x, splits.test, options.coding->like,
+                "the model of " + options.coding->source);
   return splits;
 }
 
 std::uint64_t array_splits_bytes(const std::string& directory) {
   std::uint64_t held = 0, most = 0;
   try {
-    for (const std::string& path : {train_file(directory), test_file(directory)}) {
-      if (path.empty()) continue;
-      const std::unique_ptr<ArraySource> source = open_arrays(path);
+    for (const ArrayPaths& paths : {train_files(directory), test_files(directory)}) {
       std::uint64_t stored = 0;
-      for (const ArrayEntry& entry : source->entries()) {
-        if (entry.name != "x" && entry.name != "y") continue;
-        stored += entry.bytes;
-        held += entry.bytes / size_of(entry.type) * sizeof(float);
+      for (const std::string& path : {paths.x, paths.y}) {
+        if (path.empty()) continue;
+        const auto source = open_array_file(path, path == paths.x ? "x" : "y");
+        for (const ArrayEntry& entry : source->entries()) {
+          if (entry.name != "x" && entry.name != "y") continue;
+          stored += entry.bytes;
+          held += entry.bytes / size_of(entry.type) * sizeof(float);
+        }
       }
       most = std::max(most, held + stored);
     }

@@ -90,13 +90,6 @@ bool has_ending(const std::string& name, std::string_view ending) {
          });
 }
 
-void check_decoder(const std::string& path) {
-  const bool png = has_ending(path, ".png");
-  if (png ? has_png_decoder() : has_jpeg_decoder()) return;
-  throw ConfigError(path + ": this build reads no " + (png ? "PNG" : "JPEG") + " images: install " +
-                    (png ? "libpng-dev" : "libjpeg62-turbo-dev") + " and build again");
-}
-
 // Returns the images in a folder and below, possibly none.
 std::vector<std::string> find_images(const std::string& folder, LeftOut& left_out) {
   std::vector<std::string> paths = pick_files_below(folder, is_image_name, left_out);
@@ -170,13 +163,9 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
   };
   warn(left_out.line(directory.string(), kTakenImages));
   if (small) warn(enlarged_line(paths, options.images.size));
-  ImageSamples images{.format = {.shape = {options.images.size, options.images.size, 3},
-                                 .mean = {0.485f, 0.456f, 0.406f},
-                                 .deviation = {0.229f, 0.224f, 0.225f},
-                                 .scaled = true}};
-  images.source = std::make_shared<FolderImages>(std::move(paths), options.images.size,
-                                                 options.images.cache_bytes);
-  return {.name = options.name, .samples = std::move(images), .labels = std::move(labels)};
+  return {.name = options.name,
+          .samples = images_of_files(std::move(paths), options.images),
+          .labels = std::move(labels)};
 }
 
 // Returns the existing folder of a part.
@@ -194,12 +183,6 @@ fs::path part_folder(const fs::path& directory, const std::vector<std::string>& 
   throw MissingFileError("no folder " + base::join_text(names, " or ") + " in " +
                          directory.string() + ": expected " + expected +
                          "; name the folder above with --data-dir");
-}
-
-fs::path test_folder(const fs::path& directory) {
-  return part_folder(directory, {"val", "test"},
-                     (directory / "val").string() + " or " + (directory / "test").string() +
-                         " with images for testing");
 }
 
 // Returns the classes of the existing folders, in byte order of their names.
@@ -238,7 +221,7 @@ DatasetSplits read_hold_out(const DatasetOptions& options) {
   const fs::path directory(options.directory), train = directory / "train";
   const bool parts = fs::is_directory(train) || fs::is_directory(directory / "val") ||
                      fs::is_directory(directory / "test");
-  const fs::path held = parts ? test_folder(directory) : directory;
+  const fs::path held = parts ? fs::path(testing_folder(options.directory)) : directory;
   std::vector<fs::path> folders{held};
   if (fs::is_directory(train)) folders.push_back(train);
   const std::vector<std::string> classes = classes_below(folders);
@@ -249,14 +232,9 @@ DatasetSplits read_hold_out(const DatasetOptions& options) {
 }
 
 DatasetSplits read_parts(const DatasetOptions& options) {
-  if (options.images.size < 1 || options.images.size > 4096)
-    throw ConfigError("images of size " + std::to_string(options.images.size) +
-                      ": expected 1..4096");
   if (options.parts == Parts::kHoldOut) return read_hold_out(options);
-  const fs::path directory(options.directory);
-  const fs::path training =
-      part_folder(directory, {"train"}, (directory / "train").string() + "/CLASS/*.png or *.jpg");
-  const fs::path testing = test_folder(directory);
+  const fs::path training = training_folder(options.directory),
+                 testing = testing_folder(options.directory);
   const std::vector<std::string> classes = class_folders(training);
   check_classes(training, classes);
   DatasetSplits splits;
@@ -283,6 +261,37 @@ FoundImages images_below(const std::string& folder) {
 
 DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
   return read_parts(options);
+}
+
+std::string training_folder(const std::string& directory) {
+  return part_folder(directory, {"train"}, directory + "/train/CLASS/*.png or *.jpg").string();
+}
+
+std::string testing_folder(const std::string& directory) {
+  const fs::path above(directory);
+  return part_folder(above, {"val", "test"},
+                     (above / "val").string() + " or " + (above / "test").string() +
+                         " with images for testing")
+      .string();
+}
+
+ImageSamples images_of_files(std::vector<std::string> paths, const ImageFileOptions& options) {
+  if (options.size < 1 || options.size > 4096)
+    throw ConfigError("images of size " + std::to_string(options.size) + ": expected 1..4096");
+  ImageSamples images{.format = {.shape = {options.size, options.size, 3},
+                                 .mean = {0.485f, 0.456f, 0.406f},
+                                 .deviation = {0.229f, 0.224f, 0.225f},
+                                 .scaled = true}};
+  images.source =
+      std::make_shared<FolderImages>(std::move(paths), options.size, options.cache_bytes);
+  return images;
+}
+
+void check_decoder(const std::string& path) {
+  const bool png = has_ending(path, ".png");
+  if (png ? has_png_decoder() : has_jpeg_decoder()) return;
+  throw ConfigError(path + ": this build reads no " + (png ? "PNG" : "JPEG") + " images: install " +
+                    (png ? "libpng-dev" : "libjpeg62-turbo-dev") + " and build again");
 }
 
 }  // namespace io

@@ -23,6 +23,15 @@ namespace io {
 // this build cannot read).
 DatasetSplits read_image_folder_splits(const DatasetOptions& options);
 
+// Returns the existing folders of images for training and for testing. Throws MissingFileError.
+std::string training_folder(const std::string& directory);
+std::string testing_folder(const std::string& directory);
+
+// Returns samples that are read from these files. Throws ConfigError for a size out of range.
+ImageSamples images_of_files(std::vector<std::string> paths, const ImageFileOptions& options);
+// Throws ConfigError if this build cannot read the image.
+void check_decoder(const std::string& path);
+
 bool is_image_name(const std::string& name);  // *.png, *.jpg, *.jpeg, in any case
 
 // All images in a folder and below, in byte order of their paths, and a line for the user if other

@@ -1,6 +1,8 @@
 // Expansions of two operands for tests on the CPU and on a CUDA device.
 #pragma once
 
+#include <cmath>
+
 #include "engine/ops/general/broadcast.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
@@ -16,6 +18,28 @@ inline const BroadcastShapes kBroadcasts[] = {
 };
 inline constexpr BinaryKind kBinaryKinds[] = {BinaryKind::kAdd, BinaryKind::kSubtract,
                                               BinaryKind::kMultiply, BinaryKind::kDivide};
+
+inline constexpr BinaryKind kComparisons[] = {BinaryKind::kGreater, BinaryKind::kGreaterEqual,
+                                              BinaryKind::kEqual};
+
+// -1, 0 and 1, so that some are equal.
+inline kernel_test::Operand<float> signs(const Shape& shape, std::uint32_t seed) {
+  kernel_test::Operand<float> operand = kernel_test::random_operand(shape, seed);
+  for (float& value : operand.values) value = std::round(value);
+  return operand;
+}
+
+// A choice in each expansion, where the condition or a value is the smaller one.
+struct ChoiceShapes {
+  Shape condition, a, b, y;
+};
+inline const ChoiceShapes kChoices[] = {
+    {{3, 5, 7}, {3, 5, 7}, {3, 5, 7}, {3, 5, 7}},
+    {{3, 1, 7}, {3, 5, 1}, {1, 1, 1}, {3, 5, 7}},
+    {{3, 5, 7}, {3, 1, 1}, {3, 1, 7}, {3, 5, 7}},
+    {{2, 300, 1}, {2, 1, 200}, {2, 300, 200}, {2, 300, 200}},
+    {{1, 1}, {1, 1}, {1, 1}, {1, 1}},
+};
 
 // Numbers away from 0.
 inline kernel_test::Operand<float> divisor(const Shape& shape) {

@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/sources/loading_memory.h"
+#include "io/interchange/numpy/npy_header.h"
 #include "io/interchange/numpy/npz.h"
 #include "tests/io/data/sources/dataset_fixture.h"
 #include "tests/io/interchange/array_fixture.h"
@@ -182,6 +185,66 @@ TEST_F(ArraySplits, SaysThatNoPositionHasALabel) {
   EXPECT_EQ(splits.train.loss_weights(), std::vector<double>{0});
 }
 
+// The two arrays, each in a file as numpy.save writes it.
+class ArrayFolder : public ArraySplits {
+ protected:
+  void save_npy(const std::string& name, const NamedArray& array, bool fortran = false) {
+    std::string header = write_npy_header(array.type, array.shape, name);
+    if (fortran) header.replace(header.find("False"), 5, "True ");
+    const auto* data = reinterpret_cast<const char*>(array.data.data());
+    write(name, header + std::string(data, array.data.size()));
+  }
+};
+
+TEST_F(ArrayFolder, HasTheArraysOfAnArchive) {
+  const NamedArray x = floats({2, 2, 1, 2}, kImages), y = classes({2, 1, 2}, {0, 1, 2, 1});
+  save_both(x, y);
+  const DatasetSplits archive = load();
+  remove("train.npz");
+  remove("test.npz");
+  save_npy("train_x.npy", x);
+  save_npy("train_y.npy", y);
+  save_npy("val_x.npy", x);
+  save_npy("val_y.npy", y);
+  const DatasetSplits folder = load();
+  for (const Dataset* part : {&folder.train, &folder.test}) {
+    EXPECT_EQ(part->as<ArraySamples>().values, archive.train.as<ArraySamples>().values);
+    EXPECT_EQ(part->as<PositionLabels>().ids, archive.train.as<PositionLabels>().ids);
+    EXPECT_EQ(part->classes(), 3);
+  }
+  EXPECT_EQ(loading_bytes(options_), 2U * (32 + 16) + (32 + 32));
+}
+
+// numpy.save writes the memory of a transposed array as it is.
+TEST_F(ArrayFolder, ReadsArraysInFortranOrder) {
+  const NamedArray y = classes({2}, {0, 1});
+  for (const std::string part : {"train", "test"}) {
+    save_npy(part + "_x.npy", floats({2, 3}, {1, 4, 2, 5, 3, 6}), true);
+    save_npy(part + "_y.npy", y);
+  }
+  EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(ArrayFolder, NamesFilesThatDoNotFit) {
+  const NamedArray x = floats({1, 3}, {1, 2, 3}), y = classes({1}, {0});
+  save_npy("test_x.npy", x);
+  EXPECT_CONTAINS(complaint<MissingFileError>(), "test_x.npy, but no ");
+  save_npy("test_y.npy", classes({2}, {0, 1}));
+  save_npy("train_x.npy", x);
+  save_npy("train_y.npy", y);
+  EXPECT_CONTAINS(complaint(), "test_y.npy: y has the shape [2], expected labels of 1 samples");
+  save_npy("test_y.npy", classes({1}, {4}));
+  EXPECT_CONTAINS(complaint(), "test_y.npy: y[0] is 4, expected 0 to 0, the classes of ");
+  EXPECT_CONTAINS(complaint(), "train_y.npy");
+  save_npy("test_y.npy", y);
+  save_npy("test_x.npy", floats({1, 2}, {1, 2}));
+  EXPECT_CONTAINS(complaint(), "differ from those of train_x.npy");
+  write("test_x.npy", "not an array");
+  EXPECT_CONTAINS(complaint(), "test_x.npy: ");
+  save("test.npz", {x, y});
+  EXPECT_CONTAINS(complaint(), "test_x.npy, expected one of them");
+}
+
 TEST_F(ArraySplits, NamesFilesThatAreNone) {
   EXPECT_CONTAINS(complaint<MissingFileError>(), "no test.npz in ");
   const NamedArray x = floats({1, 2, 1}, {1, 2}), y = classes({1, 2}, {0, 1});
@@ -200,6 +263,40 @@ TEST_F(ArraySplits, NamesFilesThatAreNone) {
   save("train.npz", {x, y});
   save("val.npz", {x, y});
   EXPECT_CONTAINS(complaint(), "val.npz, expected one of them");
+}
+
+std::vector<float> known(const Dataset& set) {
+  std::vector<float> values = set.as<MultiLabels>().values;
+  for (float& value : values)
+    if (std::isnan(value)) value = -1;
+  return values;
+}
+
+TEST_F(ArraySplits, SeveralLabelsAreZeroOneOrUnknown) {
+  options_.csv.task = Task::kMultiLabel;
+  const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
+  save_both(x, classes({2, 3}, {1, 0, -1, 0, 1, 1}));
+  const Dataset train = load().train;
+  EXPECT_EQ(known(train), (std::vector<float>{1, 0, -1, 0, 1, 1}));
+  EXPECT_EQ(train.as<MultiLabels>().names, (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(train.classes(), 3);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  save_both(x, array_of<float>("y", {2, 2}, {0, 1, nan, 1}));
+  EXPECT_EQ(known(load().test), (std::vector<float>{0, 1, -1, 1}));
+}
+
+TEST_F(ArraySplits, SaysWhatSeveralLabelsAreNot) {
+  options_.csv.task = Task::kMultiLabel;
+  const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
+  save_both(x, array_of<float>("y", {2, 2}, {0, 1, 0.5, 1}));
+  EXPECT_CONTAINS(complaint(),
+                  "train.npz: y[1, 0] is 0.5, expected 0, 1, or -1 for a label that is unknown");
+  save_both(x, classes({2}, {0, 1}));
+  EXPECT_CONTAINS(complaint(),
+                  "y has the shape [2], expected [samples, labels] for --task multi-label");
+  save("train.npz", {x, classes({2, 2}, {0, 1, 1, 1})});
+  save("test.npz", {x, classes({2, 3}, {0, 1, 1, 1, 0, 0})});
+  EXPECT_CONTAINS(complaint(), "test.npz: the shapes of x and y differ from those of train.npz");
 }
 
 // x: 2 numbers of 4 bytes, y: 2 of 8; both become numbers of 4 bytes, a file after the other.

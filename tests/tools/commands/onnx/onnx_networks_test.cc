@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "efficientnet_b0", "regnet_y_400mf", "googlenet",
                                          "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
                                          "encoder", "vit", "swin", "unet", "unet_resized",
-                                         "autoencoder", "norms", "windows"),
+                                         "autoencoder", "norms", "windows", "choosing"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 class TimmNetwork : public testing::TestWithParam<std::string> {};
@@ -137,7 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "poolformer_s12", "mobilevit_xxs", "fastvit_t8", "efficientvit_b0",
                     "vit_tiny_patch16_224", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224",
                     "mixer_s32_224", "levit_128s", "efficientformer_l1", "crossvit_tiny_240",
-                    "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224"),
+                    "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224",
+                    "edgenext_xx_small"),
     [](const auto& test) { return test.param; });
 
 // Operators as other programs write them.
@@ -210,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
-                                         "trace_windows"),
+                                         "trace_windows", "trace_choosing"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

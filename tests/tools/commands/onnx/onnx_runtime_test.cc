@@ -438,6 +438,15 @@ kind = "add"
 name = "shifted"
 inputs = ["row", "products"]
 [[layer]]
+kind = "compare"
+name = "above"
+function = "less_equal"
+inputs = ["row", "products"]
+[[layer]]
+kind = "where"
+name = "picked"
+inputs = ["above", "shifted", "column"]
+[[layer]]
 kind = "reshape"
 name = "windows"
 shape = [3, 2, 3, -1]

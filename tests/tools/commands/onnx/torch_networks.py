@@ -241,7 +241,29 @@ class Windows(torch.nn.Module):
         return self.fc(x.clamp(max=2).mean((2, 3)))
 
 
+class Choices(torch.nn.Module):
+    """Values that are chosen by comparisons, with a trained threshold for each channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.threshold = torch.nn.Parameter(torch.randn(8, 1, 1) * 0.3)
+        self.slope = torch.nn.Parameter(torch.rand(8, 1, 1))
+        self.fc = torch.nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.conv(x)
+        x = torch.where(x > 0, x, self.slope * x)
+        mean = x.mean((2, 3), keepdim=True)
+        is_middle = (x >= mean) & ~(x > 1) | (x < self.threshold)
+        x = torch.where(is_middle, torch.exp(x.clamp(max=2)), x - mean)
+        rows = x.mean(3)
+        rows = torch.where(rows.amax(2, keepdim=True) <= rows, -2 * rows, rows.square())
+        return self.fc(torch.where(mean.flatten(1) < 0.1, rows.sum(2), torch.tensor(0.5, dtype=x.dtype)))
+
+
 NETWORKS = {
+    "choosing": (Choices, 16),
     "norms": (Norms, 16),
     "windows": (Windows, 16),
     "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
@@ -273,7 +295,7 @@ TIMM = {
     "poolformer_s12": 64, "mobilevit_xxs": 64, "fastvit_t8": 64, "efficientvit_b0": 64, "vit_tiny_patch16_224": 224,
     "deit_tiny_patch16_224": 224, "swin_tiny_patch4_window7_224": 224, "mixer_s32_224": 224, "levit_128s": 224,
     "efficientformer_l1": 224, "crossvit_tiny_240": 240, "pvt_v2_b0": 64, "pit_ti_224": 224, "xcit_nano_12_p16_224": 224,
-    "cait_xxs24_224": 224,
+    "cait_xxs24_224": 224, "edgenext_xx_small": 64,
 }
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
 # of the last bit by more than 30.
@@ -288,6 +310,7 @@ TRACES = {
     "trace_unet_resized": (lambda: UNet(interpolates=True), (5, 3, 8, 12), 0.05),
     "trace_autoencoder": (Autoencoder, (5, 3, 8, 12), 0.05),
     "trace_norms": (Norms, (6, 3, 16, 16), 0.02),
+    "trace_choosing": (Choices, (5, 3, 8, 12), 0.05),
     "trace_windows": (Windows, (4, 3, 12, 14), 0.05),
 }
 MASK = [[[(3 * i + j) % 4 == 0 for j in range(11)] for i in range(9)]]
