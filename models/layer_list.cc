@@ -91,6 +91,8 @@ class Builder {
                                                              : place(path_, table.source()) + text);
     }
     if (!name.empty()) ids_[name] = last_;
+    if (*kind == "softmax" || (*kind == "activation" && options.text("function") == "sigmoid"))
+      probabilities_ = last_;
   }
 
   engine::Graph finish(Options& top) {
@@ -104,6 +106,10 @@ class Builder {
           expected.to_string() +
           (options_.regression ? " (the targets), got " : " (the classes), got ") +
           shape.to_string());
+    if (logits == probabilities_ && !options_.regression)
+      throw engine::ModelError(path_ + ": " + graph_.describe(logits) +
+                               " at the end gives probabilities, expected logits: the loss "
+                               "contains it; remove it, or save the network without it");
     end_classifier(graph_, ends_, logits);
     return std::move(graph_);
   }
@@ -133,6 +139,7 @@ class Builder {
   engine::Graph graph_;
   Ends ends_;
   engine::NodeId last_;
+  engine::NodeId probabilities_ = -1;  // the last layer that computes them
   std::map<std::string, engine::NodeId> ids_;
 };
 

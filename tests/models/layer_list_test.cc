@@ -354,6 +354,29 @@ TEST_F(LayerList, IsKnownByItsLinesWhateverItsSpelling) {
   EXPECT_THROW(lines("[[layer]\n"), engine::ModelError);
 }
 
+// The loss contains them; numbers of a regression may be what they give.
+TEST_F(LayerList, ProbabilitiesAtTheEndAreAnErrorUnlessTheyAreTargets) {
+  const std::string dense =
+      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = "
+      "\"classes\"\n";
+  for (const std::string last :
+       {"kind = \"softmax\"\n", "kind = \"activation\"\nfunction = \"sigmoid\"\nname = \"p\"\n"}) {
+    const std::string path = write(dense + "[[layer]]\n" + last);
+    models::ModelOptions options{.sample_shape = {1, 1, 4}, .classes = 3};
+    try {
+      models::build_model(path, options);
+      ADD_FAILURE() << last;
+    } catch (const engine::ModelError& error) {
+      EXPECT_NE(std::string(error.what()).find("expected logits"), std::string::npos)
+          << error.what();
+    }
+    options.regression = engine::ops::RegressionLoss{};
+    EXPECT_NO_THROW(models::build_model(path, options));
+    EXPECT_NO_THROW(models::build_model(write("logits = \"fc\"\n" + dense + "[[layer]]\n" + last),
+                                        {.sample_shape = {1, 1, 4}, .classes = 3}));
+  }
+}
+
 TEST_F(LayerList, MissingFileAndMissingDefaults) {
   EXPECT_THROW(models::build_model(folder_ / "none.toml", {.sample_shape = {1}}),
                engine::ModelError);

@@ -167,7 +167,7 @@ TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
   const models::OnnxImport found = imported(model);
   EXPECT_EQ(found.definition, imported(small_net()).definition);
   EXPECT_EQ(found.notes,
-            (std::vector<std::string>{"Softmax at the end is left out: the loss contains it"}));
+            (std::vector<std::string>{"Softmax at the end is left out: the loss of classes contains it"}));
 }
 
 TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
