@@ -64,7 +64,10 @@ void check_label_shape(const std::string& name, const ModelOptions& options) {
                    : "token ids with one label per sample") +
       ": expected a list of layers (FILE.toml) or a network (FILE.onnx) whose output has a "
       "score for each class" +
-      (by_position ? " at each position" : ""));
+      (by_position ? " at each position" : "") +
+      (options.label_shape->rank() == 1
+           ? "; if each sample has one class, save y in one dimension: y.ravel(), or y.argmax(1)"
+           : ""));
 }
 
 bool is_built_in(const std::string& name) {
@@ -82,14 +85,6 @@ bool is_published(const std::string& name) {
 }
 
 bool is_file(const std::string& name) { return name.ends_with(".toml") || has_weights(name); }
-
-OnnxImport read_onnx(const std::string& path, OnnxArrays arrays) {
-  try {
-    return import_onnx(io::OnnxReader(path), arrays);
-  } catch (const io::Error& error) {
-    throw engine::ModelError(error.what());
-  }
-}
 
 // A longer text would need attention over a window.
 void check_window(const std::string& folder, const engine::Shape& tokens) {
@@ -146,7 +141,7 @@ std::string model_definition(const std::string& name, std::vector<std::string>* 
     if (notes != nullptr) *notes = std::move(config.notes);
     return definition;
   }
-  OnnxImport import = read_onnx(name, OnnxArrays::kSkip);
+  OnnxImport import = import_onnx(io::OnnxReader(name), OnnxArrays::kSkip);
   if (notes != nullptr) *notes = std::move(import.notes);
   return std::move(import.definition);
 }
@@ -172,7 +167,7 @@ std::vector<std::int64_t> end_tokens(const std::string& name, const std::string&
 
 ModelWeights model_weights(const std::string& name) {
   if (is_published(name)) return {.arrays = read_published_weights(name), .head = ""};
-  OnnxImport import = read_onnx(name, OnnxArrays::kLoad);
+  OnnxImport import = import_onnx(io::OnnxReader(name), OnnxArrays::kLoad);
   return {.arrays = std::move(import.arrays), .head = std::move(import.head)};
 }
 

@@ -37,7 +37,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
 // Returns the text of a layer list's file, or of the list that an ONNX file or a folder of Hugging
 // Face is translated to; "" for one of model_names(). `notes` receives what the user should know of
-// the translation. Throws engine::ModelError.
+// the translation. Throws engine::ModelError, and io::Error for a file that is missing or damaged.
 std::string model_definition(const std::string& name, std::vector<std::string>* notes = nullptr);
 
 // Returns true for a file that also has initial values of the parameters: an ONNX file or a folder
@@ -63,7 +63,7 @@ struct ModelWeights {
     return !head.empty() && parameter.starts_with(head + ".");
   }
 };
-// Reads the initial values from the file. Throws engine::ModelError. REQUIRES: has_weights(name).
+// Reads the initial values from the file. Throws as model_definition() does. REQUIRES: has_weights(name).
 ModelWeights model_weights(const std::string& name);
 
 // Returns the layer list `text` of the file `name` in a normal form, without comments and

@@ -509,8 +509,8 @@ TEST_F(OnnxRun, OtherClassesReplaceTheLastLayer) {
 
 TEST_F(OnnxRun, WhatCannotBeReadIsOneLine) {
   test_support::write_text(net_, test_support::read_text(net_).substr(0, 1000));
-  program::expect_error(train("damaged", argv("--model", net_)), 78, net_ + ": at byte ");
-  program::expect_error(train("missing", argv("--model", folder_ / "no.onnx")), 78, "no.onnx");
+  program::expect_error(train("damaged", argv("--model", net_)), 65, net_ + ": at byte ");
+  program::expect_error(train("missing", argv("--model", folder_ / "no.onnx")), 65, "no.onnx");
 }
 
 }  // namespace
