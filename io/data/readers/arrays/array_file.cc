@@ -26,6 +26,10 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "[" + text + "]";
 }
 
+constexpr const char* kExpectedLabels =
+    ", expected numbers of classes as uint8, int32 or int64: y.astype('int64'), or "
+    "np.unique(y, return_inverse=True)[1] of names";
+
 NamedArray read_array(ArraySource& source, const std::string& name) {
   for (std::size_t i = 0; i < source.entries().size(); ++i) {
     const ArrayEntry& entry = source.entries()[i];
@@ -45,8 +49,9 @@ NamedArray read_array(ArraySource& source, const std::string& name) {
   for (const UnreadArray& array : source.unread())
     if (array.name == name)
       throw DataError(source.name() + ": " + name + " has the dtype " + array.type +
-                      ", expected float16, float32, float64, uint8, int32 or int64; convert it "
-                      "with .astype()");
+                      (name == "y" ? kExpectedLabels
+                                   : ", expected float16, float32, float64, uint8, int32 or int64; "
+                                     "convert it with .astype()"));
   throw DataError(source.name() + ": found no array " + name +
                   "; expected x and y, as of np.savez(file, x=x, y=y)");
 }
@@ -96,12 +101,23 @@ std::string place_of(const NamedArray& array, std::size_t element) {
   return array.name + shape_text(place);
 }
 
+// Returns element i of x, which must be finite as a float.
+float sample_number(const ArrayFile& file, std::size_t i) {
+  const float value = number_at(file.x, i);
+  if (std::isfinite(value)) return value;
+  const double found = file.x.type == DType::kF64 ? element<double>(file.x, i) : value;
+  throw DataError(file.path + ": " + place_of(file.x, i) + " is " + shortest_text(found) +
+                  ", expected a " +
+                  (std::isfinite(found) ? "number that float32 can hold" : "finite number"));
+}
+
 // From [samples, channels, rest] to [samples, rest, channels].
-std::vector<float> with_channels_last(const NamedArray& x, std::size_t channels, std::size_t rest) {
-  std::vector<float> values(elements_of(x));
+std::vector<float> with_channels_last(const ArrayFile& file, std::size_t channels,
+                                      std::size_t rest) {
+  std::vector<float> values(elements_of(file.x));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t sample = i / (channels * rest), c = i / rest % channels, at = i % rest;
-    values[(sample * rest + at) * channels + c] = number_at(x, i);
+    values[(sample * rest + at) * channels + c] = sample_number(file, i);
   }
   return values;
 }
@@ -154,7 +170,7 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   }
   if (shape.size() == 4) {
     samples.extents = {shape[2], shape[3], shape[1]};
-    samples.values = with_channels_last(file.x, static_cast<std::size_t>(shape[1]),
+    samples.values = with_channels_last(file, static_cast<std::size_t>(shape[1]),
                                         static_cast<std::size_t>(shape[2] * shape[3]));
     return samples;
   }
@@ -169,7 +185,8 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   else
     samples.extents = {1, shape[1], shape[2]};
   samples.values.resize(elements_of(file.x));
-  for (std::size_t i = 0; i < samples.values.size(); ++i) samples.values[i] = number_at(file.x, i);
+  for (std::size_t i = 0; i < samples.values.size(); ++i)
+    samples.values[i] = sample_number(file, i);
   return samples;
 }
 
@@ -178,7 +195,7 @@ std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t class
                                        const std::string& expected) {
   if (!is_integer(file.y))
     throw DataError(file.y_path + ": y has the dtype " + std::string(to_string(file.y.type)) +
-                    ", expected classes as uint8, int32 or int64");
+                    kExpectedLabels);
   std::vector<std::int32_t> ids(elements_of(file.y));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t id = integer_at(file.y, i);
@@ -189,7 +206,9 @@ std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t class
     if (id < 0 || id >= classes)
       throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " + std::to_string(id) +
                       ", expected 0 to " + std::to_string(classes - 1) + ", " + expected +
-                      "; a position without a label has the number of --ignore-id");
+                      (file.y.shape.size() > 1
+                           ? "; a position without a label has the number of --ignore-id"
+                           : ""));
     ids[i] = static_cast<std::int32_t>(id);
   }
   return ids;

@@ -53,9 +53,21 @@ struct ArrayClasses {
   std::string expected = "classes";
 };
 
+// Images of few channels that other programs write as [samples, height, width, channels] are not
+// told from those of many.
+std::string channels_line(const ArrayFile& file) {
+  const std::vector<std::int64_t>& shape = file.x.shape;
+  if (shape.size() != 4 || shape[3] > 4 || shape[1] <= 4 || shape[2] <= 4) return "";
+  const auto text = [&](std::size_t dim) { return std::to_string(shape[dim]); };
+  return file.path + ": x has the shape [" + text(0) + ", " + text(1) + ", " + text(2) + ", " +
+         text(3) + "], read as [samples, channels, height, width]: " + text(1) + " channels of " +
+         text(2) + " x " + text(3) + "; if the channels are last, save x.transpose(0, 3, 1, 2)";
+}
+
 Dataset read_part(const ArrayPaths& paths, const DatasetOptions& options,
-                  const ArrayClasses& classes) {
+                  const ArrayClasses& classes, std::vector<std::string>& warnings) {
   const ArrayFile file = read_array_file(paths, true);
+  if (const std::string line = channels_line(file); !line.empty()) warnings.push_back(line);
   const std::vector<std::int64_t>& of_y = file.y.shape;
   Dataset set{.name = options.name,
               .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y)};
@@ -134,11 +146,12 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
                .expected = "the classes of the model of " + options.coding->source};
   DatasetSplits splits;
   if (!train.x.empty()) {
-    splits.train = read_part(train, options, classes);
+    splits.train = read_part(train, options, classes, splits.warnings);
     if (!is_coded && options.csv.task != Task::kMultiLabel)
       classes = learned_classes(labels_file(train), splits);
   }
-  splits.test = read_part(test, options, classes);
+  std::vector<std::string> repeated;  // they are those of the training part
+  splits.test = read_part(test, options, classes, train.x.empty() ? splits.warnings : repeated);
   if (train.x.empty())
     splits.train = splits.test.like();
   else

@@ -255,7 +255,7 @@ TEST_F(ArraySplits, NamesFilesThatAreNone) {
   save("train.npz", {x, classes({2, 1}, {0, 1})});
   EXPECT_CONTAINS(complaint(), "y has the shape [2, 1], expected labels of 1 samples");
   save("train.npz", {x, array_of<float>("y", {1, 2}, {0, 1})});
-  EXPECT_CONTAINS(complaint(), "y has the dtype f32, expected classes as uint8, int32 or int64");
+  EXPECT_CONTAINS(complaint(), "y has the dtype f32, expected numbers of classes as uint8, int32");
   save("train.npz", {floats({1, 1, 1, 1, 2}, {1, 2}), y});
   EXPECT_CONTAINS(complaint(), "x has the shape [1, 1, 1, 1, 2], expected [samples, channels");
   save("train.npz", {floats({1, 1, 2}, {1, 2}), y});
@@ -263,6 +263,24 @@ TEST_F(ArraySplits, NamesFilesThatAreNone) {
   save("train.npz", {x, y});
   save("val.npz", {x, y});
   EXPECT_CONTAINS(complaint(), "val.npz, expected one of them");
+}
+
+TEST_F(ArraySplits, NamesNumbersThatAreNotFinite) {
+  const NamedArray y = classes({2}, {0, 1});
+  save("test.npz", {floats({2, 2}, {1, 2, 3, 4}), y});
+  save("train.npz", {floats({2, 2}, {1, 2, 3, std::numeric_limits<float>::quiet_NaN()}), y});
+  EXPECT_CONTAINS(complaint(), "train.npz: x[1, 1] is nan, expected a finite number");
+  save("train.npz", {array_of<double>("x", {2, 2}, {1, 1e300, 3, 4}), y});
+  EXPECT_CONTAINS(complaint(),
+                  "train.npz: x[0, 1] is 1e+300, expected a number that float32 can hold");
+}
+
+TEST_F(ArraySplits, SaysHowImagesWithChannelsLastAreRead) {
+  const std::vector<float> values(std::size_t{2} * 5 * 6 * 3, 1);
+  save_both(floats({2, 5, 6, 3}, values), classes({2}, {0, 1}));
+  const DatasetSplits splits = load();
+  ASSERT_EQ(splits.warnings.size(), 1U);
+  EXPECT_CONTAINS(splits.warnings[0], "5 channels of 6 x 3; if the channels are last");
 }
 
 std::vector<float> known(const Dataset& set) {
