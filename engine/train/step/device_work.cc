@@ -124,16 +124,22 @@ class Work final : public StepWork, private StateHome {
   }
 
   StepResults results() override {
-    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+    copy_control();
     if (shards_) shards_->download(stream_.handle());
     StepResults results = executor_.results();  // waits for the copies, too
     if (shards_) shards_->complete(results);
-    StepControl control;
-    std::memcpy(&control, pinned_, sizeof control);
-    results.skipped_steps = control.skipped_steps;
+    results.skipped_steps = copied_control().skipped_steps;
     return results;
   }
   StateHome& home() override { return *this; }
+  void fetch_gradients() override {
+    cuda::use_device(options_.device.index);
+    wait(stream_.handle());  // as in download()
+    copy_control();
+    gradient_copies_.fetch(stream_.handle());
+    wait(stream_.handle());
+    gradient_copies_.divide_by(static_cast<double>(copied_control().step_scale));
+  }
   void add(std::span<FlatBuffer* const> buffers) override {
     if (!averaging_.math) return;
     cuda::use_device(options_.device.index);
@@ -220,6 +226,16 @@ class Work final : public StepWork, private StateHome {
     return reinterpret_cast<StepControl*>(control_memory_.data());
   }
 
+  // The copy is complete when the stream is idle.
+  void copy_control() const {
+    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+  }
+  StepControl copied_control() const {
+    StepControl control;
+    std::memcpy(&control, pinned_, sizeof control);
+    return control;
+  }
+
   std::string find_obstacle(const Plan& plan) const {
     if (!options_.graph) return "--cuda-graph off";
     if (cuda::waits_for_kernels()) return "ENGINE_CUDA_SYNC=1";
@@ -241,9 +257,9 @@ class Work final : public StepWork, private StateHome {
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
       cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
     });
-    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+    copy_control();
     wait(stream_.handle());
-    std::memcpy(options_.control, pinned_, sizeof(StepControl));
+    *options_.control = copied_control();
     host_optimizer_.set_step_count(options_.control->applied_steps);
   }
 

@@ -2,7 +2,10 @@
 // micro-batches, last steps of epochs, unequal shares.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/tools/run/session/training/changing_ranks.h"
@@ -73,6 +76,49 @@ TEST_F(CudaCaptured, NothingStandsAgainstMicroBatchesAndUnequalShares) {
               "captured from step 3 on");
   EXPECT_EQ(train(2, with(kUneven, on_devices(2, true), "shares=auto epochs= steps=1"))[0].capture,
             "not captured: each rank's own work is measured");
+}
+
+// Returns rank 0's gradients as they are fetched after each step.
+std::vector<std::vector<float>> fetched_gradients(int world, const Options& options) {
+  std::vector<std::vector<float>> steps;
+  train(world, options, [&](int rank, engine::TrainState& state) {
+    state.home.fetch_gradients();
+    const auto all = state.model.parameters.gradients.span<float>();
+    if (rank == 0) steps.emplace_back(all.begin(), all.end());
+  });
+  return steps;
+}
+
+void expect_gradients_near(const std::vector<std::vector<float>>& expected,
+                           const std::vector<std::vector<float>>& found, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    ASSERT_EQ(found[step].size(), expected[step].size());
+    double most = 0, largest = 0;
+    for (std::size_t i = 0; i < expected[step].size(); ++i) {
+      const auto e = static_cast<double>(expected[step][i]);
+      most = std::max(most, std::fabs(e - static_cast<double>(found[step][i])));
+      largest = std::max(largest, std::fabs(e));
+    }
+    ASSERT_GT(largest, 0) << step;
+    EXPECT_LE(most, tolerance * largest) << step;
+  }
+}
+
+// Histograms show them: after the sum over ranks, before clipping, without the loss scale.
+TEST_F(CudaCaptured, FetchedGradientsAreThoseOfTheCpu) {
+  const Options options = with(kUneven, "clip-grad=0.01");
+  for (const auto& [world, nccl, more, tolerance] :
+       {std::tuple{1, false, "grad-accum=2", 1e-4}, std::tuple{2, true, "shares=3:1", 1e-4},
+        std::tuple{2, false, "grad-accum=1", 1e-4}, std::tuple{2, true, "loss-scale=512", 2e-2}}) {
+    SCOPED_TRACE(std::to_string(world) + " ranks, " + more);
+    const Options scaled = tolerance > 1e-3 ? Options("amp=O2 epochs= steps=4") : Options("");
+    const auto cpu = fetched_gradients(
+        world, with(options, more, "loss-scale= device=cpu", with(scaled, "amp=")));
+    expect_gradients_near(
+        cpu, fetched_gradients(world, with(options, more, on_devices(world, nccl), scaled)),
+        tolerance);
+  }
 }
 
 // An aborted sum within a graph of the last micro-batch is no step.
