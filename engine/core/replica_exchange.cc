@@ -9,25 +9,35 @@ ReplicaExchange::~ReplicaExchange() {
   if (!staging_.empty()) cuda::release_pinned(staging_.data());
 }
 
-std::int64_t ReplicaExchange::merge_moments(std::int64_t rows, const TensorView& moments,
+std::int64_t ReplicaExchange::merge_moments(const ReplicaRows& rows, const TensorView& moments,
                                             void* stream) {
-  return on_host(moments, stream,
-                 [&](std::span<double> values) { return merge_moments(rows, values); });
+  return exchange(Kind::kMoments, rows, moments, stream);
 }
 
-std::int64_t ReplicaExchange::add(std::int64_t rows, const TensorView& sums, void* stream) {
-  return on_host(sums, stream, [&](std::span<double> values) { return add(rows, values); });
+std::int64_t ReplicaExchange::add(const ReplicaRows& rows, const TensorView& sums, void* stream) {
+  return exchange(Kind::kSums, rows, sums, stream);
 }
 
-template <class Call>
-std::int64_t ReplicaExchange::on_host(const TensorView& values, void* stream, Call call) {
-  if (values.device.kind == Device::Kind::kCpu) return call(values.span<double>());
+std::int64_t ReplicaExchange::exchange(Kind kind, const ReplicaRows& rows, const TensorView& values,
+                                       void* stream) {
+  if (values.device.kind == Device::Kind::kCpu)
+    return exchange_on_host(kind, rows.count(), values.span<double>());
+  return exchange_on_device(kind, rows, values, stream);
+}
+
+std::int64_t ReplicaExchange::exchange_on_host(Kind kind, std::int64_t rows,
+                                               std::span<double> values) {
+  return kind == Kind::kMoments ? merge_moments(rows, values) : add(rows, values);
+}
+
+std::int64_t ReplicaExchange::exchange_on_device(Kind kind, const ReplicaRows& rows,
+                                                 const TensorView& values, void* stream) {
   const std::span<double> here = staged(static_cast<std::size_t>(values.count()), stream);
   cuda::copy_async(here.data(), values.data, values.bytes(), stream);
   cuda::synchronize_stream(stream);
-  const std::int64_t rows = call(here);
+  const std::int64_t all = exchange_on_host(kind, rows.count(), here);
   cuda::copy_async(values.data, here.data(), values.bytes(), stream);
-  return rows;
+  return all;
 }
 
 std::span<double> ReplicaExchange::staged(std::size_t count, void* stream) {

@@ -25,6 +25,10 @@ class StateHome {
   // Adds memory with which a policy calculates to the state, before its first use. It must outlive
   // the home.
   virtual void add(std::span<FlatBuffer* const> /*buffers*/) {}
+  // Copies the gradients of the last step to the model in host memory, where a HostView does not
+  // keep them up to date: those that the update read, before clipping and without the loss scale.
+  // May wait, and throws like download(). Does nothing if the home is host memory.
+  virtual void fetch_gradients() {}
 
  protected:
   // Called before the state is used at home: uploads changes of the host. May wait, and throws like

@@ -32,6 +32,16 @@ bool extends_texts(const Graph& graph) {
   return true;
 }
 
+std::vector<std::int64_t> exchanged_sizes(const Plan& plan) {
+  std::vector<std::int64_t> sizes;
+  for (const PlanStep& step : plan.steps) {
+    if (!step.layer->traits().uses_replicas || step.still) continue;
+    const Shape& shape = plan.tensors[static_cast<std::size_t>(step.output)].item_shape;
+    sizes.push_back(2 * shape[shape.rank() - 1]);
+  }
+  return sizes;
+}
+
 std::size_t unwanted_bytes(const Plan& plan) {
   std::vector<std::size_t> of_node(plan.graph->nodes().size(), 0);
   const DType dtype = state_dtype(plan.options.dtype);

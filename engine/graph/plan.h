@@ -104,6 +104,10 @@ struct Plan {
   static Plan compile(const Graph& graph, const PlanOptions& options);
 };
 
+// The numbers that layers exchange with other replicas in forward, two per channel for each layer
+// that does (LayerTraits::uses_replicas), in forward order.
+std::vector<std::int64_t> exchanged_sizes(const Plan& plan);
+
 // Bytes for the gradients of frozen parameters that one step's backward writes, although nothing
 // reads them: the maximum over all steps.
 std::size_t unwanted_bytes(const Plan& plan);

@@ -104,8 +104,9 @@ class BatchNorm2d final : public Layer {
     // The exchange comes after the parameters' gradients, which are computed from local sums
     // because they are summed over the replicas with all others. It takes place even if this
     // replica does not need the input's gradient, since others may need it.
-    const std::int64_t group =
-        exchanges(run) ? run.statistics.replicas->add(rows(x), sums, context.stream) : rows(x);
+    const std::int64_t group = exchanges(run)
+                                   ? run.statistics.replicas->add(rows(x), sums, context.stream)
+                                   : rows(x).count();
     if (!run.gradients.inputs[0]) return;
     if (run.statistics.still) ops::zero(context, sums);  // the batch has not changed the statistics
     // The residual's gradient is the masked one: this pass is bound by its reads and does not need
@@ -139,7 +140,7 @@ class BatchNorm2d final : public Layer {
       ops::batch_norm_statistics(context, x, sums);
       const std::int64_t group =
           exchanges(run) ? run.statistics.replicas->merge_moments(rows(x), sums, context.stream)
-                         : rows(x);
+                         : rows(x).count();
       ops::batch_norm_finish_statistics(
           context,
           {.sums = sums,
@@ -166,7 +167,7 @@ class BatchNorm2d final : public Layer {
   }
 
   static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
-  static std::int64_t rows(const TensorView& x) { return x.shape[0] * x.shape[1] * x.shape[2]; }
+  static ReplicaRows rows(const TensorView& x) { return {x.shape[0], x.shape[1] * x.shape[2]}; }
   static DType statistic_dtype(DType dtype) {
     return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   }

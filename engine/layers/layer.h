@@ -74,10 +74,11 @@ struct LayerTraits {
   bool stores_bf16_on_cpu = false;
   // False: the layer has no inputs, and its output is the same for every sample.
   bool reads_inputs = true;
-  // The layer calls ReplicaStatistics::replicas.
+  // The layer calls ReplicaStatistics::replicas, in training once in forward and once in backward,
+  // with two numbers for each channel of its output.
   bool uses_replicas = false;
-  // On a CUDA device, if there are other replicas, the layer waits for the context's stream: such a
-  // step cannot be captured as a graph.
+  // On a CUDA device, if the statistics of other replicas pass through host memory, the layer waits
+  // for the context's stream: such a step cannot be captured as a graph.
   bool synchronizes_host = false;
   // The output may overwrite input 0 if no other layer needs that input; in backward, the gradient
   // of input 0 may overwrite the gradient of the output.

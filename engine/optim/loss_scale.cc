@@ -47,6 +47,7 @@ StepControl first_control(const LossScaleRule& rule, std::int64_t steps) {
 
 void settle_on_host(const LossScaleRule& rule, double max_norm, StepControl& control) {
   if (!rule.on()) control.skip = 0;
+  control.step_scale = control.loss_scale;
   const double scale = control.loss_scale;
   double factor = 1;
   if (max_norm > 0) {

@@ -95,6 +95,7 @@ __global__ void settle(LossScaleRule rule, const StepNumbers* numbers, StepContr
   StepControl c = *control;
   const bool scaling = rule.kind != LossScaleRule::Kind::kOff;
   if (!scaling) c.skip = 0;
+  c.step_scale = c.loss_scale;
   const double scale = c.loss_scale;
   c.gradient_scale =
       static_cast<float>(clipped_by(numbers->max_norm, sqrt(c.squared_norm) / scale) / scale);

@@ -47,6 +47,7 @@ struct StepControl {
       0;  // 1: gradients are not finite, and nothing may be updated; ranks take the maximum
   float gradient_scale =
       1;  // the optimizer's factor of gradients: clipping, and division by the loss scale
+  float step_scale = 1;     // the loss scale of the step, which loss_scale may no longer be
   double squared_norm = 0;  // for the scaled gradients; 0 if neither clipping nor scaling needs it
 };
 

@@ -19,6 +19,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/averaging/math/device_math.h"
+#include "engine/averaging/math/device_statistics.h"
 #include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/train/step/device_copies.h"
@@ -51,12 +52,15 @@ class Work final : public StepWork, private StateHome {
         context_(make_context()),
         shards_(make_shards(plan)),
         sum_(make_sum()),
+        statistics_(make_statistics(plan)),
         executor_(plan, model_, context_, executor_options()),
         graphs_(executor_.slots(), stream_.handle(), sum_.get(), find_obstacle(plan)) {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(device_control());
-    executor_.set_replicas(shards_ ? shards_->exchange() : options.replicas);
+    executor_.set_replicas(shards_       ? shards_->exchange()
+                           : statistics_ ? statistics_.get()
+                                         : options.replicas);
     now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
     if (options.averaging != nullptr) make_math();
@@ -82,7 +86,7 @@ class Work final : public StepWork, private StateHome {
     changed();
     kept_.running.keep(stream_.handle());
     kept_.counters.keep(stream_.handle());
-    sums_begun_ = sum_ != nullptr;
+    now_.sums_begun = sum_ != nullptr;
     timer.lap(phases.communication);
     const double loss_gradient = request.scale / now_.rows_per_sample;
     now_.numbers = {.epoch = request.batch.epoch,
@@ -118,22 +122,28 @@ class Work final : public StepWork, private StateHome {
     } catch (const backends::PeerError&) {
       // The cause of the step's failure is already known.
     }
-    sums_begun_ = false;
+    now_.sums_begun = false;
     kept_.running.put_back(stream_.handle());
     kept_.counters.put_back(stream_.handle());
   }
 
   StepResults results() override {
-    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+    copy_control();
     if (shards_) shards_->download(stream_.handle());
     StepResults results = executor_.results();  // waits for the copies, too
     if (shards_) shards_->complete(results);
-    StepControl control;
-    std::memcpy(&control, pinned_, sizeof control);
-    results.skipped_steps = control.skipped_steps;
+    results.skipped_steps = copied_control().skipped_steps;
     return results;
   }
   StateHome& home() override { return *this; }
+  void fetch_gradients() override {
+    cuda::use_device(options_.device.index);
+    wait(stream_.handle());  // as in download()
+    copy_control();
+    gradient_copies_.fetch(stream_.handle());
+    wait(stream_.handle());
+    gradient_copies_.divide_by(static_cast<double>(copied_control().step_scale));
+  }
   void add(std::span<FlatBuffer* const> buffers) override {
     if (!averaging_.math) return;
     cuda::use_device(options_.device.index);
@@ -178,6 +188,12 @@ class Work final : public StepWork, private StateHome {
     return options_.make_sum(model_.parameters.gradients);
   }
 
+  std::unique_ptr<DeviceStatistics> make_statistics(const Plan& plan) const {
+    if (options_.statistics == nullptr || shards_ || !sum_) return nullptr;
+    return std::make_unique<DeviceStatistics>(*options_.statistics, exchanged_sizes(plan),
+                                              context_);
+  }
+
   KernelContext make_context() {
     pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(sizeof(StepControl)));
     KernelContext context;
@@ -220,6 +236,16 @@ class Work final : public StepWork, private StateHome {
     return reinterpret_cast<StepControl*>(control_memory_.data());
   }
 
+  // The copy is complete when the stream is idle.
+  void copy_control() const {
+    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+  }
+  StepControl copied_control() const {
+    StepControl control;
+    std::memcpy(&control, pinned_, sizeof control);
+    return control;
+  }
+
   std::string find_obstacle(const Plan& plan) const {
     if (!options_.graph) return "--cuda-graph off";
     if (cuda::waits_for_kernels()) return "ENGINE_CUDA_SYNC=1";
@@ -227,7 +253,7 @@ class Work final : public StepWork, private StateHome {
     if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
     if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
     if (sum_ != nullptr && options_.measured) return "each rank's own work is measured";
-    if (options_.replicas != nullptr)
+    if (options_.replicas != nullptr && !statistics_)
       for (const PlanStep& step : plan.steps)
         if (step.layer->traits().synchronizes_host)
           return "batch statistics of all ranks pass through host memory";
@@ -241,9 +267,9 @@ class Work final : public StepWork, private StateHome {
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
       cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
     });
-    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+    copy_control();
     wait(stream_.handle());
-    std::memcpy(options_.control, pinned_, sizeof(StepControl));
+    *options_.control = copied_control();
     host_optimizer_.set_step_count(options_.control->applied_steps);
   }
 
@@ -268,14 +294,19 @@ class Work final : public StepWork, private StateHome {
   }
 
   void wait_for_sums() {
-    sum_->wait(stream_.handle());
-    if (options_.supports_rollback) sums_begun_ = false;
+    wait(stream_.handle());
+    if (options_.supports_rollback) now_.sums_begun = false;
   }
 
   // Waits with a deadline if other ranks take part in the work on the stream.
   void wait(void* stream) const {
-    if (sums_begun_) return sum_->wait(stream);
-    wait_for_own(stream);
+    if (!now_.sums_begun) return wait_for_own(stream);
+    try {
+      sum_->wait(stream);
+    } catch (const backends::PeerError&) {
+      if (statistics_) statistics_->cancel();
+      throw;
+    }
   }
 
   // REQUIRES: no other rank takes part.
@@ -360,6 +391,7 @@ class Work final : public StepWork, private StateHome {
       const auto [first, end] = bounds_of_part(count, m);
       now_.shape.counts.push_back(end - first);
     }
+    if (statistics_) statistics_->set_counts(now_.shape.counts);
   }
 
   // Returns the first sample of micro-batch m, and one past its last.
@@ -376,7 +408,8 @@ class Work final : public StepWork, private StateHome {
     const bool final = m + 1 == options_.micro_batches;
     const base::TraceSpan span("start forward and backward on the device");
     const int slot = executor_.stage(part_of(request.batch, m), now_.numbers, true);
-    if (m == 0 && options_.replicas != nullptr)
+    if (statistics_) set_shape(request, m);
+    if (m == 0 && options_.replicas != nullptr && !statistics_)
       wait(stream_.handle());  // layers wait for the stream without a deadline
     executor_.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
@@ -453,18 +486,19 @@ class Work final : public StepWork, private StateHome {
     std::optional<DeviceMath> math;                               // if averagings use it
   };
   Averaging averaging_;
-  std::unique_ptr<DeviceShards> shards_;    // null: no canonical order
-  std::unique_ptr<DeviceGradientSum> sum_;  // null: none
-  bool sums_begun_ = false;                 // work on the stream may wait for other ranks
-  DeviceExecutor executor_;
-  StepGraphs graphs_;
+  std::unique_ptr<DeviceShards> shards_;          // null: no canonical order
+  std::unique_ptr<DeviceGradientSum> sum_;        // null: none
+  std::unique_ptr<DeviceStatistics> statistics_;  // null: not on the device
   struct Current {
     StepNumbers numbers;
     double rows_per_sample = 1;
     int last_slot = 0;
     StepShape shape;
+    bool sums_begun = false;  // work on the stream may wait for other ranks
   };
   Current now_;
+  DeviceExecutor executor_;
+  StepGraphs graphs_;
 };
 
 }  // namespace

@@ -42,6 +42,9 @@ struct DeviceWorkOptions {
   bool restores_skipped = false;
   std::vector<float> image_table = {};  // not empty: batches contain bytes (DeviceExecutorOptions)
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
+  // Exchanges the statistics on the device instead, beside a sum of gradients on the device; null:
+  // they pass through host memory. Used by nothing else in a step.
+  backends::DeviceCommunicator* statistics = nullptr;
   // Empty: gradients stay local, or are summed in host memory.
   std::function<std::unique_ptr<DeviceGradientSum>(const FlatBuffer& gradients)> make_sum = {};
   // Canonical order: the step is computed as shards, whose sums replace those of make_sum.

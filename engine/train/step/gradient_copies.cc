@@ -1,6 +1,8 @@
 // Implements the copies on a stream of their own, so that backward continues beside them.
 #include "engine/train/step/gradient_copies.h"
 
+#include <type_traits>
+
 namespace engine {
 namespace {
 
@@ -39,6 +41,22 @@ void GradientCopies::deliver(GradientExchange& exchange) {
 
 void GradientCopies::copy_back(void* stream) {
   cuda::copy_async(device_.data(), host_.data(), device_.bytes(), stream);
+}
+
+void GradientCopies::fetch(void* stream) const {
+  cuda::copy_async(host_.data(), device_.data(), device_.bytes(), stream);
+}
+
+void GradientCopies::divide_by(double scale) const {
+  if (scale == 1) return;
+  const auto divide = [&](auto values) {
+    for (auto& value : values)
+      value = static_cast<std::remove_reference_t<decltype(value)>>(value / scale);
+  };
+  if (host_.dtype() == DType::kF64)
+    divide(host_.span<double>());
+  else
+    divide(host_.span<float>());
 }
 
 }  // namespace engine

@@ -24,6 +24,10 @@ class GradientCopies {
   void deliver(GradientExchange& exchange);
   // Copies the whole result of the exchange to the device.
   void copy_back(void* stream);
+  // Copies all gradients to host memory, outside a step; the caller waits for `stream`.
+  void fetch(void* stream) const;
+  // Divides the gradients in host memory.
+  void divide_by(double scale) const;
   // Waits for all copies to host memory, before that is freed.
   void synchronize() { stream_.synchronize(); }
 

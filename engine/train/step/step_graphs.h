@@ -73,6 +73,9 @@ class StepGraphs {
   void capture(cuda::StepGraph& graph, const Issue& issue) {
     cuda::StepGraph made;
     std::string failure;
+    // Creating a graph may wait for earlier steps, and thus for a dead rank, without a deadline:
+    // they end here first.
+    if (sum_ != nullptr) sum_->wait(stream_);
     cuda::StepGraph::begin_capture(stream_);
     try {
       issue();

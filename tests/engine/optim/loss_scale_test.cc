@@ -197,6 +197,7 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
     EXPECT_EQ(found.skip, expected.skip);
     if (expected.skip == 0) {
       EXPECT_EQ(found.gradient_scale, expected.gradient_scale);
+      EXPECT_EQ(found.step_scale, expected.step_scale);
     }
     expect_equal(device.values, host.values, step);
     for (std::size_t i = 0; i < on_host->state().size(); ++i)

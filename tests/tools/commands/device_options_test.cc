@@ -236,10 +236,9 @@ INSTANTIATE_TEST_SUITE_P(Groups, DeviceOptionsOfGroup,
                          [](const auto& p) { return std::string(p.param); });
 
 // Further options that a value requires.
-std::vector<std::string> beside(const std::string& option, const TemporaryDirectory& folder) {
+std::vector<std::string> beside(const std::string& option) {
   if (option == "shares") return split_words("--spawn 2");
   if (option == "loss-scale") return split_words("--amp bf16");
-  if (option == "histograms") return {"--tensorboard-dir", folder / "events"};
   return {};
 }
 
@@ -269,7 +268,7 @@ TEST_F(DeviceOptions, OfTheTableDoWhatItSays) {
         const std::string text = base::join_text(value, " ");
         SCOPED_TRACE(text);
         const bool cpu = limit.kind == DeviceLimit::Kind::kCpu;
-        std::vector<std::string> words = beside(option.name, folder);
+        std::vector<std::string> words = beside(option.name);
         words.insert(words.end(), value.begin(), value.end());
         const CommandResult here = train(cpu ? "cpu" : "cuda", words);
         if (limit.rejected) {

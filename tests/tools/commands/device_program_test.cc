@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
@@ -184,6 +185,17 @@ TEST_F(DevicePrograms, PrecisionIsSaid) {
                ", f16 products, loss scale dynamic");
   expect_start(train("1", {"--device", "cuda", "--amp", "O2", "--loss-scale", "512"}),
                ", f16, loss scale 512");
+}
+
+TEST_F(DevicePrograms, HistogramsAreOfGradientsAsWell) {
+  const TemporaryDirectory folder;
+  expect_success(train("1", {"--device", "cuda", "--amp", "bf16", "--histograms", "2",
+                             "--tensorboard-dir", folder / "events"}));
+  std::string events;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path() / "events"))
+    events += test_support::read_text(file.path().string());
+  for (const char* kind : {"parameters", "gradients"})
+    EXPECT_NE(events.find(std::string(kind) + "/layers.0.bias"), std::string::npos) << kind;
 }
 
 TEST_F(DevicePrograms, SnapshotsChangeDevices) {

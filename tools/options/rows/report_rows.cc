@@ -150,8 +150,7 @@ const std::vector<OptionSpec> kReportRows{
      .example = "--save-dir run --tensorboard --histograms 500",
      .agreement = kFree,
      .on_resume = kOneStart,
-     .demands = {{on(), {on("tensorboard"), given("tensorboard-dir")}, kNoTensorboard}},
-     .limits = {on_cuda(on(), "of parameters alone")}},
+     .demands = {{on(), {on("tensorboard"), given("tensorboard-dir")}, kNoTensorboard}}},
     {.name = "tensorboard-samples",
      .field = integer([](RunConfig& c) { return &c.tensorboard.samples; }, 0, 1000),
      .help = "with each evaluation, write N test samples and what the model says of them for "

@@ -141,9 +141,11 @@ class TensorboardObserver final : public engine::TrainObserver {
     const engine::ParameterBuffer& parameters = options_.model->parameters;
     for (const engine::FlatBuffer::Slot& slot : parameters.values.slots())
       all.emplace_back("parameters/" + slot.name, histogram_of_slot(parameters.values, slot));
-    if (options_.gradients)
+    if (options_.gradients) {
+      options_.home->fetch_gradients();
       for (const engine::FlatBuffer::Slot& slot : parameters.gradients.slots())
         all.emplace_back("gradients/" + slot.name, histogram_of_slot(parameters.gradients, slot));
+    }
     file_.histograms(p.global_step, all);
   }
 

@@ -29,7 +29,7 @@ struct TensorboardOptions {
   bool labels = false;                              // the same with scores of several labels
   bool positions = false;                           // labels of positions, with mean IoU
   std::int64_t gpu_every = 0, histogram_every = 0;  // steps; 0: never
-  // For histograms; both outlive the observer. `gradients`: those of a step are in host memory.
+  // For histograms; both outlive the observer. `gradients`: this rank has those of all parameters.
   const engine::ModelState* model = nullptr;
   engine::StateHome* home = nullptr;
   bool gradients = false;

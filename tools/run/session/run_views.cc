@@ -110,7 +110,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .histogram_every = viewed.config.tensorboard.histogram_every,
        .model = &session.state().model,
        .home = &session.state().home,
-       .gradients = !session.facts().ranks.on_device() && !viewed.config.averaging.shard_optimizer,
+       .gradients = !viewed.config.averaging.shard_optimizer,
        .elastic = viewed.elastic,
        .show_samples = std::move(show)}));
 }

@@ -93,6 +93,24 @@ bool sums_plain_gradients(const AveragingOptions& averaging) {
          averaging.compression == AveragingOptions::Compression::kNone;
 }
 
+// Returns true if each rank's own work is measured, for which the host waits for the device.
+bool measures_shares(const SessionOptions& options) {
+  return options.data.shares.automatic || options.data.local_steps.automatic;
+}
+
+// Returns true if the model may have layers that exchange batch statistics on the device. The model
+// is not built yet. In elastic jobs they pass through host memory: a wait for sums of gradients
+// does not notice an error of the communicator of statistics before the deadline.
+bool exchanges_on_device(const SessionOptions& options) {
+  if (options.averaging.canonical || measures_shares(options) || options.data.max_ranks > 0)
+    return false;
+  const ModelOptions& model = options.model;
+  if (model.synchronized_statistics) return true;
+  const std::string definition =
+      model.definition.empty() ? models::model_definition(model.name) : model.definition;
+  return definition.find("sync_batch_norm2d") != std::string::npos;
+}
+
 // Returns true if ranks could skip different steps, because each rank keeps its own gradients.
 bool skips_apart(const SessionOptions& options, const Compute& compute,
                  const backends::Group& group) {
@@ -243,7 +261,10 @@ DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
     : gradients(sums_plain_gradients(options.averaging) ? make_device_wire(options, compute, group)
                                                         : nullptr),
       parameters(averages_at_home(options.averaging) ? make_device_wire(options, compute, group)
-                                                     : nullptr) {}
+                                                     : nullptr),
+      statistics(gradients && exchanges_on_device(options)
+                     ? make_device_wire(options, compute, group)
+                     : nullptr) {}
 
 SessionCommunicators::SessionCommunicators(const SessionOptions& options, backends::Group& group,
                                            const engine::Graph& graph,
@@ -251,7 +272,8 @@ SessionCommunicators::SessionCommunicators(const SessionOptions& options, backen
     : island(island_ranks(options.averaging, group)),
       averaging(host_communicator(group)),
       device(on_devices.gradients.get()),
-      device_averaging(on_devices.parameters.get()) {
+      device_averaging(on_devices.parameters.get()),
+      device_statistics(on_devices.statistics.get()) {
   if (options.averaging.host_islands && group.world_size() > 1)
     within_island = host_communicator(group, island);
   if (options.averaging.method == AveragingOptions::Method::kGossip) pairs = connect_pairs(group);
@@ -292,11 +314,11 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
                    .non_blocking = compute.non_blocking,
                    .resident = resident_samples(model)},
       .supports_rollback = options.data.max_ranks > 0,
-      .measured = data.sampling().shares_change &&
-                  (options.data.shares.automatic || options.data.local_steps.automatic),
+      .measured = data.sampling().shares_change && measures_shares(options),
       .restores_skipped = options.on_nonfinite == engine::OnNonFinite::kSkip,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = options.averaging.canonical ? nullptr : wires.replicas.get(),
+      .statistics = wires.device_statistics,
       .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
         return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};

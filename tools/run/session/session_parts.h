@@ -70,6 +70,8 @@ struct DeviceWires {
   std::unique_ptr<backends::DeviceCommunicator> gradients;
   // If null, averagings of parameters take place in host memory.
   std::unique_ptr<backends::DeviceCommunicator> parameters;
+  // If null, layers exchange batch statistics in host memory.
+  std::unique_ptr<backends::DeviceCommunicator> statistics;
 };
 
 // Has one communicator for each thread or stream whose calls may run concurrently with others.
@@ -86,6 +88,7 @@ struct SessionCommunicators {
   std::vector<std::unique_ptr<backends::Communicator>> pairs;
   backends::DeviceCommunicator* device;                // DeviceWires::gradients
   backends::DeviceCommunicator* device_averaging;      // DeviceWires::parameters
+  backends::DeviceCommunicator* device_statistics;     // DeviceWires::statistics
   std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges statistics
   std::unique_ptr<engine::ReplicaExchange> replicas;   // uses `statistics`
 };

@@ -193,7 +193,7 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
     return parts_->training.trainer->run();
   } catch (...) {
     for (backends::DeviceCommunicator* wire :
-         {parts_->wires.device, parts_->wires.device_averaging})
+         {parts_->wires.device, parts_->wires.device_averaging, parts_->wires.device_statistics})
       if (wire != nullptr) backends::cancel(*wire);
     throw;
   }

@@ -2,9 +2,15 @@
 // micro-batches, last steps of epochs, unequal shares.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "tests/support/expect_contains.h"
+#include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/changing_ranks.h"
 #include "tests/tools/run/session/training/cuda_ranks.h"
 #include "tests/tools/run/session/training/session_runner.h"
@@ -73,6 +79,109 @@ TEST_F(CudaCaptured, NothingStandsAgainstMicroBatchesAndUnequalShares) {
               "captured from step 3 on");
   EXPECT_EQ(train(2, with(kUneven, on_devices(2, true), "shares=auto epochs= steps=1"))[0].capture,
             "not captured: each rank's own work is measured");
+}
+
+// Batch statistics of all ranks are exchanged by NCCL within the graphs.
+class CudaSyncBn : public CudaCaptured {
+ protected:
+  void SetUp() override {
+    CudaCaptured::SetUp();
+    test_support::write_text(folder_ / "net.toml", R"(layer = [
+  {kind = "conv2d", name = "conv1", out_channels = 5, padding = 1},
+  {kind = "sync_batch_norm2d", name = "bn1"},
+  {kind = "relu"},
+  {kind = "conv2d", name = "conv2", out_channels = 7},
+  {kind = "sync_batch_norm2d", name = "bn2"},
+  {kind = "global_average_pool"},
+  {kind = "dense", name = "fc", out = "classes"}]
+)");
+    options_ = with(kUneven, "model=" + (folder_ / "net.toml") + " clip-grad=");
+  }
+  const test_support::TemporaryDirectory folder_;
+  Options options_;
+};
+
+TEST_F(CudaSyncBn, HasTheBitsOfStraightSteps) {
+  for (const char* more : {"grad-accum=1", "grad-accum=2", "shares=3:1"}) {
+    SCOPED_TRACE(more);
+    expect_straight_bits(2, with(options_, more));
+  }
+  for (const char* more : {"grad-accum=1", "grad-accum=2"}) {  // a rank without samples
+    SCOPED_TRACE(more);
+    expect_straight_bits(kRanks, with(options_, more, "batch-size=2 synthetic-size=8"));
+  }
+}
+
+TEST_F(CudaSyncBn, AgreesWithTheCpu) {
+  for (const auto& [world, more] :
+       {std::pair{2, "grad-accum=1"}, std::pair{2, "grad-accum=2 shares=3:1"},
+        std::pair{kRanks, "batch-size=2 synthetic-size=8"}}) {
+    SCOPED_TRACE(std::to_string(world) + " ranks, " + more);
+    const Options options = with(options_, "epochs= steps=4 eval-every=4", more);
+    const auto device = train(world, with(options, on_devices(world, true))),
+               cpu = train(world, with(options, "device=cpu"));
+    EXPECT_EQ(device[0].capture, "captured from step 3 on");
+    EXPECT_LT(session_runner::loss_distance(cpu[0], device[0]), 1e-3);
+    EXPECT_LT(session_runner::distance(cpu[0], device[0], io::Section::kBuffer), 1e-3);
+    EXPECT_NEAR(device[0].last_eval.loss, cpu[0].last_eval.loss, 1e-3 * cpu[0].last_eval.loss);
+    for (const RankResult& rank : device) {
+      EXPECT_TRUE(same_bits(device[0], rank, io::Section::kParameter));
+      EXPECT_TRUE(same_bits(device[0], rank, io::Section::kBuffer));
+    }
+  }
+}
+
+// Without NCCL the statistics pass through host memory.
+TEST_F(CudaSyncBn, ThroughHostMemoryIsNotCaptured) {
+  const Options options = with(options_, "epochs= steps=3");
+  const auto host = train(2, with(options, "device=cuda"));
+  const auto nccl = train(2, with(options, on_devices(2, true)));
+  EXPECT_CONTAINS(host[0].capture, "not captured: ");
+  EXPECT_TRUE(same_bits(host[0], nccl[0], io::Section::kBuffer));
+  EXPECT_LT(session_runner::distance(host[0], nccl[0]), 1e-6);
+}
+
+// Returns rank 0's gradients as they are fetched after each step.
+std::vector<std::vector<float>> fetched_gradients(int world, const Options& options) {
+  std::vector<std::vector<float>> steps;
+  train(world, options, [&](int rank, engine::TrainState& state) {
+    state.home.fetch_gradients();
+    const auto all = state.model.parameters.gradients.span<float>();
+    if (rank == 0) steps.emplace_back(all.begin(), all.end());
+  });
+  return steps;
+}
+
+void expect_gradients_near(const std::vector<std::vector<float>>& expected,
+                           const std::vector<std::vector<float>>& found, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    ASSERT_EQ(found[step].size(), expected[step].size());
+    double most = 0, largest = 0;
+    for (std::size_t i = 0; i < expected[step].size(); ++i) {
+      const auto e = static_cast<double>(expected[step][i]);
+      most = std::max(most, std::fabs(e - static_cast<double>(found[step][i])));
+      largest = std::max(largest, std::fabs(e));
+    }
+    ASSERT_GT(largest, 0) << step;
+    EXPECT_LE(most, tolerance * largest) << step;
+  }
+}
+
+// Histograms show them: after the sum over ranks, before clipping, without the loss scale.
+TEST_F(CudaCaptured, FetchedGradientsAreThoseOfTheCpu) {
+  const Options options = with(kUneven, "clip-grad=0.01");
+  for (const auto& [world, nccl, more, tolerance] :
+       {std::tuple{1, false, "grad-accum=2", 1e-4}, std::tuple{2, true, "shares=3:1", 1e-4},
+        std::tuple{2, false, "grad-accum=1", 1e-4}, std::tuple{2, true, "loss-scale=512", 2e-2}}) {
+    SCOPED_TRACE(std::to_string(world) + " ranks, " + more);
+    const Options scaled = tolerance > 1e-3 ? Options("amp=O2 epochs= steps=4") : Options("");
+    const auto cpu = fetched_gradients(
+        world, with(options, more, "loss-scale= device=cpu", with(scaled, "amp=")));
+    expect_gradients_near(
+        cpu, fetched_gradients(world, with(options, more, on_devices(world, nccl), scaled)),
+        tolerance);
+  }
 }
 
 // An aborted sum within a graph of the last micro-batch is no step.
