@@ -154,7 +154,8 @@ bool is_last_softmax(OnnxOperator& op) {
 
 void translate_softmax(OnnxOperator& op) {
   if (is_last_softmax(op)) {
-    op.all().notes.push_back(op.node().type + " at the end is left out: the loss of classes contains it");
+    op.all().notes.push_back(op.node().type +
+                             " at the end is left out: the loss of classes contains it");
     return op.set(op.activation(0));
   }
   if (op.node().type != "Softmax")

@@ -166,8 +166,8 @@ TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
   model.nodes.push_back({"Softmax", "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}});
   const models::OnnxImport found = imported(model);
   EXPECT_EQ(found.definition, imported(small_net()).definition);
-  EXPECT_EQ(found.notes,
-            (std::vector<std::string>{"Softmax at the end is left out: the loss of classes contains it"}));
+  EXPECT_EQ(found.notes, (std::vector<std::string>{
+                             "Softmax at the end is left out: the loss of classes contains it"}));
 }
 
 TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
