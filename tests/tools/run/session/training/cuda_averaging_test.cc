@@ -150,22 +150,22 @@ TEST_F(CudaAveraging, HasTheSameBitsBesideOtherOptions) {
       2, with(kMlp, "sync=diloco optimizer=adamw lr=0.001 momentum= average-state=all"), 1e-4);
 }
 
-// The kernels read short copies of the weights, which follow each averaging.
-TEST_F(CudaAveraging, HasTheSameBitsInShortTypes) {
-  for (const char* precision : {"amp=bf16", "amp=O2 loss-scale=dynamic"}) {
-    SCOPED_TRACE(precision);
-    const Options options = with(kMlp, "sync=diloco", precision);
-    const auto nccl = train(2, with(options, over_nccl(2))),
-               staged = train(2, with(options, kStaged));
-    expect_alike(nccl);
-    EXPECT_EQ(session_runner::difference(staged[0].whole, nccl[0].whole), "");
-  }
+// Copies the state to the mirror and back after each step, which rounds all short copies again.
+void copy_state(int, engine::TrainState& state) {
+  const engine::HostView view(state.home, engine::Access::kWrite);
 }
 
-// Two samples for three ranks: one of them has none, and no weight.
-TEST_F(CudaAveraging, ARankWithoutSamplesFollows) {
-  for (const char* sync : {"sync=params", "sync=diloco"})
-    expect_same_state(kRanks, with(kMlp, "batch-size=2 synthetic-size=20", sync));
+// The kernels read short copies of the weights, which follow each averaging.
+TEST_F(CudaAveraging, HasTheSameBitsInShortTypes) {
+  for (const Options& chosen : {with(kPolicies[3], "amp=O2 loss-scale=dynamic"),
+                                with(kStreaming[0], "amp=bf16"), with(kStale, "amp=bf16")}) {
+    SCOPED_TRACE(text_of(chosen));
+    const Options options = with(kMlp, chosen);
+    const auto nccl = train(2, with(options, over_nccl(2))),
+               copied = train(2, with(options, kStaged), copy_state);
+    expect_alike(nccl);
+    EXPECT_EQ(session_runner::difference(copied[0].whole, nccl[0].whole), "");
+  }
 }
 
 // Copies between a device and its mirror wait for exchanges in flight.
@@ -174,12 +174,15 @@ TEST_F(CudaAveraging, CopiesOfTheStateDuringAnExchangeChangeNothing) {
     for (const Options& devices : {over_nccl(2), kStaged}) {
       SCOPED_TRACE(text_of(with(policy, devices)));
       const Options options = with(kMlp, policy, devices);
-      const auto plain = train(2, options),
-                 copied = train(2, options, [](int, auto&state) {
-                   const engine::HostView view(state.home, engine::Access::kWrite);
-                 });
+      const auto plain = train(2, options), copied = train(2, options, copy_state);
       EXPECT_EQ(session_runner::difference(plain[0].whole, copied[0].whole), "");
     }
+}
+
+// Two samples for three ranks: one of them has none, and no weight.
+TEST_F(CudaAveraging, ARankWithoutSamplesFollows) {
+  for (const char* sync : {"sync=params", "sync=diloco"})
+    expect_same_state(kRanks, with(kMlp, "batch-size=2 synthetic-size=20", sync));
 }
 
 // A mark in the mirror is there as long as nothing is copied to it.
