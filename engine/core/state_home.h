@@ -2,8 +2,9 @@
 // or on a device with a mirror in host memory.
 #pragma once
 
+#include <functional>
 #include <optional>
-#include <span>
+#include <vector>
 
 #include "engine/core/error.h"
 
@@ -11,6 +12,21 @@ namespace engine {
 
 class FlatBuffer;
 class StateMath;  // engine/averaging/math/state_math.h
+
+// Memory with which a policy calculates where the state is.
+struct HomeBuffer {
+  FlatBuffer* buffer;      // in host memory; on a device it stands for its mirror
+  bool is_state = true;    // part of what a HostView has; else only the policy uses it
+  bool exchanged = false;  // passes through host memory (StateMath::fetch(), store())
+};
+struct HomeMemory {
+  std::vector<HomeBuffer> buffers = {};
+  // If other threads use the memory: waits until none does, and completes what they have received,
+  // so that the memory can be copied. Does not throw the errors of such a thread.
+  std::function<void(StateMath&)> settle = {};
+  // Ends the exchanges of such threads: this rank has failed. Sums on devices are aborted before.
+  std::function<void()> cancel = {};
+};
 
 // Tracks which of the two, home and mirror, is newer, so that nothing is copied twice and no caller
 // has to announce its accesses. If the home is host memory, nothing is copied. One thread at a
@@ -22,9 +38,8 @@ class StateHome {
   StateHome(const StateHome&) = delete;
   StateHome& operator=(const StateHome&) = delete;
 
-  // Adds memory with which a policy calculates to the state, before its first use. It must outlive
-  // the home.
-  virtual void add(std::span<FlatBuffer* const> /*buffers*/) {}
+  // Adds memory of a policy, before its first use; the memory must outlive the home.
+  virtual void add(HomeMemory /*memory*/) {}
   // Copies the gradients of the last step to the model in host memory, where a HostView does not
   // keep them up to date: those that the update read, before clipping and without the loss scale.
   // May wait, and throws like download(). Does nothing if the home is host memory.

@@ -25,11 +25,13 @@ DeviceMath::DeviceMath(const DeviceMathParts& parts)
       numbers_(sizeof(Numbers), parts.context.device, "workspace"),
       pinned_(static_cast<std::byte*>(cuda::allocate_pinned(sizeof(Numbers)))) {
   const FlatBuffer& gradients = *parts.gradients.second;
-  parts.communicator.register_memory(gradients.data(), gradients.bytes());
+  if (parts.communicator != nullptr)
+    parts.communicator->register_memory(gradients.data(), gradients.bytes());
 }
 
 DeviceMath::~DeviceMath() {
-  parts_.communicator.deregister_memory(parts_.gradients.second->data());
+  if (parts_.communicator != nullptr)
+    parts_.communicator->deregister_memory(parts_.gradients.second->data());
   cuda::release_pinned(pinned_);
 }
 
@@ -48,7 +50,20 @@ TensorView DeviceMath::there(const TensorView& view) const {
   throw Error("memory that a device does not mirror");
 }
 
-void DeviceMath::wait() const {
+void DeviceMath::update_half(const TensorView& changed) {
+  const FlatBuffer& values = *parts_.values.second;
+  const auto *begin = static_cast<const std::byte*>(values.data()),
+             *at = static_cast<const std::byte*>(changed.data);
+  if (!parts_.half || std::less<>{}(at, begin) || !std::less<>{}(at, begin + values.bytes()))
+    return;
+  TensorView half = parts_.half;
+  half.data = static_cast<std::byte*>(half.data) +
+              static_cast<std::size_t>(at - begin) / size_of(values.dtype()) * size_of(half.dtype);
+  half.shape = changed.shape;
+  ops::copy_to_half(parts_.context, changed, half);
+}
+
+void DeviceMath::wait() {
   cuda::Event end;
   end.record(parts_.context.stream);
   end.synchronize();
@@ -59,9 +74,7 @@ void DeviceMath::copy(const TensorView& from, const TensorView& to) {
   const TensorView target = there(to);
   if (to.bytes() > 0)
     cuda::copy_async(target.data, there(from).data, to.bytes(), parts_.context.stream);
-  const FlatBuffer& values = *parts_.values.second;
-  if (parts_.half && target.data == values.data())
-    ops::copy_to_half(parts_.context, values.flat(), parts_.half);
+  update_half(target);
 }
 
 void DeviceMath::scale(double factor, const TensorView& from, const TensorView& to) {
@@ -70,6 +83,13 @@ void DeviceMath::scale(double factor, const TensorView& from, const TensorView& 
 
 void DeviceMath::subtract(const TensorView& a, const TensorView& b, const TensorView& to) {
   ops::subtract_on_device(parts_.context, there(a), there(b), there(to));
+}
+
+void DeviceMath::combine(double x, const TensorView& a, double y, const TensorView& b,
+                         const TensorView& to) {
+  const TensorView target = there(to);
+  ops::combine_on_device(parts_.context, x, there(a), y, there(b), target);
+  update_half(target);
 }
 
 void DeviceMath::sgd_step(const ops::SgdStep& step, const TensorView& gradient,
@@ -105,11 +125,26 @@ double DeviceMath::sum_of_squares(const TensorView& values) {
   return numbers.control.squared_norm;
 }
 
-// The communicator's own stream sees what this one has written.
-void DeviceMath::sum_over_ranks(const TensorView& values) {
+void DeviceMath::fetch(const TensorView& values) {
+  wait();  // a copy to memory that is not pinned would itself wait, and block other streams
+  if (values.bytes() == 0) return;
+  cuda::copy_async(values.data, there(values).data, values.bytes(), parts_.context.stream);
   wait();
-  parts_.communicator.all_reduce(there(values).data, static_cast<std::size_t>(values.count()),
-                                 values.dtype, backends::ReduceOp::kSum);
+}
+
+void DeviceMath::store(const TensorView& values) {
+  if (values.bytes() == 0) return;
+  const TensorView target = there(values);
+  cuda::copy_async(target.data, values.data, values.bytes(), parts_.context.stream);
+  update_half(target);
+}
+
+// The communicator's own stream sees what the calculations, which have ended, have written.
+void DeviceMath::sum_on_devices(const TensorView& values) {
+  require(sums_on_devices(), "a sum of devices without their communicator");
+  cuda::use_device(parts_.context.device.index);  // of the calling thread
+  parts_.communicator->all_reduce(there(values).data, static_cast<std::size_t>(values.count()),
+                                  values.dtype, backends::ReduceOp::kSum);
 }
 
 }  // namespace engine

@@ -1,4 +1,4 @@
-// Calculates with the state of a CUDA device, and sums over the ranks' devices.
+// Calculates with the state of a CUDA device, and sums over the ranks' devices if they can.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,17 @@ namespace engine {
 using MirroredBuffer = std::pair<const FlatBuffer*, const FlatBuffer*>;  // host, device
 
 struct DeviceMathParts {
-  KernelContext& context;                      // of the device, with scratch for its largest buffer
-  backends::DeviceCommunicator& communicator;  // not used otherwise
+  KernelContext& context;  // of the device, with scratch for its largest buffer
+  // Not used otherwise; null: values are exchanged in host memory.
+  backends::DeviceCommunicator* communicator;
   MirroredBuffer values, gradients;
   TensorView half;  // receives what is copied to the values, rounded; may be empty
 };
 
 class DeviceMath final : public StateMath {
  public:
-  // Collective: registers the memory of the gradients. All parts must outlive this object.
+  // With a communicator collective: registers the memory of the gradients. All parts must outlive
+  // this object.
   explicit DeviceMath(const DeviceMathParts& parts);
   ~DeviceMath() override;  // before the memory is freed
 
@@ -34,15 +36,22 @@ class DeviceMath final : public StateMath {
   void copy(const TensorView& from, const TensorView& to) override;
   void scale(double factor, const TensorView& from, const TensorView& to) override;
   void subtract(const TensorView& a, const TensorView& b, const TensorView& to) override;
+  void combine(double x, const TensorView& a, double y, const TensorView& b,
+               const TensorView& to) override;
   void sgd_step(const ops::SgdStep& step, const TensorView& gradient, const TensorView& velocity,
                 const TensorView& value) override;
   double sum_of_squares(const TensorView& values) override;
-  void sum_over_ranks(const TensorView& values) override;
+  void fetch(const TensorView& values) override;
+  void store(const TensorView& values) override;
+  void wait() override;
+  bool sums_on_devices() const override { return parts_.communicator != nullptr; }
+  void sum_on_devices(const TensorView& values) override;
 
  private:
   // Returns the memory on the device that a view of host memory stands for.
   TensorView there(const TensorView& view) const;
-  void wait() const;
+  // Rounds the copies of parameters that have changed.
+  void update_half(const TensorView& changed);
 
   const DeviceMathParts parts_;
   std::vector<MirroredBuffer> buffers_;

@@ -36,17 +36,17 @@ inline void subtract_rows(KernelContext& context, const TensorView& a, const Ten
   });
 }
 
-// to = weight * a + (1 - weight) * to, rows of equal length.
-inline void mix_rows(KernelContext& context, double weight, const TensorView& a,
-                     const TensorView& to) {
-  require(a.count() == to.count(), "rows of unequal size");
+// to = x * a + y * b, rows of equal length; `to` may be a or b.
+inline void combine_rows(KernelContext& context, double x, const TensorView& a, double y,
+                         const TensorView& b, const TensorView& to) {
+  require(a.count() == to.count() && b.count() == to.count(), "rows of unequal size");
   with_element_type(a.dtype, [&]<class T>(T) {
-    const T* x = a.as<T>();
+    const T *p = a.as<T>(), *q = b.as<T>();
     T* z = to.as<T>();
-    if (x == nullptr || z == nullptr) return;  // no elements
-    const T of_a = static_cast<T>(weight), of_to = static_cast<T>(1 - weight);
+    if (p == nullptr || q == nullptr || z == nullptr) return;  // no elements
+    const T of_a = static_cast<T>(x), of_b = static_cast<T>(y);
     context.threads->run(to.count(), [=](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) z[i] = of_a * x[i] + of_to * z[i];
+      for (std::int64_t i = first; i < last; ++i) z[i] = of_a * p[i] + of_b * q[i];
     });
   });
 }

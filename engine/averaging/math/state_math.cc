@@ -9,9 +9,13 @@
 
 namespace engine {
 
+void StateMath::sum_on_devices(const TensorView&) {
+  throw Error("values in host memory are summed by a communicator");
+}
+
 void HostMath::copy(const TensorView& from, const TensorView& to) {
   require(from.bytes() == to.bytes(), "rows of unequal size");
-  if (to.bytes() > 0) std::memcpy(to.data, from.data, to.bytes());
+  if (to.bytes() > 0 && to.data != from.data) std::memcpy(to.data, from.data, to.bytes());
 }
 
 void HostMath::scale(double factor, const TensorView& from, const TensorView& to) {
@@ -23,6 +27,11 @@ void HostMath::subtract(const TensorView& a, const TensorView& b, const TensorVi
   subtract_rows(context_, a, b, to);
 }
 
+void HostMath::combine(double x, const TensorView& a, double y, const TensorView& b,
+                       const TensorView& to) {
+  combine_rows(context_, x, a, y, b, to);
+}
+
 void HostMath::sgd_step(const ops::SgdStep& step, const TensorView& gradient,
                         const TensorView& velocity, const TensorView& value) {
   ops::sgd_step(context_, step, gradient, velocity, value);
@@ -30,11 +39,6 @@ void HostMath::sgd_step(const ops::SgdStep& step, const TensorView& gradient,
 
 double HostMath::sum_of_squares(const TensorView& values) {
   return ops::sum_of_squares(context_, values);
-}
-
-void HostMath::sum_over_ranks(const TensorView& values) {
-  communicator_->all_reduce(values.data, static_cast<std::size_t>(values.count()), values.dtype,
-                            backends::ReduceOp::kSum);
 }
 
 }  // namespace engine

@@ -62,8 +62,8 @@ struct Coupling {
 
 // The trainer calls in every step, in this order: loss_scale, begin_step, and end_step after the
 // optimizer. All ranks make the same calls. A policy reads or changes state only under a HostView
-// of `home`. Between end_step and the next backward pass a policy may use the memory of the
-// gradients as scratch.
+// or a StateUse of `home`. Between end_step and the next backward pass a policy may use the memory
+// of the gradients as scratch.
 class AveragingPolicy : public PolicyCheckpoint {
  public:
   virtual std::string_view name() const = 0;  // "grad"
@@ -85,7 +85,7 @@ class AveragingPolicy : public PolicyCheckpoint {
 
   // Returns further memory with which the policy calculates where the state is, for
   // StateHome::add().
-  virtual std::vector<FlatBuffer*> buffers_at_home() { return {}; }
+  virtual HomeMemory memory_at_home() { return {}; }
 
   virtual Coupling coupling() const { return {}; }
 

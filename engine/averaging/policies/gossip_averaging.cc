@@ -1,7 +1,6 @@
 // Averages parameters of random pairs of ranks every K updates, and of all ranks in synchronize().
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 
 #include "engine/averaging/policies/averaging_policies.h"
@@ -23,6 +22,7 @@ class GossipAveraging final : public AveragingPolicy {
         pair_communicators_(pairs),
         parameters_(parameters),
         context_(context),
+        host_(context),
         options_(options),
         mean_(communicator, context, parameters, {}),
         start_(FlatBuffer::like(parameters.gradients)),
@@ -38,9 +38,9 @@ class GossipAveraging final : public AveragingPolicy {
   }
   GradientExchange* begin_step(StateHome& home) override {
     if (apart_) return nullptr;
-    const HostView view(home, Access::kRead);
-    keep_start();
-    if (outer_) outer_->start();
+    const StateUse use(home, true);
+    keep_start(use.math());
+    if (outer_) outer_->start(use.math());
     return nullptr;
   }
   std::int64_t end_step(const StepCounts& counts, double lr, StateHome& home) override {
@@ -49,14 +49,20 @@ class GossipAveraging final : public AveragingPolicy {
     samples_.add(counts);
     samples_since_sync_ += counts.local;
     if (!options_.schedule.due(updates_)) return 0;
-    const HostView view(home, Access::kWrite);
-    average_pair();
+    const StateUse use(home, true);
+    average_pair(use.math());
     // A rank that pauses also takes the outer step: the mean of the anchors of all ranks, as that
     // of their parameters, then moves as with one mean over all.
-    if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
-    keep_start();
+    if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_), use.math());
+    keep_start(use.math());
     samples_ = {};
     return 0;
+  }
+  HomeMemory memory_at_home() override {
+    std::vector<HomeBuffer> buffers{{.buffer = &start_, .is_state = false}};
+    if (outer_)
+      for (const HomeBuffer& buffer : outer_->buffers_at_home()) buffers.push_back(buffer);
+    return {.buffers = std::move(buffers)};
   }
   Coupling coupling() const override {
     return {.steps_alone = true, .stays_apart = true, .lone = LoneState::kOwn};
@@ -64,12 +70,12 @@ class GossipAveraging final : public AveragingPolicy {
   // Anchor and momentum also become their means, so that a checkpoint has one of each.
   void synchronize(StateHome& home) override {
     if (!apart_) return;
-    const HostView view(home, Access::kWrite);
+    const StateUse use(home, true);
     std::vector<FlatBuffer*> of_outer_step;
     if (outer_)
       for (const PolicyState& state : outer_->state()) of_outer_step.push_back(state.buffer);
     mean_.average(samples_.weight(communicator_.world_size()), averagings_, of_outer_step,
-                  {.start = &start_});
+                  {.start = &start_, .home = use.math()});
     apart_ = false;
     samples_ = {};
     samples_since_sync_ = 0;
@@ -104,10 +110,12 @@ class GossipAveraging final : public AveragingPolicy {
   AveragingReport take_report() override { return report_of(mean_, averagings_, coverage()); }
 
  private:
-  void keep_start() const {
-    if (start_.bytes() > 0) std::memcpy(start_.data(), parameters_.values.data(), start_.bytes());
+  void keep_start(StateMath* home) {
+    const TensorView values = parameters_.values.part(0, mean_.all().count);
+    (home != nullptr ? *home : host_).copy(values, start_.part(0, mean_.all().count));
   }
-  void average_pair() {
+  // Pairs exchange their parameters in host memory.
+  void average_pair(StateMath* home) {
     const int self = communicator_.rank();
     const std::span<const int> partners = pairs_.draw(options_.schedule.count(0, updates_));
     const int partner = partners[static_cast<std::size_t>(self)];
@@ -116,8 +124,8 @@ class GossipAveraging final : public AveragingPolicy {
       std::array<std::int64_t, 2> samples{};
       pair.all_gather(&samples_.local, sizeof samples_.local, samples.data());
       const SampleCount of_pair{samples_.local, samples[0] + samples[1]};
-      ReplicaMean mean(pair, context_, parameters_, {});
-      mean.average(of_pair.weight(2), averagings_, {}, {.start = &start_});
+      ReplicaMean mean(pair, context_, parameters_, {}, std::nullopt, /*of_all=*/false);
+      mean.average(of_pair.weight(2), averagings_, {}, {.start = &start_, .home = home});
       mean_.set_bytes_sent(mean_.bytes_sent() + mean.bytes_sent());
     }
     ++averagings_;
@@ -137,6 +145,7 @@ class GossipAveraging final : public AveragingPolicy {
   const PairCommunicators pair_communicators_;
   ParameterBuffer& parameters_;
   KernelContext& context_;
+  HostMath host_;
   const GossipOptions options_;
   ReplicaMean mean_;  // over all ranks
   FlatBuffer start_;  // this rank's parameters after its last averaging

@@ -52,7 +52,7 @@ class MixedAveraging final : public AveragingPolicy {
     updates_ += skipped;
     return skipped;
   }
-  std::vector<FlatBuffer*> buffers_at_home() override { return p_.parameters->buffers_at_home(); }
+  HomeMemory memory_at_home() override { return p_.parameters->memory_at_home(); }
   Coupling coupling() const override {
     const Coupling coupling = p_.parameters->coupling();
     return {.steps_alone = of_gradients() == nullptr && coupling.steps_alone,

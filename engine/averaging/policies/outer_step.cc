@@ -6,7 +6,7 @@ namespace engine {
 OuterStep::OuterStep(ParameterBuffer& parameters, KernelContext& context,
                      const OuterOptions& options)
     : parameters_(parameters),
-      host_(context, nullptr),
+      host_(context),
       options_(options),
       anchor_(FlatBuffer::like(parameters.gradients)) {
   if (options.has_momentum()) momentum_ = FlatBuffer::like(parameters.gradients);
@@ -26,9 +26,10 @@ void OuterStep::apply(double inner_lr, std::int64_t every, StateMath* home) {
   math(home).copy(anchor_.flat(), trained());
 }
 
-void OuterStep::apply_part(const Elements& part, const FlatBuffer& mean, const OuterRate& rate) {
+void OuterStep::apply_part(const Elements& part, const FlatBuffer& mean, const OuterRate& rate,
+                           StateMath* home) {
   require(started_, "an outer step without a start");
-  move_anchor(host_, part, mean, rate, 1);
+  move_anchor(math(home), part, mean, rate, 1);
 }
 
 void OuterStep::move_anchor(StateMath& math, const Elements& part, const FlatBuffer& mean,
@@ -47,9 +48,9 @@ void OuterStep::move_anchor(StateMath& math, const Elements& part, const FlatBuf
   ++steps_;
 }
 
-std::vector<FlatBuffer*> OuterStep::buffers() {
-  std::vector<FlatBuffer*> all;
-  for (const PolicyState& state : state()) all.push_back(state.buffer);
+std::vector<HomeBuffer> OuterStep::buffers_at_home() {
+  std::vector<HomeBuffer> all;
+  for (const PolicyState& state : state()) all.push_back({.buffer = state.buffer});
   return all;
 }
 

@@ -35,14 +35,15 @@ class OuterStep {
   void apply(double inner_lr, std::int64_t every, StateMath* home = nullptr);
 
   // The same for a part of the parameters, whose mean is in `mean`: only the anchor changes.
-  void apply_part(const Elements& part, const FlatBuffer& mean, const OuterRate& rate);
+  void apply_part(const Elements& part, const FlatBuffer& mean, const OuterRate& rate,
+                  StateMath* home = nullptr);
   // REQUIRES: started.
   TensorView anchor(const Elements& part) const { return anchor_.part(part.first, part.count); }
 
   std::int64_t steps() const { return steps_; }
   std::vector<PolicyState> state();
-  // Returns the memory of the state.
-  std::vector<FlatBuffer*> buffers();
+  // Returns the memory of the state, with which this calculates where the state is.
+  std::vector<HomeBuffer> buffers_at_home();
   void add_counters(PolicyCounters& counters) const;
   void restore_counters(const PolicyCounters& counters);
 

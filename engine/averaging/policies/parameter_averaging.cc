@@ -36,8 +36,8 @@ class ParameterAveraging final : public AveragingPolicy {
   }
   GradientExchange* begin_step(StateHome& home) override {
     if (!apart_ && mean_.needs_start()) {
-      const HostView view(home, Access::kRead);
-      mean_.start(mean_.all(), parameters_.values.part(0, mean_.all().count));
+      const StateUse use(home, mean_.fits_device());
+      mean_.start(mean_.all(), parameters_.values.part(0, mean_.all().count), use.math());
     }
     if (outer_ && !outer_->started()) {
       const StateUse use(home, mean_.fits_device());
@@ -55,8 +55,12 @@ class ParameterAveraging final : public AveragingPolicy {
     if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_), use.math());
     return 0;
   }
-  std::vector<FlatBuffer*> buffers_at_home() override {
-    return outer_ && mean_.fits_device() ? outer_->buffers() : std::vector<FlatBuffer*>{};
+  HomeMemory memory_at_home() override {
+    if (!mean_.fits_device()) return {};
+    std::vector<HomeBuffer> buffers = mean_.buffers_at_home();
+    if (outer_)
+      for (const HomeBuffer& buffer : outer_->buffers_at_home()) buffers.push_back(buffer);
+    return {.buffers = std::move(buffers)};
   }
   Coupling coupling() const override { return {.steps_alone = true, .lone = LoneState::kLastMean}; }
   void synchronize(StateHome& home) override {
@@ -98,7 +102,7 @@ class ParameterAveraging final : public AveragingPolicy {
       if (every == 1 || (scheduled && *scheduled % every == 0)) included_.push_back(buffer);
     if (options_.running != nullptr) included_.push_back(options_.running);
     const double weight = samples_.weight(world_size_);
-    mean_.average(weight, averagings_, included_, {.device = home});
+    mean_.average(weight, averagings_, included_, {.home = home});
     apart_ = false;
     samples_ = {};
     ++averagings_;

@@ -1,7 +1,8 @@
 // Averages fragments of the parameters in turn, each with an outer step, while the replicas train.
 #include <algorithm>
+#include <utility>
 
-#include "engine/averaging/math/flat_math.h"
+#include "engine/averaging/math/state_math.h"
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/policies/mean_report.h"
@@ -22,6 +23,7 @@ struct FragmentClock {
   std::int64_t outer_steps = 0;  // of this fragment
   std::int64_t sent_at = 0;      // the step after which its exchange was started; 0: none in flight
   std::size_t ticket = 0;        // exchanges up to that one; 0: it ended before a checkpoint
+  bool received = true;          // the result is where the state is
 };
 
 class StreamingAveraging final : public AveragingPolicy {
@@ -31,6 +33,7 @@ class StreamingAveraging final : public AveragingPolicy {
       : communicator_(communicator),
         parameters_(parameters),
         context_(context),
+        host_(context),
         options_(options),
         world_size_(communicator.world_size()),
         mean_(communicator, context, parameters, {}, options.lossy),
@@ -56,15 +59,14 @@ class StreamingAveraging final : public AveragingPolicy {
     return factor_of_mean(weights.local);
   }
   GradientExchange* begin_step(StateHome& home) override {
-    if (mean_.needs_start() && !std::ranges::all_of(fragments_, &FragmentClock::apart)) {
-      const HostView view(home, Access::kRead);
+    const bool starts =
+        mean_.needs_start() && !std::ranges::all_of(fragments_, &FragmentClock::apart);
+    if (!starts && outer_.started()) return nullptr;
+    const StateUse use(home, true);
+    if (starts)
       for (const FragmentClock& fragment : fragments_)
-        if (!fragment.apart) mean_.start(fragment.part, own_values(fragment));
-    }
-    if (!outer_.started()) {
-      const HostView view(home, Access::kRead);
-      outer_.start();
-    }
+        if (!fragment.apart) mean_.start(fragment.part, own_values(fragment), use.math());
+    outer_.start(use.math());
     return nullptr;
   }
   // Merges what is due first, so that a fragment is never sent while its last exchange is in
@@ -98,9 +100,18 @@ class StreamingAveraging final : public AveragingPolicy {
       fragment.samples = {};
       fragment.apart = false;
     }
-    const HostView view(home, Access::kWrite);
-    mean_.average(samples.weight(world_size_), averagings_, {});
+    const StateUse use(home, true);
+    if (use.math() != nullptr) receive_all(*use.math());
+    mean_.average(samples.weight(world_size_), averagings_, {}, {.home = use.math()});
     ++averagings_;
+  }
+  HomeMemory memory_at_home() override {
+    std::vector<HomeBuffer> buffers = outer_.buffers_at_home();
+    buffers.push_back({.buffer = &sums_, .exchanged = true});
+    for (const HomeBuffer& buffer : mean_.buffers_at_home()) buffers.push_back(buffer);
+    return {.buffers = std::move(buffers),
+            .settle = [this](StateMath& home) { receive_all(home); },
+            .cancel = [this] { cancel_exchanges(); }};
   }
   Coupling coupling() const override { return {.lone = LoneState::kOwn}; }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
@@ -172,11 +183,12 @@ class StreamingAveraging final : public AveragingPolicy {
   // A fragment has one exchange at a time, and exchanges end in order, so the place of an earlier
   // one is free.
   void send(FragmentClock& fragment, StateHome& home) {
-    const HostView view(home, Access::kRead);
-    mean_.contribute(fragment.samples.weight(world_size_), fragment.part, sums_);
-    exchanges_[started_ % exchanges_.size()] = {fragment.part, averagings_};
+    const StateUse use(home, true);
+    mean_.contribute(fragment.samples.weight(world_size_), fragment.part, sums_, use.math());
+    exchanges_[started_ % exchanges_.size()] = {fragment.part, averagings_, use.math()};
     queue_.post(++started_);
     fragment.ticket = started_;
+    fragment.received = use.math() == nullptr;
     fragment.sent_at = updates_;
     fragment.samples = {};
     bytes_sent_ += mean_.bytes_of(averagings_, fragment.part);
@@ -185,24 +197,39 @@ class StreamingAveraging final : public AveragingPolicy {
   // On the queue's thread, while the pool's threads are busy with steps.
   void exchange(std::size_t number) {
     const base::TraceSpan span("fragment");
-    const auto& [part, round] = exchanges_[number % exchanges_.size()];
-    mean_.sum_range(round, part, sums_, options_.overlap > 0 ? nullptr : context_.threads);
+    const auto& [part, round, home] = exchanges_[number % exchanges_.size()];
+    mean_.sum_range(round, part, sums_, options_.overlap > 0 ? nullptr : context_.threads, home);
   }
   void merge(FragmentClock& fragment, StateHome& home) {
     queue_.wait(fragment.ticket);
-    const HostView view(home, Access::kWrite);
+    const StateUse use(home, true);
+    StateMath& math = use.math() != nullptr ? *use.math() : host_;
+    receive(fragment, math);
     outer_.apply_part(fragment.part, sums_,
-                      outer_rate(options_.outer, fragment.outer_steps, options_.every));
+                      outer_rate(options_.outer, fragment.outer_steps, options_.every), use.math());
     const TensorView result = outer_.anchor(fragment.part);
     const TensorView own = own_values(fragment);
     if (options_.mixing < 1)
-      mix_rows(context_, options_.mixing, result, own);
+      math.combine(options_.mixing, result, 1 - options_.mixing, own, own);
     else
-      std::memcpy(own.data, result.data, own.bytes());
+      math.copy(result, own);
     fragment.apart = options_.mixing < 1;
-    mean_.start(fragment.part, result);
+    mean_.start(fragment.part, result, use.math());
     ++fragment.outer_steps;
     fragment.sent_at = 0;
+  }
+  void receive(FragmentClock& fragment, StateMath& home) {
+    if (!std::exchange(fragment.received, true)) mean_.receive(fragment.part, sums_, &home);
+  }
+  // Waits for all exchanges. Those that have failed are reported when they are merged.
+  void receive_all(StateMath& home) {
+    const std::size_t ended = queue_.settle();
+    for (FragmentClock& fragment : fragments_)
+      if (fragment.sent_at > 0 && fragment.ticket <= ended) receive(fragment, home);
+  }
+  void cancel_exchanges() const {
+    if (queue_.is_busy()) communicator_.abort("this rank has failed");
+    queue_.settle();
   }
   TensorView own_values(const FragmentClock& fragment) const {
     return parameters_.values.part(fragment.part.first, fragment.part.count);
@@ -219,11 +246,13 @@ class StreamingAveraging final : public AveragingPolicy {
   struct Exchange {
     Elements part;
     std::int64_t round = 0;
+    StateMath* home = nullptr;
   };
 
   backends::Communicator& communicator_;
   ParameterBuffer& parameters_;
   KernelContext& context_;
+  HostMath host_;
   const StreamingOptions options_;
   const int world_size_;
   std::vector<FragmentClock> fragments_;

@@ -27,7 +27,8 @@ class StaleAveraging final : public AveragingPolicy {
   }
   GradientExchange* begin_step(StateHome& home) override {
     if (rounds_->is_running()) return nullptr;
-    const HostView view(home, Access::kRead);
+    const StateUse use(home, true);
+    mean_.fetch_values(use.math());
     mean_.start();
     rounds_->start();
     return nullptr;
@@ -41,8 +42,7 @@ class StaleAveraging final : public AveragingPolicy {
     const std::int64_t step = std::max(updates_, others.target);
     if (counts.all_meet) rounds_->call_to(step);
     if (step > others.closed_at && options_.schedule.due(step)) {
-      const HostView view(home, Access::kWrite);
-      if (!join({.step = step, .samples = samples_, .waits_for_all = counts.all_meet}))
+      if (!join({.step = step, .samples = samples_, .waits_for_all = counts.all_meet}, home))
         leave_late(home);
     }
     const std::int64_t skipped = step - updates_;
@@ -56,10 +56,10 @@ class StaleAveraging final : public AveragingPolicy {
   void synchronize(StateHome& home) override {
     if (!rounds_->is_running()) return;
     if (rounds_->standing().behind > 0) leave_late(home);
-    const HostView view(home, Access::kWrite);
     join({.kind = apart_ ? StaleRound::Kind::kDrain : StaleRound::Kind::kPause,
           .step = updates_,
-          .samples = samples_});
+          .samples = samples_},
+         home);
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
   bool together() const override { return !apart_; }
@@ -103,17 +103,22 @@ class StaleAveraging final : public AveragingPolicy {
     return "skipped_steps." + std::to_string(rank);
   }
   // Returns false if the round was closed without this rank.
-  bool join(const StaleRounds::Arrival& arrival) {
+  bool join(const StaleRounds::Arrival& arrival, StateHome& home) {
+    const StateUse use(home, true);
+    mean_.fetch_values(use.math());
     const StaleRounds::Outcome outcome = rounds_->join(arrival);
     if (outcome == StaleRounds::Outcome::kMissed) return false;
     mean_.take_result();
+    mean_.store_values(use.math());
     samples_ = 0;
     if (outcome == StaleRounds::Outcome::kFull) apart_ = false;
     return true;
   }
   void leave_late(StateHome& home) {
-    const HostView view(home, Access::kWrite);
+    const StateUse use(home, true);
+    mean_.fetch_values(use.math());
     rounds_->leave_late([this] { mean_.keep_change(samples_); });
+    mean_.store_values(use.math());
     samples_ = 0;
   }
   std::string late_text(const StaleRounds::Totals& here) const {

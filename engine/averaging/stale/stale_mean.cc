@@ -57,6 +57,14 @@ void StaleMean::clear(const FlatBuffer& buffer) const {
   if (trained_ > 0) std::memset(buffer.data(), 0, trained_bytes());
 }
 
+void StaleMean::fetch_values(StateMath* home) const {
+  if (home != nullptr) home->fetch(rows(parameters_.values));
+}
+
+void StaleMean::store_values(StateMath* home) const {
+  if (home != nullptr) home->store(rows(parameters_.values));
+}
+
 void StaleMean::start() {
   copy(parameters_.values, sum_.values);
   copy(parameters_.values, start_);

@@ -22,6 +22,11 @@ class StaleMean final : public StaleWork {
   StaleMean(backends::Communicator& communicator, ParameterBuffer& parameters,
             const SyncSchedule& schedule, const std::optional<OuterOptions>& outer);
 
+  // Copy the trained parameters of a device to host memory, where this uses them, and back. Null:
+  // they are there.
+  void fetch_values(StateMath* home) const;
+  void store_values(StateMath* home) const;
+
   // Called before the rounds start, while the parameters are equal on all ranks.
   void start();
   // Replaces the parameters by the result of the round that this rank was on time for.

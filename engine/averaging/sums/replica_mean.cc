@@ -10,27 +10,36 @@
 namespace engine {
 namespace {
 
-std::byte* address(const FlatBuffer& buffer, std::int64_t element) {
-  return static_cast<std::byte*>(buffer.data()) +
-         static_cast<std::size_t>(element) * size_of(buffer.dtype());
+TensorView part_of(const FlatBuffer& buffer, const Elements& range) {
+  return buffer.part(range.first, range.count);
 }
 
-void copy_range(const FlatBuffer& from, const FlatBuffer& to, Elements range) {
-  if (range.count > 0)
-    std::memcpy(address(to, range.first), address(from, range.first),
-                static_cast<std::size_t>(range.count) * size_of(from.dtype()));
+// to += values; `threads` may be null.
+void add_values(ThreadPool* threads, const TensorView& values, const TensorView& to) {
+  with_element_type(to.dtype, [&]<class T>(T) {
+    const T* x = values.as<T>();
+    T* z = to.as<T>();
+    const auto add = [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) z[i] = x[i] + z[i];
+    };
+    if (threads == nullptr)
+      add(0, to.count(), 0);
+    else
+      threads->run(to.count(), add);
+  });
 }
 
 }  // namespace
 
 ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& context,
                          ParameterBuffer& parameters, std::vector<FlatBuffer*> further,
-                         const std::optional<LossyOptions>& lossy)
+                         const std::optional<LossyOptions>& lossy, bool of_all)
     : communicator_(communicator),
       context_(context),
-      host_(context, &communicator),
+      host_(context),
       parameters_(parameters),
-      further_(std::move(further)) {
+      further_(std::move(further)),
+      of_all_(of_all) {
   std::size_t most = 0;
   for (const FlatBuffer* buffer : further_) most = std::max(most, averaged_bytes(*buffer));
   if (most > parameters.gradients.bytes()) wide_ = Arena(most);
@@ -47,37 +56,50 @@ std::size_t ReplicaMean::averaged_bytes(const FlatBuffer& buffer) const {
   return static_cast<std::size_t>(parameters_.trained_elements(buffer)) * size_of(buffer.dtype());
 }
 
-void ReplicaMean::start(Elements range, const TensorView& values) {
-  if (coded_ && range.count > 0)
-    std::memcpy(address(coded_->start, range.first), values.data, values.bytes());
+void ReplicaMean::start(Elements range, const TensorView& values, StateMath* home) {
+  if (coded_) math(home).copy(values, part_of(coded_->start, range));
 }
 
 // The mean goes to the memory of the gradients, so that a failed collective changes no value.
 void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
                           const AverageOptions& options) {
-  if (options.device != nullptr) return average_there(*options.device, weight, further);
+  require(options.home == nullptr || fits_device(), "a sum without memory on a device");
+  StateMath& here = math(options.home);
   const FlatBuffer& mean = parameters_.gradients;
-  contribute(weight, all(), mean);
-  if (options.start != nullptr) add_start(weight, *options.start);
-  sum_range(round, all(), mean, context_.threads);
+  calculate_contribution(here, weight, all(), mean);
+  if (options.start != nullptr) add_start(here, weight, *options.start);
+  prepare(here, part_of(mean, all()));
+  sum_range(round, all(), mean, context_.threads, options.home);
+  receive(all(), mean, options.home);
   bytes_sent_ += bytes_of(round, all());
-  take_mean(host_);
+  take_mean(here);
   const double of_further = options.start != nullptr ? 1.0 / communicator_.world_size() : weight;
-  for (FlatBuffer* buffer : further) sum(host_, of_further, *buffer);
+  for (FlatBuffer* buffer : further) sum(here, of_further, *buffer);
 }
 
-// Ranks may be threads of one process. They meet before the first call on a device, since a driver
-// may wait for all devices of the process while a rank creates a graph.
-void ReplicaMean::average_there(StateMath& device, double weight,
-                                std::span<FlatBuffer* const> further) {
-  require(fits_device(), "a compressed mean, or a sum without memory, on a device");
-  const TensorView mean = parameters_.gradients.part(0, all().count);
+bool ReplicaMean::in_host_memory(const StateMath* home) const {
+  return home == nullptr || coded_ || !of_all_ || !home->sums_on_devices();
+}
+
+void ReplicaMean::prepare(StateMath& math, const TensorView& values) {
+  if (in_host_memory(&math))
+    math.fetch(values);
+  else
+    math.wait();
+}
+
+// Ranks may be threads of one process. They meet before a call on a device, since a driver may wait
+// for all devices of the process while a rank creates a graph.
+void ReplicaMean::sum_plain(StateMath* home, const TensorView& values) {
+  if (in_host_memory(home))
+    return communicator_.all_reduce(values.data, static_cast<std::size_t>(values.count()),
+                                    values.dtype, backends::ReduceOp::kSum);
   communicator_.barrier();
-  device.scale(weight, parameters_.values.part(0, all().count), mean);
-  device.sum_over_ranks(mean);
-  bytes_sent_ += bytes_of(0, all());
-  take_mean(device);
-  for (FlatBuffer* buffer : further) sum(device, weight, *buffer);
+  home->sum_on_devices(values);
+}
+
+void ReplicaMean::complete(StateMath& math, const TensorView& values) {
+  if (in_host_memory(&math)) math.store(values);
 }
 
 // The values serve as memory of their difference from the mean. The last collective comes when they
@@ -100,13 +122,11 @@ void ReplicaMean::take_mean(StateMath& math) {
 }
 
 // With the weight of a plain mean, the bits are those without a start.
-void ReplicaMean::add_start(double weight, const FlatBuffer& start) {
+void ReplicaMean::add_start(StateMath& math, double weight, const FlatBuffer& start) {
   require(!coded_, "replicas that did not start equal average uncompressed");
   const double even = 1.0 / communicator_.world_size();
-  const std::int64_t trained = all().count;
-  if (weight != even)
-    add_rows(context_, even - weight, start.part(0, trained),
-             parameters_.gradients.part(0, trained));
+  const TensorView mean = part_of(parameters_.gradients, all());
+  if (weight != even) math.combine(1, mean, even - weight, part_of(start, all()), mean);
 }
 
 // The sum goes to separate memory, so that a failed collective leaves the buffer unchanged: to the
@@ -119,50 +139,45 @@ void ReplicaMean::sum(StateMath& math, double weight, const FlatBuffer& buffer) 
   total.data = bytes > parameters_.gradients.bytes() ? static_cast<void*>(wide_.data())
                                                      : parameters_.gradients.data();
   math.scale(weight, own, total);
-  math.sum_over_ranks(total);
+  prepare(math, total);
+  sum_plain(&math, total);
+  complete(math, total);
   math.copy(total, own);
   bytes_sent_ += static_cast<std::int64_t>(bytes);
 }
 
-void ReplicaMean::contribute(double weight, Elements range, const FlatBuffer& memory) {
-  if (!coded_) {
-    host_.scale(weight, parameters_.values.part(range.first, range.count),
-                memory.part(range.first, range.count));
-    return;
-  }
-  with_element_type(memory.dtype(), [&]<class T>(T) {
-    const T *value = parameters_.values.span<T>().data() + range.first,
-            *start = coded_->start.span<T>().data() + range.first;
-    T* to = memory.span<T>().data() + range.first;
-    const T factor = static_cast<T>(weight);
-    context_.threads->run(range.count, [=](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) to[i] = factor * (value[i] - start[i]);
-    });
-  });
+void ReplicaMean::calculate_contribution(StateMath& math, double weight, Elements range,
+                                         const FlatBuffer& memory) {
+  const TensorView values = part_of(parameters_.values, range), to = part_of(memory, range);
+  if (!coded_) return math.scale(weight, values, to);
+  math.subtract(values, part_of(coded_->start, range), to);
+  math.scale(weight, to, to);
+}
+
+void ReplicaMean::contribute(double weight, Elements range, const FlatBuffer& memory,
+                             StateMath* home) {
+  calculate_contribution(math(home), weight, range, memory);
+  prepare(math(home), part_of(memory, range));
 }
 
 // With codes, the mean is start + the sum of weight * (values - start): all ranks add the same sum
-// to the same values. The error changes after the collectives have succeeded.
+// to the same values. In host memory it is added here, since a checkpoint may store the mean before
+// it is received. The error changes after the collectives have succeeded.
 void ReplicaMean::sum_range(std::int64_t round, Elements range, const FlatBuffer& memory,
-                            ThreadPool* threads) {
-  if (!coded_) {
-    communicator_.all_reduce(address(memory, range.first), static_cast<std::size_t>(range.count),
-                             memory.dtype(), backends::ReduceOp::kSum);
-    return;
-  }
+                            ThreadPool* threads, StateMath* home) {
+  const TensorView sum = part_of(memory, range);
+  if (!coded_) return sum_plain(home, sum);
   coded_->sum.sum({memory, coded_->error, coded_->rest}, range, round, threads);
-  with_element_type(memory.dtype(), [&]<class T>(T) {
-    const T* start = coded_->start.span<T>().data() + range.first;
-    T* to = memory.span<T>().data() + range.first;
-    const auto add = [=](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) to[i] = start[i] + to[i];
-    };
-    if (threads == nullptr)
-      add(0, range.count, 0);
-    else
-      threads->run(range.count, add);
-  });
-  copy_range(coded_->rest, coded_->error, range);
+  if (home == nullptr) add_values(threads, part_of(coded_->start, range), sum);
+  const TensorView error = part_of(coded_->error, range);
+  if (error.bytes() > 0) std::memcpy(error.data, part_of(coded_->rest, range).data, error.bytes());
+}
+
+void ReplicaMean::receive(Elements range, const FlatBuffer& memory, StateMath* home) {
+  if (home == nullptr) return;
+  const TensorView sum = part_of(memory, range);
+  complete(*home, sum);
+  if (coded_) home->combine(1, part_of(coded_->start, range), 1, sum, sum);
 }
 
 std::int64_t ReplicaMean::bytes_of(std::int64_t round, Elements range) const {
@@ -172,6 +187,11 @@ std::int64_t ReplicaMean::bytes_of(std::int64_t round, Elements range) const {
 
 std::string ReplicaMean::note() const {
   return coded_ ? " (as " + lossy_text(coded_->sum.options()) + ")" : "";
+}
+
+std::vector<HomeBuffer> ReplicaMean::buffers_at_home() {
+  if (!coded_) return {};
+  return {{.buffer = &coded_->start, .is_state = false}};
 }
 
 std::vector<PolicyState> ReplicaMean::state() {

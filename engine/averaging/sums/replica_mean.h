@@ -12,6 +12,7 @@
 #include "engine/averaging/math/state_math.h"
 #include "engine/averaging/sums/policy_state.h"
 #include "engine/core/parameter_buffer.h"
+#include "engine/core/state_home.h"
 #include "engine/ops/common/kernel_context.h"
 
 namespace engine {
@@ -19,26 +20,28 @@ namespace engine {
 struct AverageOptions {
   // For replicas that did not start equal (with the slots of the gradients): the values become the
   // mean over the ranks of `start` plus the sum of weight * (values - start), and the further
-  // buffers their means over the ranks. Not with `lossy`, nor on a device.
+  // buffers their means over the ranks. Not with `lossy`.
   const FlatBuffer* start = nullptr;
-  StateMath* device = nullptr;  // averages the state of a device there; REQUIRES: fits_device()
+  StateMath* home = nullptr;  // calculates with the state of a device; REQUIRES: fits_device()
 };
 
 class ReplicaMean {
  public:
   // All references must outlive the mean. `further` are buffers besides the parameters' values,
   // which are never compressed. With `lossy`, the changes of the parameters since they were last
-  // equal are sent as codes, with error feedback.
+  // equal are sent as codes, with error feedback. `of_all`: the communicator connects all ranks, as
+  // sums on devices do; else exchanges pass through host memory.
   ReplicaMean(backends::Communicator& communicator, KernelContext& context,
               ParameterBuffer& parameters, std::vector<FlatBuffer*> further,
-              const std::optional<LossyOptions>& lossy = std::nullopt);
+              const std::optional<LossyOptions>& lossy = std::nullopt, bool of_all = true);
 
   // The trained parameters, as a range of their values.
   Elements all() const { return {0, parameters_.trained_elements(parameters_.values)}; }
   // With `lossy`, called before a range of trained parameters changes on this rank: the next
-  // average of the range needs the `values` of the range that all ranks had last.
+  // average of the range needs the `values` of the range that all ranks had last. `home` as in
+  // AverageOptions, in all functions.
   bool needs_start() const { return coded_.has_value(); }
-  void start(Elements range, const TensorView& values);
+  void start(Elements range, const TensorView& values, StateMath* home = nullptr);
 
   // Replaces the values and `further`, some of the further buffers, without the part of frozen
   // parameters, by the sum over ranks of weight * contents, with the same bits on every rank.
@@ -46,14 +49,17 @@ class ReplicaMean {
   // buffer unchanged. REQUIRES: the weights of the ranks add up to 1. Overwrites the gradients.
   void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further,
                const AverageOptions& options = {});
-  // Returns true if all sums fit into the memory of the gradients, uncompressed.
-  bool fits_device() const { return !coded_ && wide_.bytes() == 0; }
-  // The same for a range of trained parameters alone, in two parts, in that range of `memory` (with
-  // the slots of the gradients), which holds the mean after both. The second may run on another
-  // thread while this rank trains; nothing else uses the communicator or changes the start of the
-  // range then. `threads` may be null.
-  void contribute(double weight, Elements range, const FlatBuffer& memory);
-  void sum_range(std::int64_t round, Elements range, const FlatBuffer& memory, ThreadPool* threads);
+  // Returns true if all sums fit into the memory of the gradients.
+  bool fits_device() const { return wide_.bytes() == 0; }
+  // The same for a range of trained parameters alone, in three parts, in that range of `memory`
+  // (with the slots of the gradients), which holds the mean after them. The second may run on
+  // another thread while this rank trains; nothing else uses the communicator or changes the start
+  // of the range then. `threads` may be null.
+  void contribute(double weight, Elements range, const FlatBuffer& memory,
+                  StateMath* home = nullptr);
+  void sum_range(std::int64_t round, Elements range, const FlatBuffer& memory, ThreadPool* threads,
+                 StateMath* home = nullptr);
+  void receive(Elements range, const FlatBuffer& memory, StateMath* home = nullptr);
   // Returns the payload of that.
   std::int64_t bytes_of(std::int64_t round, Elements range) const;
 
@@ -68,6 +74,8 @@ class ReplicaMean {
   // A suffix that names the compression: " (as int8)", or "".
   std::string note() const;
   std::vector<PolicyState> state();
+  // Returns the memory with which this calculates where the state is.
+  std::vector<HomeBuffer> buffers_at_home();
 
  private:
   // Memory of compressed averages, with the slots of the gradients.
@@ -78,21 +86,30 @@ class ReplicaMean {
     FlatBuffer rest;   // what the average in progress does not send
   };
 
-  void average_there(StateMath& device, double weight, std::span<FlatBuffer* const> further);
+  StateMath& math(StateMath* home) { return home != nullptr ? *home : host_; }
   // Adds what average() with this start adds to the weighted values in that memory.
-  void add_start(double weight, const FlatBuffer& start);
+  void add_start(StateMath& math, double weight, const FlatBuffer& start);
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
   // Replaces the values by the mean, which is in the memory of the gradients, and measures the
   // spread if it is wanted.
   void take_mean(StateMath& math);
   // Replaces a further buffer by the sum over ranks of weight * contents.
   void sum(StateMath& math, double weight, const FlatBuffer& buffer);
+  void calculate_contribution(StateMath& math, double weight, Elements range,
+                              const FlatBuffer& memory);
+  // The parts of an exchange of values: before, during, and after it. The second, on any thread,
+  // replaces uncompressed values by their sum over ranks.
+  bool in_host_memory(const StateMath* home) const;
+  void prepare(StateMath& math, const TensorView& values);
+  void sum_plain(StateMath* home, const TensorView& values);
+  void complete(StateMath& math, const TensorView& values);
 
   backends::Communicator& communicator_;
   KernelContext& context_;
   HostMath host_;
   ParameterBuffer& parameters_;
   const std::vector<FlatBuffer*> further_;
+  const bool of_all_;
   std::optional<Coded> coded_;
   Arena wide_;  // for a buffer that is larger than the gradients; otherwise empty
   bool measure_ = false;

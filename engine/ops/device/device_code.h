@@ -190,6 +190,7 @@ inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(va
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
 using std::ceil, std::erf, std::erfc, std::exp, std::expm1, std::fabs, std::floor, std::fma,
     std::fmax, std::fmin, std::log, std::log1p, std::pow, std::sqrt, std::tanh;
 inline float expf(float x) { return std::exp(x); }

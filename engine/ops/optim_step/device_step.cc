@@ -126,4 +126,13 @@ void subtract_on_device(KernelContext& context, TensorView a, TensorView b, Tens
   on_device(context, [&] { cuda::subtract_on_device(context, a, b, to); });
 }
 
+void combine_on_device(KernelContext& context, double x, TensorView a, double y, TensorView b,
+                       TensorView to) {
+  check_on_device("combine", context);
+  check_state("combine", "to", to);
+  check_span("combine", "a", a, to);
+  check_span("combine", "b", b, to);
+  on_device(context, [&] { cuda::combine_on_device(context, x, a, y, b, to); });
+}
+
 }  // namespace engine::ops

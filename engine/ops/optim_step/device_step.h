@@ -58,9 +58,11 @@ void update_on_device(KernelContext& context, const DeviceUpdate& o);
 // than by an update.
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy);
 
-// For averagings: to = factor * from, with the factor rounded to their dtype; to = a - b. Spans of
-// equal length; `to` may be one of the others.
+// For averagings: to = factor * from; to = a - b; to = x * a + y * b. Factors are rounded to their
+// dtype, and products before they are added. Spans of equal length; `to` may be one of the others.
 void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to);
 void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to);
+void combine_on_device(KernelContext& context, double x, TensorView a, double y, TensorView b,
+                       TensorView to);
 
 }  // namespace engine::ops

@@ -146,6 +146,17 @@ __global__ void subtract_all(std::int64_t count, const N* a, const N* b, N* to) 
     to[i] = a[i] - b[i];
 }
 
+// Not contracted with the products.
+__device__ __forceinline__ float total(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ double total(double a, double b) { return __dadd_rn(a, b); }
+
+template <class N>
+__global__ void combine_all(N x, N y, std::int64_t count, const N* a, const N* b, N* to) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * kThreads)
+    to[i] = total(product(x, a[i]), product(y, b[i]));
+}
+
 // Calls call(double{}) for f64, otherwise call(float{}).
 template <class Call>
 void with_state(DType dtype, Call call) {
@@ -212,6 +223,16 @@ void subtract_on_device(KernelContext& context, TensorView a, TensorView b, Tens
   with_state(to.dtype, [&]<class N>(N) {
     launch("subtract", subtract_all<N>, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
            count, a.as<N>(), b.as<N>(), to.as<N>());
+  });
+}
+
+void combine_on_device(KernelContext& context, double x, TensorView a, double y, TensorView b,
+                       TensorView to) {
+  const std::int64_t count = to.count();
+  if (count == 0) return;
+  with_state(to.dtype, [&]<class N>(N) {
+    launch("combine", combine_all<N>, {loop_blocks(count, kThreads)}, kThreads, 0, context.stream,
+           static_cast<N>(x), static_cast<N>(y), count, a.as<N>(), b.as<N>(), to.as<N>());
   });
 }
 

@@ -17,5 +17,7 @@ void restore_if_skipped(KernelContext& context, const StepControl* control, Tens
                         TensorView to);
 void scale_on_device(KernelContext& context, double factor, TensorView from, TensorView to);
 void subtract_on_device(KernelContext& context, TensorView a, TensorView b, TensorView to);
+void combine_on_device(KernelContext& context, double x, TensorView a, double y, TensorView b,
+                       TensorView to);
 
 }  // namespace engine::ops::cuda

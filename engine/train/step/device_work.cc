@@ -54,7 +54,8 @@ class Work final : public StepWork, private StateHome {
         sum_(make_sum()),
         statistics_(make_statistics(plan)),
         executor_(plan, model_, context_, executor_options()),
-        graphs_(executor_.slots(), stream_.handle(), sum_.get(), find_obstacle(plan)) {
+        graphs_(executor_.slots(), stream_.handle(), sum_.get(), find_obstacle(plan),
+                [this] { settle_averagings(); }) {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(device_control());
@@ -63,7 +64,7 @@ class Work final : public StepWork, private StateHome {
                                          : options.replicas);
     now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
-    if (options.averaging != nullptr) make_math();
+    if (options.averages) make_math();
   }
 
   // Freeing device memory waits for all kernels of the device, and forever if one of them waits for
@@ -144,13 +145,14 @@ class Work final : public StepWork, private StateHome {
     wait(stream_.handle());
     gradient_copies_.divide_by(static_cast<double>(copied_control().step_scale));
   }
-  void add(std::span<FlatBuffer* const> buffers) override {
+  void add(HomeMemory memory) override {
     if (!averaging_.math) return;
     cuda::use_device(options_.device.index);
-    for (const FlatBuffer* host : buffers)
-      averaging_.math->add(
-          {host,
-           &averaging_.memory.emplace_back(host, FlatBuffer::like(*host, options_.device)).second});
+    for (const HomeBuffer& host : memory.buffers) {
+      auto& added = averaging_.memory.emplace_back(host, options_.device);
+      averaging_.math->add({host.buffer, &added.home});
+    }
+    averaging_.settle = std::move(memory.settle);
   }
 
   std::string graph_text() const override { return graphs_.text(); }
@@ -217,7 +219,7 @@ class Work final : public StepWork, private StateHome {
     const cuda::MemoryPurpose purpose("averaging");
     averaging_.math.emplace(
         DeviceMathParts{.context = context_,
-                        .communicator = *options_.averaging,
+                        .communicator = options_.averaging,
                         .values = {&host_.parameters.values, &model_.parameters.values},
                         .gradients = {&host_.parameters.gradients, &model_.parameters.gradients},
                         .half = model_.half_flat()});
@@ -230,6 +232,11 @@ class Work final : public StepWork, private StateHome {
     if (!averaging_.math) return nullptr;
     cuda::use_device(options_.device.index);
     return &*averaging_.math;
+  }
+
+  // Copies of the policy's memory, and memory that a graph allocates, wait for other threads.
+  void settle_averagings() {
+    if (averaging_.math && averaging_.settle) averaging_.settle(*averaging_.math);
   }
 
   StepControl* device_control() const {
@@ -262,6 +269,7 @@ class Work final : public StepWork, private StateHome {
 
   void download() override {
     cuda::use_device(options_.device.index);
+    settle_averagings();
     wait(stream_.handle());  // a copy to pageable memory would itself wait for the stream, without
                              // a deadline
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
@@ -324,7 +332,8 @@ class Work final : public StepWork, private StateHome {
     call(host_.counters, model_.counters);
     const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
     for (std::size_t i = 0; i < here.size(); ++i) call(*here[i].buffer, *there[i].buffer);
-    for (const auto& [mirror, home] : averaging_.memory) call(*mirror, home);
+    for (const OfPolicy& memory : averaging_.memory)
+      if (memory.host.is_state) call(*memory.host.buffer, memory.home);
   }
 
   void sum_gradients_while(
@@ -481,9 +490,19 @@ class Work final : public StepWork, private StateHome {
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
+  struct OfPolicy {
+    OfPolicy(const HomeBuffer& buffer, Device device)
+        : host(buffer),
+          pin(*buffer.buffer, buffer.exchanged),
+          home(FlatBuffer::like(*buffer.buffer, device)) {}
+    const HomeBuffer host;
+    const PinnedBuffer pin;
+    const FlatBuffer home;
+  };
   struct Averaging {
-    std::deque<std::pair<const FlatBuffer*, FlatBuffer>> memory;  // mirror, on the device
-    std::optional<DeviceMath> math;                               // if averagings use it
+    std::deque<OfPolicy> memory;
+    std::function<void(StateMath&)> settle;
+    std::optional<DeviceMath> math;  // if averagings use it
   };
   Averaging averaging_;
   std::unique_ptr<DeviceShards> shards_;          // null: no canonical order

@@ -52,7 +52,8 @@ struct DeviceWorkOptions {
   MemorySource gradient_memory = {};  // empty: the device's own memory
   backends::Communicator* agreement =
       nullptr;  // in host memory: ranks agree on skipped steps if gradients are not summed
-  backends::DeviceCommunicator* averaging = nullptr;  // for averagings of the state on the device
+  bool averages = false;  // averagings of the state calculate on the device
+  backends::DeviceCommunicator* averaging = nullptr;  // sums for them; null: in host memory
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 

@@ -13,11 +13,13 @@ constexpr std::size_t kMaxShapes = 16;
 
 }  // namespace
 
-StepGraphs::StepGraphs(int slots, void* stream, DeviceGradientSum* sum, std::string obstacle)
+StepGraphs::StepGraphs(int slots, void* stream, DeviceGradientSum* sum, std::string obstacle,
+                       std::function<void()> before_capture)
     : slots_(static_cast<std::size_t>(slots)),
       stream_(stream),
       sum_(sum),
-      obstacle_(std::move(obstacle)) {}
+      obstacle_(std::move(obstacle)),
+      before_capture_(std::move(before_capture)) {}
 
 std::string StepGraphs::text() const {
   if (!usable()) return "not captured: " + obstacle_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -27,8 +28,10 @@ struct StepShape {
 class StepGraphs {
  public:
   // `sum`: its calls are part of the graphs; null: no other rank takes part. `obstacle`: why
-  // nothing is captured, "" if it can be.
-  StepGraphs(int slots, void* stream, DeviceGradientSum* sum, std::string obstacle);
+  // nothing is captured, "" if it can be. `before_capture` waits for work of this rank on its
+  // device that other ranks take part in.
+  StepGraphs(int slots, void* stream, DeviceGradientSum* sum, std::string obstacle,
+             std::function<void()> before_capture);
 
   bool usable() const { return obstacle_.empty(); }
   // "captured from step 3 on", then "captured, 212 nodes" or "captured, up to 212 nodes in 3
@@ -73,6 +76,7 @@ class StepGraphs {
   void capture(cuda::StepGraph& graph, const Issue& issue) {
     cuda::StepGraph made;
     std::string failure;
+    before_capture_();
     // Creating a graph may wait for earlier steps, and thus for a dead rank, without a deadline:
     // they end here first.
     if (sum_ != nullptr) sum_->wait(stream_);
@@ -93,6 +97,7 @@ class StepGraphs {
   void* const stream_;
   DeviceGradientSum* const sum_;
   std::string obstacle_;
+  const std::function<void()> before_capture_;
   bool has_failed_ = false;
   std::map<StepShape, Captured> captured_;
 };

@@ -286,16 +286,23 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
   return engine::make_mixed_averaging(std::move(mixed));
 }
 
-bool averages_at_home(const AveragingOptions& options) {
-  return options.of_parameters() && options.method != AveragingMethod::kStreaming &&
-         options.method != AveragingMethod::kGossip && options.stale.max_behind == 0 &&
-         !lossy_of(options, 0);
+bool sums_parameters_on_devices(const AveragingOptions& options) {
+  return options.of_parameters() && options.stale.max_behind == 0 && !lossy_of(options, 0);
 }
 
 std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype) {
   if (world_size == 1 || options.method == AveragingMethod::kNone) return 0;
   const std::size_t size = engine::size_of(dtype);
   return options.of_gradients() ? bytes_of_sum(options, size) : size * copies_of_policy(options);
+}
+
+// Errors of codes stay in host memory, where changes are encoded, as do averagings without late
+// ranks, which another thread calculates.
+std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world_size,
+                                      engine::DType dtype) {
+  if (world_size == 1 || !options.of_parameters() || options.stale.max_behind > 0) return 0;
+  const std::size_t of_codes = lossy_of(options, 0) ? 2 : 0;
+  return engine::size_of(dtype) * (copies_of_policy(options) - of_codes);
 }
 
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {

@@ -34,13 +34,15 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 
 // Returns the ranks that form one replica with this one, including itself, ascending.
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group);
-// Returns true if averagings of parameters calculate where the state is, which may be a device; the
-// others need the state in host memory.
-bool averages_at_home(const AveragingOptions& options);
-// Returns the bytes that the policy of each rank keeps for each trained parameter of `dtype`:
-// starts of changes, unsent parts of codes, the state of outer steps. Work memory of limited size
-// is not included. It is a device's memory if averages_at_home(), else the host's.
+// Returns true if the ranks' devices can sum the parameters in averagings of all ranks.
+bool sums_parameters_on_devices(const AveragingOptions& options);
+// Returns the bytes that the policy of each rank keeps in host memory for each trained parameter of
+// `dtype`: starts of changes, unsent parts of codes, the state of outer steps. Work memory of
+// limited size is not included.
 std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype);
+// Returns the same of a device that has the state: the part with which the policy calculates there.
+std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world_size,
+                                      engine::DType dtype);
 // Returns true if the step after `steps` steps sums gradients over ranks.
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size);
 // Returns e.g. "params every 8", "grad overlapped, top-k 0.01": for the start line.

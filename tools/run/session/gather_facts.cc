@@ -73,6 +73,19 @@ RankFacts rank_facts(const SessionParts& s) {
   return found;
 }
 
+// Returns where a CUDA device averages parameters.
+std::string place_of_averagings(const AveragingOptions& options, bool over_nccl) {
+  using Options = AveragingOptions;
+  if (options.stale.max_behind > 0)
+    return "averagings in host memory: devices copy their parameters to and from it";
+  if (options.compression != Options::Compression::kNone)
+    return "averagings on the devices; changes of parameters are encoded in host memory";
+  if (options.method == Options::Method::kGossip)
+    return "averagings on the devices; pairs exchange parameters through host memory";
+  return over_nccl ? "averagings on the devices, over NCCL"
+                   : "averagings on the devices; what ranks exchange passes through host memory";
+}
+
 AveragingFacts averaging_facts(const SessionParts& s) {
   const AveragingOptions& options = s.options.averaging;
   AveragingFacts found{.text = averaging_text(options, s.policy->name())};
@@ -86,10 +99,7 @@ AveragingFacts averaging_facts(const SessionParts& s) {
                       .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0),
                       .save_every = s.options.save.epochs ? 0 : s.options.save.count});
   if (found.plan && s.compute.cuda())
-    found.plan->notes.emplace_back(
-        s.wires.device_averaging
-            ? "averagings on the devices, over NCCL"
-            : "averagings in host memory: devices copy their state to and from it");
+    found.plan->notes.push_back(place_of_averagings(options, s.wires.device_averaging != nullptr));
   if (found.plan && s.judges.local_steps) {
     const io::BatchShares& weights = s.judges.local_steps->weights();
     found.plan->notes.push_back(

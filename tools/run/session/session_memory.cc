@@ -58,10 +58,8 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
       .optimizer_rank = shares ? group.rank() : 0,
       .whole_tensors = shares && !options.update.optimizer->by_ranges,
       .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
-      .averaging = compute.cuda() && !averages_at_home(options.averaging)
-                       ? 0
-                       : averaging_bytes(options.averaging, group.world_size(),
-                                         engine::state_dtype(compute.storage)),
+      .averaging = (compute.cuda() ? averaging_bytes_on_device : averaging_bytes)(
+          options.averaging, group.world_size(), engine::state_dtype(compute.storage)),
       .micro_batches = options.compute.micro_batches,
       .limit = own.limit,
       .limit_is_hard = options.compute.memory.bytes > 0};

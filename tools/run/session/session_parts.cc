@@ -260,8 +260,9 @@ DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
                          backends::Group& group)
     : gradients(sums_plain_gradients(options.averaging) ? make_device_wire(options, compute, group)
                                                         : nullptr),
-      parameters(averages_at_home(options.averaging) ? make_device_wire(options, compute, group)
-                                                     : nullptr),
+      parameters(sums_parameters_on_devices(options.averaging)
+                     ? make_device_wire(options, compute, group)
+                     : nullptr),
       statistics(gradients && exchanges_on_device(options)
                      ? make_device_wire(options, compute, group)
                      : nullptr) {}
@@ -322,6 +323,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
         return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};
+  device.averages = group.world_size() > 1 && options.averaging.of_parameters();
   if (wires.device_averaging) {
     device.gradient_memory = engine::gradient_memory(*wires.device_averaging);
     device.averaging = wires.device_averaging;

@@ -68,7 +68,7 @@ struct DeviceWires {
 
   // If null, gradients pass through host memory, bucket by bucket.
   std::unique_ptr<backends::DeviceCommunicator> gradients;
-  // If null, averagings of parameters take place in host memory.
+  // If null, averagings of parameters exchange them in host memory.
   std::unique_ptr<backends::DeviceCommunicator> parameters;
   // If null, layers exchange batch statistics in host memory.
   std::unique_ptr<backends::DeviceCommunicator> statistics;

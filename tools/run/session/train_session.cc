@@ -192,6 +192,11 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
   try {
     return parts_->training.trainer->run();
   } catch (...) {
+    if (backends::DeviceCommunicator* wire = parts_->wires.device_averaging) {
+      wire->abort("this rank has failed");
+      const engine::HomeMemory memory = parts_->policy->memory_at_home();
+      if (memory.cancel) memory.cancel();  // a communicator has one caller at a time
+    }
     for (backends::DeviceCommunicator* wire :
          {parts_->wires.device, parts_->wires.device_averaging, parts_->wires.device_statistics})
       if (wire != nullptr) backends::cancel(*wire);

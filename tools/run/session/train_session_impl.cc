@@ -268,8 +268,9 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
              loader_options(o.data, input.data, compute.device, model->samples != nullptr)),
       keeper(*control, keeper_options(*this), kept == nullptr ? nullptr : writer_of(*kept)),
       judges(make_judges(*this)) {
-  const std::vector<engine::FlatBuffer*> of_policy = policy->buffers_at_home();
-  allocate_on_device(o, compute, g, input.data, *model, [&] { state.home.add(of_policy); });
+  engine::HomeMemory of_policy = policy->memory_at_home();
+  allocate_on_device(o, compute, g, input.data, *model,
+                     [&] { state.home.add(std::move(of_policy)); });
   if (carried != nullptr) carried->data = input.data.loaded();
   if (judges.best) state.parts.push_back(judges.best.get());
   if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());

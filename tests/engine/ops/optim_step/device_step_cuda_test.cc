@@ -230,13 +230,14 @@ TEST_F(DeviceStep, NormsProductsAndLossGradientsOfFloat64AreTheCpus) {
     Operand<double> a = widen(random_operand({count}, 5));
     for (double& value : a.values) value *= kThird;
     const DeviceOperand<double> from(a.shape, a.values), scaled(a.shape, a.values),
-        rows(a.shape, a.values);
+        rows(a.shape, a.values), combined(a.shape, a.values);
     DeviceContext c(find_overflow_scratch_bytes(count));
     const OnDevice<StepNumbers> numbers({.max_norm = 1, .wide_loss_gradient = kThird});
     const OnDevice<StepControl> control({});
     finish_gradients(c.context, {}, from.view(), numbers.get(), control.get());
     scale_on_device(c.context, kThird, from.view(), scaled.view());
     fill_loss_gradient(c.context, numbers.get(), control.get(), rows.view());
+    combine_on_device(c.context, kThird, from.view(), 0.7, rows.view(), combined.view());
     subtract_on_device(c.context, rows.view(), from.view(), from.view());
     c.finish();
     Context host(1, 0);
@@ -245,6 +246,8 @@ TEST_F(DeviceStep, NormsProductsAndLossGradientsOfFloat64AreTheCpus) {
     for (std::size_t i = 0; i < a.values.size(); ++i) {
       ASSERT_EQ(scaled.values()[i], kThird * a.values[i]);
       ASSERT_EQ(rows.values()[i], kThird);
+      const double product = kThird * a.values[i], rounded = 0.7 * kThird;
+      ASSERT_EQ(combined.values()[i], product + rounded);
       ASSERT_EQ(from.values()[i], kThird - a.values[i]);
       if (i == 100) break;  // values() copies all of them
     }
@@ -358,19 +361,24 @@ TEST_F(DeviceStep, ProductsAndDifferencesHaveTheCpusBits) {
     const Operand<float> a = random_operand({count}, 5), b = random_operand({count}, 6);
     const auto on_device = to_device<float>({count}, a.values),
                other = to_device<float>({count}, b.values);
-    const DeviceOperand<float> scaled({count}, b.values);
+    const DeviceOperand<float> scaled({count}, b.values), combined({count}, b.values);
     DeviceContext c;
-    const double third = 1.0 / 3;
+    const double third = 1.0 / 3, other_factor = 0.7;
+    combine_on_device(c.context, third, tail(on_device.view(), skipped), other_factor,
+                      tail(combined.view(), skipped), tail(combined.view(), skipped));
     scale_on_device(c.context, third, tail(on_device.view(), skipped),
                     tail(scaled.view(), skipped));
     subtract_on_device(c.context, tail(on_device.view(), skipped), tail(other.view(), skipped),
                        tail(other.view(), skipped));
     c.finish();
-    std::vector<float> product = b.values, difference = b.values;
+    std::vector<float> product = b.values, difference = b.values, combination = b.values;
     for (auto i = static_cast<std::size_t>(skipped); i < product.size(); ++i) {
       product[i] = a.values[i] * static_cast<float>(third);
       difference[i] = a.values[i] - b.values[i];
+      const float rounded = b.values[i] * static_cast<float>(other_factor);
+      combination[i] = product[i] + rounded;
     }
+    EXPECT_TRUE(same_bits(combined.values(), combination)) << count;
     EXPECT_TRUE(same_bits(scaled.values(), product)) << count;
     EXPECT_TRUE(same_bits(other.values(), difference)) << count;
   }

@@ -274,6 +274,14 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
                                tools::averaging_bytes(policy.options, 2, engine::DType::kF32)) /
                            sizeof(float);
     EXPECT_NEAR(kept, planned, 0.45) << policy.name;
+    std::size_t on_device = 0;
+    for (const engine::HomeBuffer& buffer : made->memory_at_home().buffers)
+      on_device += buffer.buffer->bytes();
+    EXPECT_EQ(static_cast<double>(on_device) / gradients,
+              static_cast<double>(
+                  tools::averaging_bytes_on_device(policy.options, 2, engine::DType::kF32)) /
+                  sizeof(float))
+        << policy.name;
   }
   EXPECT_EQ(tools::averaging_bytes({.method = tools::AveragingOptions::Method::kDiloco}, 1,
                                    engine::DType::kF32),
