@@ -63,7 +63,8 @@ struct ModelWeights {
     return !head.empty() && parameter.starts_with(head + ".");
   }
 };
-// Reads the initial values from the file. Throws as model_definition() does. REQUIRES: has_weights(name).
+// Reads the initial values from the file. Throws as model_definition() does. REQUIRES:
+// has_weights(name).
 ModelWeights model_weights(const std::string& name);
 
 // Returns the layer list `text` of the file `name` in a normal form, without comments and

@@ -32,8 +32,8 @@ struct KeeperOptions {
   // if this run must not write any more. Creates the folder if necessary, and returns why the
   // folder cannot be written to at present (the attempt has then failed), or "". May be empty.
   std::function<std::string()> before_write = {};
-  // Called on a rank other than 0 that is about to save alone: takes the folder from a rank 0 that is
-  // gone. Returns false if this rank must not write to it. Empty: only rank 0 may.
+  // Called on a rank other than 0 that is about to save alone: takes the folder from a rank 0 that
+  // is gone. Returns false if this rank must not write to it. Empty: only rank 0 may.
   std::function<bool()> take_folder = {};
   // Called with the device tag of each array that resume() is about to load; throws if the array
   // cannot be placed. May be empty.

@@ -70,7 +70,7 @@ class TrainingRun {
   const ConfigValues kept_;
   const std::string command_;
   const backends::Group& group_;
-  KeptRun* const kept_run_;            // or null
+  KeptRun* const kept_run_;  // or null
   // On rank 0, or on rank 1 after take_lost_folder(); a snapshot that is being written needs it.
   std::shared_ptr<RunFolder> folder_;
   std::string folder_path_, id_;
