@@ -1,12 +1,18 @@
-// Memory beside the state of a device: its mirror in host memory, pinned, and copies on the device
-// from before a step.
+// Memory beside the state of a device: its mirror in host memory, pinned, copies on the device from
+// before a step, and the memory with which a policy averages.
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <utility>
 
+#include "engine/averaging/math/device_math.h"
 #include "engine/core/arena.h"
 #include "engine/core/cuda.h"
 #include "engine/core/parameter_buffer.h"
+#include "engine/core/state_home.h"
 #include "engine/ops/optim_step/device_step.h"
 
 namespace engine {
@@ -50,6 +56,55 @@ class StateBackup {
 
   const FlatBuffer& buffer_;
   Arena copy_;
+};
+
+// The averagings that calculate with the state of a device: their calculations, and the memory of
+// the policy there. One thread at a time; without start() nothing calculates there. Memory is
+// allocated on the current device.
+class DeviceAveraging {
+ public:
+  // Collective if the parts have a communicator. All parts must outlive this.
+  DeviceMath& start(const DeviceMathParts& parts) { return math_.emplace(parts); }
+  // Null before start().
+  DeviceMath* math() { return math_ ? &*math_ : nullptr; }
+
+  // Allocates the home of a policy's memory, which must outlive this.
+  void add(HomeMemory memory, Device device) {
+    if (!math_) return;
+    for (const HomeBuffer& host : memory.buffers) {
+      const Buffer& added = buffers_.emplace_back(host, device);
+      math_->add({host.buffer, &added.home});
+    }
+    settle_ = std::move(memory.settle);
+  }
+
+  // Called before the policy's memory is copied or a graph allocates memory: waits for exchanges of
+  // other threads.
+  void settle() {
+    if (math_ && settle_) settle_(*math_);
+  }
+
+  // Visits the policy's memory that is part of the state: call(in host memory, on the device).
+  template <class Call>
+  void for_each_state(Call call) const {
+    for (const Buffer& buffer : buffers_)
+      if (buffer.host.is_state) call(*buffer.host.buffer, buffer.home);
+  }
+
+ private:
+  struct Buffer {
+    Buffer(const HomeBuffer& buffer, Device device)
+        : host(buffer),
+          pin(*buffer.buffer, buffer.exchanged),
+          home(FlatBuffer::like(*buffer.buffer, device)) {}
+    const HomeBuffer host;
+    const PinnedBuffer pin;
+    const FlatBuffer home;
+  };
+
+  std::deque<Buffer> buffers_;
+  std::function<void(StateMath&)> settle_;
+  std::optional<DeviceMath> math_;
 };
 
 }  // namespace engine

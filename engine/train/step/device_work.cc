@@ -11,14 +11,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "engine/averaging/math/device_math.h"
 #include "engine/averaging/math/device_statistics.h"
 #include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
@@ -55,7 +53,7 @@ class Work final : public StepWork, private StateHome {
         statistics_(make_statistics(plan)),
         executor_(plan, model_, context_, executor_options()),
         graphs_(executor_.slots(), stream_.handle(), sum_.get(), find_obstacle(plan),
-                [this] { settle_averagings(); }) {
+                [this] { averaging_.settle(); }) {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(device_control());
@@ -64,7 +62,7 @@ class Work final : public StepWork, private StateHome {
                                          : options.replicas);
     now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
-    if (options.averages) make_math();
+    if (options.averaging.wanted) make_math();
   }
 
   // Freeing device memory waits for all kernels of the device, and forever if one of them waits for
@@ -146,13 +144,8 @@ class Work final : public StepWork, private StateHome {
     gradient_copies_.divide_by(static_cast<double>(copied_control().step_scale));
   }
   void add(HomeMemory memory) override {
-    if (!averaging_.math) return;
     cuda::use_device(options_.device.index);
-    for (const HomeBuffer& host : memory.buffers) {
-      auto& added = averaging_.memory.emplace_back(host, options_.device);
-      averaging_.math->add({host.buffer, &added.home});
-    }
-    averaging_.settle = std::move(memory.settle);
+    averaging_.add(std::move(memory), options_.device);
   }
 
   std::string graph_text() const override { return graphs_.text(); }
@@ -217,26 +210,19 @@ class Work final : public StepWork, private StateHome {
   // Names its exchange's memory on both sides.
   void make_math() {
     const cuda::MemoryPurpose purpose("averaging");
-    averaging_.math.emplace(
-        DeviceMathParts{.context = context_,
-                        .communicator = options_.averaging,
-                        .values = {&host_.parameters.values, &model_.parameters.values},
-                        .gradients = {&host_.parameters.gradients, &model_.parameters.gradients},
-                        .half = model_.half_flat()});
+    DeviceMath& math =
+        averaging_.start({.context = context_,
+                          .communicator = options_.averaging.communicator,
+                          .values = {&host_.parameters.values, &model_.parameters.values},
+                          .gradients = {&host_.parameters.gradients, &model_.parameters.gradients},
+                          .half = model_.half_flat()});
     const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
-    for (std::size_t i = 0; i < here.size(); ++i)
-      averaging_.math->add({here[i].buffer, there[i].buffer});
-    averaging_.math->add({&host_.running, &model_.running});
+    for (std::size_t i = 0; i < here.size(); ++i) math.add({here[i].buffer, there[i].buffer});
+    math.add({&host_.running, &model_.running});
   }
   StateMath* math() override {
-    if (!averaging_.math) return nullptr;
     cuda::use_device(options_.device.index);
-    return &*averaging_.math;
-  }
-
-  // Copies of the policy's memory, and memory that a graph allocates, wait for other threads.
-  void settle_averagings() {
-    if (averaging_.math && averaging_.settle) averaging_.settle(*averaging_.math);
+    return averaging_.math();
   }
 
   StepControl* device_control() const {
@@ -269,7 +255,7 @@ class Work final : public StepWork, private StateHome {
 
   void download() override {
     cuda::use_device(options_.device.index);
-    settle_averagings();
+    averaging_.settle();
     wait(stream_.handle());  // a copy to pageable memory would itself wait for the stream, without
                              // a deadline
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
@@ -332,8 +318,7 @@ class Work final : public StepWork, private StateHome {
     call(host_.counters, model_.counters);
     const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
     for (std::size_t i = 0; i < here.size(); ++i) call(*here[i].buffer, *there[i].buffer);
-    for (const OfPolicy& memory : averaging_.memory)
-      if (memory.host.is_state) call(*memory.host.buffer, memory.home);
+    averaging_.for_each_state(call);
   }
 
   void sum_gradients_while(
@@ -490,21 +475,7 @@ class Work final : public StepWork, private StateHome {
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
-  struct OfPolicy {
-    OfPolicy(const HomeBuffer& buffer, Device device)
-        : host(buffer),
-          pin(*buffer.buffer, buffer.exchanged),
-          home(FlatBuffer::like(*buffer.buffer, device)) {}
-    const HomeBuffer host;
-    const PinnedBuffer pin;
-    const FlatBuffer home;
-  };
-  struct Averaging {
-    std::deque<OfPolicy> memory;
-    std::function<void(StateMath&)> settle;
-    std::optional<DeviceMath> math;  // if averagings use it
-  };
-  Averaging averaging_;
+  DeviceAveraging averaging_;
   std::unique_ptr<DeviceShards> shards_;          // null: no canonical order
   std::unique_ptr<DeviceGradientSum> sum_;        // null: none
   std::unique_ptr<DeviceStatistics> statistics_;  // null: not on the device

@@ -23,6 +23,11 @@ struct BatchTransfer {
   const ResidentSamples* resident = nullptr;
 };
 
+struct DeviceAveragingOptions {
+  bool wanted = false;  // averagings of the state calculate on the device
+  backends::DeviceCommunicator* communicator = nullptr;  // makes their sums; null: in host memory
+};
+
 struct DeviceWorkOptions {
   Device device;
   std::uint64_t seed = 0;
@@ -52,8 +57,7 @@ struct DeviceWorkOptions {
   MemorySource gradient_memory = {};  // empty: the device's own memory
   backends::Communicator* agreement =
       nullptr;  // in host memory: ranks agree on skipped steps if gradients are not summed
-  bool averages = false;  // averagings of the state calculate on the device
-  backends::DeviceCommunicator* averaging = nullptr;  // sums for them; null: in host memory
+  DeviceAveragingOptions averaging = {};
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 

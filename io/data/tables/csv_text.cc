@@ -38,7 +38,7 @@ void CsvText::find_encoding(std::vector<std::uint8_t>& bytes) {
   if (bytes.size() >= kMark.size() && std::equal(kMark.begin(), kMark.end(), bytes.begin()))
     bytes.erase(bytes.begin(), bytes.begin() + kMark.size());
   if (bytes.size() < 2) return;
-  // Of UTF-32, whose little-endian mark begins as that of UTF-16.
+  // The little-endian mark of UTF-32 begins as that of UTF-16.
   constexpr std::array<std::uint8_t, 4> kLittle32{0xFF, 0xFE, 0, 0}, kBig32{0, 0, 0xFE, 0xFF};
   for (const auto& mark : {kLittle32, kBig32})
     if (bytes.size() >= mark.size() && std::equal(mark.begin(), mark.end(), bytes.begin()))

@@ -37,7 +37,7 @@ class StepGraphs : public testing::Test {
     engine::cuda::use_device(0);
     stream_.emplace();
     counter_ = engine::Arena(sizeof(std::int64_t), kDevice);
-    graphs_.emplace(2, stream_->handle(), &other_, "");
+    graphs_.emplace(2, stream_->handle(), &other_, "", [] {});
   }
 
   // Work in slots 0, 1, 0, ...; returns true if it was issued, not launched as a graph alone.

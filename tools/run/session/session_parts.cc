@@ -323,11 +323,10 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
         return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};
-  device.averages = group.world_size() > 1 && options.averaging.of_parameters();
-  if (wires.device_averaging) {
+  device.averaging = {.wanted = group.world_size() > 1 && options.averaging.of_parameters(),
+                      .communicator = wires.device_averaging};
+  if (wires.device_averaging)
     device.gradient_memory = engine::gradient_memory(*wires.device_averaging);
-    device.averaging = wires.device_averaging;
-  }
   if (wires.device) device.gradient_memory = engine::gradient_memory(*wires.device);
   if (options.averaging.canonical) {
     device.shards = device_shards(options, group, wires);
