@@ -153,18 +153,21 @@ bool OnnxOperator::is_computable(std::size_t index) const {
 // Integers of a file are no symbols.
 OnnxTensor OnnxOperator::tensor(std::size_t index) const {
   if (const auto* found = std::get_if<OnnxTensor>(&input(index))) return *found;
-  const io::StoredTensor& stored = *constant(index).tensor;
+  const OnnxConstant from = constant(index);
+  const io::StoredTensor& stored = *from.tensor;
   const std::string who = "input " + std::to_string(index) + " has the shape " +
                           onnx_shape_text(stored.shape) + ", expected ";
   if (stored.count() > kMaxOnnxComputed)
     throw OnnxUnsupported(who + "at most " + std::to_string(kMaxOnnxComputed) + " elements");
   const auto type = stored.type;
-  OnnxTensor all{.shape = stored.shape, .integers = {}, .reals = {}};
+  OnnxTensor all{.shape = shape_of(from), .integers = {}, .reals = {}};
   all.is_real = type == io::DType::kF32 || type == io::DType::kF64;
   if (!all.is_real && type != io::DType::kI64 && type != io::DType::kI32 && type != io::DType::kU8)
     throw OnnxUnsupported(who + "numbers of type float, double, int32, int64 or bool");
   const io::NamedArray array = all_.file.load(stored);
-  for (std::size_t i = 0; i < stored.count(); ++i) {
+  const std::size_t rows = static_cast<std::size_t>(from.transposed ? stored.shape[0] : 1);
+  for (std::size_t at = 0; at < stored.count(); ++at) {
+    const std::size_t i = at % rows * (stored.count() / rows) + at / rows;
     if (type == io::DType::kF32)
       all.reals.push_back(shortest_decimal(read_number<float>(array, i)));
     if (type == io::DType::kF64) all.reals.push_back(read_number<double>(array, i));

@@ -376,6 +376,7 @@ GRAPHS = {
         ("ReduceSumSquare", {"keepdims": 0}, [[1]]),
         ("SpaceToDepth", {"blocksize": 1}, []),
         ("Flatten", {"axis": 1}, []),
+        ("Gather", {"axis": 3}, ["x", {"transposed": [[0, 1, 2], [3, 4, 9]]}]),
     ],
 }
 GRAPH_IMAGE = (3, 9, 11)
@@ -492,10 +493,23 @@ def write_graph(folder, name, operators):
         constants.append(onnx.numpy_helper.from_array(value, key))
         return key
 
+    def transposed(key, matrix):
+        """A list of integers, computed from a matrix of a node that is transposed."""
+        one, size = (numpy.array(value, dtype=numpy.int64) for value in (1, [matrix.size]))
+        nodes.extend([make("Constant", [], [f"{key}.matrix"], value=onnx.numpy_helper.from_array(matrix)),
+                      make("Transpose", [f"{key}.matrix"], [f"{key}.turned"], perm=[1, 0]),
+                      make("Mul", [f"{key}.turned", constant(f"{key}.one", one)], [f"{key}.same"]),
+                      make("Reshape", [f"{key}.same", constant(f"{key}.size", size)], [key])])
+        return key
+
+    def operand(key, value):
+        if isinstance(value, dict):
+            return transposed(key, numpy.array(value["transposed"], dtype=numpy.int64))
+        return value[:1] if isinstance(value, str) else constant(key, graph_constant(random, value))
+
     for i, (kind, attributes, more) in enumerate(operators):
         is_first = not any(isinstance(value, str) and value.startswith("x") for value in more)
-        inputs = [value[:1] if isinstance(value, str) else constant(f"{kind}{i}.{k}", graph_constant(random, value))
-                  for k, value in enumerate(more)]
+        inputs = [operand(f"{kind}{i}.{k}", value) for k, value in enumerate(more)]
         if kind == "Resize":  # sizes have the number of samples, which is not fixed
             sizes = numpy.array(more[-1])
             if sizes.dtype.kind == "i":
