@@ -46,7 +46,7 @@ class Options {
     asked_.push_back(key);
     const toml::node* node = table_.get(key);
     if (node == nullptr) return std::nullopt;
-    const std::optional<T> value = node->value_exact<T>();
+    std::optional<T> value = node->value_exact<T>();
     if (!value) fail(path_, node->source(), "'" + key + "' must be " + type);
     return value;
   }

@@ -39,7 +39,7 @@ class StateHome {
   StateHome& operator=(const StateHome&) = delete;
 
   // Adds memory of a policy, before its first use; the memory must outlive the home.
-  virtual void add(HomeMemory /*memory*/) {}
+  virtual void add(const HomeMemory& /*memory*/) {}
   // Copies the gradients of the last step to the model in host memory, where a HostView does not
   // keep them up to date: those that the update read, before clipping and without the loss scale.
   // May wait, and throws like download(). Does nothing if the home is host memory.

@@ -6,7 +6,6 @@
 #include <deque>
 #include <functional>
 #include <optional>
-#include <utility>
 
 #include "engine/averaging/math/device_math.h"
 #include "engine/core/arena.h"
@@ -69,13 +68,13 @@ class DeviceAveraging {
   DeviceMath* math() { return math_ ? &*math_ : nullptr; }
 
   // Allocates the home of a policy's memory, which must outlive this.
-  void add(HomeMemory memory, Device device) {
+  void add(const HomeMemory& memory, Device device) {
     if (!math_) return;
     for (const HomeBuffer& host : memory.buffers) {
       const Buffer& added = buffers_.emplace_back(host, device);
       math_->add({host.buffer, &added.home});
     }
-    settle_ = std::move(memory.settle);
+    settle_ = memory.settle;
   }
 
   // Called before the policy's memory is copied or a graph allocates memory: waits for exchanges of

@@ -143,9 +143,9 @@ class Work final : public StepWork, private StateHome {
     wait(stream_.handle());
     gradient_copies_.divide_by(static_cast<double>(copied_control().step_scale));
   }
-  void add(HomeMemory memory) override {
+  void add(const HomeMemory& memory) override {
     cuda::use_device(options_.device.index);
-    averaging_.add(std::move(memory), options_.device);
+    averaging_.add(memory, options_.device);
   }
 
   std::string graph_text() const override { return graphs_.text(); }

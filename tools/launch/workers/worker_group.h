@@ -72,8 +72,8 @@ struct GroupRules {
   // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
   std::function<std::function<int()>(std::size_t index, const WorkerEnd& end)> again = {};
   std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
-  // So many of the first workers may save for all, while the others miss them: the first of these
-  // that has not failed.
+  // The first workers that may save for all: the first of them that has not failed does, while the
+  // others miss it.
   std::size_t savers = 0;
   // Tells worker `index` a signal; empty: kill(2) to its process group.
   std::function<void(std::size_t index, pid_t pid, int signal)> deliver = {};
