@@ -78,7 +78,7 @@ struct LayerTraits {
   // with two numbers for each channel of its output.
   bool uses_replicas = false;
   // On a CUDA device, if the statistics of other replicas pass through host memory, the layer waits
-  // for the context's stream: such a step cannot be captured as a graph.
+  // for the context's stream: a step that waits cannot be captured as a graph.
   bool synchronizes_host = false;
   // The output may overwrite input 0 if no other layer needs that input; in backward, the gradient
   // of input 0 may overwrite the gradient of the output.

@@ -64,7 +64,7 @@ class DeviceAveraging {
  public:
   // Collective if the parts have a communicator. All parts must outlive this.
   DeviceMath& start(const DeviceMathParts& parts) { return math_.emplace(parts); }
-  // Null before start().
+  // Returns null before start().
   DeviceMath* math() { return math_ ? &*math_ : nullptr; }
 
   // Allocates the home of a policy's memory, which must outlive this.
