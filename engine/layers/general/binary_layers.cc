@@ -53,6 +53,11 @@ TensorView with_rank(TensorView view, int rank) {
   return view;
 }
 
+// Returns the gradient of input i with the rank of the output's; empty if it is not wanted.
+TensorView gradient_of(const LayerGradients& g, std::size_t i) {
+  return g.inputs[i] ? with_rank(g.inputs[i], g.output.shape.rank()) : TensorView{};
+}
+
 class Binary : public Layer {
  public:
   Binary(LayerTraits traits, ops::BinaryKind kind) : Layer(std::move(traits)), kind_(kind) {}
@@ -72,15 +77,12 @@ class Binary : public Layer {
   void backward(const LayerRun& run) const override {
     const LayerGradients& g = run.gradients;
     const int rank = g.output.shape.rank();
-    const auto gradient = [&](std::size_t i) {
-      return g.inputs[i] ? with_rank(g.inputs[i], rank) : TensorView{};
-    };
     ops::broadcast_backward(run.kernels, {.kind = kind_,
                                           .a = with_rank(run.inputs[0], rank),
                                           .b = with_rank(run.inputs[1], rank),
                                           .dy = g.output,
-                                          .da = gradient(0),
-                                          .db = gradient(1),
+                                          .da = gradient_of(g, 0),
+                                          .db = gradient_of(g, 1),
                                           .da_write = g.input_writes[0],
                                           .db_write = g.input_writes[1]});
   }
@@ -248,14 +250,11 @@ class Where final : public Layer {
   void backward(const LayerRun& run) const override {
     const LayerGradients& g = run.gradients;
     const int rank = g.output.shape.rank();
-    const auto gradient = [&](std::size_t i) {
-      return g.inputs[i] ? with_rank(g.inputs[i], rank) : TensorView{};
-    };
     zero_gradient(run, 0);
     ops::choose_backward(run.kernels, {.condition = with_rank(run.inputs[0], rank),
                                        .dy = g.output,
-                                       .da = gradient(1),
-                                       .db = gradient(2),
+                                       .da = gradient_of(g, 1),
+                                       .db = gradient_of(g, 2),
                                        .da_write = g.input_writes[1],
                                        .db_write = g.input_writes[2]});
   }

@@ -35,14 +35,6 @@ bool is_within(std::int64_t place, const WindowAxis& axis) {
 std::int64_t place_of(const WindowAxis& axis, std::int64_t window, std::int64_t k) {
   return window * axis.stride - axis.before + k * axis.dilation;
 }
-// Returns the window that reads `place` as its k-th place; -1 if there is none.
-std::int64_t window_of(const WindowAxis& axis, std::int64_t place, std::int64_t k) {
-  const std::int64_t start = place + axis.before - k * axis.dilation;
-  if (start < 0 || start % axis.stride != 0) return -1;
-  const std::int64_t window = start / axis.stride;
-  return window < axis.count() ? window : -1;
-}
-
 // [out, places] -> [places, out], in the context's scratch.
 template <class N>
 const N* turned_weight(KernelContext& context, const TensorView& weight, const Geometry& g) {
@@ -99,8 +91,8 @@ void data_pixel(const WindowConv2dBackwardData& o, const Geometry& g, const Comp
     const std::int64_t count = std::min(kBlock, g.in - first);
     Computed<T> sums[kBlock] = {};
     for (std::int64_t k = 0; k < g.places; ++k) {
-      const std::int64_t y = window_of(g.rows, row, k / g.columns.kernel),
-                         x = window_of(g.columns, column, k % g.columns.kernel);
+      const std::int64_t y = g.rows.window_of(row, k / g.columns.kernel),
+                         x = g.columns.window_of(column, k % g.columns.kernel);
       if (y < 0 || x < 0) continue;
       const T* dy = o.dy.as<T>() + ((image * g.rows.count() + y) * g.columns.count() + x) * g.out +
                     first * g.each;

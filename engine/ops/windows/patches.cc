@@ -61,14 +61,6 @@ void take_on_cpu(ThreadPool& threads, const Patches& o) {
   });
 }
 
-// Returns the window that reads `place` as its k-th place; -1 if there is none.
-std::int64_t window_of(const WindowAxis& axis, std::int64_t place, std::int64_t k) {
-  const std::int64_t start = place + axis.before - k * axis.dilation;
-  if (start < 0 || start % axis.stride != 0) return -1;
-  const std::int64_t window = start / axis.stride;
-  return window < axis.count() ? window : -1;
-}
-
 // Adds to the pixel (row, column) of x, with rows counted over all images.
 template <class T>
 void add_to_pixel(const Patches& o, std::int64_t row, std::int64_t column) {
@@ -80,11 +72,11 @@ void add_to_pixel(const Patches& o, std::int64_t row, std::int64_t column) {
     const std::int64_t count = std::min(kBlock, o.channels - begin);
     Computed<T> sums[kBlock] = {};
     for (std::int64_t ky = 0; ky < rows.kernel; ++ky) {
-      const std::int64_t out = window_of(rows, row % rows.extent, ky),
+      const std::int64_t out = rows.window_of(row % rows.extent, ky),
                          line = image * rows.count() + out - o.first_line;
       if (out < 0 || line < 0 || line >= o.lines) continue;
       for (std::int64_t kx = 0; kx < columns.kernel; ++kx) {
-        const std::int64_t at = window_of(columns, column, kx);
+        const std::int64_t at = columns.window_of(column, kx);
         if (at < 0) continue;
         const std::int64_t place = ((line * width + at) * rows.kernel + ky) * columns.kernel + kx;
         const T* from = o.patches.as<T>() + place * o.channels + begin;

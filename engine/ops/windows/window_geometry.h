@@ -12,6 +12,13 @@ struct WindowAxis {
 
   std::int64_t reach() const { return dilation * (kernel - 1) + 1; }
   std::int64_t count() const { return (extent + before + after - reach()) / stride + 1; }
+  // Returns the window that reads `place` as its k-th place; -1 if there is none.
+  std::int64_t window_of(std::int64_t place, std::int64_t k) const {
+    const std::int64_t start = place + before - k * dilation;
+    if (start < 0 || start % stride != 0) return -1;
+    const std::int64_t window = start / stride;
+    return window < count() ? window : -1;
+  }
 };
 
 struct WindowGeometry {

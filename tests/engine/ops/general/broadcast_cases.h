@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/ops/general/broadcast.h"
+#include "tests/engine/ops/common/kernel_runs.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace engine::ops {
@@ -40,6 +41,16 @@ inline const ChoiceShapes kChoices[] = {
     {{2, 300, 1}, {2, 1, 200}, {2, 300, 200}, {2, 300, 200}},
     {{1, 1}, {1, 1}, {1, 1}, {1, 1}},
 };
+
+struct ChoiceOperands {
+  kernel_test::Given all[7];  // condition, a, b, dy, y, da, db
+};
+inline ChoiceOperands choice_operands(const ChoiceShapes& each) {
+  using kernel_test::nothing, kernel_test::random_operand;
+  return {{signs(each.condition, 1), random_operand(each.a, 2), random_operand(each.b, 3),
+           random_operand(each.y, 4), nothing(each.y), random_operand(each.a, 5),
+           random_operand(each.b, 6)}};
+}
 
 // Numbers away from 0.
 inline kernel_test::Operand<float> divisor(const Shape& shape) {

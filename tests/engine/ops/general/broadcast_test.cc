@@ -77,12 +77,9 @@ TEST(ChoiceKernel, AgreesWithFloat64) {
     for (const ChoiceShapes& each : kChoices)
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         SCOPED_TRACE(each.condition.to_string() + " of " + each.y.to_string());
-        const Given operands[] = {signs(each.condition, 1),  random_operand(each.a, 2),
-                                  random_operand(each.b, 3), random_operand(each.y, 4),
-                                  nothing(each.y),           random_operand(each.a, 5),
-                                  random_operand(each.b, 6)};
+        const auto operands = choice_operands(each);
         const auto [found, expected] =
-            run_both(threads, operands,
+            run_both(threads, operands.all,
                      [&](KernelContext& c, TensorView condition, TensorView a, TensorView b,
                          TensorView dy, TensorView y, TensorView da, TensorView db) {
                        choose_forward(c, {condition, a, b, y});
