@@ -19,7 +19,7 @@ constexpr double kDeviation = 0.02;  // standard deviation of initial weights
 constexpr GptSize kNano{.layers = 4, .heads = 4, .width = 128},
     kMini{.layers = 6, .heads = 6, .width = 192}, kGpt2{.layers = 12, .heads = 12, .width = 768};
 
-struct Block {
+struct TransformerBlock {
   const GptOptions& options;
   std::string name;  // "transformer.h.0"
 
@@ -78,7 +78,7 @@ engine::Graph build_gpt(const GptOptions& options) {
   x.then("transformer.wpe", layers::position_embedding(options.context, kDeviation))
       .then("transformer.drop", layers::dropout(options.dropout));
   for (std::int64_t i = 0; i < options.size.layers; ++i)
-    Block{options, "transformer.h." + std::to_string(i)}.append_to(x);
+    TransformerBlock{options, "transformer.h." + std::to_string(i)}.append_to(x);
   x.then("transformer.ln_f", layers::layer_norm());
   end_classifier(
       graph, ends,

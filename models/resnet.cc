@@ -13,13 +13,13 @@ namespace {
 
 // Adds one block at the end of `x`, with parameters under `name`. `width` is the stage's number of
 // channels.
-using Block = void (*)(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride,
-                       layers::ConvInit init);
+using AppendBlock = void (*)(Chain& x, const std::string& name, std::int64_t width,
+                             std::int64_t stride, layers::ConvInit init);
 using Stem = void (*)(Chain& x, layers::ConvInit init);
 
 struct ResNet {
   Stem stem;
-  Block block;
+  AppendBlock block;
   std::array<int, 4> depths;  // number of blocks of the stages of width 64, 128, 256, 512
   layers::ConvInit init;
 };

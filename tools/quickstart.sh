@@ -28,7 +28,7 @@ fi
 step "2/4 Release build"
 options=()
 if [ ! -f build/release/CMakeCache.txt ]; then  # what test.sh has chosen stays
-  # Kernels of the instruction sets that this CPU does not use are a quarter of the compiler's work.
+  # Kernels of other instruction sets, and those for --amp bf16, would be more than a third of the compiler's work.
   options=(-DENGINE_BUILD_TESTS=OFF -DENGINE_CPU_KERNELS=native)
   # GPU kernels take longer to compile than all else; without a GPU nothing runs them.
   [ -e /dev/nvidiactl ] || options+=(-DENGINE_WITH_CUDA=OFF)

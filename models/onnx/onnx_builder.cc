@@ -26,13 +26,13 @@ std::string OnnxBuilder::unique(const std::string& name) {
 }
 
 std::string OnnxBuilder::add(const std::string& type, std::vector<std::string> inputs,
-                             OnnxAttributes attributes) {
+                             AttributeList attributes) {
   return add_split(type, std::move(inputs), std::move(attributes), 1).front();
 }
 
 std::vector<std::string> OnnxBuilder::add_split(const std::string& type,
                                                 std::vector<std::string> inputs,
-                                                OnnxAttributes attributes, int outputs) {
+                                                AttributeList attributes, int outputs) {
   io::OnnxNode node{.type = type,
                     .name = unique(layer_ + "/" + type),
                     .inputs = std::move(inputs),

@@ -11,7 +11,7 @@
 
 namespace models {
 
-using OnnxAttributes = std::vector<io::OnnxAttribute>;
+using AttributeList = std::vector<io::OnnxAttribute>;
 
 class OnnxBuilder {
  public:
@@ -24,9 +24,9 @@ class OnnxBuilder {
 
   // Adds an operator; returns the name of its output, or the names of its outputs.
   std::string add(const std::string& type, std::vector<std::string> inputs,
-                  OnnxAttributes attributes = {});
+                  AttributeList attributes = {});
   std::vector<std::string> add_split(const std::string& type, std::vector<std::string> inputs,
-                                     OnnxAttributes attributes, int outputs);
+                                     AttributeList attributes, int outputs);
 
   // Returns the weight of this name; throws engine::Error if there is none.
   const std::string& weight(const std::string& name);

@@ -97,12 +97,12 @@ std::string add_reduce(OnnxLayer& layer) {
   Ints axes;
   for (const std::int64_t axis : layer.list("axes"))
     axes.push_back((axis < 0 ? axis + rank : axis) + 1);
-  const OnnxAttributes keep{{"keepdims", std::int64_t{output_shape(layer).rank() == rank}}};
+  const AttributeList keep{{"keepdims", std::int64_t{output_shape(layer).rank() == rank}}};
   using enum engine::layers::ReduceFunction;
   const auto function = static_cast<engine::layers::ReduceFunction>(layer.whole("function"));
   if (function == kSum)
     return from_plain(layer, out.add("ReduceSum", {plain(layer, 0), out.integers(axes)}, keep));
-  OnnxAttributes attributes = keep;
+  AttributeList attributes = keep;
   attributes.push_back({"axes", axes});
   const char* type = function == kMean ? "ReduceMean" : "ReduceMax";
   return from_plain(layer, out.add(type, {plain(layer, 0)}, attributes));

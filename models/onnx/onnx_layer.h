@@ -22,6 +22,7 @@ struct OnnxLayer {
 
   const engine::Graph::Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
   engine::Shape input_shape() const { return graph.input_shapes(id).at(0); }  // of one item
+  bool takes_images() const { return input_shape().rank() == 3; }
   // Throws engine::Error if the layer does not have the option.
   double option(const std::string& name) const;
   std::int64_t whole(const std::string& name) const {

@@ -14,8 +14,6 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-bool is_image(const OnnxLayer& layer) { return layer.input_shape().rank() == 3; }
-
 // Uses one Gemm for [batch, in]; a product and an addition for more dimensions.
 std::string add_dense(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
@@ -45,12 +43,12 @@ Ints for_each_of(std::size_t count, Ints values) {
   return values.size() == 1 ? Ints(count, values[0]) : values;
 }
 
-OnnxAttributes window_attributes(const OnnxLayer& layer) {
+AttributeList window_attributes(const OnnxLayer& layer) {
   const auto weights = layer.graph.own_parameters(layer.graph.parameter_node(layer.id));
   const engine::Shape& weight = weights[0].layout.file_shape;
-  OnnxAttributes attributes{{"kernel_shape", Ints{weight[2], weight[3]}},
-                            {"strides", for_each_of(2, layer.list("stride"))},
-                            {"pads", for_each_of(4, layer.list("padding"))}};
+  AttributeList attributes{{"kernel_shape", Ints{weight[2], weight[3]}},
+                           {"strides", for_each_of(2, layer.list("stride"))},
+                           {"pads", for_each_of(4, layer.list("padding"))}};
   const Ints dilations = layer.list("dilation");
   if (!dilations.empty()) attributes.push_back({"dilations", dilations});
   if (layer.whole("groups") != 1) attributes.push_back({"group", layer.whole("groups")});
@@ -69,7 +67,7 @@ std::string add_conv2d(OnnxLayer& layer) {
 }
 
 std::string add_conv_transpose(OnnxLayer& layer) {
-  OnnxAttributes attributes = window_attributes(layer);
+  AttributeList attributes = window_attributes(layer);
   attributes.push_back({"output_padding", layer.list("output_padding")});
   return layer.out.add("ConvTranspose", input_and_parameters(layer), std::move(attributes));
 }
@@ -78,7 +76,7 @@ std::string add_conv_transpose(OnnxLayer& layer) {
 std::string add_resize(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   const bool linear = layer.option("linear") != 0;
-  OnnxAttributes attributes{
+  AttributeList attributes{
       {"mode", std::string(linear ? "linear" : "nearest")},
       {"coordinate_transformation_mode", std::string(linear ? "half_pixel" : "asymmetric")}};
   if (!linear) attributes.push_back({"nearest_mode", std::string("floor")});
@@ -191,7 +189,7 @@ std::string add_gelu(OnnxLayer& layer) {
 }
 
 std::string add_flatten(OnnxLayer& layer) {
-  if (!is_image(layer)) return layer.inputs[0];
+  if (!layer.takes_images()) return layer.inputs[0];
   return layer.out.add("Flatten", {layer.inputs[0]}, {{"axis", std::int64_t{1}}});
 }
 
@@ -206,7 +204,7 @@ std::string add_shuffle_channels(OnnxLayer& layer) {
   const engine::Shape& shape = layer.node().shape;
   const std::int64_t groups = layer.whole("groups"), channels = shape.dims().back();
   Ints parts{0, groups, channels / groups}, order{0, 2, 1}, all{0, channels};
-  if (is_image(layer)) {
+  if (layer.takes_images()) {
     parts.insert(parts.end(), {shape[0], shape[1]});
     order.insert(order.end(), {3, 4});
     all.insert(all.end(), {shape[0], shape[1]});

@@ -19,7 +19,7 @@ struct PoolWindows {
   std::int64_t beyond(int axis) const {
     return std::max<std::int64_t>(0, (out[axis] - 1) * stride + window - (in[axis] + 2 * padding));
   }
-  OnnxAttributes attributes() const {
+  AttributeList attributes() const {
     return {{"kernel_shape", std::vector<std::int64_t>{window, window}},
             {"strides", std::vector<std::int64_t>{stride, stride}},
             {"pads", std::vector<std::int64_t>{padding, padding, padding + beyond(0),
@@ -45,7 +45,7 @@ std::string add_max_pool2d(OnnxLayer& layer) {
 // AveragePool divides by the whole window, the engine by its positions in the padded image.
 std::string add_average_pool2d(OnnxLayer& layer) {
   const PoolWindows w = windows_of(layer);
-  OnnxAttributes attributes = w.attributes();
+  AttributeList attributes = w.attributes();
   attributes.push_back({"count_include_pad", std::int64_t{1}});
   const std::string means = layer.out.add("AveragePool", layer.inputs, std::move(attributes));
   if (w.beyond(0) + w.beyond(1) == 0) return means;

@@ -12,8 +12,6 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-bool is_image(const OnnxLayer& layer) { return layer.input_shape().rank() == 3; }
-
 // Divides by the root mean square along an axis. Operator set 23 is the first with
 // RMSNormalization.
 std::string divide_by_rms(OnnxLayer& layer, const std::string& x, std::int64_t axis) {
@@ -89,8 +87,9 @@ std::string angles(OnnxLayer& layer, std::int64_t size, const char* name, double
 std::string add_rms_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   std::string weight = out.weight(layer.parameter(0));
-  if (is_image(layer)) weight = out.add("Unsqueeze", {weight, out.integers({1, 2})});
-  return out.add("Mul", {divide_by_rms(layer, layer.inputs[0], is_image(layer) ? 1 : -1), weight});
+  if (layer.takes_images()) weight = out.add("Unsqueeze", {weight, out.integers({1, 2})});
+  return out.add("Mul",
+                 {divide_by_rms(layer, layer.inputs[0], layer.takes_images() ? 1 : -1), weight});
 }
 
 std::string add_head_rms_norm(OnnxLayer& layer) {

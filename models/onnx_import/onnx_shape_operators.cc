@@ -125,17 +125,17 @@ bool is_shape(const Numbers& to, const Numbers& shape) {
 
 // An image to channels in groups, or back. Returns false for other shapes.
 bool regroup(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
-  using Layout = OnnxActivation::Layout;
   Numbers shape = value.shape;
-  if (value.layout == Layout::kImage && shape.size() == 4 && to.size() == 5 && to[1] > 0 &&
-      shape[1] > 0 && shape[1] % to[1] == 0) {
+  if (value.layout == OnnxActivation::Layout::kImage && shape.size() == 4 && to.size() == 5 &&
+      to[1] > 0 && shape[1] > 0 && shape[1] % to[1] == 0) {
     shape.insert(shape.begin() + 1, to[1]);
     shape[2] /= to[1];
-    value.layout = Layout::kGroups;
-  } else if (value.layout == Layout::kGroups || value.layout == Layout::kShuffled) {
+    value.layout = OnnxActivation::Layout::kGroups;
+  } else if (value.layout == OnnxActivation::Layout::kGroups ||
+             value.layout == OnnxActivation::Layout::kShuffled) {
     shape[1] *= shape[2];
     shape.erase(shape.begin() + 2);
-    value.layout = Layout::kImage;
+    value.layout = OnnxActivation::Layout::kImage;
   } else {
     return false;
   }

@@ -1,6 +1,7 @@
 // Formats headings, tables and CSV of benchmarks.
 #include "tools/bench/bench_report.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "io/base/text/text_parts.h"

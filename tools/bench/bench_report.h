@@ -4,7 +4,6 @@
 
 #include <sys/mman.h>
 
-#include <CLI/CLI.hpp>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -13,6 +12,11 @@
 #include "io/base/formats/json_writer.h"
 #include "tools/launch/machine/machine_info.h"
 #include "tools/report/output/text_table.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace tools {
 

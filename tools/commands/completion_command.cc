@@ -1,4 +1,5 @@
 // Implements `engine completion`: prints a script for the user's shell.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "tools/commands/command.h"

@@ -1,5 +1,6 @@
 // Implements `engine doctor`: forms the group as training would, checks every host and every link,
 // and reports problems.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>

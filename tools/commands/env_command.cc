@@ -1,5 +1,6 @@
 // Implements `engine env`: prints the resolved identity of this process, with the source of each
 // value, and the backends of this build.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "backends/group.h"

@@ -1,5 +1,6 @@
 // Implements `engine eval`: prints loss, accuracy and per-class results of a checkpoint's model, or
 // the errors of its predicted numbers, or the scores of its labels.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 #include <vector>

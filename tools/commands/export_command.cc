@@ -1,5 +1,6 @@
 // Implements `engine export`: writes the model of a checkpoint for other programs, its arrays as
 // .safetensors, .npz or .pth, or the whole model as ONNX or as a folder of Hugging Face.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>

@@ -1,5 +1,6 @@
 // Implements `engine import`: converts weights of other programs to a checkpoint with the names and
 // the data description of a run.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
 

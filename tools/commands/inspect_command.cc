@@ -1,5 +1,6 @@
 // Implements `engine inspect`: prints the contents of a checkpoint, or the last calls of a failed
 // run's ranks.
+#include <CLI/CLI.hpp>
 #include <bit>
 #include <cstdio>
 #include <filesystem>

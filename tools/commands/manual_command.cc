@@ -1,4 +1,5 @@
 // Implements `engine manual`, for the build: writes manual pages, one per command, to a folder.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

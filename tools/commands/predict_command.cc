@@ -1,4 +1,5 @@
 // Implements `engine predict`: runs a trained model on images, rows of tables, and text.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>

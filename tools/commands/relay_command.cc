@@ -1,5 +1,6 @@
 // Implements `engine relay`: joins connections of ranks that cannot reach each other.
 #include <poll.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <string>

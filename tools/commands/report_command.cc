@@ -1,6 +1,7 @@
 // Implements `engine report`: writes a page about runs to a file, or serves it while the runs
 // continue.
 #include <poll.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>

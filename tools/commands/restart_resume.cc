@@ -1,6 +1,7 @@
 // Reads the command's options as train itself does.
 #include "tools/commands/restart_resume.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "io/base/files/io_error.h"

@@ -1,4 +1,5 @@
 // Implements `engine sample`: generates text with a trained text model.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -76,7 +77,7 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-void write(const std::string& text) {
+void print_at_once(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) != 0) throw io::Error("cannot write to the standard output");
 }
@@ -85,20 +86,20 @@ void write(const std::string& text) {
 void print_ids(models::NextToken& next, const GenerationOptions& options,
                const std::string& prompt) {
   std::vector<std::int32_t> ids = parse_ids(prompt, next.vocabulary());
-  write(prompt);
+  print_at_once(prompt);
   generate(next, options, {std::move(ids)},
-           [](std::size_t, std::int32_t token) { write("," + std::to_string(token)); });
-  write("\n");
+           [](std::size_t, std::int32_t token) { print_at_once("," + std::to_string(token)); });
+  print_at_once("\n");
 }
 
 // Prints a text as it comes.
 void print_text(models::NextToken& next, const GenerationOptions& options, const TextCoding& coding,
                 const std::string& prompt) {
   const TextCoding::Writer writer = coding.writer();
-  write(prompt);
+  print_at_once(prompt);
   generate(next, options, {coding.ids(prompt)},
-           [&](std::size_t, std::int32_t token) { write(writer.add(token)); });
-  write(writer.finish() + "\n");
+           [&](std::size_t, std::int32_t token) { print_at_once(writer.add(token)); });
+  print_at_once(writer.finish() + "\n");
 }
 
 // Prints several texts, in their order, when they are complete.
@@ -118,7 +119,7 @@ void print_texts(models::NextToken& next, GenerationOptions options, const TextC
       texts[text] += writers[text].add(token);
     });
     for (std::size_t i = 0; i < count; ++i)
-      write((first + i > 0 ? "---\n" : "") + texts[i] + writers[i].finish() + "\n");
+      print_at_once((first + i > 0 ? "---\n" : "") + texts[i] + writers[i].finish() + "\n");
     options.sampling.seed += count;
   }
 }

@@ -1,5 +1,6 @@
 // Implements `engine top`: shows the status of a running training, live.
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>

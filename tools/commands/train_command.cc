@@ -1,4 +1,5 @@
 // Implements `engine train`.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 

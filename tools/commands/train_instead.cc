@@ -1,6 +1,7 @@
 // Implements the dry run and the learning rate range test.
 #include "tools/commands/train_instead.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <csignal>

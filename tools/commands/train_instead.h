@@ -4,9 +4,11 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/options/table/run_config.h"
+
+namespace CLI {
+class App;
+}
 
 namespace tools {
 

@@ -1,6 +1,7 @@
 // Implements `engine verify`: compares models. Prints names of differing tensors on stdout, a
 // summary on stderr.
 #include <glob.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,5 @@
 // Implements `engine version`.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "backends/group.h"

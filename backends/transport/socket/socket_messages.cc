@@ -391,7 +391,7 @@ class SocketMessages final : public Messages {
     return base::milliseconds_left(next);
   }
   void wait() {
-    constexpr int kDownPollMs = 20;  // while a connection is restored
+    constexpr int kMessagePollMs = 20;  // while a connection is restored
     int time = wait_milliseconds();
     polled_.clear();
     polled_.push_back({wake_.fd(), POLLIN, 0});
@@ -404,7 +404,7 @@ class SocketMessages final : public Messages {
           (is_wanted(peer, number) ? POLLIN : 0) | (peer.sends.empty() ? 0 : POLLOUT);
       if (events == 0) continue;
       if (mesh_->link(number, 0).is_down())
-        time = time < 0 ? kDownPollMs : std::min(time, kDownPollMs);
+        time = time < 0 ? kMessagePollMs : std::min(time, kMessagePollMs);
       else
         polled_.push_back({mesh_->fd(number, 0), static_cast<short>(events), 0});
     }

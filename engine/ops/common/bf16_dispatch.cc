@@ -22,7 +22,7 @@ std::string missing_bf16_products() {
 #if !ENGINE_X86_ISAS
   return "only x86-64 CPUs with AVX512_BF16 have kernels for it";
 #elif !ENGINE_HAS_BF16
-  return "this build has no kernels for AVX512_BF16";
+  return "this build has no kernels for AVX512_BF16 (cmake -DENGINE_CPU_KERNELS=all builds them)";
 #endif
   if (!cpu_has_it()) return "this CPU has no AVX512_BF16";
   if (cpu_isa() < CpuIsa::kAvx512)

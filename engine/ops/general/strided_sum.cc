@@ -48,23 +48,24 @@ void check_sum(const KernelContext& context, const StridedSum& o) {
 template <class T>
 struct Operands {
   const T *u, *v, *w;
+  bool where_true;  // which u kChosen takes
 };
 
+// kTerm is kValue for kNegative, whose sum is negated instead, and kChosen for kOther.
 template <SumTerm kTerm, class T>
 double term_at(const Operands<T>& from, const Places& places, const Places& steps, std::int64_t i) {
   const auto element = [&](const T* operand, std::size_t k) {
     return static_cast<double>(computed(operand[places[k] + i * steps[k]]));
   };
   const double u = element(from.u, 0);
-  if constexpr (kTerm == SumTerm::kNegative) return -u;
   if constexpr (kTerm == SumTerm::kProduct) return u * element(from.v, 1);
   if constexpr (kTerm == SumTerm::kQuotient) return u / element(from.v, 1);
   if constexpr (kTerm == SumTerm::kDivisor) {
     const double w = element(from.w, 2);
     return -u * element(from.v, 1) / (w * w);
   }
-  if constexpr (kTerm == SumTerm::kChosen) return element(from.v, 1) != 0 ? u : 0;
-  if constexpr (kTerm == SumTerm::kOther) return element(from.v, 1) != 0 ? 0 : u;
+  if constexpr (kTerm == SumTerm::kChosen)
+    return (element(from.v, 1) != 0) == from.where_true ? u : 0;
   return u;
 }
 
@@ -78,14 +79,14 @@ Places moved(Places places, const Places& steps, std::int64_t by) {
   return places;
 }
 
-template <SumTerm kTerm, class T, class To>
+template <SumTerm kTerm, class T>
 class Sum {
  public:
   explicit Sum(const StridedSum& o)
       : o_(o),
         from_{o.u.as<T>(), reads_v(o.term) ? o.v.as<T>() : nullptr,
-              o.term == SumTerm::kDivisor ? o.w.as<T>() : nullptr},
-        y_(o.y.as<To>()),
+              o.term == SumTerm::kDivisor ? o.w.as<T>() : nullptr, o.term != SumTerm::kOther},
+        scale_(o.term == SumTerm::kNegative ? -o.scale : o.scale),
         terms_(o.summed.elements()) {}
 
   void run(ThreadPool& threads) const {
@@ -100,8 +101,14 @@ class Sum {
 
  private:
   void put(std::int64_t place, double sum) const {
-    const double value = sum * o_.scale;
-    To& to = y_[place];
+    if (o_.y.dtype == o_.u.dtype)
+      put_as<T>(place, sum * scale_);
+    else
+      put_as<Computed<T>>(place, sum * scale_);
+  }
+  template <class To>
+  void put_as(std::int64_t place, double value) const {
+    To& to = o_.y.as<To>()[place];
     const double before = o_.write == Write::kAdd ? static_cast<double>(computed(to)) : 0;
     to = stored_as<To>(static_cast<Computed<To>>(before + value));
   }
@@ -146,27 +153,25 @@ class Sum {
 
   const StridedSum& o_;
   const Operands<T> from_;
-  To* const y_;
+  const double scale_;
   const std::int64_t terms_;
 };
 
-template <class T, class To>
+template <class T>
 void sum_on_cpu(ThreadPool& threads, const StridedSum& o) {
   switch (o.term) {
     case SumTerm::kValue:
-      return Sum<SumTerm::kValue, T, To>(o).run(threads);
     case SumTerm::kNegative:
-      return Sum<SumTerm::kNegative, T, To>(o).run(threads);
+      return Sum<SumTerm::kValue, T>(o).run(threads);
     case SumTerm::kProduct:
-      return Sum<SumTerm::kProduct, T, To>(o).run(threads);
+      return Sum<SumTerm::kProduct, T>(o).run(threads);
     case SumTerm::kQuotient:
-      return Sum<SumTerm::kQuotient, T, To>(o).run(threads);
+      return Sum<SumTerm::kQuotient, T>(o).run(threads);
     case SumTerm::kDivisor:
-      return Sum<SumTerm::kDivisor, T, To>(o).run(threads);
+      return Sum<SumTerm::kDivisor, T>(o).run(threads);
     case SumTerm::kChosen:
-      return Sum<SumTerm::kChosen, T, To>(o).run(threads);
     case SumTerm::kOther:
-      return Sum<SumTerm::kOther, T, To>(o).run(threads);
+      return Sum<SumTerm::kChosen, T>(o).run(threads);
   }
 }
 
@@ -176,14 +181,12 @@ void strided_sum(KernelContext& context, const StridedSum& o) {
   check_sum(context, o);
   if (o.kept.elements() == 0) return;
   dispatch(
-      context, o.u.dtype, [&] { sum_on_cpu<double, double>(*context.threads, o); },
+      context, o.u.dtype, [&] { sum_on_cpu<double>(*context.threads, o); },
       [&] {
         if (o.u.dtype != DType::kBF16)
-          sum_on_cpu<float, float>(*context.threads, o);
-        else if (o.y.dtype == DType::kBF16)
-          sum_on_cpu<base::bf16, base::bf16>(*context.threads, o);
+          sum_on_cpu<float>(*context.threads, o);
         else
-          sum_on_cpu<base::bf16, float>(*context.threads, o);
+          sum_on_cpu<base::bf16>(*context.threads, o);
       },
       [&] { cuda::strided_sum(context, o); });
 }

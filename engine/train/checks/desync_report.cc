@@ -6,14 +6,14 @@
 namespace engine {
 namespace {
 
-constexpr std::size_t kMaxNames = 5, kMaxRanks = 8;
+constexpr std::size_t kMaxNames = 5, kMaxListedRanks = 8;
 
 std::string rank_list(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMaxRanks); ++i)
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMaxListedRanks); ++i)
     text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > kMaxRanks
-             ? text + " and " + std::to_string(ranks.size() - kMaxRanks) + " more"
+  return ranks.size() > kMaxListedRanks
+             ? text + " and " + std::to_string(ranks.size() - kMaxListedRanks) + " more"
              : text;
 }
 

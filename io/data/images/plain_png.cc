@@ -108,12 +108,12 @@ std::unique_ptr<std::uint8_t[]> unpack(const PlainFile& file) {
 using Lanes = std::int16_t __attribute__((vector_size(16)));
 using Narrow = std::uint8_t __attribute__((vector_size(16)));
 using Packed = std::uint8_t __attribute__((vector_size(8)));
-using Words = std::uint32_t __attribute__((vector_size(16)));
+using FourWords = std::uint32_t __attribute__((vector_size(16)));
 
 Lanes load(const std::uint8_t* at) {  // reads four bytes
   std::uint32_t four = 0;
   std::memcpy(&four, at, sizeof four);
-  const auto bytes = reinterpret_cast<Narrow>(Words{four});
+  const auto bytes = reinterpret_cast<Narrow>(FourWords{four});
   return reinterpret_cast<Lanes>(__builtin_shufflevector(bytes, Narrow{}, 0, 16, 1, 17, 2, 18, 3,
                                                          19, 4, 20, 5, 21, 6, 22, 7, 23));
 }

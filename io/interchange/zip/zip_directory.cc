@@ -11,7 +11,7 @@
 namespace io {
 namespace {
 
-constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50,
+constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEndOfDirectory = 0x06054b50,
                         kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::uint32_t kMasked32 = 0xFFFFFFFF;  // the number is in a zip64 field
 constexpr std::uint16_t kMasked16 = 0xFFFF;
@@ -67,7 +67,7 @@ class DirectoryReader {
     const std::uint64_t size = file_.size();
     if (size < kEndBytes) fail("truncated: " + std::to_string(size) + " bytes");
     const std::vector<std::byte> end = file_.bytes(size - kEndBytes, kEndBytes);
-    if (get<std::uint32_t>(end, 0) != kEnd || get<std::uint16_t>(end, 20) != 0)
+    if (get<std::uint32_t>(end, 0) != kEndOfDirectory || get<std::uint16_t>(end, 20) != 0)
       fail("its directory is not at the end of the file (truncated, or a comment follows)");
     const Directory d{.begin = get<std::uint32_t>(end, 16),
                       .bytes = get<std::uint32_t>(end, 12),
@@ -252,7 +252,7 @@ bool is_zip(const ByteSource& file) {
   if (file.size() < kEndBytes) return false;
   file.read(0, first);
   const auto magic = get<std::uint32_t>(first, 0);
-  return magic == kLocal || magic == kEnd;
+  return magic == kLocal || magic == kEndOfDirectory;
 }
 
 std::vector<ZipMember> read_zip_directory(const ByteSource& file) {

@@ -1,6 +1,7 @@
 // The option table, and values from TOML files and the environment: precedence, names, types,
 // messages with file and line.
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdlib>

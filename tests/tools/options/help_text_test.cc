@@ -2,6 +2,7 @@
 #include "tools/options/input/help_text.h"
 
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include "io/base/text/text_parts.h"
 #include "tools/options/input/command_line.h"

@@ -1,6 +1,7 @@
 // Implements `engine bench comm`: its command line, its groups, and the output of its results.
 #include <sys/mman.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>

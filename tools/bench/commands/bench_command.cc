@@ -1,5 +1,6 @@
 // Implements `engine bench`, which selects the benchmark, and `engine bench step`, which measures
 // the time of a training step by phase.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "io/base/formats/json_writer.h"

@@ -1,5 +1,6 @@
 // Implements `engine bench demos`: runs the same epoch in one process, on several devices of one
 // process, in several processes, and in several processes with several devices each.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <optional>
 

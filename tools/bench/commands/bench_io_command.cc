@@ -1,5 +1,6 @@
 // Implements `engine bench io`: the speed of reading and preparing data, and of writing and reading
 // checkpoints, compared with the disk.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,5 @@
 // Implements `engine bench kernels`: measures every operator alone, at the shapes of the models.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 

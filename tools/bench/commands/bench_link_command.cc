@@ -1,4 +1,5 @@
 // Implements `engine bench link`: rate, delay and loss of the link between each pair of ranks.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 

@@ -1,5 +1,6 @@
 // Implements `engine bench save`: the time of saving a checkpoint, compared with a plain write of
 // equally many bytes.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 

@@ -1,4 +1,5 @@
 // Implements `engine bench scaling`: samples per second over backends and numbers of ranks.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -1,4 +1,5 @@
 // Implements `engine bench verify`: the speed of comparing files of each format.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
 

@@ -12,6 +12,10 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tools {
 
 // Adds all options of `engine train` except those in `without` and those that a benchmark rejects.

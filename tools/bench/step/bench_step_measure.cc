@@ -1,4 +1,5 @@
 // Resolves the configuration of a benchmark run and implements the measuring loop.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>

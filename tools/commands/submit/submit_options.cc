@@ -1,6 +1,7 @@
 // The job's own options come first; what train resolves to decides about folder and resuming.
 #include "tools/commands/submit/submit_options.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <filesystem>

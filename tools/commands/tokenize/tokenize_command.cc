@@ -1,4 +1,5 @@
 // Implements `engine tokenize`: texts to token files, on several threads.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

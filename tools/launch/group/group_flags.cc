@@ -1,6 +1,7 @@
 // Selects the group options from the option table.
 #include "tools/launch/group/group_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "io/base/files/io_error.h"

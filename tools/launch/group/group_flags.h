@@ -4,6 +4,10 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tools {
 
 // Adds the options of the table's group "group", --flight-dir, and those named in `more`.

@@ -83,7 +83,7 @@ std::string ask_driver() {
     } catch (const std::exception&) {
       text.clear();
     }
-    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+    _exit(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
   }
   close(ends[1]);
   std::string text;

@@ -1,6 +1,7 @@
 // Parses the launcher's command line: its own options, then the command, which is not changed.
 #include "tools/launch/nodes/launch_options.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -81,7 +81,7 @@ SecretFile::SecretFile(GuardProcess& guard, const std::string& hex) {
   // over, is not needed.
   const backends::Socket file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file || write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+  if (!file || ::write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     throw io::CannotCreateError("cannot write the secret of this job to " + path + ": " +
                                 base::system_error_text(errno) +
                                 "; set TMPDIR, or ENGINE_SECRET_FILE");

@@ -1,6 +1,7 @@
 // Adapts CLI11 to the option table.
 #include "tools/options/input/command_line.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>

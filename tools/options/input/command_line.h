@@ -1,11 +1,14 @@
 // Parses command lines: one option table, both spellings, the nearest name for a typing error.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "tools/options/table/option_table.h"
+
+namespace CLI {
+class App;
+}
 
 namespace tools {
 

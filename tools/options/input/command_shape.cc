@@ -1,6 +1,7 @@
 // Converts CLI11's options to data.
 #include "tools/options/input/command_shape.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <optional>

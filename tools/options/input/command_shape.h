@@ -2,10 +2,13 @@
 // it, so they always agree with the program.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace tools {
 

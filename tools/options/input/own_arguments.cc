@@ -1,6 +1,7 @@
 // Looks up each option's number of values in the command's parser.
 #include "tools/options/input/own_arguments.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 namespace tools {

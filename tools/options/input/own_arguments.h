@@ -5,6 +5,10 @@
 
 #include "tools/options/input/command_line.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tools {
 
 // Returns the number of leading arguments that are options of `app` and their values: those before

@@ -1,6 +1,7 @@
 // Checks values with the parser of the option table.
 #include "tools/options/table/value_check.h"
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 

@@ -2,10 +2,13 @@
 // in decimal.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
 #include <string>
+
+namespace CLI {
+class Validator;
+}
 
 namespace tools {
 

@@ -1,6 +1,7 @@
 // Implements the one reading of the options of `engine train`.
 #include "tools/run/choices/train_arguments.h"
 
+#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "engine/core/error.h"

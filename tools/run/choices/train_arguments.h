@@ -9,6 +9,10 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tools {
 
 struct TrainArguments {

@@ -1,6 +1,7 @@
 // Replaces the model's weights by averages.
 #include "tools/run/data/saved_weights.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -14,7 +15,6 @@ namespace tools {
 namespace {
 
 using engine::AverageKind;
-using io::Section;
 
 struct Choice {
   AverageKind kind;
@@ -65,13 +65,13 @@ void choose_weights(AverageKind weights, const std::string& path, io::Checkpoint
   require_average(weights, path, checkpoint);
   std::map<std::string, io::NamedArray> average;
   for (io::NamedArray& array : checkpoint.arrays)
-    if (array.section == Section::kAverage) average[array.name] = std::move(array);
+    if (array.section == io::Section::kAverage) average[array.name] = std::move(array);
   std::erase_if(checkpoint.arrays, [](const io::NamedArray& array) {
-    return array.section != Section::kParameter && array.section != Section::kBuffer;
+    return array.section != io::Section::kParameter && array.section != io::Section::kBuffer;
   });
   for (io::NamedArray& array : checkpoint.arrays) {
     const auto found = average.find(array.name);
-    if (found == average.end() && array.section == Section::kParameter)
+    if (found == average.end() && array.section == io::Section::kParameter)
       throw io::DataError(path + ": its average of the weights has no '" + array.name + "'");
     if (found == average.end()) continue;
     found->second.section = array.section;

@@ -1,7 +1,6 @@
 // Selects the weights of a checkpoint that a command uses: the model's, or an average of them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,10 @@
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/folder/run_reference.h"
+
+namespace CLI {
+class App;
+}
 
 namespace tools {
 

@@ -405,11 +405,11 @@ engine::RunLength run_length(const SessionOptions& options, const SessionData& d
 
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int max_ranks,
                                    const engine::RunLength& run, const engine::TrainProgress& at) {
-  using Scale = UpdateOptions::RateScale;
+  using RateScale = UpdateOptions::RateScale;
   engine::LearningRate rate = options.rate;
-  const bool of_root = options.scale == Scale::kSquareRoot;
+  const bool of_root = options.scale == RateScale::kSquareRoot;
   const int full = max_ranks > 0 ? max_ranks : world_size;
-  if (options.scale != Scale::kNone) rate.base *= of_root ? std::sqrt(full) : full;
+  if (options.scale != RateScale::kNone) rate.base *= of_root ? std::sqrt(full) : full;
   if (options.with_batch) {
     const double share = static_cast<double>(world_size) / full;
     rate.base *= of_root ? std::sqrt(share) : share;
@@ -423,11 +423,11 @@ engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
 }
 
 std::string rate_arithmetic(const UpdateOptions& options, int world_size, int max_ranks) {
-  using Scale = UpdateOptions::RateScale;
-  const bool of_root = options.scale == Scale::kSquareRoot;
+  using RateScale = UpdateOptions::RateScale;
+  const bool of_root = options.scale == RateScale::kSquareRoot;
   const int full = max_ranks > 0 ? max_ranks : world_size;
   std::string factors;
-  if (options.scale != Scale::kNone)
+  if (options.scale != RateScale::kNone)
     factors += of_root ? " x sqrt(" + std::to_string(full) + " ranks)"
                        : " x " + std::to_string(full) + " ranks";
   if (options.with_batch && world_size != full) {
