@@ -29,7 +29,7 @@ InprocExchange::InprocExchange(int world_size, int timeout_ms, const base::Clock
 
 void InprocExchange::run(int rank, const Call& call) {
   calls_[static_cast<std::size_t>(rank)] = call;
-  wait_at_barrier(rank);
+  begin_call(rank);
   compare(call.word, rank);
   const std::size_t bytes = call.word.count;  // of the operations without a type
   switch (call.word.operation) {
@@ -58,40 +58,43 @@ void InprocExchange::run(int rank, const Call& call) {
     case Operation::kRegister:
       break;
   }
-  wait_at_barrier(rank);  // afterwards all ranks are done with this call's memory
+  end_call(rank);
 }
 
-void InprocExchange::wait_at_barrier(int rank) {
-  const std::uint64_t before = generation_.load(std::memory_order_acquire);
-  {
-    std::lock_guard lock(mutex_);
-    if (aborted_) throw PeerError(reason_);
-    arrived_ranks_[static_cast<std::size_t>(rank)] = true;
-    if (++arrived_ == world_size_) {
-      arrived_ = 0;
-      arrived_ranks_.assign(arrived_ranks_.size(), false);
-      generation_.store(before + 1, std::memory_order_release);
-      all_arrived_.notify_all();
-      return;
-    }
+// REQUIRES: mutex_ is locked.
+std::uint64_t InprocExchange::arrive(int rank) {
+  const std::uint64_t complete = generation_.load(std::memory_order_relaxed) + 1;
+  arrived_ranks_[static_cast<std::size_t>(rank)] = true;
+  if (++arrived_ == world_size_) {
+    arrived_ = 0;
+    arrived_ranks_.assign(arrived_ranks_.size(), false);
+    generation_.store(complete, std::memory_order_release);
+    all_arrived_.notify_all();
   }
+  return complete;
+}
+
+bool InprocExchange::spin_until(std::uint64_t generation) const {
   for (int i = 0; spin_ && i < kExchangeSpins; ++i) {
-    if (generation_.load(std::memory_order_acquire) != before) return;
+    if (generation_.load(std::memory_order_acquire) >= generation) return true;
     base::spin_pause();
   }
-  wait_for_generation(before + 1);
+  return false;
 }
 
-void InprocExchange::wait_for_generation(std::uint64_t generation) {
+void InprocExchange::begin_call(int rank) {
   std::unique_lock lock(mutex_);
-  const auto over = [&] {
-    return aborted_ || generation_.load(std::memory_order_acquire) >= generation;
-  };
+  if (aborted_) throw PeerError(reason_);
+  const std::uint64_t all = arrive(rank);
+  lock.unlock();
+  if (spin_until(all)) return;
+  lock.lock();
+  const auto over = [&] { return aborted_ || generation_.load(std::memory_order_acquire) >= all; };
   const auto deadline = clock_.deadline_in(std::chrono::milliseconds(timeout_ms_));
   while (!all_arrived_.wait_for(lock, clock_.sleep_time(deadline), over) &&
          !clock_.has_passed(deadline)) {
   }
-  if (generation_.load(std::memory_order_acquire) >= generation) return;
+  if (generation_.load(std::memory_order_acquire) >= all) return;
   if (!aborted_) {
     reason_ =
         "timed out after " + std::to_string(timeout_ms_) + " ms, waiting for " + missing_ranks();
@@ -99,6 +102,17 @@ void InprocExchange::wait_for_generation(std::uint64_t generation) {
     all_arrived_.notify_all();
   }
   throw PeerError(reason_);
+}
+
+// Waits until no rank uses the memory of this one, also after an abort: the caller may then free
+// it. All ranks compute and wait for nothing, so there is no deadline.
+void InprocExchange::end_call(int rank) noexcept {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t all = arrive(rank);
+  lock.unlock();
+  if (spin_until(all)) return;
+  lock.lock();
+  all_arrived_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) >= all; });
 }
 
 std::string InprocExchange::missing_ranks() const {

@@ -28,8 +28,11 @@ class InprocExchange {
   void abort(const std::string& reason) noexcept;
 
  private:
-  void wait_at_barrier(int rank);
-  void wait_for_generation(std::uint64_t generation);
+  void begin_call(int rank);
+  void end_call(int rank) noexcept;
+  // Returns the number of completed barriers that includes this one.
+  std::uint64_t arrive(int rank);
+  bool spin_until(std::uint64_t generation) const;
   void compare(const ControlWord& word, int rank) const;
   void reduce(int rank, const ControlWord& word, bool to_all) const;
   std::string missing_ranks() const;

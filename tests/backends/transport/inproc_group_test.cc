@@ -1,10 +1,16 @@
 // Groups of threads: disagreement, and the choice of a backend.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "backends/backend_error.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -26,6 +32,46 @@ TEST(Mismatch, DifferentCollectivesAreNamedOnEveryThread) {
         << error;
   }
   EXPECT_EQ(data[0], std::vector<float>(8, 1.f)) << "no payload may be touched";
+}
+
+// Memory that faults when it is read after its owner's call has ended.
+class GuardedFloats {
+ public:
+  GuardedFloats() { EXPECT_NE(data_, MAP_FAILED); }
+  ~GuardedFloats() { munmap(data_, kBytes); }
+  float* data() { return static_cast<float*>(data_); }
+  void forbid() { EXPECT_EQ(mprotect(data_, kBytes, PROT_NONE), 0); }
+  static constexpr std::size_t kCount = 1 << 20, kBytes = kCount * sizeof(float);
+
+ private:
+  void* data_ = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+};
+
+// The other ranks read it directly.
+TEST(Inproc, AnAbortedCallEndsWhenNoRankUsesItsMemory) {
+  for (int round = 0; round < 100; ++round) {
+    const auto groups = backends::make_inproc_groups(2, test_support::deadline_ms(20'000));
+    const std::array communicators{groups[0]->make_communicator(), groups[1]->make_communicator()};
+    std::array<GuardedFloats, 2> data;
+    std::atomic<int> started{0};
+    std::vector<std::thread> ranks;
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      ranks.emplace_back([&, rank] {
+        ++started;
+        try {
+          for (;;)
+            communicators[rank]->all_reduce(data[rank].data(), GuardedFloats::kCount, DType::kF32,
+                                            ReduceOp::kMax);
+        } catch (const backends::PeerError&) {
+          data[rank].forbid();
+        }
+      });
+    while (started < 2) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(37 * round));  // any moment of a call
+    communicators[0]->abort("ends");
+    for (std::thread& rank : ranks) rank.join();
+  }
 }
 
 TEST(Backends, ChoiceIsSaidAndErrorsName) {
