@@ -58,7 +58,10 @@ LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, const BackendContex
 void LinkExchange::begin(const ControlWord& word) {
   word_ = word;
   deadline_ = clock_.deadline_in(timeout_);
-  for (Link& l : links_) l.out.opened = l.in.opened = false;
+  for (Link& l : links_) {
+    l.out.opened = l.in.opened = false;
+    l.of_earlier_calls = l.queued;
+  }
 }
 
 void LinkExchange::exchange_words() {
@@ -179,8 +182,11 @@ bool LinkExchange::pump_in(Link& l) {
     moved = true;
     if (part.answers > 0) l.stream->acknowledge(part.answers);
     const std::size_t after = before + static_cast<std::size_t>(n);
-    if (part.starts_with_word && before < sizeof(ControlWord) && after >= sizeof(ControlWord))
+    if (part.starts_with_word && before < sizeof(ControlWord) && after >= sizeof(ControlWord)) {
       check_word(l, part);
+      // The peer has finished the calls before, and for that received all that it was sent.
+      l.stream->acknowledge(l.of_earlier_calls);
+    }
     l.in.advance(static_cast<std::size_t>(n));
     if (part.bytes > sizeof(ControlWord))
       return true;  // after a word alone, try the next part at once

@@ -85,8 +85,9 @@ class LinkExchange {
   };
   struct Link {
     int fd = -1, peer = -1;
-    MeshLink* stream = nullptr;  // on fd
-    std::uint64_t queued = 0;    // bytes to be sent, of all calls
+    MeshLink* stream = nullptr;          // on fd
+    std::uint64_t queued = 0;            // bytes to be sent, of all calls
+    std::uint64_t of_earlier_calls = 0;  // of them
     Queue out, in;
     ControlWord word;  // the peer's
   };

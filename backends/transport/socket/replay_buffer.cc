@@ -41,8 +41,12 @@ void ReplayBuffer::copy_first() {
   const std::uint64_t last = copied_ + from.bytes;
   const std::uint64_t oldest =
       std::max(acknowledged_, last - std::min<std::uint64_t>(last, capacity_));
-  for (std::uint64_t at = std::max(copied_, oldest); at < last;) {
-    const std::size_t place = at % capacity_;
+  std::uint64_t at = std::max(copied_, oldest);
+  // Without older copies the memory begins anew: the part that was used last is in the cache, and
+  // the whole is larger than caches are.
+  if (acknowledged_ >= copied_) origin_ = at;
+  while (at < last) {
+    const std::size_t place = place_of(at);
     const std::size_t bytes = std::min<std::size_t>(last - at, capacity_ - place);
     std::memcpy(copies_.get() + place, from.begin() + (at - copied_), bytes);
     at += bytes;
@@ -64,7 +68,7 @@ std::size_t ReplayBuffer::parts_from(std::uint64_t position, std::size_t most,
     most -= taken;
   };
   while (position < copied_ && used < parts.size() && most > 0) {
-    const std::size_t place = position % capacity_;
+    const std::size_t place = place_of(position);
     take(copies_.get() + place, std::min<std::size_t>(copied_ - position, capacity_ - place));
   }
   std::uint64_t begin = copied_;

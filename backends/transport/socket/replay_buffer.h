@@ -52,11 +52,15 @@ class ReplayBuffer {
   }
   void copy_first();
 
+  // Where the byte at this position is among the copies.
+  std::size_t place_of(std::uint64_t position) const { return (position - origin_) % capacity_; }
+
   const std::size_t capacity_;
-  const std::unique_ptr<char[]> copies_;  // the byte at position p is at p modulo capacity_
+  const std::unique_ptr<char[]> copies_;
   std::array<Reference, kMaxReferences> references_;
   std::uint32_t first_ = 0, last_ = 0;  // bounds of the references; never reset
   std::uint64_t copied_ = 0;            // position of the first reference
+  std::uint64_t origin_ = 0;            // position of the byte at the begin of the copies
   std::uint64_t acknowledged_ = 0, end_ = 0;
 };
 

@@ -80,5 +80,28 @@ TEST(ReplayBuffer, OfUnsettledBytesAllAreKept) {
   EXPECT_EQ(buffer.begin(), 990u);
 }
 
+// Other memory would not be in the cache.
+TEST(ReplayBuffer, CopiesUseTheSameMemoryAfterAllWasReceived) {
+  ReplayBuffer buffer(1000);
+  const std::string text(100, 'a');
+  const auto copies = [&](std::uint64_t from) {
+    iovec parts[3];
+    EXPECT_EQ(buffer.parts_from(from, 1000, parts), 1u);
+    return parts[0].iov_base;
+  };
+  buffer.add(text.data(), text.size());
+  buffer.settle();
+  const void* const first = copies(0);
+  buffer.add(text.data(), text.size());
+  buffer.acknowledge(100);
+  buffer.settle();
+  EXPECT_EQ(copies(100), first);
+  buffer.add(text.data(), text.size());
+  buffer.acknowledge(150);
+  buffer.settle();
+  EXPECT_NE(copies(200), first) << "the second half of the second part is still needed";
+  EXPECT_EQ(kept_from(buffer, 150, 1000), std::string(150, 'a'));
+}
+
 }  // namespace
 }  // namespace backends
