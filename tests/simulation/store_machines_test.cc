@@ -49,6 +49,7 @@ class StoreByHand : public testing::Test {
     std::string unread;  // what the store has sent
     bool is_closed = false;
     bool is_cut_off = false;  // probes do not reach it
+    RankProgress progress;    // of its heartbeats
 
     SessionMachine::State state() const { return session->state(); }
     std::string refusal() const { return session->refusal().second; }
@@ -61,6 +62,7 @@ class StoreByHand : public testing::Test {
             .secret = kSecret,
             .job = hello(0),
             .heartbeat_ms = static_cast<int>(heartbeat_.count()),
+            .stall_abort = true,
             .link_patience = patience_,
             .random =
                 [this](std::size_t n) { return std::string(n, static_cast<char>(++drawn_)); }},
@@ -140,7 +142,7 @@ class StoreByHand : public testing::Test {
       now_ += kStep;
       for (Client* c : alive) {
         c->member->tick(now_);
-        if (c->member->heartbeat_due(now_)) c->member->heartbeat({}, now_);
+        if (c->member->heartbeat_due(now_)) c->member->heartbeat(c->progress, now_);
         say(*c);
       }
       turn();
@@ -239,6 +241,23 @@ TEST_F(PatienceByHand, ABreakAfterAFailureIsNotReported) {
   break_off(clients_.back(), Ending::kBroken);
   wait(std::chrono::seconds(5), {others_[0]});
   EXPECT_EQ(notices_, std::vector<std::string>());
+}
+
+// Without that rank, the stall would be blamed on the one that waits for it.
+TEST_F(PatienceByHand, AStallIsJudgedWhenAllRanksAreHeard) {
+  begin_and_cut(3, kHeartbeat);
+  Client& cut = clients_.back();
+  wait(milliseconds(1900), others_);  // the cut rank has missed its second heartbeat
+  for (Client* waiting : others_) waiting->progress = {11'000, "barrier", ""};
+  wait(kHeartbeat, others_);
+  EXPECT_FALSE(failure());
+  cut.is_cut_off = false;
+  std::vector<Client*> all = others_;
+  all.push_back(&cut);
+  wait(2 * kHeartbeat, all);
+  ASSERT_TRUE(failure());
+  EXPECT_EQ(failure()->rank, 2);
+  EXPECT_CONTAINS(failure()->what.text, "rank 0, 1 in barrier; rank 2 in no collective");
 }
 
 // Its host accepts two connections, and nothing answers.

@@ -358,8 +358,10 @@ void ServerMachine::check_stall() {
   next_.stall_check = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
   std::vector<StallDetector::Member> here;
   for (const Link* m : members_) {
-    if (m != nullptr && m->alive() && !m->doubt && !m->session.leaving)
-      here.push_back({m->hello.rank, m->session.progress, m->session.activity});
+    if (m == nullptr || !m->alive() || m->session.leaving) continue;
+    // A silent rank may be the one that all wait for: without it, a waiting rank would be blamed.
+    if (m->doubt) return;
+    here.push_back({m->hello.rank, m->session.progress, m->session.activity});
   }
   const std::optional<StallDetector::Stall> stall = stall_watch_.check(here);
   if (!stall) return;
