@@ -174,23 +174,23 @@ void AgentSockets::serve(const Endpoint& to, short events) {
 }
 
 void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
-  using State = SessionMachine::State;
+  using SessionState = SessionMachine::State;
   switch (out.session->state()) {
-    case State::kRunning:
+    case SessionState::kRunning:
       return;
-    case State::kWelcome:
+    case SessionState::kWelcome:
       out.seals = out.session->seals();
       out.connecting = false;
       out.session.reset();
       for (const MembershipMessage& m : std::exchange(out.waiting, {})) put(out, m);
       return;
-    case State::kNoStore:
+    case SessionState::kNoStore:
       events_.no_agent(to, true);
       break;
-    case State::kOtherSecret:
+    case SessionState::kOtherSecret:
       events_.turned_away(to, RefusalKind::kAuthentication, unproved_text(to, secret_));
       break;
-    case State::kRefused: {
+    case SessionState::kRefused: {
       const auto& [kind, text] = out.session->refusal();
       // Ignore a peer that has not authenticated: it is not part of this job.
       if (out.session->is_proved()) events_.turned_away(to, kind, base::escape_text(text));

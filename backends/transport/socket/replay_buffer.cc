@@ -42,8 +42,8 @@ void ReplayBuffer::copy_first() {
   const std::uint64_t oldest =
       std::max(acknowledged_, last - std::min<std::uint64_t>(last, capacity_));
   std::uint64_t at = std::max(copied_, oldest);
-  // Without older copies the memory begins anew: the part that was used last is in the cache, and
-  // the whole is larger than caches are.
+  // Without older copies, starts over with the first bytes of the memory: they were used last and
+  // are in the cache, which is smaller than the whole.
   if (acknowledged_ >= copied_) origin_ = at;
   while (at < last) {
     const std::size_t place = place_of(at);
