@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 #include "engine/core/error.h"
 #include "engine/ops/common/dispatch.h"
@@ -86,6 +87,8 @@ class Sum {
       : o_(o),
         from_{o.u.as<T>(), reads_v(o.term) ? o.v.as<T>() : nullptr,
               o.term == SumTerm::kDivisor ? o.w.as<T>() : nullptr, o.term != SumTerm::kOther},
+        y_(o.y.dtype == o.u.dtype ? o.y.as<T>() : nullptr),
+        wide_y_(y_ == nullptr ? o.y.as<Computed<T>>() : nullptr),
         scale_(o.term == SumTerm::kNegative ? -o.scale : o.scale),
         terms_(o.summed.elements()) {}
 
@@ -101,14 +104,13 @@ class Sum {
 
  private:
   void put(std::int64_t place, double sum) const {
-    if (o_.y.dtype == o_.u.dtype)
-      put_as<T>(place, sum * scale_);
-    else
-      put_as<Computed<T>>(place, sum * scale_);
+    if constexpr (!std::is_same_v<T, Computed<T>>) {
+      if (y_ == nullptr) return put_at(wide_y_[place], sum * scale_);
+    }
+    put_at(y_[place], sum * scale_);
   }
   template <class To>
-  void put_as(std::int64_t place, double value) const {
-    To& to = o_.y.as<To>()[place];
+  void put_at(To& to, double value) const {
     const double before = o_.write == Write::kAdd ? static_cast<double>(computed(to)) : 0;
     to = stored_as<To>(static_cast<Computed<To>>(before + value));
   }
@@ -153,6 +155,8 @@ class Sum {
 
   const StridedSum& o_;
   const Operands<T> from_;
+  T* const y_;  // nullptr: as wide_y_
+  Computed<T>* const wide_y_;
   const double scale_;
   const std::int64_t terms_;
 };
