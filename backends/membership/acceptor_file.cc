@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <span>
 #include <thread>
@@ -155,6 +156,15 @@ AcceptorFile::AcceptorFile(const std::string& job) {
 }
 
 AcceptorFile::~AcceptorFile() = default;
+
+void AcceptorFile::remove_unused() noexcept {
+  try {
+    const RegisterFolder folder = find_register_folder();
+    if (!folder.path.empty()) remove_dead_ones(folder.path, "");
+  } catch (const std::exception&) {
+    // The ranks have reported why the folder cannot be used, and the next job tries again.
+  }
+}
 
 // A process that opens one of these files meanwhile finds it locked or removed, and retries.
 void AcceptorFile::remove_dead_ones(const std::string& folder, const std::string& own) {
