@@ -182,8 +182,18 @@ TEST_F(Predictions, EvalShowsClassesAndWritesTheConfusionMatrix) {
 TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
   train_on_idx();
   const std::string file = folder_ / "e.npy", images = folder_ / "t10k-images-idx3-ubyte";
-  expect_error(call("predict", run(), images, "--embeddings nosuch"), 2,
-               "the model has no layer 'nosuch'");
+  const std::string layers =
+      "; expected the name of a layer, or # and its number: #2 flatten, #3 layers.0, #4 relu, #5 "
+      "layers.1, #6 relu, #7 layers.2, #8 softmax_cross_entropy\n";
+  for (const auto& [wanted, hint] : {std::pair("nosuch", ""),
+                                     {"#9", ""},
+                                     {"#0", ""},
+                                     {"#", ""},
+                                     {"9", ""},
+                                     {"3", ": did you mean '#3'?"},
+                                     {"layer.2", ": did you mean 'layers.2'?"}})
+    expect_error(engine({"predict", run(), images, "--embeddings", wanted}), 2,
+                 std::string("the model has no layer '") + wanted + "'" + hint + layers);
   const CommandResult result =
       expect_success(call("predict", run(), images, "--embeddings layers.2 --embeddings-file", file,
                           "--format json --probabilities --threads 1"));
