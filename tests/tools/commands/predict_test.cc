@@ -400,6 +400,20 @@ TEST_F(Predictions, OfSeveralRanksAreTheSameToTheLastByte) {
   EXPECT_EQ(plain, one.first);
 }
 
+TEST_F(Predictions, AColumnOfTheModelIsNotProposedInThePlaceOfAnotherOne) {
+  std::string rows = "size1,size2,kind\n";
+  for (int i = 0; i < 20; ++i)
+    rows += std::to_string(i) + "," + std::to_string(i % 7) + (i % 2 == 0 ? ",big\n" : ",small\n");
+  write_text(folder_ / "rows.csv", rows);
+  train(argv("--dataset csv --annotations", folder_ / "rows.csv", "--epochs 1"));
+  const std::string missing = "row 1 names no column 'size2', which the model was trained with";
+  write_text(folder_ / "less.csv", "size1,kind\n1,big\n");
+  expect_error(call("predict", run(), folder_ / "less.csv"), 65, missing + "\n");
+  write_text(folder_ / "less.csv", "size1,size_2\n1,2\n");
+  expect_error(call("predict", run(), folder_ / "less.csv"), 65,
+               missing + ": did you mean 'size_2'?");
+}
+
 TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {
   std::string rows = "size,kind\n";
   for (int i = 0; i < 200; ++i) rows += std::to_string(i % 7) + (i % 7 > 3 ? ",big\n" : ",small\n");
