@@ -142,10 +142,12 @@ class Options {
   void refuse_other_keys(const std::string& where) const {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
-      if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
-        fail(path_, key.source(),
-             "unknown key '" + name + "' in " + where + base::did_you_mean(name, asked_) +
-                 " (known: " + base::join_text(asked_) + ")");
+      if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
+      std::vector<std::string> missing = asked_;  // a key cannot be given twice
+      std::erase_if(missing, [&](const std::string& known) { return table_.contains(known); });
+      fail(path_, key.source(),
+           "unknown key '" + name + "' in " + where + base::did_you_mean(name, missing) +
+               " (known: " + base::join_text(asked_) + ")");
     }
   }
   [[noreturn]] void refuse(const std::string& key, const std::string& text) const {

@@ -3,28 +3,25 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <span>
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/identity/host_identity.h"
+#include "backends/membership/register_folder.h"
 #include "backends/secret.h"
-#include "backends/store/private_files.h"
 #include "backends/store/protocol/wire.h"
 #include "io/base/digests/digest.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
-#include "io/base/machine/environment.h"
-#include "io/base/text/escape_text.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -141,82 +138,11 @@ bool write_at(int fd, off_t at, std::string_view bytes) {
   return true;
 }
 
-std::string user_text(uid_t uid) {
-  std::string memory(16'384, '\0');
-  struct passwd entry {};
-  struct passwd* found = nullptr;
-  if (getpwuid_r(uid, &entry, memory.data(), memory.size(), &found) != 0 || found == nullptr)
-    return "user " + std::to_string(uid);
-  return "user " + base::escape_text(entry.pw_name) + " (" + std::to_string(uid) + ")";
-}
-
-// Returns true if `path` is a folder of this user, false if it is another user's. Throws if others
-// may enter it.
-bool is_own_folder(const std::string& path) {
-  struct stat status {};
-  if (lstat(path.c_str(), &status) != 0 || status.st_uid != geteuid()) return false;
-  if (!S_ISDIR(status.st_mode) || (status.st_mode & 077) != 0)
-    throw AuthenticationError(path + " must be a folder of this user that nobody else may enter");
-  return true;
-}
-
-struct PrivateFolder {
-  std::string path, notice;
-};
-
-// Returns a folder in the user's home, for when other users have taken all names in memory. Several
-// hosts may share the home, so the name contains the host.
-PrivateFolder home_folder(const std::string& reason) {
-  const std::string folder = user_config_folder() + "/registers-" + host_id();
-  for (std::size_t slash = folder.find('/', 1); slash != std::string::npos;
-       slash = folder.find('/', slash + 1))
-    static_cast<void>(mkdir(folder.substr(0, slash).c_str(), 0700));
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw io::CannotCreateError(reason + ", and " + folder +
-                                " cannot be made: " + base::system_error_text(errno));
-  if (!is_own_folder(folder)) throw AuthenticationError(folder + " belongs to another user");
-  return {folder, reason + ": registers of elastic jobs are in " + folder};
-}
-
-// Returns the private folder of this user in memory. All processes of this user must find the same
-// one, whatever other users create there: it is the first that belongs to this user.
-PrivateFolder private_folder() {
-  constexpr int kTries = 16;
-  std::string root = "/dev/shm";
-  if (access(root.c_str(), W_OK) != 0) root = base::environment("TMPDIR");
-  if (root.empty()) root = "/tmp";
-  const std::string first = root + "/engine-" + std::to_string(geteuid());
-  const auto folder = [&](int i) { return i == 0 ? first : first + "-" + std::to_string(i); };
-  const auto own = [&]() -> PrivateFolder {
-    std::string notice;
-    for (int i = 0; i < kTries; ++i) {
-      const std::string path = folder(i);
-      if (is_own_folder(path)) return {path, notice.empty() ? "" : notice + path};
-      struct stat status {};
-      if (notice.empty() && lstat(path.c_str(), &status) == 0)
-        notice = path + " belongs to " + user_text(status.st_uid) +
-                 ", who keeps this user out: registers of elastic jobs are in ";
-    }
-    return {};
-  };
-  if (PrivateFolder found = own(); !found.path.empty()) return found;
-  for (int i = 0; i < kTries; ++i) {
-    if (mkdir(folder(i).c_str(), 0700) == 0) break;
-    if (errno != EEXIST)
-      throw io::CannotCreateError("cannot make " + folder(i) + ": " +
-                                  base::system_error_text(errno));
-  }
-  PrivateFolder made = own();
-  if (made.path.empty())
-    return home_folder(first + " to " + folder(kTries - 1) + " belong to other users");
-  return made;
-}
-
 }  // namespace
 
 AcceptorFile::AcceptorFile(const std::string& job) {
   const base::Digest digest = base::digest_of(std::as_bytes(std::span(job)));
-  const PrivateFolder folder = private_folder();
+  const RegisterFolder folder = make_register_folder();
   notice_ = folder.notice;
   path_ = folder.path + "/elastic-" + base::hex_text(digest);
   remove_dead_ones(folder.path, path_);
@@ -230,6 +156,15 @@ AcceptorFile::AcceptorFile(const std::string& job) {
 }
 
 AcceptorFile::~AcceptorFile() = default;
+
+void AcceptorFile::remove_unused() noexcept {
+  try {
+    const RegisterFolder folder = find_register_folder();
+    if (!folder.path.empty()) remove_dead_ones(folder.path, "");
+  } catch (const std::exception&) {
+    // The ranks have reported why the folder cannot be used, and the next job tries again.
+  }
+}
 
 // A process that opens one of these files meanwhile finds it locked or removed, and retries.
 void AcceptorFile::remove_dead_ones(const std::string& folder, const std::string& own) {

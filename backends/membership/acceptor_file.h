@@ -32,6 +32,10 @@ class AcceptorFile final : public Register {
 
   // Called at an orderly end: the last process that uses the file removes it.
   void remove_if_last();
+  // Removes files that crashed jobs have left, as the constructor does. For the parent of a job's
+  // ranks, after they have ended: a rank that was killed has not removed its file, and a stopped
+  // one was not the last to use it. Does nothing if the folder cannot be used.
+  static void remove_unused() noexcept;
   const std::string& path() const { return path_; }
   // Returns a line for the user about the folder; "": none.
   const std::string& notice() const { return notice_; }

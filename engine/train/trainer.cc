@@ -36,7 +36,7 @@ TrainResult Trainer::run() {
     throw;
   }
   context_.report_saved();
-  const TrainResult ended = result(base::steady_seconds() - start);
+  TrainResult ended = result(base::steady_seconds() - start);
   context_.observers.on_end(ended);
   return ended;
 }

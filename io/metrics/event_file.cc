@@ -169,6 +169,7 @@ void EventFile::scalars(std::int64_t step, const Scalars& values) {
 
 void EventFile::images(std::int64_t step, const std::vector<Image>& images) {
   std::vector<base::ProtobufMessage> messages;
+  messages.reserve(images.size());
   for (const Image& image : images) messages.push_back(events::image_value(image));
   impl_->write_values(step, messages);
 }

@@ -70,7 +70,7 @@ OnnxGroups permuted_parts(const OnnxPlain& plain, const std::vector<int>& order)
     return axis > 0 &&
            places[static_cast<std::size_t>(axis)] == places[static_cast<std::size_t>(axis) - 1] + 1;
   };
-  const OnnxGroups stored = stored_groups(plain);
+  OnnxGroups stored = stored_groups(plain);
   const bool is_whole = std::ranges::all_of(stored, [&](const std::vector<int>& group) {
     return std::all_of(group.begin() + (group.empty() ? 0 : 1), group.end(), stays);
   });

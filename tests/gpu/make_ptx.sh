@@ -21,7 +21,7 @@ nvcc=${ENGINE_NVCC:-$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nv
 }
 if [ $# -eq 0 ]; then
   # These tests have kernels of their own.
-  set -- engine/ops/*/*_cuda.cu tests/engine/ops/device/tensor_core_cuda_test.cc
+  set -- engine/ops/*/*_cuda.cu tests/engine/ops/device/{block_max,tensor_core}_cuda_test.cc
   [ "$architecture" != 90a ] || set -- "$@" tests/emulator/tests/hopper_kernels.cu
 fi
 known=$architecture compute=

@@ -270,6 +270,10 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "
             "kind, name, inputs, "
             "tied, out, bias)");
+  EXPECT_EQ(
+      error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\nbias = true\n"),
+      "m.toml:5: unknown key 'bais' in a layer of kind 'dense' (known: kind, name, inputs, tied, "
+      "out, bias)");
   EXPECT_EQ(error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
             "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? (known: "
             "sample_shape, classes, label_shape, logits, layer, config_json)");

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -10,7 +11,9 @@
 #include <regex>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "io/base/files/own_file.h"
+#include "io/checkpoint/checkpoint.h"
 #include "models/model_catalog.h"
 #include "tools/folder/run_record.h"
 #include "tools/report/output/exit_codes.h"
@@ -51,11 +54,15 @@ void check_is_not_of_run(const std::string& what, const std::string& path,
 struct OwnFile {
   const char* name;
   const char* beginning;
+  bool precedes_training = false;
 };
 constexpr OwnFile kOwnFiles[] = {
-    {"latest", "step-[0-9]{8,}\\.ckpt\n"}, {"best", "step-[0-9]{8,}\\.ckpt\n"},
-    {"run.lock", "[^ ]+ [0-9]+\n"},        {"status.json", "\\{\"schema\":"},
-    {"metrics.jsonl", "\\{\"schema\":"},   {"log.txt", "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z "},
+    {"latest", "step-[0-9]{8,}\\.ckpt\n"},
+    {"best", "step-[0-9]{8,}\\.ckpt\n"},
+    {"run.lock", "[^ ]+ [0-9]+\n", true},
+    {"status.json", "\\{\"schema\":"},
+    {"metrics.jsonl", "\\{\"schema\":"},
+    {"log.txt", "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z ", true},
 };
 
 // Special files are reported when they are opened.
@@ -96,6 +103,16 @@ void check_folder_is_free(const std::string& folder) {
           ": no training has written it, and it is not overwritten; give another --save-dir, or "
           "remove it");
   }
+}
+
+std::string unstarted_run_text(const std::string& folder) {
+  const bool taken = std::ranges::any_of(kOwnFiles, [&](const OwnFile& own) {
+    const fs::path path = fs::path(folder) / own.name;
+    return own.precedes_training && io::is_regular_file(path.string()) && !is_foreign(path, own);
+  });
+  if (!taken || has_run_record(folder) || !io::newest_checkpoint_name(folder).empty()) return "";
+  return folder +
+         ": its job has not begun to train (run.lock or log.txt, but no run.json and no snapshot)";
 }
 
 void check_output_path(const std::string& what, const std::string& path,

@@ -9,6 +9,7 @@
 #include "io/base/text/escape_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "models/model_catalog.h"
+#include "tools/folder/output_paths.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_folder.h"
 #include "tools/folder/run_record.h"
@@ -134,9 +135,14 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
     const std::string newest = io::find_newest_checkpoint(folder, nullptr);
     if (newest.empty() && !fault.empty())
       throw io::DataError(fault + "; " + folder + " has no checkpoint to continue from either");
-    if (newest.empty())
-      throw io::ConfigError("--resume " + folder + ": the folder holds no run (no run.json, no " +
-                            "snapshot)");
+    if (newest.empty()) {
+      const std::string unstarted = unstarted_run_text(folder);
+      throw io::ConfigError(
+          "--resume " +
+          (unstarted.empty()
+               ? folder + ": the folder holds no run (no run.json, no snapshot)"
+               : unstarted + "; start it with --save-dir " + folder + " and its options"));
+    }
     definition = take_snapshot(newest, /*in_folder=*/true, values);
   }
   const std::string save_dir = value_of(values, "save-dir");
@@ -158,7 +164,10 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
     if (std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
   std::vector<std::string> skipped;
   std::string newest = io::find_newest_checkpoint(path, &skipped);
-  if (newest.empty()) throw io::MissingFileError("no snapshot in " + path);
+  if (newest.empty()) {
+    const std::string unstarted = unstarted_run_text(path);
+    throw io::MissingFileError(unstarted.empty() ? "no snapshot in " + path : unstarted);
+  }
   for (const std::string& why : skipped) print_notice("skipped a snapshot: " + why);
   return newest;
 }

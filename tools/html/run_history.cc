@@ -8,6 +8,7 @@
 #include "io/base/files/open_file.h"
 #include "io/base/formats/nesting.h"
 #include "io/base/text/text_parts.h"
+#include "tools/folder/output_paths.h"
 #include "tools/report/output/json_file.h"
 
 namespace tools {
@@ -136,6 +137,8 @@ class Reader {
 }  // namespace
 
 RunHistory read_run_history(const std::string& folder) {
+  if (const std::string unstarted = unstarted_run_text(folder); !unstarted.empty())
+    throw io::MissingFileError(unstarted);
   RunHistory history;
   history.folder = folder;
   history.record = read_run_record(folder);

@@ -154,6 +154,15 @@ void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
     lines.push_back(state_text({name, every, bytes}, before, planned.by_clock));
 }
 
+// Returns true if replicas are equal after each averaging of the schedule, so that none is needed
+// at the end of an epoch that it covers. After pairs they differ, and fragments are averaged apart,
+// or merged later or in part.
+bool makes_replicas_equal(const AveragingPlan& plan) {
+  const auto& streaming = plan.streaming;
+  return !plan.in_pairs && (!streaming || (streaming->fragments == 1 && streaming->overlap == 0 &&
+                                           streaming->mixing == 1));
+}
+
 }  // namespace
 
 StreamingPlan plan_streaming(const StreamingOptions& options, const FlatBuffer& gradients) {
@@ -191,7 +200,7 @@ PlannedAveragings count_averagings(const AveragingPlan& plan) {
                      last_epoch = (last - begin) / plan.steps.of_epoch;
   const std::int64_t epochs = std::min(last_epoch - first_epoch, kMaxEpochsCounted);
   const auto averages_at_end = [&plan](std::int64_t step) {
-    return plan.in_pairs || !plan.schedule.due(step);  // after pairs, all ranks average as well
+    return !makes_replicas_equal(plan) || !plan.schedule.due(step);
   };
   for (std::int64_t e = 1; e <= epochs; ++e)
     planned.at_ends += averages_at_end(begin + (first_epoch + e) * plan.steps.of_epoch);

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) forward(AttentionOperands<T> o, bool
     const bool sees = j < seen;
     const N score =
         sees ? dot(q, k + j * o.stride, o.size) * o.scale : -std::numeric_limits<N>::infinity();
-    const N above = fmax(top, block_max(score, shared.partial)), before = exp(top - above),
+    const N above = larger(block_max(score, shared.partial), top), before = exp(top - above),
             p = sees ? exp(score - above) : 0;
     shared.first[thread] = sees ? p * kept(o, problem, i, j) : 0;
     sum = sum * before + block_sum(p, shared.partial);  // all threads have written their weights

@@ -4,6 +4,7 @@
 
 #include "engine/ops/attention/softmax_cuda.h"
 #include "engine/ops/common/rows.h"
+#include "engine/ops/device/block_max.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/norm/layer_norm_rows.h"
 
@@ -21,28 +22,6 @@ struct Rows {
   int width;
   bool add;
 };
-
-// The larger of both; NaN if one of them is NaN.
-template <class N>
-__device__ __forceinline__ N larger(N a, N b) {
-  return a > b || a != a ? a : b;
-}
-
-template <class N>
-__device__ __forceinline__ N row_max(N value) {
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) value = larger(value, shuffle_xor(value, mask));
-  return value;
-}
-template <class N>
-__device__ __forceinline__ N block_max(N value, N* partial) {
-  value = row_max(value);
-  __syncthreads();  // earlier uses of `partial` are complete
-  if (lane_index() == 0) partial[warp_index()] = value;
-  __syncthreads();
-  value = partial[0];
-  for (int w = 1; w < kWarps; ++w) value = larger(value, partial[w]);
-  return value;
-}
 
 template <int kVector, class T>
 __device__ __forceinline__ void put_row(const Rows<T>& o, std::int64_t at, const Wide<T>* values) {
@@ -68,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(Rows<T> o) {
 #pragma unroll
     for (int i = k; i < k + kVector; ++i) top = larger(value[i], top);
   }
-  top = row_max(top);
+  top = warp_max_or_nan(top);
 #pragma unroll
   for (int k = 0; k < kElements; k += kVector) {
     if (column<kWarp, kVector>(k / kVector) >= o.width) continue;

@@ -60,6 +60,18 @@ TEST(AcceptorFile, WhatMembersOnOtherHostsMayNeedStays) {
   std::filesystem::remove(left);
 }
 
+TEST(AcceptorFile, TheParentOfDeadRanksRemovesWhatTheyLeft) {
+  const std::string left = left_behind(new_job(), same_host),
+                    needed = left_behind(new_job(), another_host);
+  AcceptorFile living(new_job());
+  AcceptorFile::remove_unused();
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(needed));
+  EXPECT_TRUE(std::filesystem::exists(living.path()));
+  std::filesystem::remove(needed);
+  living.remove_if_last();
+}
+
 TEST(AcceptorFile, ThatOfALivingJobStays) {
   // Another process: a lock is its process's.
   int told[2], ended[2];

@@ -166,6 +166,21 @@ TEST(AveragingPlan, TellsTheFragmentsOfStreaming) {
   EXPECT_EQ(lines.size(), 3u);
 }
 
+// Also at ends of epochs to which the clock of the first fragment comes.
+TEST(AveragingPlan, CountsTheMeansOfAllFragmentsAtEndsOfEpochs) {
+  AveragingPlan plan = plan_of(2, SyncSchedule::constant(49, 0));  // 4 periods in each epoch
+  const auto at_ends = [&](const StreamingPlan& streaming) {
+    plan.streaming = streaming;
+    return count_averagings(plan).at_ends;
+  };
+  EXPECT_EQ(count_averagings(plan).at_ends, 0);
+  EXPECT_EQ(at_ends({.fragments = 4, .largest_bytes = 300, .overlap = 0, .mixing = 1}), 2);
+  EXPECT_EQ(at_ends({.fragments = 1, .largest_bytes = 300, .overlap = 2, .mixing = 1}), 2);
+  EXPECT_EQ(at_ends({.fragments = 1, .largest_bytes = 300, .overlap = 0, .mixing = 0.5}), 2);
+  // As diloco.
+  EXPECT_EQ(at_ends({.fragments = 1, .largest_bytes = 300, .overlap = 0, .mixing = 1}), 0);
+}
+
 TEST(AveragingPlan, TellsWhoWaitsForWhomInPairs) {
   AveragingPlan plan = plan_of(2, SyncSchedule::constant(8, 0));  // due at the end of the run
   plan.in_pairs = true;

@@ -182,8 +182,18 @@ TEST_F(Predictions, EvalShowsClassesAndWritesTheConfusionMatrix) {
 TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
   train_on_idx();
   const std::string file = folder_ / "e.npy", images = folder_ / "t10k-images-idx3-ubyte";
-  expect_error(call("predict", run(), images, "--embeddings nosuch"), 2,
-               "the model has no layer 'nosuch'");
+  const std::string layers =
+      "; expected the name of a layer, or # and its number: #2 flatten, #3 layers.0, #4 relu, #5 "
+      "layers.1, #6 relu, #7 layers.2, #8 softmax_cross_entropy\n";
+  for (const auto& [wanted, hint] : {std::pair("nosuch", ""),
+                                     {"#9", ""},
+                                     {"#0", ""},
+                                     {"#", ""},
+                                     {"9", ""},
+                                     {"3", ": did you mean '#3'?"},
+                                     {"layer.2", ": did you mean 'layers.2'?"}})
+    expect_error(engine({"predict", run(), images, "--embeddings", wanted}), 2,
+                 std::string("the model has no layer '") + wanted + "'" + hint + layers);
   const CommandResult result =
       expect_success(call("predict", run(), images, "--embeddings layers.2 --embeddings-file", file,
                           "--format json --probabilities --threads 1"));
@@ -388,6 +398,20 @@ TEST_F(Predictions, OfSeveralRanksAreTheSameToTheLastByte) {
   std::istringstream in(launched.out);
   while (std::getline(in, line)) plain += line.substr(line.find(": ") + 2) + "\n";
   EXPECT_EQ(plain, one.first);
+}
+
+TEST_F(Predictions, AColumnOfTheModelIsNotProposedInThePlaceOfAnotherOne) {
+  std::string rows = "size1,size2,kind\n";
+  for (int i = 0; i < 20; ++i)
+    rows += std::to_string(i) + "," + std::to_string(i % 7) + (i % 2 == 0 ? ",big\n" : ",small\n");
+  write_text(folder_ / "rows.csv", rows);
+  train(argv("--dataset csv --annotations", folder_ / "rows.csv", "--epochs 1"));
+  const std::string missing = "row 1 names no column 'size2', which the model was trained with";
+  write_text(folder_ / "less.csv", "size1,kind\n1,big\n");
+  expect_error(call("predict", run(), folder_ / "less.csv"), 65, missing + "\n");
+  write_text(folder_ / "less.csv", "size1,size_2\n1,2\n");
+  expect_error(call("predict", run(), folder_ / "less.csv"), 65,
+               missing + ": did you mean 'size_2'?");
 }
 
 TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {

@@ -57,6 +57,27 @@ TEST_F(RunFolderCli, ASecondRunDoesNotTouchTheFirst) {
   EXPECT_EQ(epochs_of(dir()), 1);
 }
 
+// A job that is killed while it reads its data has written no run.json.
+TEST_F(RunFolderCli, AJobThatHasNotBegunToTrainIsNoRunAndDoesNotBlockOne) {
+  const std::string unstarted =
+      dir() +
+      ": its job has not begun to train (run.lock or log.txt, but no run.json and no snapshot)";
+  for (const bool resumes : {false, true}) {
+    fs::remove_all(dir());
+    fs::create_directory(dir());
+    test_support::write_text(dir() + "/log.txt", "2026-01-02T03:04:05.678Z waiting for rank 1\n");
+    test_support::write_text(dir() + "/run.lock", "");
+    expect_end(
+        resume(), 78,
+        {"--resume " + unstarted + "; start it with --save-dir " + dir() + " and its options"});
+    for (const std::string command : {"top", "report", "eval"})
+      expect_end(call(command, dir()), 65, {"error: " + unstarted + "\n"});
+    expect_success(resumes ? train("--resume auto") : train());
+    EXPECT_EQ(epochs_of(dir()), 1);
+    expect_success(call("top", dir()));
+  }
+}
+
 TEST_F(RunFolderCli, ResumeNeedsOnlyTheFolder) {
   expect_success(train("--lr 0.03 --optimizer adamw"));
   const CommandResult more = resume("--epochs 2");

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <sstream>
+#include <system_error>
 
 #include "backends/membership/acceptor_file.h"
 #include "backends/store/tcp_socket.h"
@@ -33,6 +35,17 @@ using test_support::workers_of;
 using Words = std::vector<std::string>;
 
 constexpr int kLeft = 80;
+
+// Returns the file in which the host of this rank has its votes; "" if it has none open.
+std::string register_of(pid_t rank) {
+  for (const auto& file :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(rank) + "/fd")) {
+    std::error_code closed;
+    const std::filesystem::path path = std::filesystem::read_symlink(file.path(), closed);
+    if (path.filename().string().starts_with("elastic-")) return path.string();
+  }
+  return "";
+}
 
 class ElasticProgram : public testing::Test {
  protected:
@@ -135,6 +148,27 @@ TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
     EXPECT_EQ(err.substr(last),
               "engine: error: fewer than 2 of 3 ranks are left, and nobody can join\n");
     EXPECT_LACKS(err, "signal 15");
+  }
+}
+
+// A stopped rank has the file of its host open when the others leave, and is then killed.
+TEST_F(ElasticProgram, NoRegisterStaysOfAJobThatEndsWithAStoppedRank) {
+  for (const bool launched : {false, true}) {
+    const Words training = train({"--elastic", "1:3", "--heartbeat", "0.5", "--save-dir",
+                                  folder_ / (launched ? "launched" : "spawned")});
+    const auto job =
+        start(launched ? argv("launch --nproc-per-node 3", training) : argv(training, "--spawn 3"));
+    ASSERT_TRUE(job->writes_out("Step [")) << job->err();
+    const std::vector<pid_t> workers = workers_of(job->pid());
+    ASSERT_EQ(workers.size(), 3u);
+    const std::string file = register_of(workers[0]);
+    ASSERT_TRUE(std::filesystem::exists(file)) << file;
+    ASSERT_EQ(kill(workers[2], SIGSTOP), 0);
+    ASSERT_TRUE(job->writes_out("membership: 2 ranks (")) << job->err();
+    ASSERT_EQ(kill(job->pid(), SIGTERM), 0);
+    EXPECT_EQ(job->wait(), 128 + SIGTERM) << job->err();
+    EXPECT_CONTAINS(job->err(), "1 of 3 workers has not ended after the others had: killed");
+    EXPECT_FALSE(std::filesystem::exists(file)) << file;
   }
 }
 

@@ -173,6 +173,13 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_EQ(fault("model = 'mlp'\nbatchsize = 3\n"),
             (folder_ / "run.toml") + ":2: unknown key 'batchsize': did you mean 'batch-size'?");
   EXPECT_EQ(fault("qqqqqqqq = 3\n"), (folder_ / "run.toml") + ":1: unknown key 'qqqqqqqq'");
+  // Keys that would be rejected in its place are not proposed.
+  EXPECT_EQ(fault("batchsize = 3\nbatch-size = 4\n"),
+            (folder_ / "run.toml") + ":1: unknown key 'batchsize'");
+  EXPECT_EQ(fault("batchsize = 3\n[batch]\nbatch-size = 4\n"),
+            (folder_ / "run.toml") + ":1: unknown key 'batchsize'");
+  EXPECT_EQ(fault("[optimizer]\nbatchsize = 3\n"),
+            (folder_ / "run.toml") + ":2: unknown key 'batchsize'");
   EXPECT_EQ(fault("\nlr = 'fast'\n"),
             (folder_ / "run.toml") + ":2: 'lr' is a string; expected a number");
   EXPECT_EQ(fault("epochs = 1.5\n"),

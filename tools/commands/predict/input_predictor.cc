@@ -27,18 +27,26 @@
 namespace tools {
 namespace {
 
-// Finds a layer by its name, or by its index as "#7".
+// Finds a layer by its name, or by its index as "#7". The index without the # is a likely mistake;
+// for another number, any layer would be a guess.
 engine::NodeId layer_of(const engine::Graph& graph, const std::string& wanted) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, layers;
+  std::string hint;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const engine::Graph::Node& node = graph.nodes()[i];
     if (!node.layer || node.dtype == engine::DType::kI32) continue;
-    const std::string place = "#" + std::to_string(i);
+    const std::string number = std::to_string(i), place = "#" + number;
     if (wanted == node.name || wanted == place) return static_cast<engine::NodeId>(i);
-    names.push_back(node.name.empty() ? place : node.name);
+    if (wanted == number) hint = ": did you mean '" + place + "'?";
+    if (!node.name.empty()) names.push_back(node.name);
+    layers.push_back(place + " " +
+                     (node.name.empty() ? std::string(node.layer->kind()) : node.name));
   }
-  throw UsageError("--embeddings: the model has no layer '" + wanted + "'" +
-                   base::did_you_mean(wanted, names) + " (it has " + base::join_text(names) + ")");
+  const bool is_number = wanted.find_first_not_of("0123456789#") == std::string::npos;
+  if (!is_number) hint = base::did_you_mean(wanted, names);
+  throw UsageError(
+      "--embeddings: the model has no layer '" + wanted + "'" + hint +
+      "; expected the name of a layer, or # and its number: " + base::join_text(layers));
 }
 
 // The ends of these files, one per block.

@@ -13,6 +13,7 @@
 #include "backends/store/protocol/stall_detector.h"
 #include "io/base/files/io_error.h"
 #include "io/base/time/deadline.h"
+#include "tools/folder/output_paths.h"
 #include "tools/folder/run_record.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
@@ -30,6 +31,8 @@ RunStatus status_in(const std::string& folder) {
   try {
     return read_run_status(folder);
   } catch (const io::MissingFileError&) {
+    if (const std::string unstarted = unstarted_run_text(folder); !unstarted.empty())
+      throw io::MissingFileError(unstarted);
     throw io::MissingFileError(folder +
                                (has_run_record(folder)
                                     ? ": its run has not said yet what it is doing (no status.json)"

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "backends/membership/acceptor_file.h"
 #include "backends/store/private_files.h"
 #include "io/base/machine/environment.h"
 #include "io/base/text/escape_text.h"
@@ -109,6 +110,7 @@ backends::Socket LocalNode::listen_for_workers(const backends::Endpoint& wanted)
 int LocalNode::run(EventSource* control) {
   for (;; ++attempt_) {
     const GroupOutcome outcome = run_attempt(control);
+    if (!plan_.elastic.empty()) backends::AcceptorFile::remove_unused();
     const int code = outcome.code();
     if (outcome.stop_signal)
       print_notice(std::string(outcome.killed ? "killed all workers after signal "

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/membership/acceptor_file.h"
 #include "backends/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replicas/replica_sync.h"
@@ -159,6 +160,7 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
     });
   listener.close();
   const GroupOutcome outcome = group.wait({});
+  if (least) backends::AcceptorFile::remove_unused();
   const int code = print_failures(outcome, board, kills);
   if (!least || !outcome.too_few_are_left()) return code;
   std::fprintf(stderr, "engine: error: %s\n", too_few_text(*least, count).c_str());

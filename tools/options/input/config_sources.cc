@@ -91,12 +91,20 @@ bool is_group(std::string_view name) {
                      [&](const OptionSpec& o) { return name == o.group; });
 }
 
-std::vector<std::string> known_keys() {
-  std::vector<std::string> names{"include"};
+// Returns the keys that a file may still have in a table: those of the group or, at the top level
+// (""), of all groups, unless the file has them.
+std::vector<std::string> free_keys(const toml::table& file, const std::string& group) {
+  std::vector<std::string> names;
+  const auto add = [&](const toml::table* table, const std::string& name) {
+    const bool is_there = table != nullptr && table->contains(name);
+    if (!is_there && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  if (group.empty()) add(&file, "include");
   for (const OptionSpec& option : train_options()) {
-    names.emplace_back(option.name);
-    if (std::find(names.begin(), names.end(), option.group) == names.end())
-      names.emplace_back(option.group);
+    const toml::table* own = file[option.group].as_table();
+    if (!group.empty() && option.group != group) continue;
+    if (!file.contains(option.name)) add(own, option.name);
+    if (group.empty()) add(&file, option.group);
   }
   return names;
 }
@@ -150,7 +158,7 @@ void ConfigFile::take_option(const std::string& key, const toml::node& node,
                              const std::string& group) {
   const OptionSpec* option = find_option(key);
   if (option == nullptr) {
-    fail(node, "unknown key '" + key + "'" + base::did_you_mean(key, known_keys()));
+    fail(node, "unknown key '" + key + "'" + base::did_you_mean(key, free_keys(table_, group)));
   }
   if (!group.empty() && group != option->group)
     fail(node, "'" + key + "' belongs in [" + option->group + "] or at the top level, not in [" +

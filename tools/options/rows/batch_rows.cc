@@ -19,9 +19,11 @@ std::optional<ValueFault> take_augmentation(RunConfig& config, const std::string
                                                  {"crop", &augmentation.crop},
                                                  {"flip", &augmentation.flip},
                                                  {"cutout", &augmentation.cutout}};
-  std::vector<std::string> names;
-  for (const auto& entry : known) names.push_back(entry.first);
-  for (const std::string& name : base::split_text(text, ',')) {
+  const std::vector<std::string> given = base::split_text(text, ',');
+  std::vector<std::string> names;  // the others: each may be given once
+  for (const auto& entry : known)
+    if (std::ranges::find(given, entry.first) == given.end()) names.push_back(entry.first);
+  for (const std::string& name : given) {
     const auto found = std::ranges::find(known, name, &std::pair<std::string, bool*>::first);
     const bool unknown = found == std::end(known);
     if (unknown || *found->second)

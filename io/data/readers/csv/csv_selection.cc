@@ -64,24 +64,45 @@ std::optional<std::size_t> find_index(const CsvTable& table, const CsvSelection&
   return index ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
-// `what` is the thing to find: "label column" or "column"; `option` is the source of `wanted`.
-std::size_t find_column(const CsvTable& table, const std::vector<std::string>& header,
-                        const std::string& wanted, const std::string& what, const char* option) {
+// Returns the column that has this name or, if none has, this number.
+std::optional<std::size_t> column_of(const CsvTable& table, const std::vector<std::string>& header,
+                                     const std::string& wanted) {
   const auto found = std::find(header.begin(), header.end(), wanted);
-  if (found != header.end()) {
-    const std::vector<std::string> names = first_fields(table);
-    if (std::count(names.begin(), names.end(), wanted) > 1)
-      throw ConfigError(table.name() + ": several columns are called '" + wanted + "'; give " +
-                        option + " a number from 1");
-    return static_cast<std::size_t>(found - header.begin());
-  }
+  if (found != header.end()) return static_cast<std::size_t>(found - header.begin());
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
   if (error == std::errc() && end == wanted.data() + wanted.size() && number >= 1 &&
       number <= table.columns())
     return number - 1;
+  return std::nullopt;
+}
+
+// Returns the names of columns that an option may still name: other ones would be rejected, because
+// they are in use or several columns have them.
+std::vector<std::string> free_names(const CsvTable& table, const std::vector<std::string>& header,
+                                    const std::vector<bool>& used) {
+  const std::vector<std::string> names = first_fields(table);
+  std::vector<std::string> left;
+  for (std::size_t c = 0; c < header.size(); ++c)
+    if (!header[c].empty() && !used[c] && std::ranges::count(names, header[c]) <= 1)
+      left.push_back(header[c]);
+  return left;
+}
+
+// `what` is the thing to find: "label column" or "column"; `option` is the source of `wanted`.
+// `used` are the columns not to propose in its place.
+std::size_t find_column(const CsvTable& table, const std::vector<std::string>& header,
+                        const std::string& wanted, const std::string& what, const char* option,
+                        const std::vector<bool>& used) {
+  if (const std::optional<std::size_t> found = column_of(table, header, wanted)) {
+    const std::vector<std::string> names = first_fields(table);
+    if (!header.empty() && std::ranges::count(names, wanted) > 1)
+      throw ConfigError(table.name() + ": several columns are called '" + wanted + "'; give " +
+                        option + " a number from 1");
+    return *found;
+  }
   throw ConfigError(table.name() + ": no " + what + " '" + wanted + "'" +
-                    base::did_you_mean(wanted, header) + " (" +
+                    base::did_you_mean(wanted, free_names(table, header, used)) + " (" +
                     (header.empty() ? "the file has no header"
                                     : "the header names " + std::to_string(header.size())) +
                     "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)" +
@@ -89,24 +110,41 @@ std::size_t find_column(const CsvTable& table, const std::vector<std::string>& h
 }
 
 // Parses "A,B": returns for each column if it is in the list.
-std::vector<bool> listed(const CsvTable& table, const std::vector<std::string>& header,
+std::vector<bool> listed(const CsvTable& table, const CsvSelection& selection,
                          std::string_view list, const char* option) {
+  std::vector<bool> found(table.columns(), false), used = found;
+  for (const std::size_t label : selection.labels()) used[label] = true;
+  for (const std::string& part : base::split_text(list, ',')) {
+    const std::size_t column = find_column(
+        table, selection.header, std::string(base::trimmed(part)), "column", option, used);
+    found[column] = used[column] = true;
+  }
+  return found;
+}
+
+// Returns for each column if --ignore-columns names it; names of no column are reported later.
+std::vector<bool> ignored_ones(const CsvTable& table, const std::vector<std::string>& header,
+                               const CsvOptions& options) {
   std::vector<bool> found(table.columns(), false);
-  for (const std::string& part : base::split_text(list, ','))
-    found[find_column(table, header, std::string(base::trimmed(part)), "column", option)] = true;
+  if (!options.columns.empty() || options.ignored_columns.empty()) return found;
+  for (const std::string& part : base::split_text(options.ignored_columns, ','))
+    if (const auto column = column_of(table, header, std::string(base::trimmed(part))))
+      found[*column] = true;
   return found;
 }
 
 void find_labels(const CsvTable& table, const CsvOptions& options, CsvSelection& selection) {
   selection.label = table.columns() - 1;
   std::vector<std::size_t> labels;
+  std::vector<bool> used = ignored_ones(table, selection.header, options);
   for (const std::string& name : label_names(options)) {
     const std::size_t label =
-        find_column(table, selection.header, name, "label column", "--label-column");
+        find_column(table, selection.header, name, "label column", "--label-column", used);
     if (std::ranges::find(labels, label) != labels.end())
       throw ConfigError(table.name() + ": --label-column names " + selection.title(label) +
                         " twice, expected different columns");
     labels.push_back(label);
+    used[label] = true;
   }
   if (labels.empty()) return;
   selection.label = labels[0];
@@ -157,14 +195,13 @@ CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> s
   const HeaderDecision decision = decide_header(table, scans, missing, options);
   if (decision.header) selection.header = unique_names(first_fields(table));
   selection.doubtful = decision.doubtful;
-  const std::vector<std::string>& header = selection.header;
   find_labels(table, options.csv, selection);
   const std::vector<std::size_t> labels = selection.labels();
   const bool only = !options.csv.columns.empty();
   std::vector<bool> marked(table.columns(), false);
-  if (only) marked = listed(table, header, options.csv.columns, "--columns");
+  if (only) marked = listed(table, selection, options.csv.columns, "--columns");
   if (!only && !options.csv.ignored_columns.empty())
-    marked = listed(table, header, options.csv.ignored_columns, "--ignore-columns");
+    marked = listed(table, selection, options.csv.ignored_columns, "--ignore-columns");
   for (const std::size_t label : labels)
     if (!only && marked[label])
       throw ConfigError(table.name() + ": --ignore-columns names " + selection.title(label) +

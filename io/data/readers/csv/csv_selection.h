@@ -35,8 +35,9 @@ struct CsvSelection {
 };
 
 // csv_files.h describes how the header and the label are found; `scans` cover the rows after the
-// first one. Throws ConfigError: no such column (with the nearest), a name that several columns
-// have, the label among the ignored columns; DataError for a first row that is too short.
+// first one. Throws ConfigError: no such column (with the nearest one that is free), a name that
+// several columns have, the label among the ignored columns; DataError for a first row that is too
+// short.
 CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> scans,
                             const CsvMissing& missing, const DatasetOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "io/base/files/io_error.h"
@@ -160,10 +161,15 @@ class TableRows : public SampleStream {
     const std::vector<std::string> header = unique_names(given);
     const std::vector<std::string>& trained = coding_.selection.header;
     const auto found = std::find(header.begin(), header.end(), name);
-    if (found == header.end())
+    if (found == header.end()) {
+      std::vector<std::string> unknown;  // a known one has a role of its own
+      std::ranges::copy_if(header, std::back_inserter(unknown), [&](const std::string& column) {
+        return std::ranges::find(trained, column) == trained.end();
+      });
       throw DataError(path_ + ": row 1 names no column '" + name +
-                      "', which the model was trained with" + base::did_you_mean(name, header) +
+                      "', which the model was trained with" + base::did_you_mean(name, unknown) +
                       encoding_hint(header));
+    }
     // The later ones of equal names were renamed in both tables, or the model has only one.
     if (std::count(given.begin(), given.end(), name) > 1 &&
         std::find(trained.begin(), trained.end(), name + ".1") == trained.end())

@@ -244,6 +244,32 @@ TEST_F(AttentionCuda, LargeScoresStayFiniteAndTheLargestWins) {
   }
 }
 
+// The loss then shows it. In float32 arithmetic, on tensor cores, and for long heads.
+TEST_F(AttentionCuda, ANanReachesEveryRowThatSeesIt) {
+  const auto check = [&]<class T>(T, std::int64_t size, Products products) {
+    const AttentionSizes s{1, 150, 1, size};
+    for (const std::int64_t place : {0, 40, 149})
+      for (const std::int64_t operand : {0, 1, 2}) {  // q, k, v
+        SCOPED_TRACE(s.text() + ", " + std::to_string(place) + ", " + std::to_string(operand));
+        Operand<float> qkv = random_qkv(s);
+        qkv.values[static_cast<std::size_t>((place * 3 + operand) * size)] = NAN;
+        const auto device_qkv = to_device<T>(s.qkv(), qkv.values),
+                   y = to_device<T>(s.y(), std::vector<float>(qkv.values.size() / 3));
+        DeviceContext c(1 << 20, products);
+        attention_forward(c.context, {.qkv = device_qkv.view(), .heads = 1, .y = y.view()});
+        c.finish();
+        const auto found = as_floats(y.values());
+        for (std::int64_t i = place; i < (operand == 0 ? place + 1 : s.t); ++i)
+          ASSERT_TRUE(std::isnan(found[static_cast<std::size_t>(i * size)])) << i;
+      }
+  };
+  check(0.f, 8, Products::kF32);
+  check(0.f, 32, Products::kTf32);
+  check(bf16{}, 64, Products::kF32);
+  check(0.f, 130, Products::kF32);
+  check(0.0, 8, Products::kF32);
+}
+
 TEST_F(AttentionCuda, NeverLooksAhead) {
   for (const std::int64_t size : {8, 32}) {
     const AttentionSizes s{1, 70, 2, size};

@@ -76,6 +76,28 @@ TEST_F(CsvReport, WrongChoicesAreNamed) {
   EXPECT_CONTAINS(complaint(text), "no column ''");
 }
 
+// Another column would be rejected as well, or change nothing.
+TEST_F(CsvReport, OnlyColumnsThatAreNotInUseAreProposed) {
+  const std::string text = "id,size,sizes,kind\n1,2,3,x\n4,5,6,y\n",
+                    other = ": did you mean 'sizes'?", none = "' (the header";
+  options_.csv.columns = "knd";
+  EXPECT_CONTAINS(complaint(text), "no column 'knd" + none);
+  options_.csv.columns = "size,siz";
+  EXPECT_CONTAINS(complaint(text), "no column 'siz'" + other);
+  options_.csv.columns = "siz";
+  EXPECT_CONTAINS(complaint("size,size,kind\n1,2,x\n4,5,y\n"), ": did you mean 'size.1'?");
+  options_.csv.columns = "";
+  options_.csv.ignored_columns = "knd";
+  EXPECT_CONTAINS(complaint(text), "no column 'knd" + none);
+  options_.csv.ignored_columns = "2";
+  options_.csv.label_column = "siz";
+  EXPECT_CONTAINS(complaint(text), "no label column 'siz'" + other);
+  options_.csv.ignored_columns = "";
+  options_.csv.task = Task::kMultiLabel;
+  options_.csv.label_column = "size,siz";
+  EXPECT_CONTAINS(complaint(text), "no label column 'siz'" + other);
+}
+
 TEST_F(CsvReport, AFileThatCannotBeCutSaysWhatWasSeen) {
   const std::string found = complaint("a b c\n1 2 3\n");
   EXPECT_CONTAINS(found, "found 1 column");
