@@ -65,16 +65,25 @@ NextToken::NextToken(const engine::Graph& graph, engine::ModelState& state,
                  keeps_positions_ ? completed(options, state, positions_, texts)
                                   : completed(options, state, 0, 0)) {
   inference_.load();
-  const auto count = static_cast<std::size_t>(texts);
-  logits_.assign(count, std::vector<double>(static_cast<std::size_t>(vocabulary_)));
-  keeps_positions_ ? kept_.resize(count) : padded_.resize(static_cast<std::size_t>(context_));
+  if (keeps_positions_) {
+    kept_.resize(static_cast<std::size_t>(texts));
+    return;
+  }
+  padded_.resize(static_cast<std::size_t>(context_));
+  whole_logits_.resize(static_cast<std::size_t>(texts * vocabulary_));
 }
 
 NextToken::~NextToken() = default;
 
 std::span<const double> NextToken::logits_after(Tokens tokens) {
   compute({&tokens, 1});
-  return logits_[0];
+  return logits_of(0);
+}
+
+std::span<const double> NextToken::logits_of(std::size_t text) const {
+  const auto width = static_cast<std::size_t>(vocabulary_);
+  engine::require((text + 1) * width <= logits_.size(), "the last call had this text");
+  return logits_.subspan(text * width, width);
 }
 
 void NextToken::compute(std::span<const Tokens> texts) {
@@ -100,7 +109,9 @@ void NextToken::compute_whole(std::size_t text, Tokens tokens) {
   static constexpr std::int64_t kId = 0;
   inference_.predict(
       {.count = 1, .samples = {}, .tokens = padded_, .labels = {}, .sample_ids = {&kId, 1}});
-  logits_[text] = inference_.logits_of(std::ssize(tokens) - 1);
+  std::ranges::copy(inference_.logits_of(std::ssize(tokens) - 1),
+                    whole_logits_.begin() + static_cast<std::int64_t>(text) * vocabulary_);
+  logits_ = std::span(whole_logits_).first((text + 1) * static_cast<std::size_t>(vocabulary_));
 }
 
 // Computes all positions but the last that are not kept.
@@ -130,11 +141,8 @@ void NextToken::compute_last(std::span<const Tokens> texts) {
     earlier.push_back(std::ssize(kept_[i]));
   }
   inference_.extend({.tokens = tokens, .positions = 1, .first_text = 0, .earlier = earlier});
-  auto row = inference_.logits().begin();
-  for (std::size_t i = 0; i < texts.size(); ++i, row += vocabulary_) {
-    kept_[i].push_back(tokens[i]);
-    std::copy_n(row, vocabulary_, logits_[i].begin());
-  }
+  logits_ = inference_.logits();
+  for (std::size_t i = 0; i < texts.size(); ++i) kept_[i].push_back(tokens[i]);
 }
 
 }  // namespace models

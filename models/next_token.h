@@ -40,7 +40,7 @@ class NextToken {
   using Tokens = std::span<const std::int32_t>;
   void compute(std::span<const Tokens> texts);
   // Returns the logits [vocabulary] after a text of the last call of compute().
-  std::span<const double> logits_of(std::size_t text) const { return logits_.at(text); }
+  std::span<const double> logits_of(std::size_t text) const;
   // The same for one text, valid until the next call.
   std::span<const double> logits_after(Tokens tokens);
 
@@ -55,7 +55,8 @@ class NextToken {
   engine::Inference inference_;
   std::vector<std::int32_t> padded_;             // a whole context
   std::vector<std::vector<std::int32_t>> kept_;  // the tokens of each text that are computed
-  std::vector<std::vector<double>> logits_;
+  std::vector<double> whole_logits_;             // [texts, vocabulary]
+  std::span<const double> logits_;  // the same of the last call; those of kept texts: inference_'s
 };
 
 }  // namespace models
