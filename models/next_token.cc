@@ -8,9 +8,9 @@
 namespace models {
 namespace {
 
-// Positions of a prompt that are computed at once.
+// Positions of a prompt that are computed at once on the CPU. A device computes all of them, by its
+// kernels for whole samples.
 constexpr std::int64_t kChunk = 64;
-static_assert(NextToken::kMaxTexts <= kChunk, "a plan has memory for kChunk rows");
 
 const engine::Graph& checked(const engine::Graph& graph) {
   const engine::Graph::Node& input = graph.nodes().at(0);
@@ -24,22 +24,31 @@ const engine::Graph& checked(const engine::Graph& graph) {
   return graph;
 }
 
+std::int64_t checked(std::int64_t texts) {
+  engine::require(texts >= 1 && texts <= NextToken::kMaxTexts,
+                  "the number of texts is out of range");
+  return texts;
+}
+
+bool on_cpu(const engine::InferenceOptions& options) {
+  return options.device.kind == engine::Device::Kind::kCpu;
+}
+
 bool can_extend(const engine::Graph& graph, const engine::InferenceOptions& options) {
-  return options.device.kind == engine::Device::Kind::kCpu &&
-         options.products == engine::Products::kF32 && engine::extends_texts(graph);
+  return (!on_cpu(options) || options.products == engine::Products::kF32) &&
+         engine::extends_texts(graph);
 }
 
-engine::InferenceOptions of_one_sample(engine::InferenceOptions options,
-                                       const engine::ModelState& state) {
+// `positions`, of each of `texts`: as in InferenceOptions; both 0 for whole samples.
+engine::InferenceOptions completed(engine::InferenceOptions options,
+                                   const engine::ModelState& state, std::int64_t positions,
+                                   std::int64_t texts) {
   options.batch = 1;
-  if (!engine::is_half(options.dtype)) options.dtype = state.parameters.values.dtype();
+  if (on_cpu(options) || !engine::is_half(options.dtype))
+    options.dtype = state.parameters.values.dtype();
+  options.positions = std::max(positions, texts);
+  options.texts = texts;
   return options;
-}
-
-template <class T>
-void widen(const engine::TensorView& logits, std::size_t row, std::vector<double>& values) {
-  const T* from = logits.as<T>() + row * values.size();
-  std::copy_n(from, values.size(), values.begin());
 }
 
 }  // namespace
@@ -49,32 +58,32 @@ NextToken::NextToken(const engine::Graph& graph, engine::ModelState& state,
                      std::int64_t texts)
     : context_(checked(graph).nodes()[0].shape[0]),
       vocabulary_(graph.nodes()[static_cast<std::size_t>(graph.logits())].shape[1]),
-      texts_(texts) {
-  engine::require(texts >= 1 && texts <= kMaxTexts, "the number of texts is out of range");
-  const auto count = static_cast<std::size_t>(texts);
-  logits_.assign(count, std::vector<double>(static_cast<std::size_t>(vocabulary_)));
-  if (!can_extend(graph, options)) {
-    inference_ =
-        std::make_unique<engine::Inference>(graph, state, threads, of_one_sample(options, state));
-    inference_->load();
-    padded_.resize(static_cast<std::size_t>(context_));
+      texts_(checked(texts)),
+      keeps_positions_(can_extend(graph, options)),
+      positions_(on_cpu(options) ? std::min(kChunk, context_) : context_),
+      inference_(graph, state, threads,
+                 keeps_positions_ ? completed(options, state, positions_, texts)
+                                  : completed(options, state, 0, 0)) {
+  inference_.load();
+  if (keeps_positions_) {
+    kept_.resize(static_cast<std::size_t>(texts));
     return;
   }
-  kept_.resize(count);
-  plan_ = engine::Plan::compile(graph, {.dtype = state.parameters.values.dtype(),
-                                        .threads = threads.threads(),
-                                        .training = false,
-                                        .positions = std::max(texts, std::min(kChunk, context_)),
-                                        .packed = options.packed});
-  executor_ = std::make_unique<engine::Executor>(plan_, state, threads, 0);
-  executor_->keep_texts(texts);
+  padded_.resize(static_cast<std::size_t>(context_));
+  whole_logits_.resize(static_cast<std::size_t>(texts * vocabulary_));
 }
 
 NextToken::~NextToken() = default;
 
 std::span<const double> NextToken::logits_after(Tokens tokens) {
   compute({&tokens, 1});
-  return logits_[0];
+  return logits_of(0);
+}
+
+std::span<const double> NextToken::logits_of(std::size_t text) const {
+  const auto width = static_cast<std::size_t>(vocabulary_);
+  engine::require((text + 1) * width <= logits_.size(), "the last call had this text");
+  return logits_.subspan(text * width, width);
 }
 
 void NextToken::compute(std::span<const Tokens> texts) {
@@ -91,16 +100,18 @@ void NextToken::compute(std::span<const Tokens> texts) {
     windows.push_back(tokens);
   }
   for (std::size_t i = 0; i < windows.size(); ++i)
-    inference_ ? compute_whole(i, windows[i]) : compute_first(i, windows[i]);
-  if (executor_) compute_last(windows);
+    keeps_positions_ ? compute_first(i, windows[i]) : compute_whole(i, windows[i]);
+  if (keeps_positions_) compute_last(windows);
 }
 
 void NextToken::compute_whole(std::size_t text, Tokens tokens) {
   std::fill(std::copy(tokens.begin(), tokens.end(), padded_.begin()), padded_.end(), 0);
   static constexpr std::int64_t kId = 0;
-  inference_->predict(
+  inference_.predict(
       {.count = 1, .samples = {}, .tokens = padded_, .labels = {}, .sample_ids = {&kId, 1}});
-  logits_[text] = inference_->logits_of(std::ssize(tokens) - 1);
+  std::ranges::copy(inference_.logits_of(std::ssize(tokens) - 1),
+                    whole_logits_.begin() + static_cast<std::int64_t>(text) * vocabulary_);
+  logits_ = std::span(whole_logits_).first((text + 1) * static_cast<std::size_t>(vocabulary_));
 }
 
 // Computes all positions but the last that are not kept.
@@ -110,9 +121,9 @@ void NextToken::compute_first(std::size_t text, Tokens tokens) {
   kept.erase(std::ranges::mismatch(kept, first).in1, kept.end());
   while (kept.size() < first.size()) {
     const std::int64_t earlier = std::ssize(kept);
-    const Tokens next =
-        first.subspan(kept.size(), std::min<std::size_t>(kChunk, first.size() - kept.size()));
-    executor_->extend({.tokens = next,
+    const Tokens next = first.subspan(
+        kept.size(), std::min(static_cast<std::size_t>(positions_), first.size() - kept.size()));
+    inference_.extend({.tokens = next,
                        .positions = std::ssize(next),
                        .first_text = static_cast<std::int64_t>(text),
                        .earlier = {&earlier, 1},
@@ -129,13 +140,9 @@ void NextToken::compute_last(std::span<const Tokens> texts) {
     tokens.push_back(texts[i].back());
     earlier.push_back(std::ssize(kept_[i]));
   }
-  executor_->extend({.tokens = tokens, .positions = 1, .first_text = 0, .earlier = earlier});
-  const engine::TensorView logits = executor_->logits();
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    kept_[i].push_back(tokens[i]);
-    logits.dtype == engine::DType::kF64 ? widen<double>(logits, i, logits_[i])
-                                        : widen<float>(logits, i, logits_[i]);
-  }
+  inference_.extend({.tokens = tokens, .positions = 1, .first_text = 0, .earlier = earlier});
+  logits_ = inference_.logits();
+  for (std::size_t i = 0; i < texts.size(); ++i) kept_[i].push_back(tokens[i]);
 }
 
 }  // namespace models

@@ -10,10 +10,11 @@
 
 namespace models {
 
-// On the CPU, keys and values of earlier positions are kept, so that a text that grows by a token
-// costs one position (engine::Executor::extend). Models with layers that cannot do this, products
-// in bf16 and CUDA devices compute the whole context each time: an inference plan for one sample,
-// padded on the right; later tokens have no influence in a causal model.
+// Keys and values of earlier positions are kept, on a CUDA device in its memory, so that a text
+// that grows by a token costs one position (engine::Inference::extend). Models with layers that
+// cannot do this, and products in bf16 on the CPU, compute the whole context each time: an
+// inference plan for one sample, padded on the right; later tokens have no influence in a causal
+// model.
 class NextToken {
  public:
   static constexpr std::int64_t kMaxTexts = 64;
@@ -29,17 +30,17 @@ class NextToken {
 
   std::int64_t context() const { return context_; }
   std::int64_t vocabulary() const { return vocabulary_; }
-  bool keeps_positions() const { return executor_ != nullptr; }
+  bool keeps_positions() const { return keeps_positions_; }
 
   // Computes the logits after each text, of which only the last context() tokens are used; what was
   // computed for the same first tokens of that text in the last call is used again. At most as many
-  // texts as in the constructor. In float32, the logits of a text have the same bits in any
-  // company; in float64 they are equal up to rounding. Throws engine::InputError if a text has no
-  // token, or if an id is not in the vocabulary.
+  // texts as in the constructor. In float32 on the CPU, the logits of a text have the same bits in
+  // any company; otherwise they are equal up to rounding. Throws engine::InputError if a text has
+  // no token, or if an id is not in the vocabulary.
   using Tokens = std::span<const std::int32_t>;
   void compute(std::span<const Tokens> texts);
   // Returns the logits [vocabulary] after a text of the last call of compute().
-  std::span<const double> logits_of(std::size_t text) const { return logits_.at(text); }
+  std::span<const double> logits_of(std::size_t text) const;
   // The same for one text, valid until the next call.
   std::span<const double> logits_after(Tokens tokens);
 
@@ -49,14 +50,13 @@ class NextToken {
   void compute_last(std::span<const Tokens> texts);
 
   const std::int64_t context_, vocabulary_, texts_;
-  // Either the whole context of one text ...
-  std::unique_ptr<engine::Inference> inference_;
-  std::vector<std::int32_t> padded_;
-  // ... or the next positions of texts.
-  engine::Plan plan_;
-  std::unique_ptr<engine::Executor> executor_;
+  const bool keeps_positions_;
+  const std::int64_t positions_;  // of a text that are computed at once, if positions are kept
+  engine::Inference inference_;
+  std::vector<std::int32_t> padded_;             // a whole context
   std::vector<std::vector<std::int32_t>> kept_;  // the tokens of each text that are computed
-  std::vector<std::vector<double>> logits_;
+  std::vector<double> whole_logits_;             // [texts, vocabulary]
+  std::span<const double> logits_;  // the same of the last call; those of kept texts: inference_'s
 };
 
 }  // namespace models

@@ -105,6 +105,7 @@ struct DeviceExecutor::Impl {
                                              item(0));  // tokens have the size of numbers
     layout.on_host = options.resident == nullptr ? layout.bytes : layout.samples;
     if (images) set_image_table(plan, item(0));
+    if (options.texts > 0) executor.keep_texts(options.texts);
     for (int s = 0; s < options.slots; ++s)
       slots.push_back(std::make_unique<Slot>(layout, options.pinned, context.device));
   }
@@ -210,6 +211,26 @@ struct DeviceExecutor::Impl {
            batch.pixels.size_bytes();
   }
 
+  // Copies a batch to the next slot, whose number it returns.
+  int send(const BatchView& batch, const StepNumbers& numbers_of_step) {
+    const int index = next;
+    next = (next + 1) % options.slots;
+    Slot& to = slot(index);
+    if (!to.arrived.done())
+      wait(copies.handle());  // otherwise the previous copy might still read memory that is
+                              // overwritten now
+    fill(to, batch, numbers_of_step);
+    to.used.make_wait(copies.handle());
+    if (!options.pinned)
+      wait(copies.handle());  // otherwise the copy itself would wait here, without a deadline
+    cuda::copy_async(to.device_memory.data(), to.host.data(), sent_bytes(batch), copies.handle());
+    if (options.resident != nullptr) gather(to.on_device);
+    to.arrived.record(copies.handle());
+    to.arrived.make_wait(stream);
+    if (!options.non_blocking) wait(copies.handle());
+    return index;
+  }
+
   // Selects the slot of the next step.
   void choose(int index, bool training, bool continues) {
     executor.set_device_step({.numbers = numbers(index),
@@ -252,35 +273,31 @@ void DeviceExecutor::set_replicas(ReplicaExchange* replicas) {
 void DeviceExecutor::set_control(const StepControl* control) { impl_->control = control; }
 const StepNumbers* DeviceExecutor::numbers(int slot) const { return impl_->numbers(slot); }
 const ops::BatchTotals* DeviceExecutor::last() const { return &impl_->device_report()->last; }
-std::int64_t DeviceExecutor::staged_count(int slot) const {
-  return impl_->slot(slot).on_device.count;
-}
 int DeviceExecutor::slots() const { return impl_->options.slots; }
 const Plan& DeviceExecutor::plan() const { return impl_->executor.plan(); }
 TensorView DeviceExecutor::logits() const { return impl_->executor.logits(); }
 TensorView DeviceExecutor::watched() const { return impl_->executor.watched(); }
 
 int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bool training) {
+  require(batch.resident == (impl_->options.resident != nullptr), "batches come as it was agreed");
+  impl_->executor.check(batch, training);
+  return impl_->send(batch, numbers);
+}
+
+void DeviceExecutor::extend(const TextExtension& extension) {
   Impl& e = *impl_;
-  require(batch.resident == (e.options.resident != nullptr), "batches come as it was agreed");
-  e.executor.check(batch, training);
-  const int index = e.next;
-  e.next = (e.next + 1) % e.options.slots;
-  Slot& slot = e.slot(index);
-  if (!slot.arrived.done())
-    e.wait(e.copies.handle());  // otherwise the previous copy might still read memory that is
-                                // overwritten now
-  e.fill(slot, batch, numbers);
-  slot.used.make_wait(e.copies.handle());
-  if (!e.options.pinned)
-    e.wait(e.copies.handle());  // otherwise the copy itself would wait here, without a deadline
-  cuda::copy_async(slot.device_memory.data(), slot.host.data(), e.sent_bytes(batch),
-                   e.copies.handle());
-  if (e.options.resident != nullptr) e.gather(slot.on_device);
-  slot.arrived.record(e.copies.handle());
-  slot.arrived.make_wait(e.stream);
-  if (!e.options.non_blocking) e.wait(e.copies.handle());
-  return index;
+  const auto most = static_cast<std::size_t>(plan().options.max_batch) * e.sample_items;
+  require(extension.tokens.size() <= most, "an extension is larger than its plan");
+  const int index = e.send({.count = std::ssize(extension.earlier),
+                            .samples = {},
+                            .tokens = extension.tokens,
+                            .labels = {},
+                            .sample_ids = {}},
+                           {});
+  TextExtension on_device = extension;
+  on_device.tokens = e.slot(index).on_device.tokens;
+  e.executor.extend(on_device);
+  release(index);
 }
 
 void DeviceExecutor::release(int slot) { impl_->slot(slot).used.record(impl_->stream); }

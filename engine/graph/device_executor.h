@@ -26,6 +26,7 @@ struct DeviceExecutorOptions {
   // The table for images that are transferred as bytes and prepared on the device, [channels,
   // ops::kImageTableRow]. Empty: samples are transferred as numbers.
   std::vector<float> image_table = {};
+  std::int64_t texts = 0;  // that are kept, for a plan that extends texts: Executor::keep_texts()
   // All samples, if batches have only their ids (BatchView::resident); they outlive the
   // executor. Null: batches contain their samples.
   const ResidentSamples* resident = nullptr;
@@ -63,13 +64,15 @@ class DeviceExecutor {
   void forward(int slot, bool training, bool continues = false, double statistics_weight = -1);
   void backward(int slot, Write parameter_write, const std::function<void(std::int64_t)>& ready);
 
+  // Enqueues Executor::extend() with tokens in host memory, which are sent as batches are.
+  void extend(const TextExtension& extension);
+
   // Waits for all issued work. Throws InputError for a token or label that a kernel found out of
   // range.
   StepResults results();
   // Runs a batch in inference mode from staging to results.
   BatchResult infer(const BatchView& batch);
 
-  std::int64_t staged_count(int slot) const;  // number of samples
   int slots() const;
   const Plan& plan() const;
   TensorView logits() const;   // in device memory

@@ -65,6 +65,12 @@ void DeviceInference::store_statistics(ModelState& host) {
   stream_.synchronize();
 }
 
+void DeviceInference::extend(const TextExtension& extension) {
+  cuda::use_device(device_.index);
+  executor_.extend(extension);
+  if (extension.logits) static_cast<void>(executor_.results());
+}
+
 BatchResult DeviceInference::forward(const BatchView& batch) {
   cuda::use_device(device_.index);
   return executor_.infer(batch);

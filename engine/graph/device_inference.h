@@ -16,6 +16,9 @@ class DeviceInference {
   // Copies the values and statistics of a state in host memory, of the same graph.
   void load(const ModelState& host);
   BatchResult forward(const BatchView& batch);
+  // See DeviceExecutor::extend(). Waits for the logits if they are needed, and then throws
+  // InputError for a token out of range.
+  void extend(const TextExtension& extension);
   // A forward pass in training mode. `weight` is that of the batch's statistics in the running
   // ones.
   void add_statistics(const BatchView& batch, double weight);

@@ -25,9 +25,10 @@ struct DeviceStep {
   ops::BatchTotals* total = nullptr;     // the sums are added to it; null: not needed
 };
 
-// The next positions of texts, in host memory, for a plan with PlanOptions::positions.
+// The next positions of texts, for a plan with PlanOptions::positions.
 struct TextExtension {
-  std::span<const std::int32_t> tokens;   // [texts, positions]
+  // [texts, positions]; for an Executor in the memory of its device.
+  std::span<const std::int32_t> tokens;
   std::int64_t positions = 1;             // of each text
   std::int64_t first_text = 0;            // the texts have the numbers from here on
   std::span<const std::int64_t> earlier;  // [texts]: the positions of each text before these
@@ -75,12 +76,13 @@ class Executor {
   BatchResult forward(const BatchView& batch, bool training);
 
   // For a plan with PlanOptions::positions: allocates what its layers keep of `texts` texts of up
-  // to the model's context, and a packed copy of the weights, which the first extension makes: the
-  // state's parameters must not change afterwards.
+  // to the model's context, and on the CPU a packed copy of the weights, which the first extension
+  // makes: the state's parameters must not change afterwards.
   void keep_texts(std::int64_t texts);
   // Computes the logits [texts, positions, classes] of these positions from what is kept of the
   // earlier ones, which calls before must have computed, in order and from the first. Throws
-  // InputError for a token out of range. REQUIRES: texts * positions is at most max_batch *
+  // InputError for a token out of range; on a CUDA device it is reported to the context's fault.
+  // REQUIRES: texts * positions is at most max_batch *
   // positions of the plan; the texts are kept, and not longer than the context.
   void extend(const TextExtension& extension);
 

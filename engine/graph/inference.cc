@@ -33,13 +33,16 @@ Inference::Inference(const Graph& graph, ModelState& state, ThreadPool& threads,
                                   .device = options.device.kind,
                                   .training = false,
                                   .products = options.products,
-                                  .watched = options.watched})) {
+                                  .watched = options.watched,
+                                  .positions = options.positions,
+                                  .packed = options.packed})) {
   if (options.device.kind == Device::Kind::kCuda)
     on_device_ = std::make_unique<DeviceInference>(
         plan_, options.device, options.products,
-        DeviceExecutorOptions{.image_table = options.image_table});
+        DeviceExecutorOptions{.image_table = options.image_table, .texts = options.texts});
   else
     executor_ = std::make_unique<Executor>(plan_, state_, threads, 0);
+  if (executor_ && options.texts > 0) executor_->keep_texts(options.texts);
 }
 
 void Inference::load() {
@@ -64,6 +67,10 @@ void Inference::predict(BatchView batch) {
   else
     batch.targets = stand_in(no_targets_);
   forward(batch);
+}
+
+void Inference::extend(const TextExtension& extension) {
+  on_device_ ? on_device_->extend(extension) : executor_->extend(extension);
 }
 
 TensorView Inference::logits_view() const {

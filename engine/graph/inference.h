@@ -17,8 +17,11 @@ struct InferenceOptions {
   Products products = Products::kF32;
   std::vector<float> image_table = {};  // on a device: batches contain bytes
                                         // (DeviceExecutorOptions)
-  DType packed = DType::kF32;           // PlanOptions::packed, of models::NextToken
-  NodeId watched = -1;                  // node whose output can be read; -1: none
+  // For models of text whose new positions are computed alone: PlanOptions::positions and packed,
+  // and the number of texts that are kept. 0: samples are whole.
+  std::int64_t positions = 0, texts = 0;
+  DType packed = DType::kF32;
+  NodeId watched = -1;  // node whose output can be read; -1: none
 };
 
 class Inference {
@@ -36,10 +39,13 @@ class Inference {
   // The same for samples without labels: the loss is that of placeholder labels, and has no
   // meaning.
   void predict(BatchView batch);
+  // Computes the next positions of texts, with tokens in host memory: see Executor::extend().
+  // REQUIRES: options.texts is not 0.
+  void extend(const TextExtension& extension);
   std::int64_t classes() const;  // number of logits per row
 
-  // The results of the last forward(), valid until the next call: the logits, row by row or of one
-  // row, and the watched node's output. 16-bit numbers are converted.
+  // The results of the last forward() or extend(), valid until the next call: the logits, row by
+  // row or of one row, and the watched node's output. 16-bit numbers are converted.
   const std::vector<double>& logits();
   const std::vector<double>& logits_of(std::int64_t row);
   const std::vector<double>& watched();

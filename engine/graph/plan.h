@@ -24,8 +24,9 @@ struct PlanOptions {
   // An inference plan that extends texts (extends_texts()): positions of a text per call. Its
   // memory is for that number of rows, and it has no loss. 0: samples are whole.
   std::int64_t positions = 0;
-  // In that plan, how layers store the packed copy of weights that they read: kF32, with the same
-  // results as without it, or kBF16, which rounds weights and halves the bytes that are read.
+  // In that plan on the CPU, how layers store the packed copy of weights that they read: kF32, with
+  // the same results as without it, or kBF16, which rounds weights and halves the bytes that are
+  // read.
   DType packed = DType::kF32;
   // For training: bytes that activations and scratch may have. If they need more, the plan keeps
   // fewer activations and backward computes the others again (recomputation.h), with the fewest

@@ -260,8 +260,9 @@ void check_options(const Graph& graph, const PlanOptions& options) {
           "a plan computes in a floating-point type");
   if (!cuda && ops::in_bf16(options.products))
     require(options.dtype == DType::kF32, "what is rounded to bf16 is f32");
-  require(options.positions == 0 || (!options.training && !cuda && extends_texts(graph)),
-          "only inference in host memory with a model of text computes positions one by one");
+  require(options.positions == 0 || (!options.training && extends_texts(graph)),
+          "only inference with a model of text computes positions one by one");
+  require(options.packed == DType::kF32 || !cuda, "weights are packed in bf16 on the CPU only");
 }
 
 }  // namespace

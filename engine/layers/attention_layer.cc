@@ -6,8 +6,8 @@
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
-#include "engine/ops/attention/attention_extend.h"
 #include "engine/ops/common/operand_checks.h"
+#include "engine/ops/extension/attention_extend.h"
 
 namespace engine::layers {
 namespace {

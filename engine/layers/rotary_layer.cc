@@ -56,11 +56,7 @@ class RotaryLayer final : public Layer {
   }
 
   void forward(const LayerRun& run) const override {
-    if (run.earlier.counts.empty()) return turn(run, {.x = run.inputs[0], .y = run.output});
-    for (std::size_t i = 0; i < run.earlier.counts.size(); ++i)
-      turn(run, {.x = sample_of(run.inputs[0], i),
-                 .y = sample_of(run.output, i),
-                 .first_position = run.earlier.counts[i]});
+    turn(run, {.x = run.inputs[0], .y = run.output, .first_positions = run.earlier.counts});
   }
   void backward(const LayerRun& run) const override {
     if (run.gradients.inputs[0])

@@ -20,7 +20,7 @@ ORDER = {
     "backends/transport": ["direct inproc shm single socket nccl", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
     "engine/ops": ["common", "device", "elementwise embedding images loss pool replicas samples", "float64 gemm general norm", "dense",
-                   "attention conv2d matmul optim_step rms_norm rotary windows"],
+                   "attention conv2d matmul optim_step rms_norm rotary windows", "extension"],
     "engine/graph": ["memory", "."],
     "engine/averaging": ["math", "codes", "sums", "shards", "policies", "stale"],
     "engine/train": ["step replicas scores", "saving", "balance checks", "."],

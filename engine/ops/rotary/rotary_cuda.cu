@@ -3,6 +3,7 @@
 // bytes.
 #include "engine/ops/rotary/rotary_cuda.h"
 
+#include <algorithm>
 #include <numbers>
 #include <numeric>
 
@@ -37,16 +38,20 @@ __device__ __forceinline__ double cosine_of(double angle) { return sine_of(angle
 
 constexpr int kThreads = 256;
 constexpr int kHeads = 4;  // per thread
+// Samples per launch, if they have first positions: these are parameters.
+constexpr std::int64_t kMaxStarts = 64;
 
 template <class T>
 struct RotaryOperands {
   const T* x;
-  std::int64_t units, t, first_position, width;  // units: threads with work
-  int heads, half, groups;                       // groups of kHeads heads
-  Wide<T> direction;                             // -1: back
+  std::int64_t units, t, width;  // units: threads with work
+  int heads, half, groups;       // groups of kHeads heads
+  Wide<T> direction;             // -1: back
   bool add;
   T* y;
   RotaryTurns turns;
+  bool has_starts;                  // else the samples begin at position 0
+  std::int64_t starts[kMaxStarts];  // of the launch's samples
 };
 
 template <class T, int W>
@@ -55,7 +60,8 @@ __global__ void __launch_bounds__(kThreads) rotate(RotaryOperands<T> o) {
   if (unit >= o.units) return;
   const int packs = o.half / W;
   const std::int64_t group = quotient(unit, packs), row = quotient(group, o.groups),
-                     position = row - quotient(row, o.t) * o.t + o.first_position;
+                     sample = quotient(row, o.t),
+                     position = row - sample * o.t + (o.has_starts ? o.starts[sample] : 0);
   const int i = static_cast<int>(unit - group * packs) * W,
             first = static_cast<int>(group - row * o.groups) * kHeads;
   Wide<T> cosines[W], sines[W];
@@ -80,31 +86,46 @@ __global__ void __launch_bounds__(kThreads) rotate(RotaryOperands<T> o) {
   }
 }
 
+// Starts the kernel for all samples at once, or for some at a time if they have first positions.
+template <class T, int W>
+void start_rotations(KernelContext& context, const Rotary& from, RotaryOperands<T> o) {
+  const std::int64_t n = from.x.shape[0], most = o.has_starts ? kMaxStarts : n,
+                     units_per_sample = o.t * o.groups * (o.half / W);
+  for (std::int64_t first = 0; first < n; first += most) {
+    const std::int64_t samples = std::min(most, n - first);
+    if (o.has_starts) std::copy_n(from.first_positions.begin() + first, samples, o.starts);
+    o.units = samples * units_per_sample;
+    launch("rotary", rotate<T, W>, {static_cast<unsigned>(divide_up(o.units, kThreads))}, kThreads,
+           0, context.stream, o);
+    o.x += samples * o.t * o.width;
+    o.y += samples * o.t * o.width;
+  }
+}
+
 }  // namespace
 
 void rotary(KernelContext& context, const Rotary& o, const RotaryTurns& turns) {
   if (o.x.count() == 0) return;
-  const std::int64_t half = o.size / 2, width = o.x.shape[2], rows = o.x.count() / width,
-                     groups = divide_up(o.heads, kHeads), turned = o.heads * o.size;
+  const std::int64_t half = o.size / 2, width = o.x.shape[2], groups = divide_up(o.heads, kHeads),
+                     turned = o.heads * o.size;
   const bool add = o.write == Write::kAdd;
   with_any_storage(o.x.dtype, [&]<class T>(T) {
+    const RotaryOperands<T> operands{.x = o.x.as<T>(),
+                                     .units = 0,
+                                     .t = o.x.shape[1],
+                                     .width = width,
+                                     .heads = static_cast<int>(o.heads),
+                                     .half = static_cast<int>(half),
+                                     .groups = static_cast<int>(groups),
+                                     .direction = o.back ? Wide<T>(-1) : Wide<T>(1),
+                                     .add = add,
+                                     .y = o.y.as<T>(),
+                                     .turns = turns,
+                                     .has_starts = !o.first_positions.empty(),
+                                     .starts = {}};
     with_width<T>(std::gcd(half, width), {o.x.data, o.y.data},
                   [&]<int W>(std::integral_constant<int, W>) {
-                    const RotaryOperands<T> operands{o.x.as<T>(),
-                                                     rows * groups * (half / W),
-                                                     o.x.shape[1],
-                                                     o.first_position,
-                                                     width,
-                                                     static_cast<int>(o.heads),
-                                                     static_cast<int>(half),
-                                                     static_cast<int>(groups),
-                                                     o.back ? Wide<T>(-1) : Wide<T>(1),
-                                                     add,
-                                                     o.y.as<T>(),
-                                                     turns};
-                    launch("rotary", rotate<T, W>,
-                           {static_cast<unsigned>(divide_up(operands.units, kThreads))}, kThreads,
-                           0, context.stream, operands);
+                    start_rotations<T, W>(context, o, operands);
                   });
   });
   if (turned < width && (o.x.data != o.y.data || add))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "engine/core/tensor_view.h"
 #include "engine/ops/common/kernel_context.h"
@@ -30,7 +31,12 @@ struct Rotary {
   TensorView y;       // may be x (with kOverwrite)
   bool back = false;  // turns back: x is the gradient of y, and y that of x
   Write write = Write::kOverwrite;
-  std::int64_t first_position = 0;  // of every sample
+  // [n], in host memory on every device: the positions of the samples' first rows; empty: all 0.
+  std::span<const std::int64_t> first_positions{};
+
+  std::int64_t first_position(std::int64_t sample) const {
+    return first_positions.empty() ? 0 : first_positions[static_cast<std::size_t>(sample)];
+  }
 };
 
 }  // namespace engine::ops

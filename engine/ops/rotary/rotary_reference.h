@@ -25,7 +25,7 @@ void rotary(const Rotary& o, const RotaryTurns& turns) {
     T* y = o.y.as<T>() + row * width;
     for (std::int64_t at = 0; at < o.heads * o.size; at += o.size)
       for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = rotary_angle(turns.at[i], o.first_position + row % t, o.back);
+        const double angle = rotary_angle(turns.at[i], o.first_position(row / t) + row % t, o.back);
         const T c = static_cast<T>(std::cos(angle)), s = static_cast<T>(std::sin(angle));
         const T first = x[at + i], second = x[at + half + i];
         y[at + i] = (add ? y[at + i] : 0) + first * c - second * s;

@@ -408,8 +408,10 @@ TEST_F(CudaProgram, ContinuesTextsOnTheDeviceAsOnTheCpu) {
     return expect_success(engine(command, kEnvironment)).out;
   };
   const auto sample = argv("sample --prompt line -n 12 --temperature 0"),
+             texts = argv("sample --prompt line --prompt text -n 30 --temperature 0"),
              predict = argv("predict", folder / "end.txt", "--format json");
   EXPECT_EQ(with("cuda:1", sample), with("cpu", sample));
+  EXPECT_EQ(with("cuda", texts), with("cpu", texts));  // beyond the context
   const std::string on_cpu = with("cpu", predict), on_device = with("cuda", predict);
   EXPECT_EQ(value_of(on_cpu, "prediction"), value_of(on_device, "prediction"));
   EXPECT_NEAR(std::stod(value_of(on_cpu, "probability")),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "engine/ops/rotary/rotary.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
@@ -12,7 +13,8 @@ namespace kernel_test {
 
 struct RotarySetting {
   Shape shape;  // [n, t, width]
-  std::int64_t heads, size, first_position = 0;
+  std::int64_t heads, size;
+  std::vector<std::int64_t> first_positions{};
   engine::ops::RotaryFrequencies frequencies{};
 
   std::string text() const {
@@ -26,7 +28,7 @@ struct RotarySetting {
             .y = y,
             .back = back,
             .write = write,
-            .first_position = first_position};
+            .first_positions = first_positions};
   }
 };
 
@@ -34,12 +36,12 @@ struct RotarySetting {
 inline const RotarySetting kRotaries[] = {{{0, 5, 24}, 2, 8},
                                           {{1, 1, 2}, 1, 2},
                                           {{2, 7, 30}, 3, 6},
-                                          {{2, 3, 32}, 3, 8, 0, {.theta = 500000}},
-                                          {{1, 33, 4 * 34}, 3, 34, 1000},
-                                          {{3, 5, 5 * 64}, 4, 64, 8191},
+                                          {{2, 3, 32}, 3, 8, {}, {.theta = 500000}},
+                                          {{1, 33, 4 * 34}, 3, 34, {1000}},
+                                          {{3, 5, 5 * 64}, 4, 64, {8191, 0, 17}},
                                           {{1, 2, 9 * 128}, 7, 128},
-                                          {{1, 3, 3 * 256}, 2, 256, 5},
+                                          {{1, 3, 3 * 256}, 2, 256, {5}},
                                           {{2, 9, 64 + 3}, 2, 32},
-                                          {{1, 40, 96}, 2, 32, 30, {.factor = 8}}};
+                                          {{1, 40, 96}, 2, 32, {30}, {.factor = 8}}};
 
 }  // namespace kernel_test

@@ -36,5 +36,13 @@ TYPED_TEST(RotaryCuda, AgreesWithTheReference) {
         compare_rotary<TypeParam>(s, back, write);
 }
 
+class RotaryDevice : public CudaTest {};
+
+TEST_F(RotaryDevice, MoreSamplesWithFirstPositionsThanALaunchHas) {
+  RotarySetting s{{70, 2, 24}, 2, 8};
+  for (std::int64_t i = 0; i < 70; ++i) s.first_positions.push_back(3 * i);
+  compare_rotary<float>(s, false, Write::kOverwrite);
+}
+
 }  // namespace
 }  // namespace engine::ops

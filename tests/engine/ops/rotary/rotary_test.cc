@@ -25,13 +25,13 @@ const std::vector<double> kHead{0.5, -1.25, 2, 0.75, -0.375, 3};
 // x * cos + rotate_half(x) * sin of transformers' LlamaModel, made with 40 decimal digits.
 TEST(Rotary, IsLlamas) {
   EXPECT_EQ(
-      far_apart(turned({{1, 1, 6}, 1, 6, 7}, kHead),
+      far_apart(turned({{1, 1, 6}, 1, 6, {7}}, kHead),
                 std::vector<double>{-0.1157888218674395, -1.064889595322563, 1.9545311529476128,
                                     0.8939199901168731, -0.7544104650478729, 3.0298197920267924},
                 1e-14, 1e-14),
       "");
   EXPECT_EQ(
-      far_apart(turned({{1, 1, 6}, 1, 6, 100003}, kHead),
+      far_apart(turned({{1, 1, 6}, 1, 6, {100003}}, kHead),
                 std::vector<double>{0.6244730502676089, -0.40604969009243613, -3.402542974282206,
                                     0.6500256990992498, 1.2402615245083741, 1.1927704339741159},
                 1e-10, 1e-10),
@@ -48,7 +48,7 @@ TEST(Rotary, LengthensTheContextAsLlama3) {
                       1e-14, 0),
             "");
   EXPECT_EQ(
-      far_apart(turned({{1, 1, 6}, 1, 6, 11, scaled}, kHead),
+      far_apart(turned({{1, 1, 6}, 1, 6, {11}, scaled}, kHead),
                 std::vector<double>{0.752205503907053, -0.8666668524511313, 1.804592568938156,
                                     -0.4966758297843136, -0.9757118257264534, 3.1214492884128657},
                 1e-14, 1e-14),
@@ -59,8 +59,8 @@ TEST(Rotary, LengthensTheContextAsLlama3) {
 TEST(Rotary, ProductsDependOnTheDistanceAlone) {
   const std::vector<double> key{1, 0.5, -2, 0.25, 3, -1};
   const auto product = [&](std::int64_t query_at, std::int64_t key_at) {
-    const std::vector<double> q = turned({{1, 1, 6}, 1, 6, query_at}, kHead),
-                              k = turned({{1, 1, 6}, 1, 6, key_at}, key);
+    const std::vector<double> q = turned({{1, 1, 6}, 1, 6, {query_at}}, kHead),
+                              k = turned({{1, 1, 6}, 1, 6, {key_at}}, key);
     double sum = 0;
     for (std::size_t i = 0; i < q.size(); ++i) sum += q[i] * k[i];
     return sum;
@@ -103,6 +103,12 @@ TEST(Rotary, RefusesShapesThatDoNotFit) {
             "rotary: heads of 258, expected an even number of elements, at most 256");
   EXPECT_EQ(error(4, 8), "rotary: x has the shape [1, 2, 24], expected [n, t, 32 or more]");
   EXPECT_EQ(error(3, 8), "nothing thrown");
+  const std::vector<std::int64_t> two{0, 1};
+  EXPECT_EQ(shape_error([&] {
+              rotary(c.context,
+                     {.x = x.view(), .heads = 3, .size = 8, .y = y.view(), .first_positions = two});
+            }),
+            "rotary: 2 first positions for a batch of 1");
   Context none(1, 0);
   EXPECT_THROW(rotary(none.context, {.x = x.view(), .heads = 1, .size = 8, .y = y.view()}), Error);
 }

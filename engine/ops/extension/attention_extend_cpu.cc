@@ -4,7 +4,7 @@
 // by reading the kept keys and values once. The keys are processed in blocks whose scores stay in
 // L1, with a running maximum and sum as in attention_cpu.cc. The order of all sums depends on the
 // position only.
-#include "engine/ops/attention/attention_extend_cpu.h"
+#include "engine/ops/extension/attention_extend_cpu.h"
 
 #include "engine/ops/common/flat_loops.h"
 #include "engine/ops/common/simd_math.h"

@@ -1,14 +1,16 @@
 // Attention of the next positions of texts: checks, the division among threads, and plain loops for
 // float64.
-#include "engine/ops/attention/attention_extend.h"
+#include "engine/ops/extension/attention_extend.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "engine/ops/attention/attention_extend_cpu.h"
+#include "engine/ops/attention/attention_cuda.h"
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
+#include "engine/ops/extension/attention_extend_cpu.h"
+#include "engine/ops/extension/attention_extend_cuda.h"
 
 namespace engine::ops {
 namespace {
@@ -36,7 +38,10 @@ Sizes check(const KernelContext& context, const CausalAttentionExtend& o) {
   check_dtype(kName, "y", o.y, o.qkv.dtype);
   check_shape(kName, "y", o.y, {s.n, s.t, s.heads * s.size});
   check_context(kName, context);
-  require(!on_cuda(context), "texts are extended in host memory");
+  if (on_cuda(context) && s.size > cuda::kMaxHeadSize)
+    throw ShapeError(std::string(kName) + ": heads of " + std::to_string(s.size) +
+                     ", expected at most " + std::to_string(cuda::kMaxHeadSize) +
+                     " on a CUDA device: take more heads");
   require(std::ssize(o.earlier) == s.n, "each text has a number of earlier positions");
   for (const std::int64_t earlier : o.earlier)
     if (earlier < 0 || earlier > s.capacity - s.t)
@@ -105,9 +110,10 @@ void for_each_head(KernelContext& context, const Sizes& s, const CausalAttention
 
 void causal_attention_extend(KernelContext& context, const CausalAttentionExtend& o) {
   const Sizes s = check(context, o);
-  dispatch_dtype(
-      o.qkv.dtype, [&] { for_each_head<double>(context, s, o, extend_reference<double>); },
-      [&] { for_each_head<float>(context, s, o, isa_table_of_attention_extend_table().extend); });
+  dispatch(
+      context, o.qkv.dtype, [&] { for_each_head<double>(context, s, o, extend_reference<double>); },
+      [&] { for_each_head<float>(context, s, o, isa_table_of_attention_extend_table().extend); },
+      [&] { cuda::causal_attention_extend(context, o); });
 }
 
 }  // namespace engine::ops

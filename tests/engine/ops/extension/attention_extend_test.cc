@@ -1,6 +1,6 @@
 // Attention of the next positions of texts: against the attention of whole samples, in pieces, with
 // several texts, and what is rejected.
-#include "engine/ops/attention/attention_extend.h"
+#include "engine/ops/extension/attention_extend.h"
 
 #include <gtest/gtest.h>
 
