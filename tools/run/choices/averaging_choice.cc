@@ -280,7 +280,8 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
   if (warmup > 0) mixed.all = make_gradients(options, parts.wire, parts);
   if (parts.island != nullptr) {
     mixed.island = make_gradients(options, *parts.island, parts);
-    mixed.island_text = std::to_string(host_count(group)) + " hosts";
+    const int hosts = host_count(group);
+    mixed.island_text = std::to_string(hosts) + (hosts == 1 ? " host" : " hosts");
   }
   mixed.parameters = std::move(parameters);
   return engine::make_mixed_averaging(std::move(mixed));

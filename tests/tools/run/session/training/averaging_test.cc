@@ -339,6 +339,7 @@ TEST(Islands, OneHostIsGradientAveraging) {
   const auto whole = train(3, kBatchesOf13),
              island = train(3, with(kBatchesOf13, kParams3, "sync-island=host"));
   EXPECT_LT(distance(whole[0], island[0]), 1e-12);
+  EXPECT_CONTAINS(island[0].coverage, "within 1 host, averaged");
 }
 
 // A host of two ranks is one replica: the same as one rank with the samples of both. 12 samples a
