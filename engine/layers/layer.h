@@ -125,8 +125,9 @@ struct LayerRandomness {
 // The positions of texts that earlier calls have computed; the inputs of this call are the ones
 // that follow.
 struct EarlierPositions {
-  std::span<const std::int64_t> counts{};  // for each sample; empty: the inputs are whole samples
-  std::int64_t capacity = 0;               // the largest number of positions of a text
+  // For each sample, in host memory on every device; empty: the inputs are whole samples.
+  std::span<const std::int64_t> counts{};
+  std::int64_t capacity = 0;  // the largest number of positions of a text
   // [samples, capacity * LayerMemory::kept_per_position], in an order within a sample that the
   // layer chooses. It writes what it keeps of the positions of this call.
   std::span<std::byte> kept{};
