@@ -39,7 +39,7 @@ fail() {
 check() {
   local what=$1
   shift
-  "$@" || fail "$what ($*)"
+  "$@" || fail "$what ($*)" $([ -f "${!#}" ] && echo "${!#}")  # the file that was searched
   checks=$((checks + 1))
   echo "ok: $what"
 }
