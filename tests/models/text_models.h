@@ -1,4 +1,4 @@
-// What the tests of models::NextToken share: small models of text, and their logits at every
+// Shared by the tests of models::NextToken: small models of text, and their logits at every
 // position of a whole context.
 #pragma once
 

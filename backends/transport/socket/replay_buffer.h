@@ -52,7 +52,7 @@ class ReplayBuffer {
   }
   void copy_first();
 
-  // Where the byte at this position is among the copies.
+  // Returns the place of the byte at this position among the copies.
   std::size_t place_of(std::uint64_t position) const { return (position - origin_) % capacity_; }
 
   const std::size_t capacity_;
