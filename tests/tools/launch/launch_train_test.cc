@@ -45,11 +45,13 @@ Words quick_train(const Words& more = {}) {
        "--synthetic-size", "60", "--batch-size", "12", "--threads", "1", "--rdzv-timeout", "30"},
       more);
 }
+// Running statistics are those of all ranks: a checkpoint that a rank saves after the loss of
+// another contains the lost rank's too.
 Words glyph_train(const std::string& save_dir) {
   return argv(
       "train --model convnet --dataset glyphs --limit 6000 --epochs 1 --batch-size 32 --lr 0.05 "
-      "--momentum 0.9 --threads 1 --resume auto --save-every 20s --keep-last 0 --eval-every 0 "
-      "--save-dir",
+      "--momentum 0.9 --sync-bn --threads 1 --resume auto --save-every 20s --keep-last 0 "
+      "--eval-every 0 --save-dir",
       save_dir);
 }
 
