@@ -22,7 +22,9 @@ using session_runner::with;
 using test_support::TemporaryDirectory;
 
 // Thirteen samples: the ranks' shares are unequal.
-const Options kMlp = "batch-size=13 steps=7 lr=0.05 momentum=0.9 weight-decay=0.001 sync-every=2";
+const Options kMlp =
+    with(cuda_ranks::small_mlp(),
+         "batch-size=13 steps=7 lr=0.05 momentum=0.9 weight-decay=0.001 sync-every=2");
 const Options kStaged = cuda_ranks::on_devices(kRanks, /*nccl=*/false);
 
 Options over_nccl(int world) { return cuda_ranks::on_devices(world, /*nccl=*/true); }

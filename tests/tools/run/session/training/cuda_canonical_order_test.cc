@@ -50,10 +50,10 @@ class CudaCanonical : public testing::TestWithParam<bool> {
 };
 
 TEST_P(CudaCanonical, AnyWorldIsTheSameBits) {
-  for (const Options& more :
-       {Options("momentum=0.9"), kConvnet, with(kConvnet, "sync-bn=true grad-accum=2"),
-        // Most shards have one sample or none.
-        with(kConvnet, "synthetic-size=11 batch-size=4")}) {
+  for (const Options& more : {with(cuda_ranks::small_mlp(), "momentum=0.9"), kConvnet,
+                              with(kConvnet, "sync-bn=true grad-accum=2"),
+                              // Most shards have one sample or none.
+                              with(kConvnet, "synthetic-size=11 batch-size=4")}) {
     const Options options = with(kCanonical, more);
     const RankResult expected = one(options);
     for (const int world : {2, 3, 4}) {
@@ -69,8 +69,9 @@ TEST_P(CudaCanonical, IsTheSameBitsBesideOtherOptions) {
   for (const Options& more :
        {with(kConvnet, "optimizer=adamw lr=0.001 shard-optimizer=true ema=0.9"),
         with(kConvnet, "amp=bf16 sync-bn=true"), with(kConvnet, "amp=O2 loss-scale=dynamic"),
-        Options("freeze=layers.0.* grad-accum=2"), with(kConvnet, "reduction-shards=16"),
-        Options("momentum=0.9 lr=1e6 on-nonfinite=skip")}) {
+        with(cuda_ranks::small_mlp(), "freeze=layers.0.* grad-accum=2"),
+        with(kConvnet, "reduction-shards=16"),
+        with(cuda_ranks::small_mlp(), "momentum=0.9 lr=1e6 on-nonfinite=skip")}) {
     SCOPED_TRACE(more.begin()->first);
     const Options options = with(canonical, more);
     expect_canonical(one(options), many(3, options));

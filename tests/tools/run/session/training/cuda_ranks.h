@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/core/cuda.h"
+#include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
 
 namespace cuda_ranks {
@@ -14,6 +15,12 @@ inline constexpr int kRanks = 3, kMaxRanks = 4;
 // Set before the devices are counted: a device for each rank of the emulated GPU.
 [[maybe_unused]] inline const int kDevices =
     setenv("ENGINE_EMULATED_GPUS", std::to_string(kMaxRanks).c_str(), 0);
+
+// A fiftieth of the parameters of the built-in mlp: an emulated device computes for long.
+inline session_runner::Options small_mlp() {
+  return "model=" + test_support::source_directory() +
+         "/tests/tools/run/session/training/small_mlp.toml ";
+}
 
 // Over NCCL each rank has its own device, and steps are captured.
 inline session_runner::Options on_devices(int world, bool nccl) {

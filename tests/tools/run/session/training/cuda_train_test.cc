@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/optim/moving_average.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/cuda_ranks.h"
 #include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
@@ -33,7 +34,8 @@ class CudaTrain : public ::testing::Test {
   }
 };
 
-const Options kMlp = "steps=6 lr=0.05 momentum=0.9 weight-decay=0.001 device=cuda";
+const Options kMlp =
+    with(cuda_ranks::small_mlp(), "steps=6 lr=0.05 momentum=0.9 weight-decay=0.001 device=cuda");
 const Options kConvnet =
     "model=convnet synthetic-shape=28x28x1 batch-size=5 steps=3 lr=0.05 "
     "device=cuda";
@@ -145,7 +147,7 @@ TEST_F(CudaTrain, FrozenParametersAndRatesOfGroupsAgreeWithTheCpu) {
     const auto cuda = train(1, options), cpu = train(1, on_cpu(options)), two = train(2, options);
     EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
     EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5);
-    const bool mlp = !options.contains("model");
+    const bool mlp = options.at("model") != "convnet";
     const std::string frozen = options.at("freeze") == "*.bias"     ? "layers.0.bias"
                                : mlp                                ? "layers.1.weight"
                                : options.at("freeze") == "layer1.*" ? "layer1.0.weight"
