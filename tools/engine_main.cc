@@ -65,6 +65,13 @@ void warn_of_unknown_variables() {
     print_notice("warning: " + line);
 }
 
+// As in a script whose $DIR is not set: nothing would be saved.
+void warn_of_empty_options() {
+  if (is_one_of_many()) return;
+  for (const std::string& name : empty_variables())
+    print_notice("warning: " + name + " is set, but empty, and counts as unset");
+}
+
 // Rank 0 and the others would each look for another secret, or find different ones.
 void warn_of_empty_secrets() {
   if (backends::secret_comes_from_environment()) return;
@@ -105,6 +112,7 @@ int main(int argc, char** argv) {
     tools::open_standard_streams();
     tools::check_stack_limit();
     tools::warn_of_unknown_variables();
+    tools::warn_of_empty_options();
     tools::warn_of_empty_secrets();
     const int code = tools::run(tools::Arguments(argv + 1, argv + argc));
     if (code == tools::kExitOk || code == tools::kExitDifferent) tools::check_standard_output();

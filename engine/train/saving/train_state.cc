@@ -409,8 +409,12 @@ void restore_average(const io::Checkpoint& checkpoint, const std::string& source
   if (notice) notice(source + " has no moving average of the weights: it starts from its weights");
 }
 
+// The checkpoint of an optimizer without states, as of SGD without momentum, has none to continue.
 void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& source,
                        TrainState& state, const std::function<void(const std::string&)>& notice) {
+  const bool stateless = std::ranges::none_of(checkpoint.arrays, [](const io::NamedArray& a) {
+    return a.section == io::Section::kOptimizer;
+  });
   for (const Optimizer::State& s : state.optimizer.state()) {
     if (is_average(s)) {
       restore_average(checkpoint, source, s, state, notice);
@@ -420,7 +424,7 @@ void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& sour
     const bool saved = std::ranges::any_of(checkpoint.arrays, [&](const io::NamedArray& a) {
       return a.section == io::Section::kOptimizer && a.name.starts_with(prefix);
     });
-    if (!saved && state.may_restore.other_optimizer) {
+    if (!saved && (stateless || state.may_restore.other_optimizer)) {
       if (notice)
         notice(source + " has no " + std::string(s.name) +
                " for the optimizer: it starts from zero");

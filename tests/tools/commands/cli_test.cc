@@ -591,6 +591,11 @@ TEST(EarlyChecks, AnUnknownVariableIsWarnedOfOnce) {
   EXPECT_EQ(engine({"env"}, {{"ENGINE_BACTH_SIZE", "3"}, {"ENGINE_RESTART_COUNT", "0"}}).err, "");
 }
 
+TEST(EarlyChecks, AnEmptyVariableOfAnOptionIsWarnedOf) {
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_SAVE_DIR", ""}}).err,
+            "engine: warning: ENGINE_SAVE_DIR is set, but empty, and counts as unset\n");
+}
+
 TEST(EarlyChecks, AnEmptySecretIsWarnedOf) {
   const std::string warning =
       "engine: warning: ENGINE_SECRET is set, but empty, and counts as unset: expected the job's "

@@ -88,6 +88,24 @@ TEST_F(RunFolderCli, ResumeNeedsOnlyTheFolder) {
   EXPECT_CONTAINS(record, "epochs 1 -> 2 (--epochs)");
 }
 
+TEST_F(RunFolderCli, AnElasticRunOfOneHostNeedsOnlyItsFolderToo) {
+  expect_success(train("--spawn 2 --elastic --rdzv-timeout 300"));
+  expect_end(resume("--epochs 2"), 0, {"changed: epochs 1 -> 2"});
+  EXPECT_EQ(epochs_of(dir()), 2);
+  expect_end(train("--elastic --overwrite"), 78,
+             {"--elastic", "expected MIN:MAX, as 2:4, where --spawn does not say MAX"});
+}
+
+// As in PyTorch, whose first step makes the gradient the momentum.
+TEST_F(RunFolderCli, AddedMomentumStartsFromZero) {
+  expect_success(train("--momentum 0"));
+  expect_end(resume("--epochs 2 --momentum 0.9"), 0,
+             {"momentum 0 -> 0.9 (--momentum)",
+              "has no momentum for the optimizer: it starts from "
+              "zero"});
+  EXPECT_EQ(epochs_of(dir()), 2);
+}
+
 // Each kind of damage: the run goes on as without run.json, to the same bits.
 TEST_F(RunFolderCli, ResumesWithADamagedRunJson) {
   expect_success(train("--lr 0.03 --optimizer adamw"));

@@ -295,6 +295,16 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
       {2, "submit sets --output itself", argv("--sbatch output=x"), saved},
       {2, "give it as submit's own --nodes", argv("--sbatch=--nodes=3"), saved},
       {2, "--sbatch '': expected", argv("--sbatch=--"), saved},
+      {2,
+       "--setup 'echo \"hi' is no line of shell: unexpected EOF",
+       {"--setup", "echo \"hi"},
+       saved},
+      {2,
+       "--setup 'a\\nb': expected one line of shell; give the option",
+       {"--setup", "a\nb"},
+       saved},
+      {2, "--program 'apptainer exec \"x' is no line", {"--program", "apptainer exec \"x"}, saved},
+      {2, "--program '': expected one line of shell", {"--program", ""}, saved},
       {2, "needs --print", argv("--scheduler pbs"), saved},
       {2, "are for slurm", argv("--scheduler sge --print --array 0-3"), saved}};
   for (const Mistake& mistake : mistakes)
@@ -308,6 +318,12 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
   program::expect_error(submit_alone(argv("--status 12 train")), 2, "stand alone");
   program::expect_error(submit_alone(argv("--status", folder_.path())), 65, "no job of this run");
   program::expect_error(submit_alone(argv("--status nothing")), 65, "expected the folder of a run");
+  make("scontrol", "echo 'scontrol: fatal: no configuration source' >&2; exit 1");
+  program::expect_error(
+      submit_alone(argv("--status 12")), 78,
+      "scontrol ended with exit code 1: scontrol: fatal: no configuration source");
+  make("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+  program::expect_error(submit_alone(argv("--status 12")), 65, "is unknown to SLURM");
 }
 
 TEST_F(Submit, WithoutSlurmItSaysWhatToDo) {
@@ -389,6 +405,8 @@ TEST_F(Submit, ScriptsOfOtherSchedulersAskForTheSame) {
   const std::string sge = expect_success(submit(argv(job, "sge"), train)).out;
   program::expect_words(sge, {"#$ -N digits\n", "#$ -pe smp 8\n", "#$ -l gpu=4\n",
                               "#$ -l h_rt=7200\n", "#$ -l s_rt=7080\n", "#$ -notify\n"});
+  program::expect_words(expect_success(submit(argv(job, "sge --name 9x"), train)).out,
+                        {"#$ -N run-9x\n"});  // no name begins with a digit
   program::expect_error(submit(argv(job, "sge --nodes 2"), train), 78, "expected 1");
   program::expect_error(submit(argv(job, "sge --mem 1G"), train), 78, "leave it out");
 }

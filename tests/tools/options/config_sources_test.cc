@@ -169,6 +169,11 @@ TEST_F(ConfigFiles, NumbersMayStandForTextThatMayBeANumber) {
   EXPECT_EQ(values.at("log-every").value, "5");
 }
 
+TEST_F(ConfigFiles, TrueStandsForAnOptionWithoutAValue) {
+  EXPECT_EQ(read("spawn = true\n").at("spawn").value, "on");
+  EXPECT_EQ(read("elastic = false\n").at("elastic").value, "off");
+}
+
 TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_EQ(fault("model = 'mlp'\nbatchsize = 3\n"),
             (folder_ / "run.toml") + ":2: unknown key 'batchsize': did you mean 'batch-size'?");

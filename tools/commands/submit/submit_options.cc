@@ -4,13 +4,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/commands/train_instead.h"
 #include "tools/folder/run_folder.h"
 #include "tools/launch/nodes/own_program.h"
+#include "tools/launch/workers/child_program.h"
 #include "tools/options/input/own_arguments.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
@@ -148,6 +151,25 @@ void check_sbatch_options(const CLI::App& app, const std::vector<std::string>& o
   }
 }
 
+// Throws UsageError unless `line`, which the script makes of `value`, is one command line of bash.
+// Without bash here, only the number of lines is checked.
+void check_shell(const std::string& option, const std::string& value, const std::string& line) {
+  const bool blank = base::trimmed(value).empty();
+  if (blank || value.find('\n') != std::string::npos)
+    throw UsageError(option + " '" + base::escape_text(value) + "': expected one line of shell" +
+                     (blank ? "" : "; give the option once for each"));
+  const std::string bash = find_program("bash");
+  if (bash.empty()) return;
+  constexpr std::chrono::seconds kTimeout{10};
+  const ProgramResult checked = run_program({bash, "-n", "-c", "f() {\n" + line + "\n}"}, kTimeout);
+  if (checked.code.value_or(0) == 0) return;
+  constexpr std::string_view kPlace = "line 2: ";  // of "bash: -c: line 2: unexpected EOF ..."
+  const std::string fault = base::split_text(checked.err, '\n').front();
+  const std::size_t place = fault.find(kPlace);
+  throw UsageError(option + " '" + base::escape_text(value) + "' is no line of shell: " +
+                   (place == fault.npos ? fault : fault.substr(place + kPlace.size())));
+}
+
 void take_nodes(const std::string& text, JobResources& resources) {
   constexpr int kMaxNodes = 65536;
   const std::vector<std::string> ends = base::split_text(text, '-');
@@ -177,8 +199,11 @@ void take_job(const CLI::App& app, const RawJob& raw, JobRequest& request) {
   request.sbatch = plain_options(raw.sbatch, "--sbatch");
   request.srun = plain_options(raw.srun, "--srun");
   check_sbatch_options(app, request.sbatch);
+  for (const std::string& line : raw.setup) check_shell("--setup", line, line + " || return");
   request.setup = raw.setup;
-  request.program = raw.program.empty() ? shell_word(own_path()) : raw.program;
+  const bool has_program = app.get_option("--program")->count() > 0;
+  if (has_program) check_shell("--program", raw.program, raw.program + " train");
+  request.program = has_program ? raw.program : shell_word(own_path());
   const bool slurm = request.scheduler == Scheduler::kSlurm;
   if (!slurm && (!request.array.spec.empty() || !request.sbatch.empty() || !request.srun.empty() ||
                  !request.place.qos.empty()))

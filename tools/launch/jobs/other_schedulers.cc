@@ -93,7 +93,10 @@ std::string sge_directives(const JobRequest& request) {
                           "named by the site");
   Directives lines("#$");
   lines.add("-S /bin/bash");
-  lines.add("-N", request.place.name);
+  // Grid Engine rejects names that begin with a digit.
+  const std::string& name = request.place.name;
+  const bool digit = !name.empty() && name.front() >= '0' && name.front() <= '9';
+  lines.add("-N", digit ? "run-" + name : name);
   if (const int slots = cpus_per_task(r) * r.tasks_per_node; slots > 1)
     lines.add("-pe smp", std::to_string(slots));
   if (r.gpus_per_node > 0) lines.add("-l", "gpu=" + std::to_string(r.gpus_per_node));

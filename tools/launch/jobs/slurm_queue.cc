@@ -96,7 +96,10 @@ std::vector<std::string> tasks_in_queue(const std::string& job) {
 
 std::optional<RememberedJob> remembered_job(const std::string& job) {
   const ProgramResult result = run_slurm({"scontrol", "show", "job", job});
-  if (*result.code != 0) return std::nullopt;
+  if (*result.code != 0) {
+    if (contains_part(result.err, "Invalid job id")) return std::nullopt;
+    fail_in_slurm("scontrol", result);
+  }
   RememberedJob known{.state = word_of(result.out, "JobState"),
                       .reason = word_of(result.out, "Reason"),
                       .exit_code = word_of(result.out, "ExitCode"),

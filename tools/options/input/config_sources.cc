@@ -192,6 +192,9 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
     const bool plays_no_part = values_.contains(option.name);
     return plays_no_part ? text->get() : expanded(option.name, text->get(), node);
   }
+  // "spawn = true" is --spawn without a value.
+  if (const auto* flag = node.as_boolean(); flag && option.metavar.starts_with('['))
+    return flag->get() ? "on" : "off";
   if (!may_be_written_as(option.type(), node.type()))
     fail(node, std::string("'") + option.name + "' is " + type_name(node) + "; expected " +
                    expected_text(option));

@@ -71,6 +71,17 @@ std::vector<std::string> unknown_variables(std::span<const std::string> names,
   return lines;
 }
 
+std::vector<std::string> empty_variables() {
+  std::vector<std::string> names;
+  for (const OptionSpec& option : train_options())
+    for (const std::string& name : {option.name, option.alias}) {
+      const std::string variable = name.empty() ? "" : environment_name(name);
+      const char* const value = name.empty() ? nullptr : std::getenv(variable.c_str());
+      if (value != nullptr && *value == '\0') names.push_back(variable);
+    }
+  return names;
+}
+
 std::vector<std::string> environment_names() {
   std::vector<std::string> names;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

@@ -18,6 +18,9 @@ std::span<const char* const> further_variables();
 std::vector<std::string> unknown_variables(std::span<const std::string> names,
                                            std::span<const std::string> more);
 
+// Returns the variables of options in this process's environment that are empty.
+std::vector<std::string> empty_variables();
+
 // Returns the names in this process's environment.
 std::vector<std::string> environment_names();
 

@@ -25,7 +25,6 @@ std::optional<ValueFault> take_spawn(RunConfig& config, const std::string& text)
 std::optional<ValueFault> take_elastic(RunConfig& config, const std::string& text) {
   if (text == "off") return std::nullopt;
   if (text == "on") {
-    if (config.spawn == 0) return ValueFault{"MIN:MAX, as 2:4, where --spawn does not say MAX"};
     config.min_ranks = 1;
     config.data.max_ranks = config.spawn;
     return std::nullopt;
@@ -76,6 +75,9 @@ void check_group(const GivenValues& given, RunConfig& config) {
                    "less than --world-size, which is " + std::to_string(*identity.world_size));
   // An elastic job excludes a rank that cannot be reached.
   if (config.is_elastic()) config.group.links.patience_ms = 0;
+  // A stored "on" is read before the --spawn that says MAX.
+  if (config.min_ranks > 0 && !config.is_elastic())
+    given.refuse("elastic", "MIN:MAX, as 2:4, where --spawn does not say MAX");
   check_elastic_batch(given, config);
 }
 

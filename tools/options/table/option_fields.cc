@@ -98,8 +98,9 @@ OptionField real_or_auto(Member<std::optional<double>> member, RealRange range) 
 
 OptionField seconds(Member<int> member, bool or_zero) {
   constexpr double kLongest = 2'000'000;  // the maximum that fits an int in milliseconds
-  const RealRange range =
-      or_zero ? RealRange{0, kLongest, "0 or a number of seconds"} : positive(kLongest);
+  const RealRange range = or_zero
+                              ? RealRange{0, Limits::max(), "0 or a number of seconds", kLongest}
+                              : positive(kLongest);
   return real_field(
       range,
       [=](RunConfig& config, double value) {

@@ -18,9 +18,8 @@ namespace tools {
 namespace {
 
 constexpr const char* kFooter =
-    "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
-    "ENGINE_*, config "
-    "file, default.\n"
+    "Every setting of a run can also be set as ENGINE_NAME in the environment; precedence: option, "
+    "ENGINE_*, config file, default. Not --config and what is done instead of training.\n"
     "Examples:\n"
     "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
     "  engine train --model convnet --dataset mnist --data-dir data/mnist --epochs 2 --save-dir "
