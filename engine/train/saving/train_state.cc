@@ -412,22 +412,20 @@ void restore_average(const io::Checkpoint& checkpoint, const std::string& source
 // The checkpoint of an optimizer without states, as of SGD without momentum, has none to continue.
 void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& source,
                        TrainState& state, const std::function<void(const std::string&)>& notice) {
-  const bool stateless = std::ranges::none_of(checkpoint.arrays, [](const io::NamedArray& a) {
-    return a.section == io::Section::kOptimizer;
-  });
+  const auto has_state = [&](const std::string& prefix) {
+    return std::ranges::any_of(checkpoint.arrays, [&](const io::NamedArray& a) {
+      return a.section == io::Section::kOptimizer && a.name.starts_with(prefix);
+    });
+  };
+  const bool starts_over = state.may_restore.other_optimizer || !has_state("");
   for (const Optimizer::State& s : state.optimizer.state()) {
     if (is_average(s)) {
       restore_average(checkpoint, source, s, state, notice);
       continue;
     }
-    const std::string prefix = std::string(s.name) + "/";
-    const bool saved = std::ranges::any_of(checkpoint.arrays, [&](const io::NamedArray& a) {
-      return a.section == io::Section::kOptimizer && a.name.starts_with(prefix);
-    });
-    if (!saved && (stateless || state.may_restore.other_optimizer)) {
-      if (notice)
-        notice(source + " has no " + std::string(s.name) +
-               " for the optimizer: it starts from zero");
+    const std::string name(s.name), prefix = name + "/";
+    if (starts_over && !has_state(prefix)) {
+      if (notice) notice(source + " has no " + name + " for the optimizer: it starts from zero");
       continue;
     }
     if (!is_shared(state, s)) {
