@@ -18,6 +18,7 @@ struct HomeBuffer {
   FlatBuffer* buffer;      // in host memory; on a device it stands for its mirror
   bool is_state = true;    // part of what a HostView has; else only the policy uses it
   bool exchanged = false;  // passes through host memory (StateMath::fetch(), store())
+  bool is_error = false;   // what a step's sum of gradients did not send: the step changes it
 };
 struct HomeMemory {
   std::vector<HomeBuffer> buffers = {};

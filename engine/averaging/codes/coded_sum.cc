@@ -1,41 +1,17 @@
-// Sums pieces of limited size, so that the memory for the codes of all ranks is limited, too.
+// Sums the pieces in host memory.
 #include "engine/averaging/codes/coded_sum.h"
 
 #include <cmath>
 
+#include "engine/averaging/codes/coded_pieces.h"
 #include "engine/core/random.h"
 
 namespace engine {
 namespace {
 
-constexpr std::int64_t kPiece = std::int64_t{4} << 20;  // elements, whole blocks of both codes
-constexpr int kNoiseOfSums = -1;                        // no rank has this number
-
 template <class T>
 std::span<T> slice(const FlatBuffer& buffer, std::int64_t first, std::int64_t count) {
   return buffer.span<T>().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-}
-
-template <class Code>
-std::int64_t blocks_of(std::int64_t count) {
-  return (count + Code::kBlock - 1) / Code::kBlock;
-}
-
-// Returns the blocks of each rank's share; 0 if whole codes are received in fewer bytes. A rank
-// receives 2 (n - 1) codes of a share, or n - 1 whole ones. A sparse sum has more elements than a
-// code can hold.
-template <class Code>
-std::int64_t share_of(std::int64_t blocks, int ranks) {
-  const std::int64_t share = (blocks + ranks - 1) / ranks;
-  return Code::kHoldsSums && 2 * share < blocks ? share : 0;
-}
-
-// Returns the bytes that a rank sends to each other one in an exchange.
-template <class Code>
-std::size_t bytes_to_each(const Code& code, std::int64_t count, int ranks) {
-  const std::int64_t share = share_of<Code>(blocks_of<Code>(count), ranks);
-  return share > 0 ? static_cast<std::size_t>(share) * code.block_bytes(Code::kBlock)
-                   : code_bytes(code, count);
 }
 
 template <class Call>
@@ -59,39 +35,26 @@ void keep_dropped(const Code& code, const std::byte* from, std::span<T> values) 
 
 }  // namespace
 
-// A piece of one call, in blocks.
-struct CodedSum::Piece {
-  Elements range;
+// A piece of one call.
+struct CodedSum::Piece : CodedPiece {
   std::int64_t round;
   ThreadPool* threads;
-  std::int64_t block, blocks;  // elements of a block; number of blocks
-  std::int64_t share;          // blocks of each rank's share; 0: whole codes
-  std::size_t step, bytes;     // bytes of a block's code, and of the whole code
 
   template <class T>
   std::span<T> part(const FlatBuffer& buffer, std::int64_t number) const {
     const std::int64_t first = number * block;
     return slice<T>(buffer, range.first + first, std::min(block, range.count - first));
   }
-  std::int64_t position(std::int64_t number) const { return range.first + number * block; }
-  // The place of a block among the codes of all blocks.
-  std::size_t at(std::int64_t number) const { return static_cast<std::size_t>(number) * step; }
 };
 
 CodedSum::CodedSum(backends::Communicator& communicator, const LossyOptions& options,
                    std::string_view use, std::int64_t most)
     : communicator_(communicator), options_(options), stream_(stream_key(options.seed, use)) {
   const int ranks = communicator.world_size();
-  // The first round has the largest code. Three or more ranks send up to 4 blocks as whole codes,
-  // which may be more bytes than the shares of more blocks.
-  std::visit(
+  std::visit(  // the first round has the largest code
       [&]<class Code>(const Code& code) {
-        const std::int64_t largest = std::min(most, kPiece);
-        const std::size_t each =
-            std::max(bytes_to_each(code, largest, ranks),
-                     code_bytes(code, std::min<std::int64_t>(largest, 4 * Code::kBlock)));
-        all_.resize(each * static_cast<std::size_t>(ranks));
-        own_.resize(std::max(code_bytes(code, largest), all_.size()));
+        all_.resize(coded_bytes_of_all(code, most, ranks));
+        own_.resize(std::max(code_bytes(code, std::min(most, kCodedPiece)), all_.size()));
       },
       code_of_round(options, 0));
 }
@@ -151,8 +114,8 @@ void CodedSum::add_contributions(const Code& code, const Buffers& buffers, const
 template <class T, class Code>
 void CodedSum::encode_share(const Code& code, const Buffers& buffers, const Piece& piece) {
   const RoundingNoise noise(stream_, kNoiseOfSums, piece.round);
-  const std::int64_t first = std::min(communicator_.rank() * piece.share, piece.blocks),
-                     end = std::min(first + piece.share, piece.blocks);
+  const std::int64_t first = piece.first_of(communicator_.rank()),
+                     end = piece.end_of(communicator_.rank());
   for_blocks(piece.threads, first, end, [&](std::int64_t block) {
     const std::span<T> sum = piece.part<T>(buffers.values, block),
                        rest = piece.part<T>(buffers.rest, block);
@@ -171,22 +134,13 @@ void CodedSum::sum(const Buffers& buffers, Elements range, std::int64_t round,
   const LossyCode code_of_all = code_of_round(options_, round);
   std::visit(
       [&]<class Code>(const Code& code) {
-        for (std::int64_t done = 0; done < range.count; done += kPiece) {
-          const std::int64_t count = std::min(kPiece, range.count - done),
-                             blocks = blocks_of<Code>(count);
-          const Piece piece{.range = {range.first + done, count},
-                            .round = round,
-                            .threads = threads,
-                            .block = Code::kBlock,
-                            .blocks = blocks,
-                            .share = share_of<Code>(blocks, communicator_.world_size()),
-                            .step = code.block_bytes(Code::kBlock),
-                            .bytes = code_bytes(code, count)};
+        for_coded_pieces(code, range, communicator_.world_size(), [&](const CodedPiece& cut) {
+          const Piece piece{cut, round, threads};
           if (buffers.values.dtype() == DType::kF32)
             sum_piece<float>(code, buffers, piece);
           else
             sum_piece<double>(code, buffers, piece);
-        }
+        });
       },
       code_of_all);
 }
@@ -196,12 +150,10 @@ std::int64_t coded_bytes_received(const LossyOptions& options, std::int64_t coun
   std::int64_t bytes = 0;
   std::visit(
       [&]<class Code>(const Code& code) {
-        for (std::int64_t done = 0; done < count; done += kPiece) {
-          const std::int64_t piece = std::min(kPiece, count - done);
-          const std::int64_t exchanges = share_of<Code>(blocks_of<Code>(piece), ranks) > 0 ? 2 : 1;
-          bytes += exchanges * (ranks - 1) *
-                   static_cast<std::int64_t>(bytes_to_each(code, piece, ranks));
-        }
+        for_coded_pieces(code, {0, count}, ranks, [&](const CodedPiece& piece) {
+          bytes += (piece.share > 0 ? 2 : 1) * (ranks - 1) *
+                   static_cast<std::int64_t>(coded_bytes_to_each(code, piece.range.count, ranks));
+        });
       },
       code_of_round(options, round));
   return bytes;

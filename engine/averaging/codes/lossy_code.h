@@ -12,8 +12,8 @@
 #include <variant>
 
 #include "engine/core/error.h"
+#include "engine/ops/codes/quantized_block.h"
 #include "io/base/numbers/half.h"
-#include "io/base/numbers/split_mix.h"
 
 namespace engine {
 
@@ -28,42 +28,20 @@ struct LossyOptions {
   std::uint64_t seed = 0;   // quantized: of the stochastic rounding
 };
 
-// Numbers for stochastic rounding by position, so that any thread, bucket or resumed run draws the
-// same ones.
-class RoundingNoise {
- public:
-  // `stream` is the key of one use. The noise of ranks and of rounds is independent. The codes of
-  // sums have a number that no rank has.
-  RoundingNoise(std::uint64_t stream, int rank, std::int64_t round)
-      : key_(io::SplitMix(stream, static_cast<std::uint64_t>(rank),
-                          static_cast<std::uint64_t>(round))
-                 .next()) {}
-  // Uniform in [0, 1), with 24 bits.
-  float at(std::int64_t element) const {
-    const std::uint64_t word =
-        io::mix_bits(key_ + io::SplitMix::kStep * (static_cast<std::uint64_t>(element) + 1));
-    return static_cast<float>(static_cast<std::uint32_t>(word >> 40)) * 0x1p-24F;
-  }
-
- private:
-  std::uint64_t key_;
-};
-
 // A block is a scale (bf16) and an integer of `bits` bits for each element, by stochastic rounding:
 // the expected value of a decoded element is the element, and it differs by less than the scale,
 // the largest magnitude of the block over 127 or 7. A block with an element that is not finite
 // decodes to NaN.
 class QuantizedCode {
  public:
-  static constexpr std::int64_t kBlock = 256;
+  static constexpr std::int64_t kBlock = ops::kQuantizedBlock;
   static constexpr bool kHoldsSums = true;  // a sum of contributions is coded as well as one
 
   explicit QuantizedCode(int bits) : bits_(bits) {
     require(bits == 8 || bits == 4, "quantized elements have 8 or 4 bits");
   }
-  std::size_t block_bytes(std::int64_t count) const {
-    return sizeof(base::bf16) + static_cast<std::size_t>((count * bits_ + 7) / 8);
-  }
+  std::size_t block_bytes(std::int64_t count) const { return ops::quantized_bytes(bits_, count); }
+  int bits() const { return bits_; }
   // `first` is the position of the block's first element in the whole buffer.
   template <class T>
   void encode(std::span<const T> block, const RoundingNoise& noise, std::int64_t first,

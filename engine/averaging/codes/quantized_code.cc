@@ -8,19 +8,6 @@
 namespace engine {
 namespace {
 
-// The smallest bf16 number that is normal and not below `largest` / `levels`: no element is
-// clipped. NaN if an element is not finite.
-base::bf16 scale_for(double largest, int levels) {
-  constexpr std::uint16_t kSmallestNormal = 0x0080, kNan = 0x7fc0;
-  if (!(largest <= static_cast<double>(std::numeric_limits<float>::max()))) return {kNan};
-  if (largest == 0) return {0};
-  const auto wanted = static_cast<float>(largest / levels);
-  const auto bits = static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, wanted) >> 16);
-  base::bf16 scale{std::max(bits, kSmallestNormal)};
-  while (static_cast<double>(base::to_float(scale)) * levels < largest) ++scale.bits;
-  return scale;
-}
-
 // NaN counts as infinite: a comparison would ignore it.
 template <class T>
 double largest_magnitude(std::span<const T> block) {
@@ -32,19 +19,13 @@ double largest_magnitude(std::span<const T> block) {
   return sum == 0 ? static_cast<double>(largest) : std::numeric_limits<double>::infinity();
 }
 
-template <class T>
-int rounded(T value, T inverse, int levels, float noise) {
-  const T scaled = value * inverse + static_cast<T>(noise);
-  return std::clamp(static_cast<int>(std::floor(scaled)), -levels, levels);
-}
-
 }  // namespace
 
 template <class T>
 void QuantizedCode::encode(std::span<const T> block, const RoundingNoise& noise, std::int64_t first,
                            std::byte* to) const {
-  const int levels = bits_ == 8 ? 127 : 7;
-  const base::bf16 scale = scale_for(largest_magnitude(block), levels);
+  const int levels = ops::quantized_levels(bits_);
+  const base::bf16 scale = ops::quantized_scale(largest_magnitude(block), levels);
   std::memcpy(to, &scale, sizeof scale);
   to += sizeof scale;
   const float unit = base::to_float(scale);
@@ -55,7 +36,8 @@ void QuantizedCode::encode(std::span<const T> block, const RoundingNoise& noise,
   }
   const T inverse = T(1) / static_cast<T>(unit);
   const auto at = [&](std::int64_t i) {
-    return rounded(block[static_cast<std::size_t>(i)], inverse, levels, noise.at(first + i));
+    return ops::quantized_level(block[static_cast<std::size_t>(i)], inverse, levels,
+                                noise.at(first + i));
   };
   if (bits_ == 8) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::byte>(at(i));
@@ -79,8 +61,8 @@ void QuantizedCode::add(const std::byte* from, T factor, std::span<T> to) const 
     return;
   }
   for (std::size_t i = 0; i < to.size(); ++i) {
-    const int four = static_cast<int>(from[i / 2]) >> (i % 2 == 0 ? 0 : 4) & 15;
-    to[i] += unit * static_cast<T>((four ^ 8) - 8);  // extends the sign
+    const int level = ops::signed_half(static_cast<int>(from[i / 2]) >> (i % 2 == 0 ? 0 : 4));
+    to[i] += unit * static_cast<T>(level);
   }
 }
 

@@ -2,6 +2,7 @@
 // step, whose kernel is that of an update by SGD.
 #include "engine/averaging/math/device_math.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
@@ -17,6 +18,9 @@ struct Numbers {
   StepControl control;
 };
 
+// The codes of one piece of a sum are in memory.
+Elements largest_piece(std::int64_t elements) { return {0, std::min(elements, kCodedPiece)}; }
+
 }  // namespace
 
 DeviceMath::DeviceMath(const DeviceMathParts& parts)
@@ -27,6 +31,10 @@ DeviceMath::DeviceMath(const DeviceMathParts& parts)
   const FlatBuffer& gradients = *parts.gradients.second;
   if (parts.communicator != nullptr)
     parts.communicator->register_memory(gradients.data(), gradients.bytes());
+  if (!parts.codes) return;
+  const Elements pieces[] = {largest_piece(gradients.size())};
+  codes_.emplace(CodeExchange{parts.codes->in_host_memory, parts.communicator},
+                 parts.codes->options, "parameters", pieces, parts.context.device);
 }
 
 DeviceMath::~DeviceMath() {
@@ -145,6 +153,16 @@ void DeviceMath::sum_on_devices(const TensorView& values) {
   cuda::use_device(parts_.context.device.index);  // of the calling thread
   parts_.communicator->all_reduce(there(values).data, static_cast<std::size_t>(values.count()),
                                   values.dtype, backends::ReduceOp::kSum);
+}
+
+void DeviceMath::sum_codes(const CodedViews& views, Elements range, std::int64_t round) {
+  require(codes_.has_value(), "a sum of codes on a device without their memory");
+  codes_->sum({there(views.values), there(views.error), there(views.rest)}, range, round);
+}
+
+std::size_t coded_parameters_bytes(const LossyOptions& options, std::int64_t elements, int ranks) {
+  const Elements pieces[] = {largest_piece(elements)};
+  return device_coded_bytes(options, pieces, ranks);
 }
 
 }  // namespace engine

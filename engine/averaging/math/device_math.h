@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "backends/device_communicator.h"
+#include "engine/averaging/codes/device_coded_sum.h"
 #include "engine/averaging/math/state_math.h"
 #include "engine/core/parameter_buffer.h"
 
@@ -15,12 +17,19 @@ namespace engine {
 // The memory of a device and its mirror, of equal size.
 using MirroredBuffer = std::pair<const FlatBuffer*, const FlatBuffer*>;  // host, device
 
+// The codes of sums of the parameters, computed on the device.
+struct CodedParameters {
+  LossyOptions options;                    // REQUIRES: codes_on_devices()
+  backends::Communicator* in_host_memory;  // exchanges codes unless the devices do
+};
+
 struct DeviceMathParts {
   KernelContext& context;  // of the device, with scratch for its largest buffer
   // Not used otherwise; null: values are exchanged in host memory.
   backends::DeviceCommunicator* communicator;
   MirroredBuffer values, gradients;
   TensorView half;  // receives what is copied to the values, rounded; may be empty
+  std::optional<CodedParameters> codes = {};
 };
 
 class DeviceMath final : public StateMath {
@@ -46,6 +55,8 @@ class DeviceMath final : public StateMath {
   void wait() override;
   bool sums_on_devices() const override { return parts_.communicator != nullptr; }
   void sum_on_devices(const TensorView& values) override;
+  bool sums_codes() const override { return codes_.has_value(); }
+  void sum_codes(const CodedViews& views, Elements range, std::int64_t round) override;
 
  private:
   // Returns the memory on the device that a view of host memory stands for.
@@ -58,6 +69,10 @@ class DeviceMath final : public StateMath {
   // The numbers of a kernel, and where it writes its result.
   Arena numbers_;
   std::byte* pinned_ = nullptr;
+  std::optional<DeviceCodedSum> codes_;
 };
+
+// Returns the device memory of these codes in bytes; `elements`: of all trained parameters.
+std::size_t coded_parameters_bytes(const LossyOptions& options, std::int64_t elements, int ranks);
 
 }  // namespace engine

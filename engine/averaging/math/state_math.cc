@@ -13,6 +13,10 @@ void StateMath::sum_on_devices(const TensorView&) {
   throw Error("values in host memory are summed by a communicator");
 }
 
+void StateMath::sum_codes(const CodedViews&, Elements, std::int64_t) {
+  throw Error("codes of values in host memory are summed by CodedSum");
+}
+
 void HostMath::copy(const TensorView& from, const TensorView& to) {
   require(from.bytes() == to.bytes(), "rows of unequal size");
   if (to.bytes() > 0 && to.data != from.data) std::memcpy(to.data, from.data, to.bytes());

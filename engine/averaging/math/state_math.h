@@ -1,9 +1,12 @@
 // Calculations of an averaging, where the state is: in host memory, or on a device.
 #pragma once
 
+#include <cstdint>
+
 #include "engine/core/tensor_view.h"
 #include "engine/ops/common/kernel_context.h"
 #include "engine/ops/optim_step/sgd_update.h"
+#include "engine/optim/optimizer_shards.h"
 
 namespace engine {
 
@@ -45,6 +48,17 @@ class StateMath {
   // it is complete. Any thread, while the object's own calculates with other values. Throws
   // PeerError; the values are then undefined. REQUIRES: sums_on_devices().
   virtual void sum_on_devices(const TensorView& values);
+
+  // Returns true if codes of sums are computed where the state is, and not in host memory.
+  virtual bool sums_codes() const { return false; }
+  // Replaces a range of `values` by its sum as codes, as CodedSum::sum(), and of `error` by that of
+  // `rest`, when the sum is complete. The views are of whole buffers, whose calculations have
+  // ended. Any thread, as sum_on_devices(). Throws PeerError; the error is then unchanged.
+  // REQUIRES: sums_codes().
+  struct CodedViews {
+    TensorView values, error, rest;
+  };
+  virtual void sum_codes(const CodedViews& views, Elements range, std::int64_t round);
 };
 
 // Uses the threads of the context, which must outlive this object.

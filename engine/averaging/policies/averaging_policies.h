@@ -25,10 +25,14 @@ std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<Gradien
                                                          const FlatBuffer& gradients,
                                                          const BucketOptions& buckets = {});
 // The same for gradients that the step sums itself, on a device (sums/device_sum.h) or in shards:
-// the policy only gives the weights of the mean and the report. `bytes` is this rank's payload in
-// each step. `note` is a suffix of the report that names the method (", on the device").
+// the policy only gives the weights of the mean, the memory of the error, and the report.
+struct StepSumOptions {
+  std::size_t bytes = 0;   // this rank's payload in each step
+  std::string note = {};   // suffix of the report that names the method (", on the device")
+  bool has_error = false;  // the sum keeps what it did not send
+};
 std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
-                                                              std::size_t bytes, std::string note);
+                                                              const StepSumOptions& options);
 
 // A state of the optimizer that is averaged along with the parameters: with every averaging if
 // `every` is 1, otherwise with every `every`-th averaging of the schedule alone (DES-LOC: Iacob et

@@ -75,6 +75,9 @@ class AveragingPolicy : public PolicyCheckpoint {
   // host memory, valid until end_step(); null if they stay local or are summed where they are
   // computed.
   virtual GradientExchange* begin_step(StateHome& /*home*/) { return nullptr; }
+  // Returns the number of exchanges of gradients before this step, also over resumptions: the
+  // random numbers of their codes depend on it.
+  virtual std::int64_t round() const { return 0; }
   // Returns the memory that this exchange changes during a step.
   virtual std::vector<PolicyState> exchange_state() { return {}; }
   // `lr` is the learning rate of the update just made. Returns how many of the next steps this rank

@@ -18,10 +18,12 @@ class GradientAveraging final : public AveragingPolicy {
     reducer_.emplace(*sum_, gradients, buckets);
   }
   // The gradients are summed where they are computed.
-  GradientAveraging(const FlatBuffer& gradients, std::size_t bytes_each, std::string note)
+  GradientAveraging(const FlatBuffer& gradients, const StepSumOptions& options)
       : gradients_(gradients),
-        bytes_each_(static_cast<std::int64_t>(bytes_each)),
-        note_(std::move(note)) {}
+        bytes_each_(static_cast<std::int64_t>(options.bytes)),
+        note_(options.note) {
+    if (options.has_error) error_ = FlatBuffer::like(gradients);
+  }
 
   std::string_view name() const override { return "grad"; }
   double loss_scale(const StepWeights& weights) const override {
@@ -31,9 +33,15 @@ class GradientAveraging final : public AveragingPolicy {
     if (sum_ != nullptr) sum_->begin_step(averagings_);
     return reducer_ ? &*reducer_ : nullptr;
   }
+  std::int64_t round() const override { return averagings_; }
   std::int64_t end_step(const StepCounts&, double, StateHome&) override {
     ++averagings_;
+    bytes_of_steps_ += bytes_each_;
     return 0;
+  }
+  HomeMemory memory_at_home() override {
+    if (!error_) return {};
+    return {.buffers = {{.buffer = &*error_, .is_error = true}}};
   }
 
   PolicyCounters counters() const override {
@@ -41,10 +49,12 @@ class GradientAveraging final : public AveragingPolicy {
   }
   void restore_counters(const PolicyCounters& counters) override {
     averagings_ = find_counter(counters, "averagings", 0);
-    if (sum_ != nullptr) sum_->set_bytes_sent(find_counter(counters, "bytes_sent", whole_bytes()));
+    bytes_of_steps_ = find_counter(counters, "bytes_sent", averagings_ * bytes_each_);
+    if (sum_ != nullptr) sum_->set_bytes_sent(bytes_of_steps_);
   }
   std::vector<PolicyState> exchange_state() override { return state(); }
   std::vector<PolicyState> state() override {
+    if (error_) return {{"gradient_error", &*error_, true}};
     return sum_ != nullptr ? sum_->state() : std::vector<PolicyState>{};
   }
 
@@ -57,15 +67,16 @@ class GradientAveraging final : public AveragingPolicy {
   }
 
  private:
-  std::int64_t whole_bytes() const { return averagings_ * bytes_each_; }
-  std::int64_t bytes_sent() const { return sum_ != nullptr ? sum_->bytes_sent() : whole_bytes(); }
+  std::int64_t bytes_sent() const { return sum_ != nullptr ? sum_->bytes_sent() : bytes_of_steps_; }
 
   const FlatBuffer& gradients_;
   const std::int64_t bytes_each_;  // per step
   const std::string note_;
   std::unique_ptr<GradientSum> sum_;      // null: the step sums the gradients
   std::optional<BucketReducer> reducer_;  // uses sum_
+  std::optional<FlatBuffer> error_;       // of the step's sum; on a device, the mirror
   std::int64_t averagings_ = 0;
+  std::int64_t bytes_of_steps_ = 0;  // without sum_
 };
 
 }  // namespace
@@ -78,8 +89,8 @@ std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<Gradien
 }
 
 std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
-                                                              std::size_t bytes, std::string note) {
-  return std::make_unique<GradientAveraging>(gradients, bytes, std::move(note));
+                                                              const StepSumOptions& options) {
+  return std::make_unique<GradientAveraging>(gradients, options);
 }
 
 }  // namespace engine

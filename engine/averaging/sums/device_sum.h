@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "backends/device_communicator.h"
 #include "engine/averaging/sums/bucket_cut.h"
@@ -12,16 +13,29 @@
 
 namespace engine {
 
+struct CodeExchange;  // engine/averaging/codes/device_coded_sum.h
+struct LossyOptions;  // engine/averaging/codes/lossy_code.h
+struct StepNumbers;   // engine/ops/optim_step/step_numbers.h
+
 // Calls only enqueue work on streams (cudaStream_t).
 class DeviceGradientSum {
  public:
   virtual ~DeviceGradientSum() = default;
+  // Called before ready() in each step; `numbers` are in device memory, those of a captured step in
+  // each of its launches.
+  virtual void begin_step(const StepNumbers* /*numbers*/) {}
+  // Called once, before the first step, if a policy has an error of the gradients (HomeBuffer):
+  // what earlier steps did not send, in device memory, with the slots of the gradients.
+  virtual void set_error(const FlatBuffer& /*error*/) {}
   // The first `elements` of the gradients are final when `stream` reaches this point.
   virtual void ready(std::int64_t elements, void* stream) = 0;
   // Later work on `stream` sees the sums. Ends the step.
   virtual void finish(void* stream) = 0;
-  // Returns true if the work may be part of a captured graph.
+  // Returns true if the work may be part of a captured graph. If not, finish() may block the host
+  // until the other ranks have sent theirs.
   virtual bool capturable() const = 0;
+  // Names what passes through host memory if the work cannot be captured.
+  virtual std::string_view exchanged() const { return "gradients"; }
   // Discards the issued part of a step, after a capture that failed.
   virtual void drop_step() = 0;
   // Collective of the hosts alone. When every rank has called it, returns the failure of the first
@@ -42,5 +56,16 @@ MemorySource gradient_memory(backends::DeviceCommunicator& communicator);
 std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
                                                    const FlatBuffer& gradients,
                                                    const BucketOptions& options);
+
+// Sums gradients as quantized codes, which are computed on the device, with the bits of
+// make_coded_sum(). The communicators must outlive the sum and must not be used otherwise during a
+// step. Collective if the devices exchange the codes: the ranks compare the calls of a step.
+std::unique_ptr<DeviceGradientSum> make_coded_device_sum(const CodeExchange& exchange,
+                                                         const FlatBuffer& gradients,
+                                                         const LossyOptions& options,
+                                                         const BucketOptions& buckets);
+// Returns its device memory in bytes, without the error.
+std::size_t coded_device_sum_bytes(const LossyOptions& options, std::int64_t elements, DType dtype,
+                                   const BucketOptions& buckets, int ranks);
 
 }  // namespace engine

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/averaging/codes/device_coded_sum.h"
 #include "engine/averaging/math/flat_math.h"
 
 namespace engine {
@@ -68,7 +69,7 @@ void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffe
   const FlatBuffer& mean = parameters_.gradients;
   calculate_contribution(here, weight, all(), mean);
   if (options.start != nullptr) add_start(here, weight, *options.start);
-  prepare(here, part_of(mean, all()));
+  prepare(here, part_of(mean, all()), sum_of_parameters());
   sum_range(round, all(), mean, context_.threads, options.home);
   receive(all(), mean, options.home);
   bytes_sent_ += bytes_of(round, all());
@@ -77,12 +78,13 @@ void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffe
   for (FlatBuffer* buffer : further) sum(here, of_further, *buffer);
 }
 
-bool ReplicaMean::in_host_memory(const StateMath* home) const {
-  return home == nullptr || coded_ || !of_all_ || !home->sums_on_devices();
+bool ReplicaMean::in_host_memory(const StateMath* home, Sum sum) const {
+  if (home == nullptr || !of_all_) return true;
+  return sum == Sum::kCoded ? !home->sums_codes() : !home->sums_on_devices();
 }
 
-void ReplicaMean::prepare(StateMath& math, const TensorView& values) {
-  if (in_host_memory(&math))
+void ReplicaMean::prepare(StateMath& math, const TensorView& values, Sum sum) {
+  if (in_host_memory(&math, sum))
     math.fetch(values);
   else
     math.wait();
@@ -91,15 +93,22 @@ void ReplicaMean::prepare(StateMath& math, const TensorView& values) {
 // Ranks may be threads of one process. They meet before a call on a device, since a driver may wait
 // for all devices of the process while a rank creates a graph.
 void ReplicaMean::sum_plain(StateMath* home, const TensorView& values) {
-  if (in_host_memory(home))
+  if (in_host_memory(home, Sum::kPlain))
     return communicator_.all_reduce(values.data, static_cast<std::size_t>(values.count()),
                                     values.dtype, backends::ReduceOp::kSum);
   communicator_.barrier();
   home->sum_on_devices(values);
 }
 
-void ReplicaMean::complete(StateMath& math, const TensorView& values) {
-  if (in_host_memory(&math)) math.store(values);
+// The ranks meet as for sum_plain() if their devices exchange the codes.
+void ReplicaMean::sum_coded(StateMath& home, const FlatBuffer& memory, Elements range,
+                            std::int64_t round) {
+  if (home.sums_on_devices()) communicator_.barrier();
+  home.sum_codes({memory.flat(), coded_->error.flat(), coded_->rest.flat()}, range, round);
+}
+
+void ReplicaMean::complete(StateMath& math, const TensorView& values, Sum sum) {
+  if (in_host_memory(&math, sum)) math.store(values);
 }
 
 // The values serve as memory of their difference from the mean. The last collective comes when they
@@ -139,9 +148,9 @@ void ReplicaMean::sum(StateMath& math, double weight, const FlatBuffer& buffer) 
   total.data = bytes > parameters_.gradients.bytes() ? static_cast<void*>(wide_.data())
                                                      : parameters_.gradients.data();
   math.scale(weight, own, total);
-  prepare(math, total);
+  prepare(math, total, Sum::kPlain);
   sum_plain(&math, total);
-  complete(math, total);
+  complete(math, total, Sum::kPlain);
   math.copy(total, own);
   bytes_sent_ += static_cast<std::int64_t>(bytes);
 }
@@ -157,7 +166,7 @@ void ReplicaMean::calculate_contribution(StateMath& math, double weight, Element
 void ReplicaMean::contribute(double weight, Elements range, const FlatBuffer& memory,
                              StateMath* home) {
   calculate_contribution(math(home), weight, range, memory);
-  prepare(math(home), part_of(memory, range));
+  prepare(math(home), part_of(memory, range), sum_of_parameters());
 }
 
 // With codes, the mean is start + the sum of weight * (values - start): all ranks add the same sum
@@ -167,6 +176,7 @@ void ReplicaMean::sum_range(std::int64_t round, Elements range, const FlatBuffer
                             ThreadPool* threads, StateMath* home) {
   const TensorView sum = part_of(memory, range);
   if (!coded_) return sum_plain(home, sum);
+  if (!in_host_memory(home, Sum::kCoded)) return sum_coded(*home, memory, range, round);
   coded_->sum.sum({memory, coded_->error, coded_->rest}, range, round, threads);
   if (home == nullptr) add_values(threads, part_of(coded_->start, range), sum);
   const TensorView error = part_of(coded_->error, range);
@@ -176,7 +186,7 @@ void ReplicaMean::sum_range(std::int64_t round, Elements range, const FlatBuffer
 void ReplicaMean::receive(Elements range, const FlatBuffer& memory, StateMath* home) {
   if (home == nullptr) return;
   const TensorView sum = part_of(memory, range);
-  complete(*home, sum);
+  complete(*home, sum, sum_of_parameters());
   if (coded_) home->combine(1, part_of(coded_->start, range), 1, sum, sum);
 }
 
@@ -191,7 +201,11 @@ std::string ReplicaMean::note() const {
 
 std::vector<HomeBuffer> ReplicaMean::buffers_at_home() {
   if (!coded_) return {};
-  return {{.buffer = &coded_->start, .is_state = false}};
+  std::vector<HomeBuffer> buffers{{.buffer = &coded_->start, .is_state = false}};
+  if (!codes_on_devices(coded_->sum.options())) return buffers;
+  buffers.push_back({.buffer = &coded_->error});
+  buffers.push_back({.buffer = &coded_->rest, .is_state = false});
+  return buffers;
 }
 
 std::vector<PolicyState> ReplicaMean::state() {

@@ -97,12 +97,16 @@ class ReplicaMean {
   void sum(StateMath& math, double weight, const FlatBuffer& buffer);
   void calculate_contribution(StateMath& math, double weight, Elements range,
                               const FlatBuffer& memory);
+  // How the ranks sum values: as codes, or uncompressed.
+  enum class Sum { kPlain, kCoded };
+  Sum sum_of_parameters() const { return coded_ ? Sum::kCoded : Sum::kPlain; }
   // The parts of an exchange of values: before, during, and after it. The second, on any thread,
   // replaces uncompressed values by their sum over ranks.
-  bool in_host_memory(const StateMath* home) const;
-  void prepare(StateMath& math, const TensorView& values);
+  bool in_host_memory(const StateMath* home, Sum sum) const;
+  void prepare(StateMath& math, const TensorView& values, Sum sum);
   void sum_plain(StateMath* home, const TensorView& values);
-  void complete(StateMath& math, const TensorView& values);
+  void complete(StateMath& math, const TensorView& values, Sum sum);
+  void sum_coded(StateMath& home, const FlatBuffer& memory, Elements range, std::int64_t round);
 
   backends::Communicator& communicator_;
   KernelContext& context_;

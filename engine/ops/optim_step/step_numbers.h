@@ -16,6 +16,7 @@ struct StepNumbers {
   // Models in f64 only, whose losses are not scaled: loss_gradient before rounding, and a factor of
   // the gradients besides clipping.
   double wide_loss_gradient = 1, wide_gradient_scale = 1;
+  std::int64_t round = 0;  // of the exchange of gradients: the random numbers of codes depend on it
 };
 
 // The rule that keeps gradients inside binary16's range: losses are multiplied by a scale, updates

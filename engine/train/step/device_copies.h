@@ -12,6 +12,7 @@
 #include "engine/core/cuda.h"
 #include "engine/core/parameter_buffer.h"
 #include "engine/core/state_home.h"
+#include "engine/graph/model_state.h"
 #include "engine/ops/optim_step/device_step.h"
 
 namespace engine {
@@ -57,6 +58,36 @@ class StateBackup {
   Arena copy_;
 };
 
+// Copies of all that a step changes before its update: statistics, and what a sum of gradients did
+// not send.
+class StepBackup {
+ public:
+  // Statistics are kept if this is `wanted`.
+  StepBackup(const ModelState& model, bool wanted)
+      : running_(model.running, wanted), counters_(model.counters, wanted) {}
+  void add_error(const FlatBuffer& error) { error_.emplace(error, true); }
+
+  void keep(void* stream) {
+    running_.keep(stream);
+    counters_.keep(stream);
+    if (error_) error_->keep(stream);
+  }
+  void put_back(void* stream) {
+    running_.put_back(stream);
+    counters_.put_back(stream);
+    if (error_) error_->put_back(stream);
+  }
+  // The error stays: a skipped step was summed.
+  void put_back_if_skipped(KernelContext& context, const StepControl* control) {
+    running_.put_back_if_skipped(context, control);
+    counters_.put_back_if_skipped(context, control);
+  }
+
+ private:
+  StateBackup running_, counters_;
+  std::optional<StateBackup> error_;
+};
+
 // The averagings that calculate with the state of a device: their calculations, and the memory of
 // the policy there. One thread at a time; without start() nothing calculates there. Memory is
 // allocated on the current device.
@@ -81,6 +112,13 @@ class DeviceAveraging {
   // other threads.
   void settle() {
     if (math_ && settle_) settle_(*math_);
+  }
+
+  // Returns the memory of the errors of a sum of gradients; null: there are none.
+  const FlatBuffer* error() const {
+    for (const Buffer& buffer : buffers_)
+      if (buffer.host.is_error) return &buffer.home;
+    return nullptr;
   }
 
   // Visits the policy's memory that is part of the state: call(in host memory, on the device).

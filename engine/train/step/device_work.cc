@@ -41,8 +41,7 @@ class Work final : public StepWork, private StateHome {
             options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
         gradient_copies_(model_.parameters.gradients, host.parameters.gradients,
                          !options.make_sum),  // otherwise they never leave the device
-        kept_{.running = StateBackup(model_.running, keeps_statistics()),
-              .counters = StateBackup(model_.counters, keeps_statistics())},
+        kept_(model_, keeps_statistics()),
         optimizer_(make_optimizer()),
         control_memory_(sizeof(StepControl), options.device, "workspace"),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
@@ -83,8 +82,7 @@ class Work final : public StepWork, private StateHome {
     PhaseTimer timer;
     begin_use();
     changed();
-    kept_.running.keep(stream_.handle());
-    kept_.counters.keep(stream_.handle());
+    kept_.keep(stream_.handle());
     now_.sums_begun = sum_ != nullptr;
     timer.lap(phases.communication);
     const double loss_gradient = request.scale / now_.rows_per_sample;
@@ -92,7 +90,8 @@ class Work final : public StepWork, private StateHome {
                     .loss_gradient = static_cast<float>(loss_gradient),
                     .max_norm = std::max(0.0, request.clip_grad),
                     .lr = request.lr,
-                    .wide_loss_gradient = loss_gradient};
+                    .wide_loss_gradient = loss_gradient,
+                    .round = request.round};
     if (request.exchange == nullptr && graphs_.usable()) {
       captured_step(request, timer, phases);
       return;
@@ -122,8 +121,7 @@ class Work final : public StepWork, private StateHome {
       // The cause of the step's failure is already known.
     }
     now_.sums_begun = false;
-    kept_.running.put_back(stream_.handle());
-    kept_.counters.put_back(stream_.handle());
+    kept_.put_back(stream_.handle());
   }
 
   StepResults results() override {
@@ -146,6 +144,10 @@ class Work final : public StepWork, private StateHome {
   void add(const HomeMemory& memory) override {
     cuda::use_device(options_.device.index);
     averaging_.add(memory, options_.device);
+    const FlatBuffer* error = averaging_.error();
+    if (error == nullptr || sum_ == nullptr) return;
+    sum_->set_error(*error);
+    if (options_.supports_rollback) kept_.add_error(*error);
   }
 
   std::string graph_text() const override { return graphs_.text(); }
@@ -215,7 +217,8 @@ class Work final : public StepWork, private StateHome {
                           .communicator = options_.averaging.communicator,
                           .values = {&host_.parameters.values, &model_.parameters.values},
                           .gradients = {&host_.parameters.gradients, &model_.parameters.gradients},
-                          .half = model_.half_flat()});
+                          .half = model_.half_flat(),
+                          .codes = options_.averaging.codes});
     const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
     for (std::size_t i = 0; i < here.size(); ++i) math.add({here[i].buffer, there[i].buffer});
     math.add({&host_.running, &model_.running});
@@ -244,7 +247,8 @@ class Work final : public StepWork, private StateHome {
     if (cuda::waits_for_kernels()) return "ENGINE_CUDA_SYNC=1";
     if (shards_) return "the shards of canonical order are issued one by one";
     if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
-    if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
+    if (sum_ != nullptr && !sum_->capturable())
+      return std::string(sum_->exchanged()) + " pass through host memory";
     if (sum_ != nullptr && options_.measured) return "each rank's own work is measured";
     if (options_.replicas != nullptr && !statistics_)
       for (const PlanStep& step : plan.steps)
@@ -321,12 +325,16 @@ class Work final : public StepWork, private StateHome {
     averaging_.for_each_state(call);
   }
 
-  void sum_gradients_while(
-      const std::function<void(const std::function<void(std::int64_t)>&)>& backward) {
-    if (sum_ == nullptr) return backward({});
-    backward([this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
+  // The sums begin during backward, for the batch in `slot`; finish_sums() follows.
+  void sum_during_backward(int slot, Write write) {
+    if (sum_ == nullptr) return executor_.backward(slot, write, {});
+    sum_->begin_step(executor_.numbers(slot));
+    executor_.backward(slot, write,
+                       [this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
     if (options_.measured) wait_for_own(stream_.handle());
-    sum_->finish(stream_.handle());
+  }
+  void finish_sums() {
+    if (sum_ != nullptr) sum_->finish(stream_.handle());
   }
 
   void run_shards(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
@@ -366,7 +374,8 @@ class Work final : public StepWork, private StateHome {
       executor_.forward(slot, true, /*continues=*/m > 0);
       const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
       if (!last) return executor_.backward(slot, write, {});
-      sum_gradients_while([&](const auto& ready) { executor_.backward(slot, write, ready); });
+      sum_during_backward(slot, write);
+      finish_sums();
       if (!waits_for_sums()) finish_step(executor_.numbers(slot));
     });
     return slot;
@@ -415,10 +424,13 @@ class Work final : public StepWork, private StateHome {
         gradient_copies_.send(elements, stream_.handle());
       });
     else
-      sum_gradients_while([&](const auto& ready) { executor_.backward(slot, write, ready); });
+      sum_during_backward(slot, write);
     now_.last_slot = slot;
     if (!final) executor_.release(slot);  // the last one's numbers are still read by finish_step()
     timer.lap(phases.backward);
+    if (!final || request.exchange != nullptr) return;
+    finish_sums();
+    timer.lap(phases.communication);
   }
 
   // The exchange starts with the first piece that has arrived; its result is copied back as a
@@ -438,10 +450,7 @@ class Work final : public StepWork, private StateHome {
     ops::find_overflow(context_, options_.loss_scale, gradients, numbers, device_control());
     if (options_.agreement != nullptr) agree_on_skip();
     ops::settle_step(context_, options_.loss_scale, numbers, device_control());
-    if (options_.restores_skipped) {
-      kept_.running.put_back_if_skipped(context_, device_control());
-      kept_.counters.put_back_if_skipped(context_, device_control());
-    }
+    if (options_.restores_skipped) kept_.put_back_if_skipped(context_, device_control());
     optimizer_->step_on_device(context_, numbers, device_control(), model_.parameters.gradients,
                                model_.parameters.values, model_.half.data(), model_.half_dtype);
   }
@@ -467,10 +476,7 @@ class Work final : public StepWork, private StateHome {
   cuda::Stream stream_;  // all computing
   ModelState model_;
   GradientCopies gradient_copies_;
-  struct KeptStatistics {  // in model_
-    StateBackup running, counters;
-  };
-  KeptStatistics kept_;
+  StepBackup kept_;
   std::unique_ptr<Optimizer> optimizer_;
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl

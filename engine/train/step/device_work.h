@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/math/device_math.h"
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/graph/device_executor.h"
 #include "engine/optim/optimizer.h"
@@ -26,6 +27,7 @@ struct BatchTransfer {
 struct DeviceAveragingOptions {
   bool wanted = false;  // averagings of the state calculate on the device
   backends::DeviceCommunicator* communicator = nullptr;  // makes their sums; null: in host memory
+  std::optional<CodedParameters> codes = {};             // of changes of parameters
 };
 
 struct DeviceWorkOptions {

@@ -26,6 +26,7 @@ struct StepRequest {
   const BatchView& batch;                     // this rank's samples
   std::int64_t global_count = 0;              // over all ranks
   std::span<const std::int64_t> counts = {};  // samples of each rank; only for sums on devices
+  std::int64_t round = 0;                     // AveragingPolicy::round()
   double scale = 1;                           // factor of the sum of this rank's losses
   double lr = 0, clip_grad = 0;               // clip_grad <= 0: gradients are not clipped
   GradientExchange* exchange = nullptr;   // exchange of the state's gradients in host memory; null:

@@ -5,8 +5,11 @@
 #include <stdexcept>
 
 #include "engine/averaging/codes/coded_sum.h"
+#include "engine/averaging/codes/device_coded_sum.h"
+#include "engine/averaging/math/device_math.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/stale/stale_averaging.h"
+#include "engine/averaging/sums/device_sum.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "io/base/files/io_error.h"
@@ -64,27 +67,6 @@ std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
   return std::nullopt;
 }
 
-// The codes of what is averaged: none with the methods for gradients alone.
-std::optional<engine::LossyOptions> lossy_of(const AveragingOptions& options, std::uint64_t seed) {
-  using Kind = engine::LossyOptions::Kind;
-  switch (options.compression) {
-    case Compression::kInt8:
-    case Compression::kInt4:
-      return engine::LossyOptions{.kind = Kind::kQuantized,
-                                  .bits = options.compression == Compression::kInt8 ? 8 : 4,
-                                  .seed = seed};
-    case Compression::kSparse:
-      return engine::LossyOptions{.kind = Kind::kSparse,
-                                  .bits = options.sparse.bits,
-                                  .ratio = options.sparse.ratio,
-                                  .warmup = options.of_gradients() ? options.sparse.warmup : 0,
-                                  .decay = options.of_gradients() ? 1 : options.sparse.decay,
-                                  .momentum = options.of_gradients() ? options.sparse.momentum : 0};
-    default:
-      return std::nullopt;
-  }
-}
-
 // With policies that average parameters, these alone are compressed.
 std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
                                               backends::Communicator& wire,
@@ -100,7 +82,7 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
     case Compression::kInt8:
     case Compression::kInt4:
     case Compression::kSparse:
-      return engine::make_coded_sum(wire, gradients, parts.context, *lossy_of(options, parts.seed));
+      return engine::make_coded_sum(wire, gradients, parts.context, *codes_of(options, parts.seed));
     case Compression::kNone:
       break;
   }
@@ -108,14 +90,33 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
   return engine::make_plain_sum(wire, gradients);
 }
 
+// Returns what a policy needs to know of steps whose gradients the device sums as codes.
+engine::StepSumOptions coded_step(const engine::LossyOptions& codes,
+                                  const engine::FlatBuffer& gradients,
+                                  const engine::BucketOptions& buckets) {
+  std::size_t bytes = 0;
+  std::int64_t first = 0;
+  for (const std::int64_t end :
+       engine::bucket_ends(gradients.size(), engine::size_of(gradients.dtype()), buckets.bytes)) {
+    bytes += engine::code_bytes(codes, end - first, 0);
+    first = end;
+  }
+  return {.bytes = bytes,
+          .note = " (" + engine::lossy_text(codes) + "), encoded on the device",
+          .has_error = true};
+}
+
 std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& options,
                                                         backends::Communicator& wire,
                                                         const AveragingParts& parts) {
+  const engine::FlatBuffer& gradients = parts.model.parameters.gradients;
+  if (parts.on_device && encodes_gradients_on_device(options))
+    return engine::make_step_gradient_averaging(
+        gradients, coded_step(*codes_of(options, parts.seed), gradients, options.buckets));
   const engine::BucketOptions buckets =
       parts.shares != nullptr ? engine::dealt_buckets(options.buckets, wire.world_size())
                               : options.buckets;
-  return engine::make_gradient_averaging(make_sum(options, wire, parts),
-                                         parts.model.parameters.gradients, buckets);
+  return engine::make_gradient_averaging(make_sum(options, wire, parts), gradients, buckets);
 }
 
 // Returns with every how many averagings a state is averaged; 0: never.
@@ -162,7 +163,7 @@ engine::StreamingOptions streaming_options(const AveragingOptions& options,
           .overlap = options.streaming.overlap,
           .mixing = options.streaming.mixing,
           .outer = options.diloco,
-          .lossy = lossy_of(options, seed)};
+          .lossy = codes_of(options, seed)};
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptions& options,
@@ -185,7 +186,7 @@ std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptio
                                          .schedule = averaged.schedule,
                                          .outer = averaged.outer,
                                          .stale = options.stale});
-  averaged.lossy = lossy_of(options, parts.seed);
+  averaged.lossy = codes_of(options, parts.seed);
   return engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
                                           averaged);
 }
@@ -213,7 +214,7 @@ std::size_t bytes_of_sum(const AveragingOptions& options, std::size_t size) {
 std::size_t copies_of_policy(const AveragingOptions& options) {
   const auto outer = outer_of(options);
   const std::size_t of_outer = outer ? (outer->has_momentum() ? 2 : 1) : 0,
-                    of_codes = lossy_of(options, 0) ? 3 : 0;
+                    of_codes = codes_of(options, 0) ? 3 : 0;
   if (options.method == AveragingMethod::kStreaming) return 1 + of_outer + of_codes;
   if (options.method == AveragingMethod::kGossip) return 1 + of_outer;
   if (options.stale.max_behind > 0) return 5 + std::max<std::size_t>(1, of_outer);
@@ -242,7 +243,7 @@ std::string gradients_text(const AveragingOptions& options) {
     text += ", top-k " + io::shortest_text(options.topk_ratio);
   if (options.compression == Compression::kPowerSgd)
     text += ", PowerSGD rank " + std::to_string(options.powersgd_rank);
-  if (const auto lossy = lossy_of(options, 0)) {
+  if (const auto lossy = codes_of(options, 0)) {
     text += ", " + engine::lossy_text(*lossy);
     if (lossy->warmup > 0) text += " after " + std::to_string(lossy->warmup) + " steps";
   }
@@ -250,6 +251,26 @@ std::string gradients_text(const AveragingOptions& options) {
 }
 
 }  // namespace
+
+std::optional<engine::LossyOptions> codes_of(const AveragingOptions& options, std::uint64_t seed) {
+  using Kind = engine::LossyOptions::Kind;
+  switch (options.compression) {
+    case Compression::kInt8:
+    case Compression::kInt4:
+      return engine::LossyOptions{.kind = Kind::kQuantized,
+                                  .bits = options.compression == Compression::kInt8 ? 8 : 4,
+                                  .seed = seed};
+    case Compression::kSparse:
+      return engine::LossyOptions{.kind = Kind::kSparse,
+                                  .bits = options.sparse.bits,
+                                  .ratio = options.sparse.ratio,
+                                  .warmup = options.of_gradients() ? options.sparse.warmup : 0,
+                                  .decay = options.of_gradients() ? 1 : options.sparse.decay,
+                                  .momentum = options.of_gradients() ? options.sparse.momentum : 0};
+    default:
+      return std::nullopt;
+  }
+}
 
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group) {
   if (!options.host_islands || !options.of_parameters()) return {group.rank()};
@@ -288,7 +309,14 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 }
 
 bool sums_parameters_on_devices(const AveragingOptions& options) {
-  return options.of_parameters() && options.stale.max_behind == 0 && !lossy_of(options, 0);
+  const auto codes = codes_of(options, 0);
+  return options.of_parameters() && options.stale.max_behind == 0 &&
+         (!codes || engine::codes_on_devices(*codes));
+}
+
+bool encodes_gradients_on_device(const AveragingOptions& options) {
+  const auto codes = codes_of(options, 0);
+  return options.method == AveragingMethod::kGradients && codes && engine::codes_on_devices(*codes);
 }
 
 std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype) {
@@ -297,13 +325,26 @@ std::size_t averaging_bytes(const AveragingOptions& options, int world_size, eng
   return options.of_gradients() ? bytes_of_sum(options, size) : size * copies_of_policy(options);
 }
 
-// Errors of codes stay in host memory, where changes are encoded, as do averagings without late
-// ranks, which another thread calculates.
+// Errors of sparse codes stay in host memory, where changes are encoded, as do averagings without
+// late ranks, which another thread calculates.
 std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world_size,
                                       engine::DType dtype) {
-  if (world_size == 1 || !options.of_parameters() || options.stale.max_behind > 0) return 0;
-  const std::size_t of_codes = lossy_of(options, 0) ? 2 : 0;
-  return engine::size_of(dtype) * (copies_of_policy(options) - of_codes);
+  if (world_size == 1) return 0;
+  const std::size_t size = engine::size_of(dtype);
+  if (encodes_gradients_on_device(options)) return size;  // the error
+  if (!options.of_parameters() || options.stale.max_behind > 0) return 0;
+  const auto codes = codes_of(options, 0);
+  const std::size_t in_host_memory = codes && !engine::codes_on_devices(*codes) ? 2 : 0;
+  return size * (copies_of_policy(options) - in_host_memory);
+}
+
+std::size_t coded_sum_bytes_on_device(const AveragingOptions& options, int world_size,
+                                      engine::DType dtype, std::int64_t elements) {
+  const auto codes = codes_of(options, 0);
+  if (world_size == 1 || !codes) return 0;
+  if (encodes_gradients_on_device(options))
+    return engine::coded_device_sum_bytes(*codes, elements, dtype, options.buckets, world_size);
+  return options.of_parameters() ? engine::coded_parameters_bytes(*codes, elements, world_size) : 0;
 }
 
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {
@@ -332,7 +373,7 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   if (options.stale.max_behind > 0)
     text += ", stale by at most " + std::to_string(options.stale.max_behind);
   if (options.host_islands) text += ", islands are hosts";
-  if (const auto lossy = lossy_of(options, 0)) text += ", " + engine::lossy_text(*lossy);
+  if (const auto lossy = codes_of(options, 0)) text += ", " + engine::lossy_text(*lossy);
   return text;
 }
 
@@ -362,7 +403,7 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.schedule = schedule_of(options);
   plan.bytes_uncompressed = static_cast<std::int64_t>(model.parameters.gradients.bytes());
   plan.bytes_each = plan.bytes_uncompressed;
-  if (const auto lossy = lossy_of(options, 0)) {
+  if (const auto lossy = codes_of(options, 0)) {
     plan.compression = engine::lossy_text(*lossy);
     for (const engine::Elements& part : parts_averaged(options, model)) {
       plan.bytes_compressed += static_cast<std::int64_t>(engine::code_bytes(*lossy, part.count, 0));

@@ -27,6 +27,7 @@ struct AveragingParts {
   engine::PairCommunicators pairs = {};  // with --sync gossip
   // If each rank needs the sums of its slices only; null: every rank needs all sums.
   const engine::OptimizerShards* shares = nullptr;
+  bool on_device = false;  // the state is on a CUDA device
 };
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,
@@ -34,8 +35,13 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 
 // Returns the ranks that form one replica with this one, including itself, ascending.
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group);
+// Returns the codes of what is averaged; none with the methods for gradients alone. `seed`: of
+// stochastic rounding.
+std::optional<engine::LossyOptions> codes_of(const AveragingOptions& options, std::uint64_t seed);
 // Returns true if the ranks' devices can sum the parameters in averagings of all ranks.
 bool sums_parameters_on_devices(const AveragingOptions& options);
+// Returns true if a CUDA device computes codes of the gradients and sums them in each step.
+bool encodes_gradients_on_device(const AveragingOptions& options);
 // Returns the bytes that the policy of each rank keeps in host memory for each trained parameter of
 // `dtype`: starts of changes, unsent parts of codes, the state of outer steps. Work memory of
 // limited size is not included.
@@ -43,6 +49,9 @@ std::size_t averaging_bytes(const AveragingOptions& options, int world_size, eng
 // Returns the same of a device that has the state: the part with which the policy calculates there.
 std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world_size,
                                       engine::DType dtype);
+// Returns the bytes of codes of up to `elements` trained parameters on such a device.
+std::size_t coded_sum_bytes_on_device(const AveragingOptions& options, int world_size,
+                                      engine::DType dtype, std::int64_t elements);
 // Returns true if the step after `steps` steps sums gradients over ranks.
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size);
 // Returns e.g. "params every 8", "grad overlapped, top-k 0.01": for the start line.

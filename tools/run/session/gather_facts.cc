@@ -1,6 +1,7 @@
 // Fills the facts of a session from its parts.
 #include <algorithm>
 
+#include "engine/averaging/codes/device_coded_sum.h"
 #include "io/gpu/usable_devices.h"
 #include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
@@ -78,8 +79,12 @@ std::string place_of_averagings(const AveragingOptions& options, bool over_nccl)
   using Options = AveragingOptions;
   if (options.stale.max_behind > 0)
     return "averagings in host memory: devices copy their parameters to and from it";
-  if (options.compression != Options::Compression::kNone)
-    return "averagings on the devices; changes of parameters are encoded in host memory";
+  if (const auto codes = codes_of(options, 0)) {
+    if (!engine::codes_on_devices(*codes))
+      return "averagings on the devices; changes of parameters are encoded in host memory";
+    return over_nccl ? "averagings on the devices, over NCCL"
+                     : "averagings on the devices; codes of changes pass through host memory";
+  }
   if (options.method == Options::Method::kGossip)
     return "averagings on the devices; pairs exchange parameters through host memory";
   return over_nccl ? "averagings on the devices, over NCCL"
@@ -149,8 +154,9 @@ LengthFacts length_facts(const SessionParts& s) {
 std::string capture_text(const SessionParts& s) {
   if (!s.compute.cuda()) return "";
   const int world = s.group.world_size();
-  const bool on_host = !s.wires.device && sums_gradients_after(s.state.progress.global_step,
-                                                               s.options.averaging, world);
+  const bool on_host =
+      !s.wires.device && !encodes_gradients_on_device(s.options.averaging) &&
+      sums_gradients_after(s.state.progress.global_step, s.options.averaging, world);
   return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();
 }
 

@@ -46,6 +46,19 @@ void plan_device_shards(const engine::TreePartition& cut, const backends::Group&
   if (group.world_size() > 1) needs.sums += engine::node_sum_bytes(cut, gradients);
 }
 
+// Adds what a device needs for codes. In elastic jobs it also has a copy of their error from before
+// the step.
+void plan_codes(const SessionOptions& options, const backends::Group& group,
+                const engine::Graph& graph, MemoryPlanOptions& needs) {
+  const std::uint64_t gradients = gradient_bytes(graph, needs.state);
+  needs.sums += coded_sum_bytes_on_device(
+      options.averaging, group.world_size(), needs.state,
+      static_cast<std::int64_t>(gradients / engine::size_of(needs.state)));
+  if (options.data.max_ranks > 0 && group.world_size() > 1 &&
+      encodes_gradients_on_device(options.averaging))
+    needs.sums += gradients;
+}
+
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
 MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
                                  const backends::Group& group, const SessionData& data,
@@ -67,6 +80,7 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
   if (compute.cuda()) {
     if (options.averaging.canonical)
       plan_device_shards(shards_of(options, group), group, graph, needs);
+    plan_codes(options, group, graph, needs);
     if (engine::is_half(compute.storage)) needs.short_weights = engine::size_of(compute.storage);
     if (options.evaluate.count > 0 && data.test().size() > 0)
       needs.evaluation = engine::evaluation_batch(data.test());

@@ -88,9 +88,11 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOpti
   return communicator;
 }
 
-bool sums_plain_gradients(const AveragingOptions& averaging) {
+// Returns true if the devices can sum the gradients of steps.
+bool sums_gradients_on_devices(const AveragingOptions& averaging) {
   return averaging.method == AveragingOptions::Method::kGradients &&
-         averaging.compression == AveragingOptions::Compression::kNone;
+         (averaging.compression == AveragingOptions::Compression::kNone ||
+          encodes_gradients_on_device(averaging));
 }
 
 // Returns true if each rank's own work is measured, for which the host waits for the device.
@@ -258,8 +260,9 @@ std::vector<std::unique_ptr<backends::Communicator>> connect_pairs(backends::Gro
 
 DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
                          backends::Group& group)
-    : gradients(sums_plain_gradients(options.averaging) ? make_device_wire(options, compute, group)
-                                                        : nullptr),
+    : gradients(sums_gradients_on_devices(options.averaging)
+                    ? make_device_wire(options, compute, group)
+                    : nullptr),
       parameters(sums_parameters_on_devices(options.averaging)
                      ? make_device_wire(options, compute, group)
                      : nullptr),
@@ -300,6 +303,39 @@ engine::DeviceShardsOptions device_shards(const SessionOptions& options,
           .devices = wires.device};
 }
 
+// Lets the device sum gradients: as the other ranks' devices do, or as codes.
+void choose_sum(const SessionOptions& options, const backends::Group& group,
+                const SessionCommunicators& wires, engine::DeviceWorkOptions& device) {
+  const AveragingOptions& averaging = options.averaging;
+  const engine::CodeExchange exchange{wires.averaging.get(), wires.device};
+  if (averaging.canonical) {
+    device.shards = device_shards(options, group, wires);
+  } else if (group.world_size() > 1 && encodes_gradients_on_device(averaging)) {
+    device.averaging.wanted = true;  // has the memory of the error
+    device.make_sum = [exchange, codes = *codes_of(averaging, options.seed),
+                       buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+      return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
+    };
+  } else if (wires.device) {
+    device.make_sum = [wire = wires.device,
+                       buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+      return engine::make_device_sum(*wire, gradients, buckets);
+    };
+  }
+}
+
+engine::DeviceAveragingOptions device_averaging(const SessionOptions& options,
+                                                const backends::Group& group,
+                                                const SessionCommunicators& wires) {
+  engine::DeviceAveragingOptions averaging{
+      .wanted = group.world_size() > 1 && options.averaging.of_parameters(),
+      .communicator = wires.device_averaging};
+  const auto codes = codes_of(options.averaging, options.seed);
+  if (averaging.wanted && codes && engine::codes_on_devices(*codes))
+    averaging.codes = engine::CodedParameters{*codes, wires.averaging.get()};
+  return averaging;
+}
+
 engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
                                          const backends::Group& group, const SessionData& data,
                                          SessionModel& model, const SessionCommunicators& wires) {
@@ -323,19 +359,11 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
         return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};
-  device.averaging = {.wanted = group.world_size() > 1 && options.averaging.of_parameters(),
-                      .communicator = wires.device_averaging};
+  device.averaging = device_averaging(options, group, wires);
   if (wires.device_averaging)
     device.gradient_memory = engine::gradient_memory(*wires.device_averaging);
   if (wires.device) device.gradient_memory = engine::gradient_memory(*wires.device);
-  if (options.averaging.canonical) {
-    device.shards = device_shards(options, group, wires);
-  } else if (wires.device) {
-    device.make_sum = [wire = wires.device,
-                       buckets = options.averaging.buckets](const engine::FlatBuffer& gradients) {
-      return engine::make_device_sum(*wire, gradients, buckets);
-    };
-  }
+  choose_sum(options, group, wires, device);
   return device;
 }
 
@@ -379,6 +407,7 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
+                                                     const Compute& compute,
                                                      const backends::Group& group,
                                                      SessionModel& model,
                                                      const SessionCommunicators& wires) {
@@ -386,15 +415,17 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
   const std::string on_device = wires.device ? ", on the device" : "";
   if (options.averaging.canonical && group.world_size() > 1)
     return engine::make_step_gradient_averaging(
-        gradients, shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
-        ", in canonical order" + on_device);
-  if (wires.device)
-    return engine::make_step_gradient_averaging(gradients, gradients.bytes(), on_device);
+        gradients,
+        {.bytes = shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
+         .note = ", in canonical order" + on_device});
+  if (wires.device && !encodes_gradients_on_device(options.averaging))
+    return engine::make_step_gradient_averaging(gradients,
+                                                {.bytes = gradients.bytes(), .note = on_device});
   const bool scattered = model.shared_update && model.shared_update->of_buckets;
-  return make_averaging(
-      options.averaging, group,
-      {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context,
-       options.seed, wires.pairs, scattered ? &model.shared_update->shares : nullptr});
+  return make_averaging(options.averaging, group,
+                        {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer,
+                         model.context, options.seed, wires.pairs,
+                         scattered ? &model.shared_update->shares : nullptr, compute.cuda()});
 }
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {

@@ -66,7 +66,7 @@ struct SessionModel {
 struct DeviceWires {
   DeviceWires(const SessionOptions& options, const Compute& compute, backends::Group& group);
 
-  // If null, gradients pass through host memory, bucket by bucket.
+  // If null, gradients or their codes pass through host memory, bucket by bucket.
   std::unique_ptr<backends::DeviceCommunicator> gradients;
   // If null, averagings of parameters exchange them in host memory.
   std::unique_ptr<backends::DeviceCommunicator> parameters;
@@ -104,6 +104,7 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
                                             backends::Communicator& control);
 
 std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
+                                                     const Compute& compute,
                                                      const backends::Group& group,
                                                      SessionModel& model,
                                                      const SessionCommunicators& wires);

@@ -261,21 +261,23 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
   const auto gradients = static_cast<double>(state.parameters.gradients.bytes());
   for (const Policy& policy : policies()) {
     const std::uint64_t before = mapped_bytes();
-    const auto made = tools::make_averaging(policy.options, *groups[0],
-                                            {.wire = *wire,
-                                             .island = nullptr,
-                                             .model = state,
-                                             .optimizer = *optimizer,
-                                             .context = context,
-                                             .seed = 1,
-                                             .pairs = pairs});
+    tools::AveragingParts parts{.wire = *wire,
+                                .island = nullptr,
+                                .model = state,
+                                .optimizer = *optimizer,
+                                .context = context,
+                                .seed = 1,
+                                .pairs = pairs};
+    const auto made = tools::make_averaging(policy.options, *groups[0], parts);
     const double kept = static_cast<double>(mapped_bytes() - before) / gradients,
                  planned = static_cast<double>(
                                tools::averaging_bytes(policy.options, 2, engine::DType::kF32)) /
                            sizeof(float);
     EXPECT_NEAR(kept, planned, 0.45) << policy.name;
     std::size_t on_device = 0;
-    for (const engine::HomeBuffer& buffer : made->memory_at_home().buffers)
+    parts.on_device = true;
+    const auto of_device = tools::make_averaging(policy.options, *groups[0], parts);
+    for (const engine::HomeBuffer& buffer : of_device->memory_at_home().buffers)
       on_device += buffer.buffer->bytes();
     EXPECT_EQ(static_cast<double>(on_device) / gradients,
               static_cast<double>(

@@ -222,7 +222,10 @@ TEST_F(CudaAveraging, ThePlanNamesWhereItTakesPlace) {
   expect_line(with("sync=streaming", over_nccl(2)), nccl);
   expect_line(with("sync=params", kStaged),
               "averagings on the devices; what ranks exchange passes through host memory");
-  expect_line(with("sync=params compress=int8", over_nccl(2)),
+  expect_line(with("sync=params compress=int8", over_nccl(2)), nccl);
+  expect_line(with("sync=params compress=int8", kStaged),
+              "averagings on the devices; codes of changes pass through host memory");
+  expect_line(with("sync=params compress=sparse", over_nccl(2)),
               "averagings on the devices; changes of parameters are encoded in host memory");
   expect_line(with("sync=gossip", over_nccl(2)),
               "averagings on the devices; pairs exchange parameters through host memory");

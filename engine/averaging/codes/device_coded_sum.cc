@@ -1,0 +1,203 @@
+// Encodes, exchanges and decodes pieces on the device.
+#include "engine/averaging/codes/device_coded_sum.h"
+
+#include <algorithm>
+#include <span>
+
+#include "backends/control_word.h"
+#include "engine/core/error.h"
+#include "engine/core/random.h"
+
+namespace engine {
+namespace {
+
+// The memory of a piece's own codes: those of all shares, or the whole code.
+std::size_t bytes_of_piece(const CodedPiece& cut, int ranks) {
+  return align_up(cut.share > 0 ? cut.at(ranks * cut.share) : cut.bytes);
+}
+
+std::vector<DeviceCodedSum::Piece> cut_ranges(const QuantizedCode& code,
+                                              std::span<const Elements> ranges, int ranks) {
+  std::vector<DeviceCodedSum::Piece> pieces;
+  std::size_t at = 0;
+  for (const Elements& range : ranges)
+    for_coded_pieces(code, range, ranks, [&](const CodedPiece& cut) {
+      pieces.push_back({cut, at});
+      at += bytes_of_piece(cut, ranks);
+    });
+  return pieces;
+}
+
+// A part of a range may end in a piece of less than 4 blocks, which is sent as a whole.
+std::size_t bytes_of_own(const QuantizedCode& code, std::span<const Elements> ranges, int ranks) {
+  std::size_t bytes = align_up(code_bytes(code, 4 * QuantizedCode::kBlock));
+  for (const DeviceCodedSum::Piece& piece : cut_ranges(code, ranges, ranks))
+    bytes += bytes_of_piece(piece.cut, ranks);
+  return bytes;
+}
+
+std::size_t bytes_of_all(const QuantizedCode& code, std::span<const Elements> ranges, int ranks) {
+  std::size_t bytes = 0;
+  for (const Elements& range : ranges)
+    bytes = std::max(bytes, coded_bytes_of_all(code, range.count, ranks));
+  return bytes;
+}
+
+TensorView part_of(const TensorView& span, std::int64_t first, std::int64_t count) {
+  TensorView part = span;
+  part.data =
+      static_cast<std::byte*>(part.data) + static_cast<std::size_t>(first) * size_of(span.dtype);
+  part.shape = {count};
+  return part;
+}
+
+backends::Communicator& communicator_of(const CodeExchange& exchange) {
+  if (exchange.on_devices != nullptr) return *exchange.on_devices;
+  require(exchange.in_host_memory != nullptr, "codes are exchanged by a communicator");
+  return *exchange.in_host_memory;
+}
+
+}  // namespace
+
+DeviceCodedSum::DeviceCodedSum(const CodeExchange& exchange, const LossyOptions& options,
+                               std::string_view use, std::span<const Elements> ranges,
+                               Device device)
+    : exchange_(exchange),
+      options_(options),
+      code_(options.bits),
+      stream_key_(stream_key(options.seed, use)),
+      rank_(communicator_of(exchange).rank()),
+      ranks_(communicator_of(exchange).world_size()),
+      device_(device),
+      own_(bytes_of_own(code_, ranges, ranks_), device, "averaging"),
+      all_(bytes_of_all(code_, ranges, ranks_), device, "averaging"),
+      encoded_(cut_ranges(code_, ranges, ranks_).size() + 1) {
+  require(codes_on_devices(options), "devices sum quantized codes");
+  if (exchange.on_devices != nullptr) return;
+  sent_ = std::make_unique<cuda::PinnedMemory>(own_.bytes());
+  received_ = std::make_unique<cuda::PinnedMemory>(all_.bytes());
+}
+
+std::vector<DeviceCodedSum::Piece> DeviceCodedSum::pieces(std::span<const Elements> ranges) const {
+  return cut_ranges(code_, ranges, ranks_);
+}
+
+std::vector<backends::ControlWord> DeviceCodedSum::calls(std::span<const Piece> pieces) const {
+  using enum backends::Operation;
+  std::vector<backends::ControlWord> calls;
+  const auto add = [&calls](backends::Operation operation, std::size_t bytes) {
+    calls.push_back(
+        backends::transfer_word(operation, static_cast<std::uint32_t>(calls.size() + 1), bytes));
+  };
+  for (const Piece& piece : pieces) {
+    const CodedPiece& cut = piece.cut;
+    if (cut.share > 0) add(kAllToAll, cut.at(cut.share));
+    add(kAllGather, cut.share > 0 ? cut.at(cut.share) : cut.bytes);
+  }
+  return calls;
+}
+
+ops::QuantizedSpan DeviceCodedSum::span_of(const CodedPiece& cut, std::int64_t block, int rank,
+                                           const Round& round) const {
+  return {
+      .bits = options_.bits,
+      .position = cut.position(block),
+      .noise = {.stream = stream_key_, .rank = rank, .round = round.number, .round_at = round.at}};
+}
+
+void DeviceCodedSum::encode(std::size_t number, const Piece& piece, const Spans& spans,
+                            const Round& round, void* stream) {
+  const CodedPiece& cut = piece.cut;
+  const auto part = [&](const TensorView& span) {
+    return part_of(span, cut.range.first, cut.range.count);
+  };
+  KernelContext context;
+  context.device = device_;
+  context.stream = stream;
+  ops::quantize(context, span_of(cut, 0, rank_, round), options_.decay, part(spans.values),
+                part(spans.error), part(spans.rest), own_.data() + piece.at);
+  send(number, piece, cut.share > 0 ? cut.at(ranks_ * cut.share) : cut.bytes, stream);
+}
+
+void DeviceCodedSum::complete(std::size_t number, const Piece& piece, const Spans& spans,
+                              const Round& round, void* stream) {
+  const CodedPiece& cut = piece.cut;
+  const TensorView values = part_of(spans.values, cut.range.first, cut.range.count);
+  KernelContext context;
+  context.device = device_;
+  context.stream = stream;
+  if (cut.share == 0) {
+    exchange(false, number, piece, cut.bytes, stream);
+    return ops::add_quantized(context, span_of(cut, 0, rank_, round),
+                              {all_.data(), cut.bytes, ranks_}, values);
+  }
+  const std::size_t bytes = cut.at(cut.share);
+  exchange(true, number, piece, bytes, stream);
+  const std::int64_t first = cut.first_of(rank_), end = cut.end_of(rank_),
+                     begin = cut.position(first),
+                     count = std::min(cut.position(end), cut.range.first + cut.range.count) - begin;
+  if (count > 0)
+    ops::quantize_sum(context, span_of(cut, first, kNoiseOfSums, round),
+                      {all_.data(), bytes, ranks_}, part_of(spans.rest, begin, count),
+                      own_.data() + piece.at);
+  send(number, piece, bytes, stream);
+  exchange(false, number, piece, bytes, stream);
+  ops::add_quantized(context, span_of(cut, 0, rank_, round), {all_.data(), 0, 1}, values);
+}
+
+// Copies the piece's own codes to host memory, if they are exchanged there.
+void DeviceCodedSum::send(std::size_t number, const Piece& piece, std::size_t bytes, void* stream) {
+  if (sent_ == nullptr) return;
+  cuda::copy_async(sent_->data() + piece.at, own_.data() + piece.at, bytes, stream);
+  encoded_[number].record(stream);
+}
+
+// In host memory, the codes of the piece before are on the device when the next ones arrive.
+void DeviceCodedSum::exchange(bool to_each, std::size_t number, const Piece& piece,
+                              std::size_t bytes, void* stream) {
+  if (backends::DeviceCommunicator* devices = exchange_.on_devices) {
+    const std::byte* own = own_.data() + piece.at;
+    if (to_each)
+      devices->all_to_all_on(stream, own, bytes, all_.data());
+    else
+      devices->all_gather_on(stream, own, bytes, all_.data());
+    return;
+  }
+  encoded_[number].synchronize();
+  copied_.synchronize();
+  const std::byte* own = sent_->data() + piece.at;
+  if (to_each)
+    exchange_.in_host_memory->all_to_all(own, bytes, received_->data());
+  else
+    exchange_.in_host_memory->all_gather(own, bytes, received_->data());
+  cuda::copy_async(all_.data(), received_->data(), bytes * static_cast<std::size_t>(ranks_),
+                   stream);
+  copied_.record(stream);
+}
+
+// Over NCCL, the ranks compare the calls of each sum, as its blocking calls would.
+void DeviceCodedSum::sum(const Spans& spans, Elements range, std::int64_t round) {
+  cuda::use_device(device_.index);  // of the calling thread
+  void* const stream = own_stream_.handle();
+  if (exchange_.on_devices != nullptr) exchange_.on_devices->agree(calls(pieces({&range, 1})));
+  for_coded_pieces(code_, range, ranks_, [&](const CodedPiece& cut) {
+    const Piece piece{cut, 0};
+    encode(0, piece, spans, {.number = round}, stream);
+    complete(0, piece, spans, {.number = round}, stream);
+  });
+  if (exchange_.on_devices != nullptr) exchange_.on_devices->wait(stream);
+  const TensorView rest = part_of(spans.rest, range.first, range.count),
+                   error = part_of(spans.error, range.first, range.count);
+  if (rest.bytes() > 0) cuda::copy_async(error.data, rest.data, rest.bytes(), stream);
+  summed_.record(stream);
+  summed_.synchronize();
+}
+
+std::size_t device_coded_bytes(const LossyOptions& options, std::span<const Elements> ranges,
+                               int ranks) {
+  if (!codes_on_devices(options)) return 0;
+  const QuantizedCode code(options.bits);
+  return bytes_of_own(code, ranges, ranks) + bytes_of_all(code, ranges, ranks);
+}
+
+}  // namespace engine

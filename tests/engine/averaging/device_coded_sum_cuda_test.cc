@@ -1,0 +1,184 @@
+// Sums of codes on CUDA devices have the bits of those in host memory.
+#include "engine/averaging/codes/device_coded_sum.h"
+
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "backends/group.h"
+#include "engine/averaging/codes/coded_sum.h"
+#include "engine/averaging/sums/bucket_reducer.h"
+#include "engine/averaging/sums/device_sum.h"
+#include "engine/averaging/sums/gradient_sum.h"
+#include "engine/core/random.h"
+#include "engine/ops/optim_step/step_numbers.h"
+#include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/support/time_limits.h"
+
+namespace engine {
+namespace {
+
+constexpr Device kDevice = cuda_test::kDevice;
+
+class DeviceCodedSumCuda : public cuda_test::CudaTest {};
+
+// Memory on both sides.
+struct Mirrored {
+  FlatBuffer host, device;
+
+  Mirrored(DType dtype, std::int64_t count)
+      : host(dtype, {{"v", TensorLayout::plain({count}), dtype}}),
+        device(FlatBuffer::like(host, kDevice)) {}
+  void upload() const { copy(device, host); }
+  // Returns true if the device has the bits of the host.
+  bool is_equal() const {
+    const FlatBuffer copied = FlatBuffer::like(host);
+    copy(copied, device);
+    return std::memcmp(copied.data(), host.data(), host.bytes()) == 0;
+  }
+
+ private:
+  static void copy(const FlatBuffer& to, const FlatBuffer& from) {
+    const cuda::Stream stream;
+    cuda::copy_async(to.data(), from.data(), to.bytes(), stream.handle());
+    stream.synchronize();
+  }
+};
+
+// Some elements are much larger than others, so that blocks have different scales.
+void fill(const FlatBuffer& values, int rank, int round) {
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    const double value = (uniform_float(philox(3, static_cast<std::uint64_t>(16 * round + rank),
+                                               static_cast<std::uint64_t>(i))[0]) -
+                          0.4) *
+                         (i % 1000 < 300 ? 1 : 1e-3);
+    if (values.dtype() == DType::kF64)
+      values.span<double>()[static_cast<std::size_t>(i)] = value;
+    else
+      values.span<float>()[static_cast<std::size_t>(i)] = static_cast<float>(value);
+  }
+}
+
+// Runs call(group) for each rank on a thread of its own.
+void on_ranks(int world, const std::function<void(backends::Group&)>& call) {
+  auto groups = backends::make_inproc_groups(world, test_support::deadline_ms(60'000));
+  std::vector<std::jthread> ranks;
+  ranks.reserve(groups.size());
+  for (auto& group : groups)
+    ranks.emplace_back([&call, &group] {
+      cuda::use_device(0);
+      call(*group);
+      group->leave();
+    });
+}
+
+struct Case {
+  int world;
+  std::int64_t count;
+  DType dtype;
+  int bits;
+};
+
+// Several rounds of a part of a buffer, with a separate rest.
+void expect_same_sums(const Case& c) {
+  SCOPED_TRACE(std::to_string(c.count) + " elements on " + std::to_string(c.world));
+  constexpr int kRounds = 3;
+  on_ranks(c.world, [&c](backends::Group& group) {
+    const LossyOptions options{.bits = c.bits, .seed = 5};
+    const auto communicator = group.make_communicator();
+    const Mirrored values(c.dtype, c.count), error(c.dtype, c.count), rest(c.dtype, c.count);
+    const Elements all[] = {{0, c.count}}, part{c.count / 3, c.count - c.count / 3};
+    CodedSum in_host_memory(*communicator, options, "test", c.count);
+    DeviceCodedSum on_device({communicator.get()}, options, "test", all, kDevice);
+    for (int round = 0; round < kRounds; ++round) {
+      fill(values.host, group.rank(), round);
+      values.upload();
+      in_host_memory.sum({values.host, error.host, rest.host}, part, round, nullptr);
+      std::memcpy(error.host.part(part.first, part.count).data,
+                  rest.host.part(part.first, part.count).data,
+                  error.host.part(part.first, part.count).bytes());
+      on_device.sum({values.device.flat(), error.device.flat(), rest.device.flat()}, part, round);
+      EXPECT_TRUE(values.is_equal()) << "round " << round;
+      EXPECT_TRUE(error.is_equal()) << "round " << round;
+    }
+  });
+}
+
+TEST_F(DeviceCodedSumCuda, HasTheBitsOfHostMemory) {
+  for (const int world : {1, 2, 3, 4})
+    for (const std::int64_t count : {1, 257, 1281, 5000})
+      for (const DType dtype : {DType::kF32, DType::kF64})
+        for (const int bits : {8, 4}) expect_same_sums({world, count, dtype, bits});
+}
+
+// A sum of gradients in several buckets, and steps whose numbers are in device memory.
+void expect_same_gradients(const Case& c, bool overlap) {
+  SCOPED_TRACE(std::to_string(c.count) + " elements on " + std::to_string(c.world));
+  on_ranks(c.world, [&c, overlap](backends::Group& group) {
+    const LossyOptions options{.bits = c.bits, .seed = 5};
+    const BucketOptions buckets{.bytes = 4096, .overlap = overlap};
+    const auto communicator = group.make_communicator();
+    const Mirrored gradients(c.dtype, c.count), error(c.dtype, c.count);
+    ThreadPool threads(1);
+    KernelContext context;
+    context.threads = &threads;
+    FlatBuffer host = FlatBuffer::like(gradients.host);
+    const auto in_host_memory = make_coded_sum(*communicator, host, context, options);
+    const auto on_device =
+        make_coded_device_sum({communicator.get()}, gradients.device, options, buckets);
+    on_device->set_error(error.device);
+    EXPECT_FALSE(on_device->capturable());
+    const cuda::Stream stream;
+    const Arena numbers(sizeof(StepNumbers), kDevice);
+    for (int step = 0; step < 3; ++step) {
+      fill(host, group.rank(), step);
+      std::memcpy(gradients.host.data(), host.data(), host.bytes());
+      gradients.upload();
+      {
+        BucketReducer reducer(*in_host_memory, host, {.bytes = 4096, .overlap = false});
+        in_host_memory->begin_step(step);
+        reducer.ready(host.size());
+        reducer.finish();
+      }
+      const StepNumbers now{.round = step};
+      cuda::copy_async(numbers.data(), &now, sizeof now, stream.handle());
+      on_device->begin_step(reinterpret_cast<const StepNumbers*>(numbers.data()));
+      on_device->ready(c.count / 2, stream.handle());
+      on_device->ready(c.count, stream.handle());
+      on_device->finish(stream.handle());
+      on_device->wait(stream.handle());
+      std::memcpy(gradients.host.data(), host.data(), host.bytes());
+      EXPECT_TRUE(gradients.is_equal()) << "step " << step;
+      const FlatBuffer* kept = in_host_memory->state()[0].buffer;
+      std::memcpy(error.host.data(), kept->data(), kept->bytes());
+      EXPECT_TRUE(error.is_equal()) << "step " << step;
+    }
+  });
+}
+
+TEST_F(DeviceCodedSumCuda, OfGradientsHasTheBitsOfHostMemory) {
+  for (const int world : {2, 4})
+    for (const bool overlap : {true, false}) {
+      expect_same_gradients({world, 20'000, DType::kF32, 8}, overlap);
+      expect_same_gradients({world, 5003, DType::kF64, 4}, overlap);
+    }
+}
+
+// The pieces of a large bucket have places of their own.
+TEST_F(DeviceCodedSumCuda, OfSeveralPiecesHasTheBitsOfHostMemory) {
+  for (const int world : {2, 3}) expect_same_sums({world, kCodedPiece + 3000, DType::kF32, 4});
+}
+
+TEST_F(DeviceCodedSumCuda, RejectsSparseCodes) {
+  on_ranks(1, [](backends::Group& group) {
+    const auto communicator = group.make_communicator();
+    const Elements all[] = {{0, 10}};
+    EXPECT_THROW(DeviceCodedSum({communicator.get()}, {.kind = LossyOptions::Kind::kSparse}, "test",
+                                all, kDevice),
+                 Error);
+  });
+}
+
+}  // namespace
+}  // namespace engine
