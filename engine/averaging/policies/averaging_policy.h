@@ -75,7 +75,7 @@ class AveragingPolicy : public PolicyCheckpoint {
   // host memory, valid until end_step(); null if they stay local or are summed where they are
   // computed.
   virtual GradientExchange* begin_step(StateHome& /*home*/) { return nullptr; }
-  // Returns the memory that this exchange changes during a step.
+  // Returns the memory that this exchange changes during a step, up to GradientExchange::settle().
   virtual std::vector<PolicyState> exchange_state() { return {}; }
   // `lr` is the learning rate of the update just made. Returns how many of the next steps this rank
   // leaves out, because the others have done them.
