@@ -1,7 +1,9 @@
 // Implements evaluations and checkpoints, and tracks those that are pending.
 #include "engine/train/milestones.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "io/base/time/deadline.h"
 #include "io/base/time/trace.h"
@@ -167,7 +169,6 @@ void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
   const bool needed = lone == LoneState::kLastMean || (lone == LoneState::kLastStep && on_device);
   const double start = base::steady_seconds();
   if (!needed || !state.policy.together() || start < next_copy_) return;
-  if (!state.policy.exchange_state().empty()) return;  // save_after_loss() would not use it
   const base::TraceSpan span("copy the state");
   const PendingEvaluation before = state.pending_evaluation;
   if (context_.parts.evaluator != nullptr &&
@@ -193,17 +194,16 @@ std::optional<TrainProgress> Milestones::save_own_state() {
   return state.progress;
 }
 
-void Milestones::save_alone() {
-  if (context_.may_keep_state()) static_cast<void>(save_own_state());
+std::string Milestones::save_alone() {
+  return context_.may_keep_state() && save_own_state() ? lost_with_others() : "";
 }
 
-// The part of gradients that codes have not sent yet differs by rank, and is lost with one.
 void Milestones::save_after_loss() noexcept {
   const TrainState& state = context_.parts.state;
   // Rank 1 stands in with a state that all ranks had: of others rank 0 may have saved its own.
   if (!context_.may_keep_state() && !(context_.can_save_alone() && state.policy.together())) return;
   try {
-    if (state.progress.global_step == 0 || !state.policy.exchange_state().empty()) return;
+    if (state.progress.global_step == 0) return;
     const std::optional<TrainProgress> saved = save_own_state();
     if (saved) tell_saved(*saved);
     context_.report_saved();
@@ -223,8 +223,23 @@ void Milestones::tell_saved(const TrainProgress& saved) const {
   else if (state.policy.together())
     text += "last completed step";
   else
-    text += "replica of rank 0; the other ranks' work since their last averaging is not in it";
-  context_.parts.keeper->tell(text);
+    text += "replica of rank 0";
+  const std::string lost = lost_with_others();
+  context_.parts.keeper->tell(lost.empty() ? text : text + "; " + lost);
+}
+
+std::string Milestones::lost_with_others() const {
+  AveragingPolicy& policy = context_.parts.state.policy;
+  std::string text;
+  if (policy.coupling().lone == LoneState::kOwn && !policy.together())
+    text = "the other ranks' work since their last averaging is not in it";
+  const std::vector<PolicyState> states = policy.state();
+  if (std::ranges::any_of(states,
+                          [](const PolicyState& s) { return s.local && s.buffer->bytes() > 0; })) {
+    if (!text.empty()) text += ", and ";
+    text += "what --compress had not sent yet on the other ranks is dropped";
+  }
+  return text;
 }
 
 }  // namespace engine

@@ -29,12 +29,11 @@ void StepRecovery::end_update() {
 // Copies the state that a step changes before its update: statistics changed by forward, and the
 // memory of an exchange. On a device, the work itself keeps the statistics there.
 void StepRecovery::keep_state() {
-  const bool rolls_back = context_.options.supports_rollback;
-  if (!rolls_back && !context_.can_save_alone()) return;
+  if (!context_.options.supports_rollback && !context_.can_save_alone()) return;
   TrainState& state = context_.parts.state;
   changed_in_step_.clear();
   if (state.control == nullptr) changed_in_step_ = {&state.model.running, &state.model.counters};
-  if (rolls_back && exchange_ != nullptr)
+  if (exchange_ != nullptr)
     for (const PolicyState& s : state.policy.exchange_state()) changed_in_step_.push_back(s.buffer);
   std::size_t bytes = 0;
   for (const FlatBuffer* buffer : changed_in_step_) bytes += buffer->bytes();
