@@ -45,10 +45,10 @@ struct AveragingReport {
 
 // The states of one rank that suffice to continue the run of all, without the other ranks.
 enum class LoneState {
-  kNone,      // none: other ranks have parameters of their own
-  kLastStep,  // after any step: replicas are equal
-  kLastMean,  // after an averaging of all ranks: later steps are those of this rank alone
-  kOwn,       // its replica after any step: the schedule's averagings leave replicas different
+  kLastStep,     // after any step: replicas are equal
+  kLastMean,     // after an averaging of all ranks: later steps are those of this rank alone
+  kOwn,          // its replica after any step: the schedule's averagings leave replicas different
+  kIndependent,  // the same, and each rank has a model of its own: nothing is averaged
 };
 
 // States what a rank's next step needs of the others, and what it has without them.

@@ -2,6 +2,9 @@
 // 0, or rank 1 if that is rank 0.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <future>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -53,13 +56,15 @@ io::Checkpoint saved_after_loss(const std::string& folder, const Loss& loss,
            [&](Rank& rank) {
              const bool is_lost = rank.number() == loss.rank;
              if (loss.on_device) rank.state.control = &control[rank.number()];
-             rank.gradients->before = [&rank, is_lost] {
+             const auto fail = [&rank, is_lost] {
                if (rank.step() != kFailed - 1) return;
                if (is_lost) throw Killed();
                throw backends::PeerError("the other rank is gone");
              };
-             rank.after_step = [&](std::int64_t step) {
+             rank.gradients->before = fail;
+             rank.after_step = [&, fail](std::int64_t step) {
                if (step == kFailed - 1 && !is_lost && unsent != nullptr) *unsent = own_memory(rank);
+               if (loss.averaging == Averaging::kNone) fail();
              };
              if (is_lost)
                EXPECT_THROW(rank.run(), Killed);
@@ -129,20 +134,28 @@ TEST_P(LostRank, WhatTheOtherHadNotSentIsSentOnce) {
 }
 
 // The first averaging is copied, and the second one if there was time.
-TEST(LostRankOne, OfAveragedParametersACopyIsSaved) {
+TEST_P(LostRank, OfAveragedParametersACopyIsSaved) {
   const test_support::TemporaryDirectory folder;
-  const Loss loss{Averaging::kParameters, 1};
+  const Loss loss{Averaging::kParameters, GetParam()};
   const io::Checkpoint saved = saved_after_loss(folder.path().string(), loss);
   EXPECT_GE(saved.global_step, 1);
   EXPECT_LT(saved.global_step, kFailed);
   expect_state_of_its_step(saved, loss);
 }
 
-TEST(LostRankOne, OfTheStateOfADeviceACopyIsSaved) {
-  for (const Averaging averaging :
-       {Averaging::kGradients, Averaging::kCodedGradients, Averaging::kParameters}) {
+TEST_P(LostRank, OfIndependentOnesTheOthersModelIsSaved) {
+  const test_support::TemporaryDirectory folder;
+  const Loss loss{Averaging::kNone, GetParam()};
+  const io::Checkpoint saved = saved_after_loss(folder.path().string(), loss);
+  EXPECT_EQ(saved.global_step, kFailed - 1);
+  expect_state_of_its_step(saved, loss);
+}
+
+TEST_P(LostRank, OfTheStateOfADeviceACopyIsSaved) {
+  for (const Averaging averaging : {Averaging::kGradients, Averaging::kCodedGradients,
+                                    Averaging::kParameters, Averaging::kNone}) {
     const test_support::TemporaryDirectory folder;
-    const Loss loss{averaging, 1, /*on_device=*/true};
+    const Loss loss{averaging, GetParam(), /*on_device=*/true};
     const io::Checkpoint saved = saved_after_loss(folder.path().string(), loss);
     EXPECT_GE(saved.global_step, 1);
     EXPECT_LT(saved.global_step, kFailed);
@@ -153,5 +166,38 @@ TEST(LostRankOne, OfTheStateOfADeviceACopyIsSaved) {
 INSTANTIATE_TEST_SUITE_P(Ranks, LostRank, testing::Values(0, 1), [](const auto& tested) {
   return tested.param == 0 ? std::string("zero") : std::string("one");
 });
+
+// Rank 1 gets the folder after rank 0 has saved and left. Its replica is another one, and later.
+TEST(LostRankOfThree, RankOneDoesNotReplaceWhatALivingRankZeroHasSaved) {
+  const test_support::TemporaryDirectory folder;
+  std::promise<void> rank_0_has_ended;
+  std::shared_future<void> ended = rank_0_has_ended.get_future().share();
+  const std::map<int, std::int64_t> fails_after{{0, 2}, {1, 3}, {2, 2}};
+  on_ranks(3,
+           {.steps = 1 << 20,
+            .folder = folder.path().string(),
+            .take_folder =
+                [&] {
+                  ended.wait();
+                  return true;
+                },
+            .evaluates = false,
+            .averaging = Averaging::kNone},
+           [&](Rank& rank) {
+             rank.after_step = [&](std::int64_t step) {
+               if (step != fails_after.at(rank.number())) return;
+               if (rank.number() == 2) throw Killed();
+               throw backends::PeerError("rank 2 is gone");
+             };
+             if (rank.number() == 2) {
+               EXPECT_THROW(rank.run(), Killed);
+             } else {
+               EXPECT_THROW(rank.run(), backends::PeerError);
+             }
+             if (rank.number() == 0) rank_0_has_ended.set_value();
+           });
+  EXPECT_EQ(io::find_newest_checkpoint(folder.path().string(), nullptr),
+            folder / io::checkpoint_file_name(2));
+}
 
 }  // namespace

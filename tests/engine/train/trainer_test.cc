@@ -263,7 +263,8 @@ TEST(Trainer, AnInterruptedRankZeroStatesWhatTheOthersHad) {
     const char* lacks;
   };
   for (const auto& [averaging, lacks] :
-       {Case{Averaging::kCodedGradients, "what --compress had not sent yet on the other ranks"}}) {
+       {Case{Averaging::kCodedGradients, "what --compress had not sent yet on the other ranks"},
+        Case{Averaging::kNone, "the other ranks' own models are not in it"}}) {
     const test_support::TemporaryDirectory folder;
     PerRank<TrainResult> results(2);
     on_ranks(2,

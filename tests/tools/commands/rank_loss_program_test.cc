@@ -1,5 +1,5 @@
 // A rank is killed: rank 0 saves what the run can continue from, with every kind of averaging; rank
-// 1 if rank 0 is killed.
+// 1 if rank 0 is killed. docs/runs.md has a table of what is saved; its rows are tested here.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -163,7 +163,16 @@ TEST_P(LossWithMeans, RepeatsOnlyTheStepsSinceAnAveraging) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Policies, LossWithMeans,
+    WithoutRank0, LossWithMeans,
+    testing::Combine(
+        testing::Values(Averaging{"params", {"--sync", "params"}},
+                        Averaging{"post_local", {"--sync", "post-local", "--sync-warmup", "4"}},
+                        Averaging{
+                            "diloco_sparse", {"--sync", "diloco", "--compress", "sparse"}, false}),
+        testing::Values(Receiver::kRank0)),
+    name_of_loss);
+INSTANTIATE_TEST_SUITE_P(
+    WithoutRank1, LossWithMeans,
     testing::Combine(
         testing::Values(
             Averaging{"params", {"--sync", "params"}},
@@ -210,38 +219,28 @@ INSTANTIATE_TEST_SUITE_P(
                                                {"--sync", "streaming", "--sync-overlap", "1",
                                                 "--compress", "int8"}},
                                      Averaging{"late_ranks", {"--sync", "diloco", "--stale", "1"}}),
-                     testing::Values(Receiver::kRank1)),
+                     kEachRank),
     name_of_loss);
+
+// The remaining rank's model is all that is left in any process.
+TEST_P(LossOfRank, OfIndependentReplicasSavesThatOfTheOther) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> options{"--sync", "none"};
+  std::string message;
+  const std::int64_t step = step_saved_after_loss(folder, options, GetParam(), message);
+  EXPECT_GE(step, last_reported_step(folder / "run.metrics")) << message;
+  EXPECT_CONTAINS(message, "the replica of rank " +
+                               std::string(GetParam() == Receiver::kRank0 ? "1" : "0") +
+                               "; the other ranks' own models are not in it (--sync none): all "
+                               "ranks resume from it");
+  EXPECT_CONTAINS(expect_resumed(folder, step, options), "all ranks take rank 0's state");
+}
 
 // The lost rank had a part of the optimizer's state that no other rank has.
 TEST_P(LossOfRank, WithAShardOfTheOptimizerSavesNothing) {
   const TemporaryDirectory folder;
   const CommandResult lost =
       interrupted(folder / "run", {"--shard-optimizer"}, SIGKILL, GetParam());
-  EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
-  EXPECT_EQ(io::find_newest_checkpoint(folder / "run", nullptr), "") << lost.err;
-}
-
-// Rank 1 copies no averaging, and its replica is not that of rank 0: it saves if rank 0 is lost
-// between the end of an epoch, of six steps, and the next step.
-TEST(Loss, OfRank0WithAveragedParametersSavesOnlyWhatAllRanksHad) {
-  for (const std::string sync : {"params", "streaming"}) {
-    const TemporaryDirectory folder;
-    const CommandResult lost = interrupted(
-        folder / "run", {"--sync", sync, "--sync-every", "1000000"}, SIGKILL, Receiver::kRank0);
-    EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
-    const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
-    if (!newest.empty()) {
-      EXPECT_EQ(io::load_checkpoint(newest).global_step % 6, 0) << lost.err;
-    }
-  }
-}
-
-// Each rank has a model of its own: a checkpoint of one would replace the other.
-TEST(Loss, OfAnIndependentReplicaSavesNothing) {
-  const TemporaryDirectory folder;
-  const CommandResult lost =
-      interrupted(folder / "run", {"--sync", "none"}, SIGKILL, Receiver::kRank1);
   EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
   EXPECT_EQ(io::find_newest_checkpoint(folder / "run", nullptr), "") << lost.err;
 }
