@@ -87,16 +87,13 @@ struct LoopContext {
   const TrainProgress& progress() const { return parts.state.progress; }
   bool is_last_step() const { return progress().global_step == options.total_steps; }
   // Rank 0 of several has the whole state, so that it can save a copy of it without the others.
-  bool may_keep_state() const { return parts.control.rank() == 0 && has_whole_state(); }
-  // The same for the state itself, after a failure: a device may be in a sum that has failed. Rank
-  // 1 does so if rank 0 is lost.
-  bool can_save_alone() const {
-    return parts.control.rank() <= 1 && has_whole_state() && parts.state.control == nullptr;
-  }
-  bool has_whole_state() const {
-    return parts.keeper != nullptr && parts.control.world_size() > 1 &&
+  // Rank 1 does so if rank 0 is lost.
+  bool may_keep_state() const {
+    return parts.control.rank() <= 1 && parts.control.world_size() > 1 && parts.keeper != nullptr &&
            parts.state.shares == nullptr;
   }
+  // The same for the state itself, after a failure: a device may be in a sum that has failed.
+  bool can_save_alone() const { return may_keep_state() && parts.state.control == nullptr; }
   // Returns true if ranks are at unequal points of a step until all of them average, because they
   // take different numbers of local steps or average in pairs.
   bool ranks_run_apart() const {

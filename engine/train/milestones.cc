@@ -1,7 +1,9 @@
 // Implements evaluations and checkpoints, and tracks those that are pending.
 #include "engine/train/milestones.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "io/base/time/deadline.h"
 #include "io/base/time/trace.h"
@@ -157,17 +159,20 @@ void Milestones::save() {
 
 // The state of a device is lost with a rank that was in a sum of the device, so there the copy
 // replaces the state of the last step. It costs the transfer of the whole state. Copies take at
-// most these fractions of the time.
+// most these fractions of the time. Policies whose schedule leaves replicas different may have an
+// exchange in progress, which reading their state awaits or ends, until all ranks synchronize at
+// the end of an epoch.
 void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
   constexpr double kMaxFraction = 0.02, kMaxFractionOnDevice = 0.01;
   if (!context_.may_keep_state() || context_.options.supports_rollback) return;
   TrainState& state = context_.parts.state;
   const bool on_device = state.control != nullptr;
   const LoneState lone = state.policy.coupling().lone;
-  const bool needed = lone == LoneState::kLastMean || (lone == LoneState::kLastStep && on_device);
+  const bool needed = lone == LoneState::kLastMean || on_device;
+  const bool is_resumable = lone == LoneState::kIndependent ||
+                            (state.policy.together() && (lone != LoneState::kOwn || epoch_end));
   const double start = base::steady_seconds();
-  if (!needed || !state.policy.together() || start < next_copy_) return;
-  if (!state.policy.exchange_state().empty()) return;  // save_after_loss() would not use it
+  if (!needed || !is_resumable || start < next_copy_) return;
   const base::TraceSpan span("copy the state");
   const PendingEvaluation before = state.pending_evaluation;
   if (context_.parts.evaluator != nullptr &&
@@ -182,28 +187,32 @@ void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
   next_copy_ = end + (end - start) / (on_device ? kMaxFractionOnDevice : kMaxFraction);
 }
 
+// Of the states that only this rank had, rank 0 may have saved its own.
 std::optional<TrainProgress> Milestones::save_own_state() {
   TrainState& state = context_.parts.state;
-  const bool resumable = state.policy.together() || state.policy.coupling().lone == LoneState::kOwn;
+  CheckpointManager& keeper = *context_.parts.keeper;
+  const LoneState lone = state.policy.coupling().lone;
+  const bool is_common = state.policy.together();
+  const bool is_independent = lone == LoneState::kIndependent;
+  LoneSave mode{.keep_all = is_independent};
+  if (is_independent || (lone == LoneState::kOwn && !is_common)) mode.last_common = done_.saved;
+  const bool resumable = is_common || is_independent || lone == LoneState::kOwn;
   if (!context_.can_save_alone() || !recovery_.is_settled() || !resumable ||
       first_not_finite(state.model, true))
-    return context_.parts.keeper->save_kept();
-  if (done_.saved == state.progress.global_step) return std::nullopt;
-  if (!context_.parts.keeper->save_alone(state)) return std::nullopt;
+    return keeper.save_kept(mode);
+  if (!keeper.save_alone(state, mode)) return std::nullopt;
   return state.progress;
 }
 
-void Milestones::save_alone() {
-  if (context_.may_keep_state()) static_cast<void>(save_own_state());
+std::string Milestones::save_alone() {
+  if (!context_.may_keep_state() || context_.parts.control.rank() != 0) return "";
+  return save_own_state() ? lost_with_others() : "";
 }
 
-// The part of gradients that codes have not sent yet differs by rank, and is lost with one.
 void Milestones::save_after_loss() noexcept {
-  const TrainState& state = context_.parts.state;
-  // Rank 1 stands in with a state that all ranks had: of others rank 0 may have saved its own.
-  if (!context_.may_keep_state() && !(context_.can_save_alone() && state.policy.together())) return;
+  if (!context_.may_keep_state()) return;
   try {
-    if (state.progress.global_step == 0 || !state.policy.exchange_state().empty()) return;
+    if (context_.progress().global_step == 0) return;
     const std::optional<TrainProgress> saved = save_own_state();
     if (saved) tell_saved(*saved);
     context_.report_saved();
@@ -213,18 +222,38 @@ void Milestones::save_after_loss() noexcept {
 }
 
 void Milestones::tell_saved(const TrainProgress& saved) const {
-  const TrainState& state = context_.parts.state;
-  const std::int64_t later = state.progress.global_step - saved.global_step;
+  const AveragingPolicy& policy = context_.parts.state.policy;
+  const bool is_independent = policy.coupling().lone == LoneState::kIndependent;
+  const std::int64_t later = context_.progress().global_step - saved.global_step;
+  const std::string replica = "replica of rank " + std::to_string(context_.parts.control.rank());
   std::string text =
       "a rank was lost: saved " + context_.parts.keeper->path_of(saved.global_step) + ", the ";
   if (later > 0)
-    text += "last copied state that all ranks had; --resume repeats the " + std::to_string(later) +
+    text += (is_independent ? "last copied " + replica
+                            : std::string("last copied state that all ranks had")) +
+            "; --resume repeats the " + std::to_string(later) +
             (later == 1 ? " step since" : " steps since");
-  else if (state.policy.together())
-    text += "last completed step";
   else
-    text += "replica of rank 0; the other ranks' work since their last averaging is not in it";
-  context_.parts.keeper->tell(text);
+    text += policy.together() ? "last completed step" : replica;
+  const std::string lost = lost_with_others();
+  context_.parts.keeper->tell(lost.empty() ? text : text + "; " + lost);
+}
+
+std::string Milestones::lost_with_others() const {
+  AveragingPolicy& policy = context_.parts.state.policy;
+  const LoneState lone = policy.coupling().lone;
+  if (lone == LoneState::kIndependent)
+    return "the other ranks' own models are not in it (--sync none): all ranks resume from it";
+  std::string text;
+  if (lone == LoneState::kOwn && !policy.together())
+    text = "the other ranks' work since their last averaging is not in it";
+  const std::vector<PolicyState> states = policy.state();
+  if (std::ranges::any_of(states,
+                          [](const PolicyState& s) { return s.local && s.buffer->bytes() > 0; })) {
+    if (!text.empty()) text += ", and ";
+    text += "what --compress had not sent yet on the other ranks is dropped";
+  }
+  return text;
 }
 
 }  // namespace engine

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "engine/train/loop_context.h"
 #include "engine/train/step_agreement.h"
@@ -30,13 +31,14 @@ class Milestones {
   bool follow_next_step() const;
   // Called after the last step: evaluates it unless the run was stopped, and saves it.
   void finish();
-  // Called between steps, when replicas may be equal: copies the state if rank 0 could not save a
-  // later one alone. Copies take a small part of the time: states that follow the last copy soon
+  // Called between steps, when replicas may be equal: copies the state if this rank could not save
+  // a later one alone. Copies take a small part of the time: states that follow the last copy soon
   // are left out. The arguments are those of after_step(), which follows.
   void keep_state(bool epoch_end, bool evaluate);
   // Called on this rank if it cannot wait for the others: saves the last completed step, or the
-  // last state of keep_state(), if that suffices for a resumption. Throws io::Error.
-  void save_alone();
+  // last state of keep_state(), on rank 0. Returns what the other ranks had that is not in it, ""
+  // if nothing is missing. Throws io::Error.
+  std::string save_alone();
   // The same after the loss of another rank, on rank 1 also if rank 0 is lost: without it, the
   // steps since the last checkpoint would be lost. Does not throw: the loss is what ends the run.
   void save_after_loss() noexcept;
@@ -57,6 +59,8 @@ class Milestones {
   // Returns the progress of the state that was written; none if there is no newer one to save.
   std::optional<TrainProgress> save_own_state();
   void tell_saved(const TrainProgress& saved) const;
+  // Returns what the other ranks had that a state of this rank lacks; "": nothing.
+  std::string lost_with_others() const;
 
   LoopContext& context_;
   StepRecovery& recovery_;

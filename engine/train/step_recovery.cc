@@ -13,9 +13,10 @@ StepRecovery::StepRecovery(LoopContext& context)
       finite_(context.parts.control, context.parts.state, context.options.on_nonfinite,
               context.options.clip_grad > 0) {}
 
-const MayUpdate* StepRecovery::begin_step(const GradientExchange* exchange) {
+const MayUpdate* StepRecovery::begin_step(GradientExchange* exchange) {
   finite_.begin_step();
-  keep_state(exchange);
+  exchange_ = exchange;
+  keep_state();
   step_ = Step::kBegun;
   return finite_.may_update();
 }
@@ -27,13 +28,12 @@ void StepRecovery::end_update() {
 
 // Copies the state that a step changes before its update: statistics changed by forward, and the
 // memory of an exchange. On a device, the work itself keeps the statistics there.
-void StepRecovery::keep_state(const GradientExchange* exchange) {
-  const bool rolls_back = context_.options.supports_rollback;
-  if (!rolls_back && !context_.can_save_alone()) return;
+void StepRecovery::keep_state() {
+  if (!context_.options.supports_rollback && !context_.can_save_alone()) return;
   TrainState& state = context_.parts.state;
   changed_in_step_.clear();
   if (state.control == nullptr) changed_in_step_ = {&state.model.running, &state.model.counters};
-  if (rolls_back && exchange != nullptr)
+  if (exchange_ != nullptr)
     for (const PolicyState& s : state.policy.exchange_state()) changed_in_step_.push_back(s.buffer);
   std::size_t bytes = 0;
   for (const FlatBuffer* buffer : changed_in_step_) bytes += buffer->bytes();
@@ -48,6 +48,7 @@ void StepRecovery::keep_state(const GradientExchange* exchange) {
 void StepRecovery::roll_back() {
   if (step_ != Step::kBegun) return;
   context_.parts.work.rollback_step();
+  if (exchange_ != nullptr) exchange_->settle();
   const std::byte* from = before_step_.data();
   for (const FlatBuffer* buffer : changed_in_step_) {
     if (buffer->bytes() > 0) std::memcpy(buffer->data(), from, buffer->bytes());

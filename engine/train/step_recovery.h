@@ -19,7 +19,7 @@ class StepRecovery {
 
   // Called before and after the work of a step, whose update is the last change of parameters.
   // Returns the condition for the update (StepRequest::may_update).
-  const MayUpdate* begin_step(const GradientExchange* exchange);
+  const MayUpdate* begin_step(GradientExchange* exchange);
   void end_update();
   // From now on the state matches the progress.
   void settle() { step_ = Step::kSettled; }
@@ -48,13 +48,14 @@ class StepRecovery {
   // counters matches the progress; in kUpdated the state is that of the step.
   enum class Step { kSettled, kBegun, kUpdated, kUnknown };
 
-  void keep_state(const GradientExchange* exchange);
+  void keep_state();
   void tell(const std::string& not_finite);
   [[noreturn]] void give_up(const NonFiniteReport& found);
 
   LoopContext& context_;
   FiniteGuard finite_;
   Step step_ = Step::kSettled;
+  GradientExchange* exchange_ = nullptr;      // of the step
   std::vector<FlatBuffer*> changed_in_step_;  // buffers that a step changes before its update
   std::vector<std::byte> before_step_;        // their contents before the step
 };

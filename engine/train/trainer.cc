@@ -134,7 +134,8 @@ void Trainer::stop_alone(const std::string& why) {
   interrupted_ = why;
   if (context_.can_save_alone()) roll_back();
   try {
-    milestones_.save_alone();
+    if (const std::string lacks = milestones_.save_alone(); !lacks.empty())
+      interrupted_ += "; " + lacks;
   } catch (const io::Error& error) {
     interrupted_ += std::string("; then the state could not be saved: ") + error.what();
   }

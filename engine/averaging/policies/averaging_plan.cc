@@ -244,7 +244,7 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
   if (plan.outer && planned.by_clock == 0)
     lines.push_back("no outer step will be taken: the clock never averages");
   if (plan.islands == 1)
-    lines.push_back("all ranks are on one host, which is one island: replicas never part");
+    lines.push_back("all ranks are on one host, which is one island: replicas stay equal");
   if (plan.islands > 0 && plan.islands == plan.ranks)
     lines.push_back("every host has one rank: --sync-island host changes nothing");
   return lines;

@@ -12,7 +12,7 @@ class NoAveraging final : public AveragingPolicy {
     return factor_of_mean(weights.local);
   }
   Coupling coupling() const override {
-    return {.lone = world_size_ > 1 ? LoneState::kNone : LoneState::kLastStep};
+    return {.lone = world_size_ > 1 ? LoneState::kIndependent : LoneState::kLastStep};
   }
   RankDifferences differences() const override { return {world_size_ > 1, world_size_ > 1}; }
   AveragingReport take_report() override {

@@ -45,10 +45,10 @@ struct AveragingReport {
 
 // The states of one rank that suffice to continue the run of all, without the other ranks.
 enum class LoneState {
-  kNone,      // none: other ranks have parameters of their own
-  kLastStep,  // after any step: replicas are equal
-  kLastMean,  // after an averaging of all ranks: later steps are those of this rank alone
-  kOwn,       // its replica after any step: the schedule's averagings leave replicas different
+  kLastStep,     // after any step: replicas are equal
+  kLastMean,     // after an averaging of all ranks: later steps are those of this rank alone
+  kOwn,          // its replica after any step: the schedule's averagings leave replicas different
+  kIndependent,  // the same, and each rank has a model of its own: nothing is averaged
 };
 
 // States what a rank's next step needs of the others, and what it has without them.
@@ -78,7 +78,7 @@ class AveragingPolicy : public PolicyCheckpoint {
   // Returns the number of exchanges of gradients before this step, also over resumptions: the
   // random numbers of their codes depend on it.
   virtual std::int64_t round() const { return 0; }
-  // Returns the memory that this exchange changes during a step.
+  // Returns the memory that this exchange changes during a step, up to GradientExchange::settle().
   virtual std::vector<PolicyState> exchange_state() { return {}; }
   // `lr` is the learning rate of the update just made. Returns how many of the next steps this rank
   // leaves out, because the others have done them.

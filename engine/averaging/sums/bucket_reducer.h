@@ -28,6 +28,7 @@ class BucketReducer final : public GradientExchange {
   void ready(std::int64_t elements) override;
   // Rethrows the communicator's exception; after that the reducer cannot be used.
   void finish() override;
+  void settle() noexcept override { static_cast<void>(queue_.settle()); }
   double norm(KernelContext& context, const FlatBuffer& gradients) override;
 
  private:

@@ -16,6 +16,9 @@ class GradientExchange {
   virtual void ready(std::int64_t elements) = 0;
   // Blocks until the gradients are ready for the optimizer. Rethrows the communicator's exception.
   virtual void finish() = 0;
+  // Called after a step that failed: returns when no thread of the exchange changes memory any
+  // more. Does not throw.
+  virtual void settle() noexcept {}
   // The Euclidean norm of all gradients after finish(), even if this rank holds only a part of
   // them.
   virtual double norm(KernelContext& context, const FlatBuffer& gradients) {

@@ -86,29 +86,39 @@ std::string CheckpointManager::path_of(std::int64_t step) const {
   return (std::filesystem::path(options_.directory) / io::checkpoint_file_name(step)).string();
 }
 
-bool CheckpointManager::save_alone(TrainState& state) {
-  if (communicator_.rank() != 0 && !(options_.take_folder && options_.take_folder())) return false;
+bool CheckpointManager::takes_folder(std::int64_t step, const LoneSave& mode) {
   writer_->wait();
-  if (std::error_code unknown;
-      std::filesystem::exists(path_of(state.progress.global_step), unknown))
-    return false;
+  if (communicator_.rank() == 0) {
+    std::error_code unknown;
+    return !std::filesystem::exists(path_of(step), unknown);
+  }
+  const std::int64_t last = std::min(mode.last_common.value_or(step - 1), step - 1);
+  const auto is_newest = [&] {
+    std::error_code unknown;  // another host may not see the folder
+    return std::filesystem::is_directory(options_.directory, unknown) &&
+           io::checkpoint_names_after(options_.directory, last).empty();
+  };
+  // The second time because a living rank 0 may have saved while this rank waited for the folder.
+  return is_newest() && options_.take_folder && options_.take_folder() && is_newest();
+}
+
+bool CheckpointManager::save_alone(TrainState& state, const LoneSave& mode) {
+  if (!takes_folder(state.progress.global_step, mode)) return false;
   copy_own(state);
-  writer_->write(write_options(SaveMode()), state.progress);
+  writer_->write(write_options({.keep_all = mode.keep_all}), state.progress);
   return true;
 }
 
 void CheckpointManager::keep(TrainState& state) {
-  if (writer_->is_writing()) return;
+  const bool can_save = communicator_.rank() == 0 || options_.take_folder;
+  if (!can_save || writer_->is_writing()) return;
   copy_own(state);
   kept_ = state.progress;
 }
 
-std::optional<TrainProgress> CheckpointManager::save_kept() {
-  writer_->wait();
-  if (std::error_code unknown;
-      !kept_ || std::filesystem::exists(path_of(kept_->global_step), unknown))
-    return std::nullopt;
-  writer_->write(write_options(SaveMode()), *kept_);
+std::optional<TrainProgress> CheckpointManager::save_kept(const LoneSave& mode) {
+  if (!kept_ || !takes_folder(kept_->global_step, mode)) return std::nullopt;
+  writer_->write(write_options({.keep_all = mode.keep_all}), *kept_);
   return kept_;
 }
 

@@ -44,6 +44,14 @@ struct KeeperOptions {
   std::chrono::milliseconds retry_pause{500};
 };
 
+// A save of one rank without the others.
+struct LoneSave {
+  // Another rank than 0 saves nothing if the folder has a checkpoint of a later step than this,
+  // which a living rank 0 has saved alone. None: of this rank's step or a later one.
+  std::optional<std::int64_t> last_common = {};
+  bool keep_all = false;  // see CheckpointManager::SaveMode
+};
+
 class CheckpointManager {
  public:
   // Collective: rank 0 checks that the folder is writable before any work is done. `writer` (null:
@@ -70,15 +78,16 @@ class CheckpointManager {
   // Not collective, for a rank that cannot wait for the others: saves its own state, after the
   // last write, as a run of one rank. State that only other ranks have (their running statistics,
   // their part of the averaging) is not included, so an existing checkpoint of the step stays.
-  // Another rank first takes the folder (KeeperOptions::take_folder). Returns true if a checkpoint
-  // was written.
-  bool save_alone(TrainState& state);
-  // Not collective, for rank 0: copies what save_alone() would save now, for save_kept(). The copy
-  // uses the memory of save()'s; nothing is copied while a thread writes that.
+  // Another rank than 0 first takes the folder (KeeperOptions::take_folder). Returns true if a
+  // checkpoint was written.
+  bool save_alone(TrainState& state, const LoneSave& mode = {});
+  // Not collective: copies what save_alone() would save now, for save_kept(). The copy uses the
+  // memory of save()'s; nothing is copied while a thread writes that, or if this rank cannot save
+  // alone.
   void keep(TrainState& state);
   // As save_alone(), with the state of the last keep(). Returns its progress; none if nothing was
   // kept since the last save(), or the step has a checkpoint.
-  std::optional<TrainProgress> save_kept();
+  std::optional<TrainProgress> save_kept(const LoneSave& mode);
   // Returns the path of the checkpoint of a step.
   std::string path_of(std::int64_t step) const;
   // Passes a line to KeeperOptions::notice.
@@ -116,11 +125,13 @@ class CheckpointManager {
   io::Checkpoint load_together(const io::ByteSource& file, TrainState& state) const;
   WriteOptions write_options(const SaveMode& mode) const;
   void copy_own(TrainState& state);
+  // Waits for the last write. Returns true if this rank may write its checkpoint of a step alone.
+  bool takes_folder(std::int64_t step, const LoneSave& mode);
 
   backends::Communicator& communicator_;
   KeeperOptions options_;
   std::vector<io::SaveRecord> history_;     // the run's first save and its last ones
-  std::shared_ptr<SnapshotWriter> writer_;  // used on rank 0
+  std::shared_ptr<SnapshotWriter> writer_;  // used on rank 0, and on a rank that saves alone
   std::optional<TrainProgress> kept_;       // set while the writer's copy is that of keep()
 };
 

@@ -372,10 +372,14 @@ void report_dropped(const io::Checkpoint& checkpoint, const std::string& source,
 }
 
 // Restores the averaging's memory. A checkpoint of another policy has none: then it starts over,
-// with a notice to the user. Memory of single ranks is not valid for another world size.
-void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, int world_size,
-                    TrainState& state, const std::function<void(const std::string&)>& notice) {
+// with a notice to the user. Memory of single ranks is not valid for another world size, except
+// that of a rank that saved alone after the loss of others: what it had not sent is sent once, by
+// rank 0. A run of one rank averages nothing, so only such a rank saves it with a world size of 1.
+void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, int rank,
+                    int world_size, TrainState& state,
+                    const std::function<void(const std::string&)>& notice) {
   const bool same_world = checkpoint.world_size == world_size;
+  const bool saved_alone = checkpoint.world_size == 1;
   PolicyCounters counters{{"updates", checkpoint.global_step}};
   for (const auto& [name, value] : checkpoint.counters)
     if (name.starts_with(kPolicyPrefix))
@@ -384,17 +388,18 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
   if (notice) report_dropped(checkpoint, source, world_size, all, notice);
   for (const PolicyState& s : all) {
     if (s.buffer->slots().empty()) continue;
-    const std::string first = policy_prefix(s) + s.buffer->slots().front().name;
+    const std::string prefix = policy_prefix(s), first = prefix + s.buffer->slots().front().name;
     const bool there = checkpoint.find(io::Section::kAveraging, first) != nullptr;
-    if (there && (same_world || !s.local)) {
-      import_buffer(checkpoint.arrays, source, policy_prefix(s), io::Section::kAveraging,
-                    *s.buffer);
-    } else if (notice) {
-      notice(there ? "the averaging's " + s.name +
-                         " is per-rank state; reset because the world size changed"
-                   : source + " has no " + s.name +
-                         " for the averaging: it starts from its initial value");
-    }
+    const bool is_of_rank = s.local && !same_world;
+    if (there && (!is_of_rank || (saved_alone && rank == 0)))
+      import_buffer(checkpoint.arrays, source, prefix, io::Section::kAveraging, *s.buffer);
+    if (!notice || (there && !is_of_rank)) continue;
+    const std::string what = "the averaging's " + s.name;
+    notice(!there        ? source + " has no " + s.name + " for the averaging: it starts anew"
+           : saved_alone ? what + " in " + source +
+                               " is that of one rank, which saved alone: rank "
+                               "0 continues with it, the other ranks start from zero"
+                         : what + " is per-rank state; reset because the world size changed");
   }
   state.policy.restore_counters(counters);
 }
@@ -438,10 +443,6 @@ void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& sour
   }
 }
 
-}  // namespace
-
-namespace {
-
 // REQUIRES: check_continuation().
 void restore_divisions(const io::Checkpoint& checkpoint, const std::string& source,
                        TrainState& state, const std::function<void(const std::string&)>& notice) {
@@ -463,7 +464,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
                   int world_size, TrainState& state,
                   const std::function<void(const std::string&)>& notice) {
   const HostView view(state.home, Access::kWrite);
-  restore_policy(checkpoint, source, world_size, state, notice);
+  restore_policy(checkpoint, source, rank, world_size, state, notice);
   if (checkpoint.world_size != world_size) {
     if (notice)
       notice(source + " was saved by " + ranks_text(checkpoint.world_size) + ", this run has " +

@@ -86,7 +86,8 @@ void capture_own(const TrainState& state, int world_size, StateCopy& copy);
 void capture(backends::Communicator& communicator, TrainState& state, StateCopy& copy);
 
 // Restores a checkpoint. Each rank calls it with the same checkpoint; `source` names the file in
-// messages. If the world size differs from that of the save, every rank takes rank 0's local state,
+// messages. If the world size differs from that of the save, every rank takes rank 0's local state
+// (of the averaging's memory of single ranks, rank 0 alone takes that of a rank that saved alone),
 // with file_ranks these divide the remaining samples of the epoch, and notice() is called. Throws
 // io::DataError (does not match the model) and ModelError (another batch size, size of the data
 // set, seed or kind of io::Shard in the middle of an epoch).

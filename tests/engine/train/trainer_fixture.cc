@@ -31,13 +31,18 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(Averaging averaging,
                                                      engine::KernelContext& context) {
   if (averaging == Averaging::kParameters)
     return engine::make_parameter_averaging(communicator, parameters, context, {});
-  return engine::make_gradient_averaging(engine::make_plain_sum(communicator, parameters.gradients),
-                                         parameters.gradients);
+  if (averaging == Averaging::kNone) return engine::make_no_averaging(communicator.world_size());
+  engine::FlatBuffer& gradients = parameters.gradients;
+  return engine::make_gradient_averaging(averaging == Averaging::kCodedGradients
+                                             ? engine::make_bf16_sum(communicator, gradients)
+                                             : engine::make_plain_sum(communicator, gradients),
+                                         gradients);
 }
 
-engine::KeeperOptions keeper_options(const std::string& folder) {
+engine::KeeperOptions keeper_options(const Options& of_run) {
   engine::KeeperOptions options;
-  options.directory = folder;
+  options.directory = of_run.folder;
+  options.take_folder = of_run.take_folder;
   options.keep_last = 0;
   options.exit_code_of = [](const std::exception&) { return 1; };
   return options;
@@ -67,7 +72,7 @@ Rank::Rank(const Options& options, backends::Group& group)
             .global_batch = 6,
             .dataset_size = parts.set.size(),
             .steps_per_epoch = parts.sampler.steps_per_epoch()},
-      keeper(*control, keeper_options(options.folder)),
+      keeper(*control, keeper_options(options)),
       options_(options) {
   rate_.base = 0.1;
   if (options.evaluates)

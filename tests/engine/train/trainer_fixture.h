@@ -19,13 +19,16 @@ namespace trainer_fixture {
 // 24 images of 4x4x1 in steps of 6: four steps an epoch.
 constexpr std::int64_t kStepsPerEpoch = 4;
 
-enum class Averaging { kGradients, kParameters };  // after every step
+// In every step; the gradients also as codes of bf16.
+enum class Averaging { kGradients, kCodedGradients, kParameters, kNone };
 
 struct Options {
   std::int64_t steps = 2 * kStepsPerEpoch;
   engine::Every evaluate = {}, save = {};
   std::optional<std::int64_t> log_every = 0;
   std::string folder = {};  // of snapshots; "": nothing is saved
+  // How another rank than 0 takes the folder from a lost rank 0; empty: it does not.
+  std::function<bool()> take_folder = {};
   bool evaluates = true;
   std::optional<engine::BestModelOptions> best = {};
   Averaging averaging = Averaging::kGradients;

@@ -257,6 +257,35 @@ TEST(Trainer, AnInterruptedRankZeroSavesTheLastWholeStepAlone) {
   EXPECT_TRUE(std::filesystem::exists(snapshot(folder, 2)));
 }
 
+TEST(Trainer, AnInterruptedRankZeroStatesWhatTheOthersHad) {
+  struct Case {
+    Averaging averaging;
+    const char* lacks;
+  };
+  for (const auto& [averaging, lacks] :
+       {Case{Averaging::kCodedGradients, "what --compress had not sent yet on the other ranks"},
+        Case{Averaging::kNone, "the other ranks' own models are not in it"}}) {
+    const test_support::TemporaryDirectory folder;
+    PerRank<TrainResult> results(2);
+    on_ranks(2,
+             {.steps = kWithoutEnd,
+              .folder = folder.path().string(),
+              .evaluates = false,
+              .averaging = averaging},
+             [&](Rank& rank) {
+               rank.after_step = [&rank](std::int64_t step) {
+                 if (step != 2) return;
+                 rank.stop_signal = SIGINT;
+                 throw backends::InterruptedError("waits no longer");
+               };
+               results[rank.number()] = rank.run();
+             });
+    EXPECT_CONTAINS(results[0].interrupted, std::string("waits no longer; ") + lacks);
+    EXPECT_EQ(results[1].interrupted, "waits no longer");
+    EXPECT_TRUE(std::filesystem::exists(snapshot(folder, 2)));
+  }
+}
+
 TEST(Trainer, ARunResumedInTheMiddleOfAnEpochEndsWithTheSameBits) {
   for (const int world : {1, 2}) {
     const test_support::TemporaryDirectory folder;

@@ -22,8 +22,8 @@ std::string four_places(double value) {
 
 std::string progress_text(const RunStatus& s) {
   std::string text = "step " + with_commas(s.progress.step) + " of " +
-                     with_commas(s.progress.steps) + ", epoch " + std::to_string(s.progress.epoch) +
-                     " of " + std::to_string(s.progress.epochs);
+                     with_commas(s.progress.steps) + ", epoch " + with_commas(s.progress.epoch) +
+                     " of " + with_commas(s.progress.epochs);
   if (s.loss) text += " | loss " + four_places(*s.loss);
   if (s.accuracy) text += (s.loss ? ", accuracy " : " | accuracy ") + four_places(*s.accuracy);
   if (!s.rate.empty()) text += " | " + base::escape_text(s.rate);
@@ -31,13 +31,33 @@ std::string progress_text(const RunStatus& s) {
   return text;
 }
 
+// Returns the text with commas in its counts: words of digits alone, also in parentheses or with
+// punctuation at the end. Numbers in addresses and names stay.
+std::string grouped_counts(const std::string& text) {
+  constexpr std::size_t kMaxDigits = 18;
+  constexpr const char *kEnds = " ()", *kPunctuation = ":,;";
+  std::string grouped;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(kEnds, at), text.size());
+    const std::string word = text.substr(at, end - at);
+    const std::string number = word.substr(0, word.find_last_not_of(kPunctuation) + 1);
+    const bool is_count = !number.empty() && number.size() <= kMaxDigits && number[0] != '0' &&
+                          number.find_first_not_of("0123456789") == std::string::npos;
+    grouped += is_count ? with_commas(std::stoll(number)) + word.substr(number.size()) : word;
+    if (end < text.size()) grouped += text[end];
+    at = end + 1;
+  }
+  return grouped;
+}
+
 std::string doing(const backends::RankStatus& rank) {
   if (!rank.connected) return "gone";
-  std::string text = base::escape_text(rank.activity);
+  std::string text = grouped_counts(base::escape_text(rank.activity));
   if (rank.progress.waiting_ms < kLongWait) return text.empty() ? "starting" : text;
   text += (text.empty() ? "" : "; ") + std::string("waits ") +
           backends::stalled_time_text(rank.progress.waiting_ms);
-  if (!rank.progress.call.empty()) text += " in " + base::escape_text(rank.progress.call);
+  if (!rank.progress.call.empty())
+    text += " in " + grouped_counts(base::escape_text(rank.progress.call));
   if (!rank.progress.links.empty()) text += ": " + base::escape_text(rank.progress.links);
   return text;
 }
@@ -97,7 +117,8 @@ std::string top_text(const RunStatus& s, double age, int rows, int columns) {
               base::escape_text(s.dataset) + ", " + base::escape_text(state_text(s)),
           columns) +
       "\n" + cut(progress_text(s), columns) + "\n";
-  if (!s.evaluation.empty()) text += cut("test " + base::escape_text(s.evaluation), columns) + "\n";
+  if (!s.evaluation.empty())
+    text += cut("test " + grouped_counts(base::escape_text(s.evaluation)), columns) + "\n";
   if (s.bytes_sent > 0) text += "bytes sent by each rank: " + with_commas(s.bytes_sent) + "\n";
   if (!s.newest_snapshot.empty())
     text += "newest snapshot: " + base::escape_text(s.newest_snapshot) + "\n";

@@ -188,6 +188,21 @@ TEST_F(CheckpointManagerTest, ARankThatSavesAloneKeepsWhatAllHaveSaved) {
     EXPECT_EQ(saved[i].data, expected[i].data) << expected[i].name;
 }
 
+// Earlier checkpoints have the models of ranks that train independently.
+TEST_F(CheckpointManagerTest, ARankThatSavesAloneMayKeepAllEarlierOnes) {
+  keep_last_ = 1;
+  engine::CheckpointManager keeper = this->keeper(false);
+  set_state(1);
+  keeper.save(state_);
+  const std::string first = keeper.take_saved().value().path;
+  set_state(2);
+  EXPECT_TRUE(keeper.save_alone(state_, {.keep_all = true}));
+  EXPECT_TRUE(fs::exists(first));
+  set_state(3);
+  EXPECT_TRUE(keeper.save_alone(state_));
+  EXPECT_FALSE(fs::exists(first));
+}
+
 TEST_F(CheckpointManagerTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
   for (const bool next_save : {true, false}) {
     engine::CheckpointManager keeper = this->keeper(true);

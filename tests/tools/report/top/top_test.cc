@@ -130,9 +130,25 @@ TEST(TopText, ShowsProgressAndWhoWaits) {
       "newest snapshot: step-00000938.ckpt\n"
       "\n"
       " rank  host  pid      doing\n"
-      "    0  n1    4711     step 1200 done; waits 12.3 s in all_reduce sum of 7 f32: nothing "
+      "    0  n1    4711     step 1,200 done; waits 12.3 s in all_reduce sum of 7 f32: nothing "
       "from rank 1\n"
       "    1  n2    4712     evaluation\n");
+}
+
+TEST(TopText, CountsHaveCommasAndOtherNumbersDoNot) {
+  RunStatus s = status_of_two();
+  s.progress.epochs = 12'000;
+  s.evaluation = "after step 414950: loss 0.0312";
+  s.ranks[0].now.progress.call = "all_reduce sum of 29040 f32 (collective 1045 of communicator 1)";
+  s.ranks[0].now.progress.links = "reconnects to 10.0.0.7:29500";
+  s.ranks[1].now.activity = "resumes step-00004711.ckpt";
+  const std::string text = tools::top_text(s, 0, 100, 200);
+  EXPECT_CONTAINS(text, "epoch 2 of 12,000 |");
+  EXPECT_CONTAINS(text, "test after step 414,950: loss 0.0312\n");
+  EXPECT_CONTAINS(text,
+                  "step 1,200 done; waits 12.3 s in all_reduce sum of 29,040 f32 (collective 1,045 "
+                  "of communicator 1): reconnects to 10.0.0.7:29500\n");
+  EXPECT_CONTAINS(text, "resumes step-00004711.ckpt\n");
 }
 
 TEST(TopText, SaysWhenNewsAreOld) {

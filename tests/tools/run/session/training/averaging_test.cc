@@ -633,6 +633,29 @@ TEST(Plan, CountsTheBytesOfFragments) {
   EXPECT_GT(parts.first, whole.first);
 }
 
+// Rank 0 copies the state of a device to host memory, in case a rank is lost. Exchanges may be in
+// flight or about to come then.
+TEST(CopiesForALoss, ChangeNoExchange) {
+  for (const char* options :
+       {"sync=params sync-every=2", "sync=diloco sync-every=2 stale=1 stale-patience=1000000",
+        "sync=gossip sync-every=2", "sync=streaming sync-every=2 sync-overlap=1",
+        "sync=streaming sync-every=2 sync-overlap=1 sync-mixing=1", "sync=none", "compress=int8"}) {
+    SCOPED_TRACE(options);
+    const test_support::TemporaryDirectory folder;
+    const Options plain_options = with(kShort, "log-every=0 steps=14", options),
+                  all = with(plain_options, "save-dir=" + folder.path().string());
+    std::array<engine::StepControl, 2> control;  // as the state of a device has
+    const auto copied = train(2, all, [&](int rank, TrainState& state) {
+      state.control = &control[static_cast<std::size_t>(rank)];
+    });
+    const auto plain = train(2, plain_options);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(copied[rank].end.global_step, 14);
+      EXPECT_TRUE(same_bits(copied[rank], plain[rank], io::Section::kParameter));
+    }
+  }
+}
+
 // A run without a use for the averaging's memory in a checkpoint drops it, with a notice.
 TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
   struct Case {

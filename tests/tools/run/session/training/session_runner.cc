@@ -106,8 +106,9 @@ tools::RunConfig make_config(const Options& options) {
   tools::ConfigValues values;
   Options all =
       "model=mlp dataset=synthetic synthetic-shape=6x6x1 synthetic-size=60 batch-size=12 "
-      "log-every=1 eval-every=0 threads=1 progress=never";
+      "log-every=1 eval-every=0 threads=1 progress=never device=cpu";
   if (options.contains("batch-size-per-device")) all.erase("batch-size");
+  if (options.contains("gpu-devices")) all.erase("device");
   if (options.contains("dataset") && options.at("dataset") != "synthetic")
     for (const char* option : {"synthetic-shape", "synthetic-size"}) all.erase(option);
   for (const auto& [name, value] : options) all[name] = value;

@@ -49,8 +49,8 @@ struct RankResult {
 };
 
 // Options by name over quiet defaults (mlp on synthetic 6x6x1 images, one report a step, no
-// evaluation, threads 1). `after_step` is called on every rank after each of its steps, for tests
-// that meddle with the state. Rethrows a rank's error.
+// evaluation, threads 1, the CPU also if there is a GPU). `after_step` is called on every rank
+// after each of its steps, for tests that meddle with the state. Rethrows a rank's error.
 using AfterStep = std::function<void(int rank, engine::TrainState& state)>;
 std::vector<RankResult> train(int world_size, const Options& options,
                               const AfterStep& after_step = {});
