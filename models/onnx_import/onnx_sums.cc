@@ -374,9 +374,8 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
     }
   const std::string& type = op.node().type;
   const bool is_maximum = type == "ReduceMax" || type == "ReduceMin" || type == "GlobalMaxPool";
-  const std::string function = type == "ReduceMean" ? "\"mean\""
-                               : is_maximum         ? "\"max\""
-                                                    : "\"sum\"";
+  const bool is_mean = type == "ReduceMean" || type == "GlobalAveragePool";
+  const std::string function = is_mean ? "\"mean\"" : is_maximum ? "\"max\"" : "\"sum\"";
   const bool keeps = places.size() == groups.size();
   if (!places.empty())
     value.layer = op.add_layer(

@@ -112,7 +112,7 @@ TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
-                         testing::Values("resnet18", "vgg11_bn", "viewed", "rearranged",
+                         testing::Values("resnet18", "vgg11_bn", "viewed", "rearranged", "frames",
                                          "squeezenet1_1", "densenet", "mobilenet_v2",
                                          "mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf",
                                          "googlenet", "shufflenet_v2_x0_5", "gates", "convnext",
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "mixer_s32_224", "levit_128s", "efficientformer_l1", "crossvit_tiny_240",
                     "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224",
                     "edgenext_xx_small", "maxvit_nano_rw_256", "maxvit_rmlp_pico_rw_256",
-                    "botnet26t_256"),
+                    "botnet26t_256", "tnt_s_patch16_224"),
     [](const auto& test) { return test.param; });
 
 // Operators as other programs write them.
@@ -212,7 +212,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
-                                         "trace_windows", "trace_rearranged", "trace_choosing"),
+                                         "trace_windows", "trace_rearranged", "trace_frames",
+                                         "trace_choosing"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {
