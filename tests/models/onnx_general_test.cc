@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "engine/core/error.h"
 #include "io/interchange/onnx_file.h"
@@ -419,6 +420,21 @@ TEST_F(OnnxGeneralTest, ConstantsAreComputed) {
       std::memcpy(values.data(), array.data.data(), array.data.size());
     }
   EXPECT_EQ(values, (std::vector<float>{0, 0.5, 1, 1.5}));
+}
+
+// The sum of a remainder and the divisor would exceed 64 bits.
+TEST_F(OnnxGeneralTest, ARemainderByALargeNumberIsExact) {
+  const models::OnnxImport found =
+      imported({node("Mod", {"rows", "large"}, "rest"),
+                node("Cast", {"rest"}, "real", {{"to", std::int64_t{1}}}),
+                node("Unsqueeze", {"real", "last"}, "column"), node("Add", {"x", "column"}, "end")},
+               {integers("rows", {9, 0, 1, 2}), integers("last", {1}),
+                integers("large", {std::numeric_limits<std::int64_t>::max()})});
+  std::vector<float> values(4);
+  for (const io::NamedArray& array : found.arrays)
+    if (array.name.ends_with(".value"))
+      std::memcpy(values.data(), array.data.data(), array.data.size());
+  EXPECT_EQ(values, (std::vector<float>{9, 0, 1, 2}));
 }
 
 }  // namespace
