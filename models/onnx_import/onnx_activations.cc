@@ -14,11 +14,13 @@ namespace {
 
 using Options = std::vector<std::pair<std::string, std::string>>;
 
-// Adds a layer whose output has the shape of its input.
+// Adds a layer whose output has the shape of its input, which may be a parameter.
 void set_elementwise(OnnxOperator& op, const std::string& kind, Options options = {}) {
-  OnnxActivation value = op.activation(0);
+  const bool is_activation = op.is_activation(0);
+  OnnxActivation value = is_activation ? op.activation(0) : plain_input(op, 0);
   value.layer = op.add_layer(kind, {value.layer}, std::move(options));
-  op.set(std::move(value));
+  if (is_activation) return op.set(std::move(value));
+  set_plain(op, std::move(value));
 }
 
 std::string quoted(const std::string& word) { return "\"" + word + "\""; }

@@ -29,6 +29,13 @@ std::int64_t divided(std::int64_t m, std::int64_t b) {
   return b > 0 && m % b == 0 ? times_batch(m / b) : kOnnxUnknown;
 }
 
+// From 0 to b - 1, as the remainder of Python.
+std::int64_t remainder_of(std::int64_t a, std::int64_t b) {
+  if (b <= 0) return kOnnxUnknown;
+  const std::int64_t rest = a % b;
+  return rest < 0 ? rest + b : rest;
+}
+
 // A sum, difference, product or quotient with an operand that is a multiple of the number of
 // samples.
 std::int64_t computed_batches(const std::string& type, std::int64_t a, std::int64_t b) {
@@ -195,7 +202,7 @@ std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64
   if (type == "And") return a != 0 && b != 0;
   if (type == "Or") return a != 0 || b != 0;
   if (type == "Div") return b == 0 || b == -1 ? kOnnxUnknown : a / b;
-  if (type == "Mod") return b <= 0 ? kOnnxUnknown : ((a % b) + b) % b;
+  if (type == "Mod") return remainder_of(a, b);
   const bool overflows = type == "Add"   ? __builtin_add_overflow(a, b, &result)
                          : type == "Sub" ? __builtin_sub_overflow(a, b, &result)
                                          : __builtin_mul_overflow(a, b, &result);

@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/shape.h"
 #include "models/onnx_import/onnx_operator.h"
 
 namespace models {
+
+// The most dimensions of a layer's output.
+inline constexpr std::size_t kMaxOnnxDimensions = engine::Shape::kMaxRank - 1;
 
 // The axes of each dimension that a layer's output should have; none: an extent of 1.
 using OnnxGroups = std::vector<std::vector<int>>;

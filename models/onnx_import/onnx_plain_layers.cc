@@ -27,6 +27,15 @@ void store_as(OnnxOperator& op, OnnxActivation& value, const OnnxGroups& groups)
   value.plain.stored = extents;
 }
 
+// These axes as one dimension, and all axes before and after the first of them as one each.
+OnnxGroups three_groups(const OnnxPlain& plain, const std::vector<int>& axes) {
+  OnnxGroups groups{{}, axes, {}};
+  for (int other = 0; other < static_cast<int>(plain.axes.size()); ++other)
+    if (std::ranges::find(axes, other) == axes.end())
+      groups[other < axes[0] ? 0 : 2].push_back(other);
+  return groups;
+}
+
 // The stored dimensions, with this axis as one of its own.
 OnnxGroups groups_around(const OnnxPlain& plain, int axis) {
   OnnxGroups groups;
@@ -40,7 +49,7 @@ OnnxGroups groups_around(const OnnxPlain& plain, int axis) {
     groups.push_back({axis});
     if (at + 1 != group.end()) groups.emplace_back(at + 1, group.end());
   }
-  return groups;
+  return groups.size() <= kMaxOnnxDimensions ? groups : three_groups(plain, {axis});
 }
 
 std::size_t place_of(const OnnxGroups& groups, int axis) {
@@ -74,7 +83,7 @@ OnnxGroups permuted_parts(const OnnxPlain& plain, const std::vector<int>& order)
   const bool is_whole = std::ranges::all_of(stored, [&](const std::vector<int>& group) {
     return std::all_of(group.begin() + (group.empty() ? 0 : 1), group.end(), stays);
   });
-  if (is_whole && plain.stored.size() <= 8) return stored;
+  if (is_whole && plain.stored.size() <= kMaxOnnxDimensions) return stored;
   OnnxGroups runs;
   for (int axis = 0; axis < static_cast<int>(order.size()); ++axis) {
     if (!stays(axis)) runs.emplace_back();
@@ -83,8 +92,29 @@ OnnxGroups permuted_parts(const OnnxPlain& plain, const std::vector<int>& order)
   return runs;
 }
 
-void permute(OnnxOperator& op, OnnxActivation& value, const std::vector<int>& order) {
+// The order that moves the first part of `order` that does not follow the one before it to its
+// place after that one; the other axes stay.
+std::vector<int> order_of_one_move(const OnnxGroups& parts, const std::vector<int>& order) {
+  std::vector<int> moved;
+  for (std::size_t i = 1; i < order.size() && moved.empty(); ++i)
+    if (order[i] != order[i - 1] + 1) moved = parts[place_of(parts, order[i])];
+  const auto before = std::ranges::find(order, moved.front()) - 1;
+  std::vector<int> result;
+  for (int axis = 0; axis < static_cast<int>(order.size()); ++axis) {
+    if (std::ranges::find(moved, axis) == moved.end()) result.push_back(axis);
+    if (axis == *before) result.insert(result.end(), moved.begin(), moved.end());
+  }
+  return result;
+}
+
+void permute(OnnxOperator& op, OnnxActivation& value, std::vector<int> order) {
   const OnnxGroups parts = permuted_parts(value.plain, order);
+  if (parts.size() > kMaxOnnxDimensions) {  // one part less after each move
+    const std::vector<int> first = order_of_one_move(parts, order);
+    permute(op, value, first);
+    for (int& axis : order) axis = static_cast<int>(std::ranges::find(first, axis) - first.begin());
+    return permute(op, value, order);
+  }
   store_as(op, value, parts);
   Numbers places, stored, seen(parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -184,9 +214,11 @@ OnnxActivation with_last(OnnxOperator& op, OnnxActivation value, const std::vect
     if (value.plain.axes[static_cast<std::size_t>(axis)].entry < 0 &&
         std::ranges::find(axes, axis) == axes.end())
       groups.push_back({axis});
-  if (groups.size() > 7) {
-    for (std::size_t i = 7; i < groups.size(); ++i) groups[6].push_back(groups[i][0]);
-    groups.resize(7);
+  constexpr std::size_t kOthers = kMaxOnnxDimensions - 1;
+  if (groups.size() > kOthers) {
+    for (std::size_t i = kOthers; i < groups.size(); ++i)
+      groups[kOthers - 1].push_back(groups[i][0]);
+    groups.resize(kOthers);
   }
   groups.push_back(axes);
   return ordered(op, std::move(value), groups);
@@ -213,6 +245,7 @@ OnnxActivation with_axis(OnnxOperator& op, OnnxActivation value, std::size_t dim
       if (axis == axes[0]) groups.push_back(axes);
       if (std::ranges::find(axes, axis) == axes.end()) groups.push_back({axis});
     }
+    if (groups.size() > kMaxOnnxDimensions) groups = three_groups(value.plain, axes);
     value = ordered(op, std::move(value), groups);
     axes = value.plain.dims[dim];
     place = place_of(stored_groups(value.plain), axes[0]);

@@ -25,11 +25,13 @@ void translate_dropout(OnnxOperator& op) {
 // The axes are an attribute up to operator set 17, then an input.
 void translate_reduce_mean(OnnxOperator& op) {
   Numbers axes = op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{});
-  const auto rank = std::ssize(op.activation(0).shape);
+  const Numbers shape = op.activation(0).shape;
+  const auto rank = std::ssize(shape);
   for (std::int64_t& axis : axes)
     if (axis < 0) axis += rank;
   std::ranges::sort(axes);
-  if (rank != 4 || axes != Numbers{2, 3}) return translate_reduction(op, axes);
+  if (rank != 4 || shape[0] != kOnnxBatch || axes != Numbers{2, 3})
+    return translate_reduction(op, axes);
   op.set(global_average(op, image_or_vector(op, 0), op.integer("keepdims", 1) != 0));
 }
 

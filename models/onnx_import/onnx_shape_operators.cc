@@ -171,7 +171,8 @@ void translate_flatten(OnnxOperator& op) {
   const OnnxActivation value = op.activation(0);
   const auto rank = std::ssize(value.shape);
   const std::int64_t axis = op.integer("axis", 1), place = axis < 0 ? axis + rank : axis;
-  if (place == 1) return set_flattened(op);
+  const bool has_several = rank > 0 && batches_of(value.shape[0]) > 1;  // [4 batch, ...]
+  if (place == 1 && !has_several) return set_flattened(op);
   if (place < 0 || place > rank)
     throw OnnxUnsupported("axis " + std::to_string(axis) + " of " + std::to_string(rank) +
                           " dimensions");

@@ -181,10 +181,24 @@ bool groups_like(const OnnxPlain& a, const OnnxGroups& groups, const OnnxPlain& 
   return true;
 }
 
-OnnxGroups single_axes(const OnnxPlain& plain) {
+// Each axis as a dimension of its own; if they are too many, neighbors for which alike(axis, next)
+// is true share one.
+template <class Alike>
+OnnxGroups single_axes(const OnnxPlain& plain, Alike alike) {
+  const bool joins = plain.axes.size() > kMaxOnnxDimensions;
   OnnxGroups groups;
-  for (int axis = 0; axis < static_cast<int>(plain.axes.size()); ++axis) groups.push_back({axis});
+  for (int axis = 0; axis < static_cast<int>(plain.axes.size()); ++axis) {
+    if (axis == 0 || !joins || !alike(axis - 1, axis)) groups.emplace_back();
+    groups.back().push_back(axis);
+  }
   return groups;
+}
+
+std::size_t dimension_with(const OnnxPlain& plain, int axis) {
+  const auto has_axis = [axis](const std::vector<int>& dim) {
+    return std::ranges::find(dim, axis) != dim.end();
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(plain.dims, has_axis) - plain.dims.begin());
 }
 
 OnnxGroups groups_of_dims(const OnnxPlain& plain) {
@@ -238,7 +252,17 @@ OnnxActivation combined_like(OnnxOperator& op, const OnnxElementwise& layer,
     values[i] = settled(op, std::move(values[i]));
     fits = fits && groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
   }
-  if (!fits) first = ordered(op, first, single_axes(first.plain));
+  if (!fits) {
+    const auto are_alike = [&](int axis, int next) {  // each value has both, or none of them
+      const std::size_t dim = dimension_with(first.plain, axis),
+                        other = dimension_with(first.plain, next);
+      return std::ranges::all_of(values, [&](const OnnxActivation& value) {
+        return value.plain.dims[dim].empty() == value.plain.dims[other].empty();
+      });
+    };
+    const OnnxGroups single = single_axes(first.plain, are_alike);
+    first = ordered(op, first, single);
+  }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i == whole) continue;
     groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
@@ -337,7 +361,8 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
     return count != 0 && count != std::ssize(group);
   });
   if (is_torn) {
-    const OnnxGroups apart = single_axes(value.plain);
+    const OnnxGroups apart = single_axes(
+        value.plain, [&](int axis, int next) { return is_reduced(axis) == is_reduced(next); });
     value = ordered(op, std::move(value), apart);
     groups = stored_groups(value.plain);
   }
@@ -349,9 +374,8 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
     }
   const std::string& type = op.node().type;
   const bool is_maximum = type == "ReduceMax" || type == "ReduceMin" || type == "GlobalMaxPool";
-  const std::string function = type == "ReduceMean" ? "\"mean\""
-                               : is_maximum         ? "\"max\""
-                                                    : "\"sum\"";
+  const bool is_mean = type == "ReduceMean" || type == "GlobalAveragePool";
+  const std::string function = is_mean ? "\"mean\"" : is_maximum ? "\"max\"" : "\"sum\"";
   const bool keeps = places.size() == groups.size();
   if (!places.empty())
     value.layer = op.add_layer(

@@ -105,6 +105,14 @@ bool is_matrix(OnnxOperator& op, std::size_t index) {
   return constant != nullptr && constant->tensor->shape.size() == 2;
 }
 
+// The dimensions of a constant; 0: the input is another value.
+std::size_t constant_rank(OnnxOperator& op, std::size_t index) {
+  if (const auto* stored = std::get_if<OnnxConstant>(&op.input(index)))
+    return shape_of(*stored).size();
+  const auto* tensor = std::get_if<OnnxTensor>(&op.input(index));
+  return tensor == nullptr ? 0 : tensor->shape.size();
+}
+
 // A matrix before the value multiplies its columns.
 void translate_mat_mul(OnnxOperator& op) {
   const auto rank = [&](std::size_t index) {
@@ -115,6 +123,10 @@ void translate_mat_mul(OnnxOperator& op) {
     return set_dense(op, op.activation(0), rank(0) - 1, matrix_of(op, 1, /*transposed=*/true), {});
   if (is_matrix(op, 0) && rank(1) > 2)
     return set_dense(op, op.activation(1), rank(1) - 2, matrix_of(op, 0, /*transposed=*/false), {});
+  const std::size_t constant = constant_rank(op, 0);  // e.g. a table of positions
+  if (constant > 2 && is_matrix(op, 1))
+    return set_dense(op, plain_input(op, 0), constant - 1, matrix_of(op, 1, /*transposed=*/true),
+                     {});
   translate_product(op);
 }
 

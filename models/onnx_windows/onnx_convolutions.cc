@@ -97,12 +97,14 @@ Numbers window_weight(const OnnxWindowInput& from, Numbers weight) {
 }
 
 void translate_conv(OnnxOperator& op) {
-  const OnnxWindowInput from = window_input(op);
+  const OnnxWindowInput from = window_input(op, /*several=*/true);
   OnnxActivation value = from.value;
   const OnnxConstant weight = op.constant(1);
   const Numbers shape = window_weight(from, shape_of(weight));
   ConvAttributes conv = conv_attributes(op, shape, " outputs", from.is_row);
-  set_same_pads(op, {value.shape[2], value.shape[3]}, conv);
+  const std::int64_t height =
+      from.images.empty() ? value.shape[2] : value.shape[2] / from.image_count();
+  set_same_pads(op, {height, value.shape[3]}, conv);
   std::int64_t channels = 0;
   if (__builtin_mul_overflow(shape[1], conv.groups, &channels) || channels != value.shape[1])
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", its weight is " +
@@ -116,12 +118,14 @@ void translate_conv(OnnxOperator& op) {
                             " groups on one pixel, expected 1 of each without padding");
     return translate_pixel_conv(op, std::move(value), weight, shape);
   }
+  const std::int64_t rows = positions_along(height, conv, 0);
+  if (!from.images.empty()) value = spread_images(op, from, conv);
   OnnxListedLayer layer = conv_layer(op, "conv2d", value.layer, shape[0], conv);
   layer.arrays = weight_and_bias(op, weight, shape, shape[0]);
   value.layer = add_weighted(op, std::move(layer));
   value.shape = {kOnnxBatch, shape[0], positions_along(value.shape[2], conv, 0),
                  positions_along(value.shape[3], conv, 1)};
-  set_windows(op, from, std::move(value));
+  set_windows(op, from, std::move(value), rows);
 }
 
 // Sets the pads that output_shape or auto_pad leave to the image. An output that is larger than all

@@ -38,8 +38,9 @@ OnnxActivation with_channels_last(OnnxOperator& op) {
 void translate_batch_norm(OnnxOperator& op) {
   OnnxActivation value = with_channels_last(op);
   if (std::ranges::none_of(value.plain.dims, has_samples))
-    throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) +
-                          ", expected [batch, channels, ...]");
+    throw OnnxUnsupported("it standardizes a weight of " + onnx_shape_text(value.shape) +
+                          ", expected [batch, channels, ...]: give the layer its standardized "
+                          "weight before the export, e.g. in a torch.nn.Conv2d");
   const std::int64_t channels = value.plain.stored.back();
   // ONNX weighs the old statistics, PyTorch and the engine the new ones.
   const double momentum = shortest_decimal(static_cast<float>(1 - op.real("momentum", 0.9)));

@@ -1,4 +1,5 @@
-// Images with other borders: `pad`, or entries of rows and columns that repeat.
+// Other borders: `pad` around images and along dimensions, or entries of rows and columns that
+// repeat.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -92,9 +93,66 @@ OnnxActivation padded_by_constant(OnnxOperator& op, OnnxActivation value, const 
   return value;
 }
 
+bool is_image(const OnnxPlain& plain) {
+  const auto has_samples = [](const std::vector<int>& dim) {
+    return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
+  };
+  return plain.dims.size() == 4 && plain.dims[0] == std::vector<int>{kOnnxBatchAxis} &&
+         std::none_of(plain.dims.begin() + 1, plain.dims.end(), has_samples);
+}
+
+// A dimension, as the columns of an image whose rows and channels are the others.
+OnnxActivation padded_dimension(OnnxOperator& op, OnnxActivation value, std::size_t dim,
+                                std::int64_t before, std::int64_t after) {
+  std::size_t place = 0;
+  value = with_axis(op, std::move(value), dim, place);
+  Numbers image{1, value.plain.stored.at(place), 1}, stored = value.plain.stored;
+  for (std::size_t i = 0; i < stored.size(); ++i)
+    if (is_onnx_symbol(stored[i]))
+      throw OnnxUnsupported("a part of " + onnx_shape_text(value.shape) +
+                            ", expected known extents");
+    else if (i != place)
+      image[i < place ? 0 : 2] *= stored[i];
+  add_pads(stored[place], before, after);
+  if (image != value.plain.stored)
+    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", list_text(image)}});
+  const std::string constant = io::shortest_text(op.has_input(2) ? op.number(2) : 0);
+  value.layer = op.add_layer("pad", {value.layer},
+                             {{"padding", list_text({0, before, 0, after})}, {"value", constant}});
+  image[1] = stored[place];
+  if (image != stored)
+    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", list_text(stored)}});
+  std::vector<int>& axes = value.plain.dims[dim];
+  if (axes.empty()) {  // an extent of 1 before all others
+    insert_axis(value.plain, 0, stored[place]);
+    axes = {0};
+  } else {
+    value.plain.axes[static_cast<std::size_t>(axes[0])].extent = stored[place];
+  }
+  value.plain.stored = std::move(stored);
+  return value;
+}
+
+void pad_plain(OnnxOperator& op, OnnxActivation value, const Numbers& pads) {
+  const std::size_t rank = value.plain.dims.size();
+  const std::string mode = op.text("mode", "constant");
+  if (pads.size() != 2 * rank || mode != "constant" ||
+      std::ranges::any_of(pads, [](auto pad) { return pad < 0 || pad > kMaxOnnxExtent; }))
+    throw OnnxUnsupported("mode '" + mode + "' with pads " + onnx_shape_text(pads) + " of " +
+                          onnx_shape_text(value.shape) +
+                          ", expected a constant and pads from 0, or an image, [batch, channels, "
+                          "height, width]");
+  for (std::size_t dim = 0; dim < rank; ++dim)
+    if (pads[dim] + pads[dim + rank] > 0)
+      value = padded_dimension(op, std::move(value), dim, pads[dim], pads[dim + rank]);
+  set_plain(op, std::move(value));
+}
+
 void translate_pad(OnnxOperator& op) {
   const Numbers pads = all_pads(op, op.activation(0).shape.size());
   if (pads == Numbers(2 * op.activation(0).shape.size(), 0)) return op.set(op.activation(0));
+  const OnnxActivation plain = as_plain(op.activation(0));
+  if (!is_image(plain.plain)) return pad_plain(op, plain, pads);
   OnnxActivation value = op.image(0);
   const std::string mode = op.text("mode", "constant");
   const bool is_sound =

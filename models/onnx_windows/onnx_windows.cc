@@ -31,9 +31,93 @@ int add_constant(OnnxOperator& op, const Numbers& shape, std::vector<double> val
                      .arrays = {{"value", {}, shape, std::move(values)}}});
 }
 
+bool contains_samples(const std::vector<int>& dim) {
+  return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
+}
+
+// Several images below each other.
+OnnxWindowInput image_stack(OnnxOperator& op, const OnnxActivation& from) {
+  const auto& dims = from.plain.dims;
+  const Numbers shape = shape_of(from.plain);
+  if (std::any_of(shape.begin() + 1, shape.end(), is_onnx_symbol))
+    throw OnnxUnsupported("it reads " + onnx_shape_text(shape) + ", expected known extents");
+  OnnxWindowInput stack{.value = from};
+  std::vector<int> axes;
+  for (const int axis : dims[0]) {
+    const bool is_batch = axis == kOnnxBatchAxis;
+    if (!is_batch) axes.push_back(axis);
+    stack.images.push_back(is_batch ? kOnnxBatch : extent_of(from.plain, {axis}));
+  }
+  const std::int64_t rows = stack.image_count() * shape[2];
+  expect_onnx_extent(rows);
+  axes.insert(axes.end(), dims[2].begin(), dims[2].end());
+  const OnnxActivation image = ordered(op, from, {axes, dims[3], dims[1]});
+  stack.value = {.layer = image.layer, .shape = {kOnnxBatch, shape[1], rows, shape[3]}};
+  return stack;
+}
+
+// Several images again, of these rows each.
+void set_stack(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value,
+               std::int64_t rows) {
+  const std::int64_t count = from.image_count(), all = value.shape[2] / count,
+                     columns = value.shape[3], channels = value.shape[1];
+  value.layer = op.add_layer("reshape", {value.layer},
+                             {{"shape", list_text({count, all, columns * channels})}});
+  if (all != rows)
+    value.layer = op.add_layer("slice", {value.layer},
+                               {{"axis", "1"}, {"first", "0"}, {"count", std::to_string(rows)}});
+  OnnxPlain plain{.stored = {count, rows, columns * channels}, .axes = {}, .dims = {{}}};
+  const auto add_axis = [&](std::vector<int>& dim, std::int64_t extent) {
+    if (extent == 1) return;
+    dim.push_back(static_cast<int>(plain.axes.size()));
+    plain.axes.push_back({extent});
+  };
+  for (const std::int64_t extent : from.images)
+    extent == kOnnxBatch ? plain.dims[0].push_back(kOnnxBatchAxis)
+                         : add_axis(plain.dims[0], extent);
+  std::vector<int> of_rows, of_columns, of_channels;
+  add_axis(of_rows, rows);
+  add_axis(of_columns, columns);
+  add_axis(of_channels, channels);
+  plain.dims.insert(plain.dims.end(), {of_channels, of_rows, of_columns});
+  value.plain = std::move(plain);
+  value.layout = OnnxActivation::Layout::kPlain;
+  set_plain(op, std::move(value));
+}
+
 }  // namespace
 
-OnnxWindowInput window_input(OnnxOperator& op) {
+std::int64_t OnnxWindowInput::image_count() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : images)
+    if (extent != kOnnxBatch) count *= extent;
+  return count;
+}
+
+OnnxActivation spread_images(OnnxOperator& op, const OnnxWindowInput& from, OnnxWindows& windows) {
+  OnnxActivation value = from.value;
+  const std::int64_t count = from.image_count(), columns = value.shape[3] * value.shape[1],
+                     rows = value.shape[2] / count, stride = windows.strides[0],
+                     padded = windows.pads[0] + rows + windows.pads[2],
+                     pitch = (padded + stride - 1) / stride * stride;
+  expect_onnx_extent(pitch);
+  expect_onnx_extent(count * pitch);
+  if (pitch != rows) {
+    value.layer =
+        op.add_layer("reshape", {value.layer}, {{"shape", list_text({count, rows, columns})}});
+    const Numbers sides{0, windows.pads[0], 0, pitch - rows - windows.pads[0]};
+    value.layer = op.add_layer("pad", {value.layer}, {{"padding", list_text(sides)}});
+    value.layer =
+        op.add_layer("reshape", {value.layer},
+                     {{"shape", list_text({count * pitch, value.shape[3], value.shape[1]})}});
+  }
+  value.shape[2] = count * pitch;
+  windows.pads[0] = 0;
+  windows.pads[2] = std::max<std::int64_t>(0, windows.reach(0) - stride);
+  return value;
+}
+
+OnnxWindowInput window_input(OnnxOperator& op, bool several) {
   if (!op.is_activation(0)) {  // the same image for all samples
     OnnxActivation value = constant_value(op, 0);
     if (value.plain.dims.size() != 4 || !value.plain.dims[0].empty())
@@ -42,6 +126,13 @@ OnnxWindowInput window_input(OnnxOperator& op) {
     value.plain.dims[0] = {kOnnxBatchAxis};
     return {.value = as_image(op, value), .is_shared = true};
   }
+  if (several) {
+    const OnnxActivation all = as_plain(std::get<OnnxActivation>(op.input(0)));
+    const auto& dims = all.plain.dims;
+    if (dims.size() == 4 && dims[0].size() > 1 && contains_samples(dims[0]) &&
+        std::none_of(dims.begin() + 1, dims.end(), contains_samples))
+      return image_stack(op, all);
+  }
   OnnxActivation value = image_or_vector(op, 0);
   if (value.shape.size() != 3) return {.value = std::move(value)};
   value = as_plain(value);
@@ -49,7 +140,9 @@ OnnxWindowInput window_input(OnnxOperator& op) {
   return {.value = as_image(op, value), .is_row = true};
 }
 
-void set_windows(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value) {
+void set_windows(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value,
+                 std::int64_t rows) {
+  if (!from.images.empty()) return set_stack(op, from, std::move(value), rows);
   if (!from.is_row && !from.is_shared) return op.set(std::move(value));
   value = as_plain(value);
   if (from.is_shared) value.plain.dims[0].clear();

@@ -19,19 +19,29 @@ struct OnnxWindows {
 };
 
 // Input 0, an image [batch, channels, height, width]; or [batch, channels, length] as an image of
-// one row; or a constant image, which all samples share.
+// one row; or a constant image, which all samples share; or, if `several` is true, several images
+// of each sample, [6 batch, channels, height, width], below each other as one.
 struct OnnxWindowInput {
   OnnxActivation value;
   bool is_row = false, is_shared = false;
+  // The extents of the dimension of several images, with kOnnxBatch for the samples; else empty.
+  std::vector<std::int64_t> images{};
+
+  std::int64_t image_count() const;  // 1 for one image
 };
-OnnxWindowInput window_input(OnnxOperator& op);
-// The node's output: again without the row or the samples that `from` was given.
-void set_windows(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value);
+OnnxWindowInput window_input(OnnxOperator& op, bool several = false);
+// The node's output: again without the row or the samples that `from` was given, and as several
+// images, of which `rows` rows are windows inside of them.
+void set_windows(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation value,
+                 std::int64_t rows = 0);
 
 // The attributes of the node. `kernel`, of height and width, replaces a kernel_shape that is
 // missing. Throws OnnxUnsupported for numbers that are out of range.
 OnnxWindows window_attributes(OnnxOperator& op, const std::vector<std::int64_t>& kernel,
                               bool is_row);
+// Puts the rows of pads between several images, so that a window reads one of them, and takes these
+// pads from `windows`. Each image then has a number of rows that the stride divides.
+OnnxActivation spread_images(OnnxOperator& op, const OnnxWindowInput& from, OnnxWindows& windows);
 // Sets the pads that auto_pad leaves to an image of [height, width].
 void set_same_pads(OnnxOperator& op, const std::vector<std::int64_t>& image, OnnxWindows& windows);
 // Cuts pads in two: the first is the smaller one for SAME_UPPER, else the second.

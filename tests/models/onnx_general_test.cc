@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "engine/core/error.h"
 #include "io/interchange/onnx_file.h"
@@ -180,6 +181,30 @@ TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
   EXPECT_EQ(kinds(found), "constant compare scale_shift constant where global_average_pool dense");
 }
 
+// Several rows for each sample: [6 batch, 4, 5] is padded along its columns, then along rows of 36.
+TEST_F(OnnxGeneralTest, PadsOfRowsAreThoseOfColumns) {
+  const models::OnnxImport found = imported(
+      {node("Reshape", {"x", "rows"}, "stacked"), node("Pad", {"stacked", "pads"}, "wide"),
+       node("Flatten", {"wide"}, "flat", {{"axis", std::int64_t{1}}}),
+       node("Pad", {"flat", "more"}, "wider"), node("Reshape", {"wider", "images"}, "end")},
+      {integers("rows", {-1, 4, 5}), integers("pads", {0, 0, 1, 0, 0, 2}),
+       integers("more", {0, 1, 0, 3}), integers("images", {-1, 6, 6, 6})});
+  EXPECT_CONTAINS(found.definition, "padding = [0, 1, 0, 2]");
+  EXPECT_CONTAINS(found.definition, "padding = [0, 1, 0, 3]");
+}
+
+TEST_F(OnnxGeneralTest, AConstantTimesAParameterIsALayer) {
+  const models::OnnxImport found = imported(
+      {node("MatMul", {"table", "linear.weight"}, "product"), node("Gelu", {"bias"}, "shift"),
+       node("Add", {"product", "shift"}, "sum"),
+       node("ReduceMean", {"sum", "first"}, "vector", {{"keepdims", std::int64_t{0}}}),
+       node("Reshape", {"vector", "channels"}, "scale"), node("Mul", {"x", "scale"}, "end")},
+      {floats("table", {3, 5, 2}, 0.5F), floats("linear.weight", {2, 6}), floats("bias", {5, 6}),
+       integers("first", {0, 1}), integers("channels", {1, 6, 1, 1})});
+  EXPECT_CONTAINS(found.definition, "kind = \"dense\"\nname = \"linear\"");
+  EXPECT_CONTAINS(found.definition, "kind = \"parameter\"\nname = \"bias\"");
+}
+
 TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
   const auto fault = [&](const std::vector<io::OnnxNode>& nodes,
                          const std::vector<io::NamedArray>& constants) -> std::string {
@@ -209,6 +234,21 @@ TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
                          node("Gemm", {"sums", "matrix"}, "end")},
                         {integers("axes", {1, 2, 3}), floats("matrix", {1, 6})}),
                   "it reads [batch], expected [batch, inputs]");
+  EXPECT_CONTAINS(
+      fault({node("Reshape", {"w", "rows"}, "weight"),
+             node("BatchNormalization", {"weight", "one", "zero", "zero", "one"}, "standard"),
+             node("Reshape", {"standard", "w.shape"}, "kernel"),
+             node("Conv", {"x", "kernel"}, "end")},
+            {floats("w", {6, 6, 1, 1}), integers("rows", {1, 6, -1}), floats("one", {6}, 1),
+             floats("zero", {6}), integers("w.shape", {6, 6, 1, 1})}),
+      "it standardizes a weight of [1, 6, 6], expected [batch, channels, ...]: give the layer its "
+      "standardized weight before the export");
+  EXPECT_CONTAINS(
+      fault({node("Reshape", {"x", "rows"}, "stacked"),
+             node("Pad", {"stacked", "pads"}, "end", {{"mode", std::string("edge")}})},
+            {integers("rows", {-1, 4, 5}), integers("pads", {0, 0, 1, 0, 0, 2})}),
+      "mode 'edge' with pads [0, 0, 1, 0, 0, 2] of [6 batch, 4, 5], expected a constant "
+      "and pads from 0, or an image");
 }
 
 // A parameter as the output, which has no samples.
@@ -380,6 +420,21 @@ TEST_F(OnnxGeneralTest, ConstantsAreComputed) {
       std::memcpy(values.data(), array.data.data(), array.data.size());
     }
   EXPECT_EQ(values, (std::vector<float>{0, 0.5, 1, 1.5}));
+}
+
+// The sum of a remainder and the divisor would exceed 64 bits.
+TEST_F(OnnxGeneralTest, ARemainderByALargeNumberIsExact) {
+  const models::OnnxImport found =
+      imported({node("Mod", {"rows", "large"}, "rest"),
+                node("Cast", {"rest"}, "real", {{"to", std::int64_t{1}}}),
+                node("Unsqueeze", {"real", "last"}, "column"), node("Add", {"x", "column"}, "end")},
+               {integers("rows", {9, 0, 1, 2}), integers("last", {1}),
+                integers("large", {std::numeric_limits<std::int64_t>::max()})});
+  std::vector<float> values(4);
+  for (const io::NamedArray& array : found.arrays)
+    if (array.name.ends_with(".value"))
+      std::memcpy(values.data(), array.data.data(), array.data.size());
+  EXPECT_EQ(values, (std::vector<float>{9, 0, 1, 2}));
 }
 
 }  // namespace

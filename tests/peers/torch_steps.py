@@ -117,7 +117,8 @@ class TextModel(nn.Module):
         return F.linear(self.last(self.blocks(x)), self.tokens.weight)
 
 
-IMPORTED = ("resnet18", "mobilenet_v2", "efficientnet_b0", "convnext_tiny", "vit_b_16")  # of torchvision
+IMPORTED = ("resnet18", "mobilenet_v2", "efficientnet_b0", "convnext_tiny", "vit_b_16", "resnext50_32x4d",
+            "regnet_y_400mf")  # of torchvision
 
 
 def imported(name):

@@ -19,7 +19,7 @@ ORDER = {
     "backends/store": ["protocol", "."],
     "backends/transport": ["direct inproc shm single socket nccl", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
-    "engine/ops": ["common", "device", "codes elementwise embedding images loss pool replicas samples", "float64 gemm general norm", "dense",
+    "engine/ops": ["common", "device", "codes elementwise embedding images loss pool replicas samples", "float64 gemm general norm", "channel_groups dense",
                    "attention conv2d matmul optim_step rms_norm rotary windows", "extension"],
     "engine/graph": ["memory", "."],
     "engine/averaging": ["codes", "math", "sums", "shards", "policies", "stale"],

@@ -62,6 +62,9 @@ std::vector<ConvProduct> conv_cases() {
 std::vector<ConvProduct> all_cases() {
   std::vector<ConvProduct> all = conv_cases();
   std::ranges::copy(grouped_cases(), std::back_inserter(all));
+  for (const std::int64_t stride : {1, 2})  // groups in several blocks of rows of an image
+    for (const std::int64_t groups : {2, 8})
+      all.push_back({2, {37, 64, 64, 64, 3, 3, stride, 1, groups}});
   return all;
 }
 
@@ -198,6 +201,8 @@ TEST(Conv2d, OfGroupsHasTheSameBitsForAnyThreads) {
   for (const CpuIsa isa : gemm_test::isas_here()) {
     const gemm_test::ScopedIsa scope(isa);
     for (const ConvProduct& c : {ConvProduct{9, {11, 13, 20, 20, 3, 3, 2, 1, 20}},
+                                 ConvProduct{3, {29, 50, 40, 40, 3, 3, 1, 1, 5}},
+                                 ConvProduct{2, {6, 7, 130, 130, 3, 3, 2, 1, 2}},
                                  ConvProduct{5, {9, 8, 24, 48, 5, 5, 1, 2, 3}}})
       expect_same_bits([&](int threads) { return results_of(c, threads); }, {2, 3, 7}, true);
   }

@@ -36,6 +36,14 @@ inline std::vector<ConvProduct> grouped_cases() {
   all.push_back({2, {7, 6, 9, 9, 5, 2, 1, 2, 9}});
   all.push_back({2, {4, 5, 6, 6, 3, 3, 9, 1, 6}});    // a stride beyond the map
   all.push_back({33, {4, 3, 5, 10, 3, 3, 1, 1, 5}});  // pieces of several images
+  // Groups of 2, 4, 8, 12 and 32 channels: some fill a vector together, the last ones do not; rows
+  // of one tile and of several.
+  all.push_back({2, {6, 17, 16, 16, 3, 3, 1, 1, 4}});
+  all.push_back({3, {7, 7, 40, 40, 3, 3, 1, 1, 5}});
+  all.push_back({1, {9, 30, 24, 24, 3, 3, 2, 1, 3}});
+  all.push_back({2, {5, 6, 64, 64, 3, 3, 1, 1, 2}});
+  all.push_back({2, {4, 19, 36, 72, 5, 5, 1, 2, 3}});
+  all.push_back({2, {4, 47, 10, 10, 3, 3, 3, 1, 5}});
   return all;
 }
 

@@ -112,11 +112,11 @@ TEST_P(TorchNetwork, GivesTheLogitsOfItsOwnProgram) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
-                         testing::Values("resnet18", "vgg11_bn", "viewed", "squeezenet1_1",
-                                         "densenet", "mobilenet_v2", "mobilenet_v3_small",
-                                         "efficientnet_b0", "regnet_y_400mf", "googlenet",
-                                         "shufflenet_v2_x0_5", "gates", "convnext", "mixer",
-                                         "encoder", "vit", "swin", "unet", "unet_resized",
+                         testing::Values("resnet18", "vgg11_bn", "viewed", "rearranged", "frames",
+                                         "squeezenet1_1", "densenet", "mobilenet_v2",
+                                         "mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf",
+                                         "googlenet", "shufflenet_v2_x0_5", "gates", "convnext",
+                                         "mixer", "encoder", "vit", "swin", "unet", "unet_resized",
                                          "autoencoder", "norms", "windows", "choosing"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
@@ -138,7 +138,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "vit_tiny_patch16_224", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224",
                     "mixer_s32_224", "levit_128s", "efficientformer_l1", "crossvit_tiny_240",
                     "pvt_v2_b0", "pit_ti_224", "xcit_nano_12_p16_224", "cait_xxs24_224",
-                    "edgenext_xx_small"),
+                    "edgenext_xx_small", "maxvit_nano_rw_256", "maxvit_rmlp_pico_rw_256",
+                    "botnet26t_256", "tnt_s_patch16_224"),
     [](const auto& test) { return test.param; });
 
 // Operators as other programs write them.
@@ -211,7 +212,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
-                                         "trace_windows", "trace_choosing"),
+                                         "trace_windows", "trace_rearranged", "trace_frames",
+                                         "trace_choosing"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

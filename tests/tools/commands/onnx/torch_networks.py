@@ -53,6 +53,44 @@ class Viewed(torch.nn.Module):
         return self.fc(self.norm(self.hidden(x)))
 
 
+class Rearranged(torch.nn.Module):
+    """More axes than a layer has dimensions, pads of several rows for each sample, and a table of positions times matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 16, 3, padding=1)
+        self.positions = torch.nn.Linear(2, 16)
+        self.table = torch.nn.Parameter(torch.linspace(-1, 1, 30).view(3, 5, 2))
+        self.fc = torch.nn.Linear(287, CLASSES)
+
+    def forward(self, x):
+        x = self.conv(x)
+        turned = x.reshape(-1, 2, 8, 2, 8, 2, 4, 2).permute(0, 7, 6, 5, 4, 3, 2, 1).reshape(-1, 2, 4, 2, 4, 2, 2, 16)
+        x = x + turned.permute(0, 5, 3, 1, 7, 6, 4, 2).reshape(-1, 16, 16, 16)
+        x = x * torch.nn.functional.gelu(self.positions(self.table)).mean((0, 1)).view(1, 16, 1, 1)
+        rows = torch.nn.functional.pad(x.reshape(-1, 16, 16), [0, 1]).flatten(1)
+        rows = torch.nn.functional.pad(rows, [2, 13], value=0.5).reshape(-1, 7, 41)
+        return self.fc(torch.tanh(rows).reshape(-1, 16, 287).mean(1))
+
+
+class Frames(torch.nn.Module):
+    """Convolutions of several images for each sample: quarters of the image, then their quarters."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(3, 6, 5, stride=2, padding=(2, 1))
+        self.conv2 = torch.nn.Conv2d(6, 4, (2, 3), stride=(3, 1), padding=(0, 1))
+        self.conv3 = torch.nn.Conv2d(6, 5, 1)
+        self.fc = torch.nn.Linear(32, CLASSES)
+
+    def forward(self, x):
+        x = x.reshape(-1, 3, 2, 8, 2, 8).permute(0, 2, 4, 1, 3, 5).reshape(-1, 3, 8, 8)
+        x = torch.tanh(self.conv1(x))
+        rows, pixels = torch.relu(self.conv2(x)), self.conv3(x)
+        pixels = pixels.mean((2, 3)) + torch.nn.functional.adaptive_avg_pool2d(pixels.square(), 1).flatten(1)
+        return self.fc(torch.cat([rows.flatten(1).reshape(-1, 4, 12).mean(1), pixels.reshape(-1, 20)], 1))
+
+
 class Residual(torch.nn.Module):
     """What the trace is of."""
 
@@ -269,6 +307,8 @@ NETWORKS = {
     "resnet18": (lambda: resnet.resnet18(num_classes=CLASSES), 64),
     "vgg11_bn": (small_vgg, 32),
     "viewed": (Viewed, 16),
+    "rearranged": (Rearranged, 16),
+    "frames": (Frames, 16),
     "squeezenet1_1": (lambda: squeezenet.squeezenet1_1(num_classes=CLASSES), 40),
     "densenet": (lambda: densenet.DenseNet(8, (2, 2), 16, num_classes=CLASSES), 64),
     "mobilenet_v2": (lambda: mobilenetv2.mobilenet_v2(num_classes=CLASSES), 64),
@@ -296,6 +336,7 @@ TIMM = {
     "deit_tiny_patch16_224": 224, "swin_tiny_patch4_window7_224": 224, "mixer_s32_224": 224, "levit_128s": 224,
     "efficientformer_l1": 224, "crossvit_tiny_240": 240, "pvt_v2_b0": 64, "pit_ti_224": 224, "xcit_nano_12_p16_224": 224,
     "cait_xxs24_224": 224, "edgenext_xx_small": 64,
+    "maxvit_nano_rw_256": 256, "maxvit_rmlp_pico_rw_256": 256, "botnet26t_256": 256, "tnt_s_patch16_224": 224,
 }
 # The network, the shape of its batches, and the learning rate. With 0.05 each step of the deep ones would multiply a difference
 # of the last bit by more than 30.
@@ -312,6 +353,8 @@ TRACES = {
     "trace_norms": (Norms, (6, 3, 16, 16), 0.02),
     "trace_choosing": (Choices, (5, 3, 8, 12), 0.05),
     "trace_windows": (Windows, (4, 3, 12, 14), 0.05),
+    "trace_rearranged": (Rearranged, (4, 3, 16, 16), 0.05),
+    "trace_frames": (Frames, (4, 3, 16, 16), 0.05),
 }
 MASK = [[[(3 * i + j) % 4 == 0 for j in range(11)] for i in range(9)]]
 # For each: (operator, attributes, further inputs). "x" and "x2" among these are the image, also in place of the first input.
