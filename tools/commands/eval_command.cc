@@ -24,7 +24,8 @@ namespace {
 
 struct EvalOptions {
   ModelReference model;
-  std::string split = "test", format = "text", confusion;
+  std::string split;  // "": the samples with which training evaluated
+  std::string format = "text", confusion;
 };
 
 void print_numbers(const engine::EvalReport& report, const io::TargetScale& target,
@@ -111,6 +112,7 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
   if (o.split == "train" && model.data().train.size() == 0)
     throw UsageError("--split train: " + base::escape_text(model.data().test.name) +
                      " is a hold-out, which has no training part; leave it out");
+  if (o.split.empty()) o.split = model.data().test_part.empty() ? "test" : model.data().test_part;
   const io::Dataset& set = o.split == "train" ? model.data().train : model.data().test;
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
                               {.normalization = model.normalization(),
@@ -164,7 +166,8 @@ int eval_command(const Arguments& arguments) {
       "Samples are coded as the checkpoint states. Other data than the run's are evaluated as a "
       "whole.");
   if (!parse(app, arguments)) return kExitOk;
-  const tools::RunConfig config = trained_config(o.model, values);
+  tools::RunConfig config = trained_config(o.model, values);
+  if (o.split != "train") config.data.set.test_part = o.split;
   return run_group(config, [&](backends::Group& group) { return eval_rank(config, o, group); });
 }
 

@@ -17,6 +17,8 @@
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/csv/csv_columns.h"
 #include "io/data/readers/image_files/image_folder.h"
+#include "io/data/readers/image_files/image_parts.h"
+#include "io/data/tables/csv_header.h"
 #include "io/data/tables/csv_separator.h"
 #include "io/data/tables/csv_table.h"
 #include "io/data/tables/csv_text.h"
@@ -109,15 +111,14 @@ void check_names(const fs::path& folder, const Dataset& set, const MultiLabels& 
 DatasetSplits read_labelled_splits(const DatasetOptions& options) {
   const fs::path directory(options.directory);
   const bool held_out = options.parts == Parts::kHoldOut;
-  const bool in_parts = !held_out || fs::is_directory(directory / "train") ||
-                        fs::is_directory(directory / "val") || fs::is_directory(directory / "test");
+  const bool in_parts = !held_out || is_divided(options.directory);
   DatasetSplits splits;
   fs::path training;
   if (!held_out || fs::is_directory(directory / "train")) {
     training = training_folder(options.directory);
     splits.train = read_part(options, training, splits.warnings);
   }
-  const fs::path testing = in_parts ? fs::path(testing_folder(options.directory)) : directory;
+  const fs::path testing = in_parts ? fs::path(testing_folder(options, splits)) : directory;
   splits.test = read_part(options, testing, splits.warnings);
   if (!training.empty())
     check_names(testing, splits.test, splits.train.as<MultiLabels>(), (training / kTable).string());

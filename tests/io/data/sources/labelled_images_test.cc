@@ -57,6 +57,17 @@ TEST_F(LabelledImages, AWarningCountsImagesWithoutARow) {
   EXPECT_CONTAINS(splits.warnings[0], "left out 1 images that labels.csv does not name");
 }
 
+TEST_F(LabelledImages, ValIsForTestingUnlessTestIsNamed) {
+  write("test/0.png", test_support::plain_png(2, 2, 1, 2, 3));
+  write("test/labels.csv", "file,cat,dog\n0.png,1,0\n");
+  const DatasetSplits both = load();
+  EXPECT_EQ(both.test.size(), 3);
+  ASSERT_EQ(both.warnings.size(), 1U);
+  EXPECT_CONTAINS(both.warnings[0], "found val and test; the test samples are those of val");
+  options_.test_part = "test";
+  EXPECT_EQ(load().test.size(), 1);
+}
+
 TEST_F(LabelledImages, NamesTheRowThatDoesNotFit) {
   const auto complaint_of = [&](const std::string& table) {
     write("train/labels.csv", table);

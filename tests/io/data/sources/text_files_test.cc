@@ -178,6 +178,24 @@ TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
   expect_complaint("tokens", {"val.bin", "2 tokens", "announces 3"});
 }
 
+TEST_F(TextFiles, TokensOfValAreForTestingUnlessTestIsNamed) {
+  options_.text.context = 1;
+  write("train.bin", words({1, 2, 3, 4}));
+  write("val.bin", words({1, 2, 3}));
+  EXPECT_EQ(load("tokens").warnings, std::vector<std::string>{});
+  write("test.bin", words({4, 3}));
+  const DatasetSplits both = load("tokens");
+  EXPECT_EQ(both.test.as<TokenSamples>().tokens.all(), (Ids{1, 2, 3}));
+  EXPECT_EQ(both.test_part, "val");
+  ASSERT_EQ(both.warnings.size(), 1U);
+  EXPECT_CONTAINS(both.warnings[0], ": found val and test; the test samples are those of val");
+  options_.test_part = "test";
+  EXPECT_EQ(load("tokens").test.as<TokenSamples>().tokens.all(), (Ids{4, 3}));
+  EXPECT_EQ(load("tokens").warnings, std::vector<std::string>{});
+  options_.test_part = "val";
+  EXPECT_EQ(load("tokens").test.as<TokenSamples>().tokens.all(), (Ids{1, 2, 3}));
+}
+
 TEST_F(TextFiles, WrongTokenFilesAreNamed) {
   options_.text.context = 2;
   write("train.bin", words({1, 2, 3}));
