@@ -29,8 +29,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 constexpr const char* kExpectedLabels =
     ", expected numbers of classes as uint8, int32 or int64: y.astype('int64'), or "
     "np.unique(y, return_inverse=True)[1] of names";
+constexpr const char* kExpectedFlags =
+    ", expected labels of 0, 1 or -1 as uint8, int32, int64 or floats: y.astype('uint8')";
+constexpr const char* kExpectedSamples =
+    ", expected float16, float32, float64, uint8, int32 or int64; convert it with .astype()";
 
-NamedArray read_array(ArraySource& source, const std::string& name) {
+// `expected` ends the message about a dtype that is not read.
+NamedArray read_array(ArraySource& source, const std::string& name, const char* expected) {
   for (std::size_t i = 0; i < source.entries().size(); ++i) {
     const ArrayEntry& entry = source.entries()[i];
     if (entry.name != name) continue;
@@ -48,10 +53,7 @@ NamedArray read_array(ArraySource& source, const std::string& name) {
   }
   for (const UnreadArray& array : source.unread())
     if (array.name == name)
-      throw DataError(source.name() + ": " + name + " has the dtype " + array.type +
-                      (name == "y" ? kExpectedLabels
-                                   : ", expected float16, float32, float64, uint8, int32 or int64; "
-                                     "convert it with .astype()"));
+      throw DataError(source.name() + ": " + name + " has the dtype " + array.type + expected);
   throw DataError(source.name() + ": found no array " + name +
                   "; expected x and y, as of np.savez(file, x=x, y=y)");
 }
@@ -142,15 +144,16 @@ std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std:
   return path.ends_with(".npy") ? open_npy(open_bytes(path), array) : open_arrays(path);
 }
 
-ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels) {
+ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels) {
   std::unique_ptr<ArraySource> source = open_array_file(paths.x, "x");
   ArrayFile file{.path = paths.x,
                  .y_path = paths.y.empty() ? paths.x : paths.y,
-                 .x = read_array(*source, "x"),
+                 .x = read_array(*source, "x", kExpectedSamples),
                  .y = {}};
-  if (!wants_labels) return file;
+  if (labels == ArrayLabels::kNone) return file;
   if (!paths.y.empty()) source = open_array_file(paths.y, "y");
-  file.y = read_array(*source, "y");
+  file.y =
+      read_array(*source, "y", labels == ArrayLabels::kFlags ? kExpectedFlags : kExpectedLabels);
   source->finish();
   if (file.y.shape[0] != file.x.shape[0])
     throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +

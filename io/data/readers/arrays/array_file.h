@@ -32,9 +32,11 @@ struct ArrayFile {
 // DataError.
 std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std::string& array);
 
+enum class ArrayLabels { kNone, kClasses, kFlags };  // what y has, if it is wanted
+
 // Throws MissingFileError and DataError: no such file, an .npz without these arrays, an array
 // without dimensions, an array of no numbers, or another number of samples in y than in x.
-ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels);
+ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels);
 
 // Returns the samples of x, in the engine's order: [samples, channels, height, width] as images;
 // [samples, length, features] as images of height 1, or `without_channels` [samples, height, width]

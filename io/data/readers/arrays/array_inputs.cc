@@ -20,7 +20,7 @@ std::string extents_text(const ArraySamples& samples) {
 class ArrayInputs : public SampleStream {
  public:
   ArrayInputs(const std::string& path, const ArraySamples& like) : path_(path), like_(like.like()) {
-    const ArrayFile file = read_array_file({.x = path}, /*wants_labels=*/false);
+    const ArrayFile file = read_array_file({.x = path}, ArrayLabels::kNone);
     all_ = array_samples(file, file.x.shape.size() == 3 && like.extents[2] == 1 &&
                                    file.x.shape[2] == like.extents[1]);
     if (all_.model_shape() != like.model_shape())

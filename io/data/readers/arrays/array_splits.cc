@@ -64,11 +64,29 @@ std::string channels_line(const ArrayFile& file) {
          text(2) + " x " + text(3) + "; if the channels are last, save x.transpose(0, 3, 1, 2)";
 }
 
+// Gray images without a dimension of channels are not told from sequences, of which few are square
+// or bytes.
+std::string gray_line(const ArrayFile& file, bool without_channels) {
+  constexpr std::int64_t kFewest = 8;  // rows of an image
+  const std::vector<std::int64_t>& shape = file.x.shape;
+  if (without_channels || shape.size() != 3 || file.y.shape == shape) return "";
+  const bool is_square = shape[1] == shape[2] && shape[1] >= kFewest;
+  if (!is_square && file.x.type != DType::kU8) return "";
+  const auto text = [&](std::size_t dim) { return std::to_string(shape[dim]); };
+  return file.path + ": x has the shape [" + text(0) + ", " + text(1) + ", " + text(2) +
+         "], read as [samples, length, features]: " + text(2) + " features at " + text(1) +
+         " positions; if these are gray images, save x[:, None], of the shape [" + text(0) +
+         ", 1, " + text(1) + ", " + text(2) + "]";
+}
+
 Dataset read_part(const ArrayPaths& paths, const DatasetOptions& options,
                   const ArrayClasses& classes, std::vector<std::string>& warnings) {
-  const ArrayFile file = read_array_file(paths, true);
-  if (const std::string line = channels_line(file); !line.empty()) warnings.push_back(line);
+  const ArrayFile file = read_array_file(
+      paths, options.csv.task == Task::kMultiLabel ? ArrayLabels::kFlags : ArrayLabels::kClasses);
   const std::vector<std::int64_t>& of_y = file.y.shape;
+  const bool has_positions = options.csv.task != Task::kMultiLabel && of_y.size() > 1;
+  for (const std::string& line : {channels_line(file), gray_line(file, has_positions)})
+    if (!line.empty()) warnings.push_back(line);
   Dataset set{.name = options.name,
               .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y)};
   if (options.csv.task == Task::kMultiLabel) {

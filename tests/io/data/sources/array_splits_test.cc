@@ -317,6 +317,46 @@ TEST_F(ArraySplits, SaysWhatSeveralLabelsAreNot) {
   EXPECT_CONTAINS(complaint(), "test.npz: the shapes of x and y differ from those of train.npz");
 }
 
+TEST_F(ArrayFolder, LabelsOfAnotherDtypeAreNamedWithWhatTheTaskExpects) {
+  const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
+  for (const std::string part : {"train", "test"}) {
+    save_npy(part + "_x.npy", x);
+    std::string header = write_npy_header(DType::kU8, {2, 2}, "y");
+    header.replace(header.find("|u1"), 3, "|b1");
+    write(part + "_y.npy", header + std::string("\0\1\1\1", 4));
+  }
+  options_.csv.task = Task::kMultiLabel;
+  EXPECT_CONTAINS(complaint(),
+                  ", expected labels of 0, 1 or -1 as uint8, int32, int64 or floats: "
+                  "y.astype('uint8')");
+  options_.csv.task = Task::kClassification;
+  EXPECT_CONTAINS(complaint(), ", expected numbers of classes as uint8, int32 or int64: ");
+}
+
+// Keras' MNIST is [n, 28, 28].
+TEST_F(ArraySplits, SaysHowGrayImagesWithoutChannelsAreRead) {
+  const auto warnings_of = [&](const NamedArray& x, const NamedArray& y) {
+    save_both(x, y);
+    return load().warnings;
+  };
+  const NamedArray y = classes({1}, {0});
+  const std::string remedy = "; if these are gray images, save x[:, None], of the shape ";
+  EXPECT_EQ(warnings_of(array_of<std::uint8_t>("x", {1, 2, 3}, {1, 2, 3, 4, 5, 6}), y),
+            std::vector<std::string>{options_.directory +
+                                     "/train.npz: x has the shape [1, 2, 3], read as [samples, "
+                                     "length, features]: 3 features at 2 positions" +
+                                     remedy + "[1, 1, 2, 3]"});
+  const std::vector<float> square(64, 1);
+  const std::vector<std::string> found = warnings_of(floats({1, 8, 8}, square), y);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_CONTAINS(found[0], remedy + "[1, 1, 8, 8]");
+  const std::vector<std::string> none;
+  EXPECT_EQ(warnings_of(floats({1, 16, 4}, square), y), none) << "a sequence";
+  EXPECT_EQ(warnings_of(floats({1, 1, 8, 8}, square), y), none);
+  EXPECT_EQ(warnings_of(floats({1, 8, 8}, square), classes({1, 8}, {0, 1, 0, 1, 0, 1, 0, 1})), none)
+      << "a sequence with a label for each position";
+}
+
 // x: 2 numbers of 4 bytes, y: 2 of 8; both become numbers of 4 bytes, a file after the other.
 TEST_F(ArraySplits, LoadingNeedsWhatIsReadAndWhatIsKept) {
   save_both(floats({1, 2, 1}, {1, 2}), classes({1, 2}, {0, 1}));
