@@ -26,6 +26,28 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "[" + text + "]";
 }
 
+constexpr const char* kByteType = "uint8";
+
+// Returns NumPy's name.
+std::string dtype_name(DType type) {
+  switch (type) {
+    case DType::kF16:
+      return "float16";
+    case DType::kF32:
+      return "float32";
+    case DType::kF64:
+      return "float64";
+    case DType::kU8:
+      return kByteType;
+    case DType::kI32:
+      return "int32";
+    case DType::kI64:
+      return "int64";
+    default:
+      return "";
+  }
+}
+
 constexpr const char* kExpectedLabels =
     ", expected numbers of classes as uint8, int32 or int64: y.astype('int64'), or "
     "np.unique(y, return_inverse=True)[1] of names";
@@ -164,7 +186,7 @@ ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels) {
 
 ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   const std::vector<std::int64_t>& shape = file.x.shape;
-  ArraySamples samples;
+  ArraySamples samples{.dtype = dtype_name(file.x.type)};
   if (shape.size() == 2 && is_integer(file.x)) {
     samples.extents = {shape[1], 1, 1};
     samples.are_tokens = true;
@@ -191,6 +213,17 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   for (std::size_t i = 0; i < samples.values.size(); ++i)
     samples.values[i] = sample_number(file, i);
   return samples;
+}
+
+void check_scale(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
+                 const std::string& source) {
+  if (samples.are_tokens || like.are_tokens || samples.dtype.empty() || like.dtype.empty()) return;
+  const bool is_scaled = samples.dtype == kByteType;
+  if (is_scaled == (like.dtype == kByteType)) return;
+  throw DataError(
+      path + ": x has the dtype " + samples.dtype + ", but that of " + source + " is " +
+      like.dtype + "; uint8 is divided by 255 and other numbers are not: " +
+      (is_scaled ? "save x as " + like.dtype + " on the scale of training" : "save x as uint8"));
 }
 
 std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t classes,

@@ -44,6 +44,12 @@ ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels);
 // (uint8) of anything else are divided by 255. Throws DataError for other dimensions.
 ArraySamples array_samples(const ArrayFile& file, bool without_channels);
 
+// Bytes are divided by 255 and other numbers are not, so a model reads one of the two. Throws
+// DataError with both dtypes if `samples`, read from `path`, are the others. Accepts token ids and
+// unknown dtypes. `source` says where `like` comes from: "the model of run/step-8.ckpt".
+void check_scale(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
+                 const std::string& source);
+
 // Returns the numbers of y. `ignored` becomes PositionLabels::kIgnored. Throws DataError for a y of
 // no integers, and with the place and the value of a label outside [0, classes); `expected` says
 // where the classes come from.

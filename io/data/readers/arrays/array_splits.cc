@@ -140,6 +140,12 @@ ArrayClasses learned_classes(const std::string& path, DatasetSplits& splits) {
   return {.count = highest + 1, .expected = "the classes of " + path};
 }
 
+void check_scale_of(const Dataset& like, const std::string& path, const Dataset& set,
+                    const std::string& source) {
+  if (const auto* samples = like.find<ArraySamples>())
+    check_scale(path, set.as<ArraySamples>(), *samples, source);
+}
+
 void check_alike(const std::string& path, const Dataset& set, const Dataset& like,
                  const std::string& source) {
   if (set.model_shape() == like.model_shape() && set.label_shape() == like.label_shape() &&
@@ -148,6 +154,12 @@ void check_alike(const std::string& path, const Dataset& set, const Dataset& lik
     return;
   throw DataError(path + ": the shapes of x and y differ from those of " + source +
                   " in more than the number of samples");
+}
+
+void check_parts(const std::string& path, const DatasetSplits& splits,
+                 const std::string& training) {
+  check_scale_of(splits.train, path, splits.test, training);
+  check_alike(path, splits.test, splits.train, training);
 }
 
 }  // namespace
@@ -173,11 +185,12 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
   if (train.x.empty())
     splits.train = splits.test.like();
   else
-    check_alike(test.x, splits.test, splits.train,
-                std::filesystem::path(train.x).filename().string());
-  if (is_coded)
-    check_alike(test.x, splits.test, options.coding->like,
-                "the model of " + options.coding->source);
+    check_parts(test.x, splits, std::filesystem::path(train.x).filename().string());
+  if (options.coding) {
+    const std::string source = "the model of " + options.coding->source;
+    check_scale_of(options.coding->like, test.x, splits.test, source);
+    if (is_coded) check_alike(test.x, splits.test, options.coding->like, source);
+  }
   return splits;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/data/dataset/sample_coding.h"
+#include "io/data/readers/arrays/array_inputs.h"
 #include "io/data/sources/loading_memory.h"
 #include "io/interchange/numpy/npy_header.h"
 #include "io/interchange/numpy/npz.h"
@@ -74,6 +75,50 @@ TEST_F(ArraySplits, BytesAreScaledAndOtherNumbersAreNot) {
   EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{0.5, 255}));
   save_both(array_of<std::int32_t>("x", {1, 1, 1, 2}, {-3, 255}), y);
   EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{-3, 255}));
+}
+
+// Bytes are on another scale than other numbers, in both parts and in the data of a model.
+TEST_F(ArraySplits, BytesAndOtherNumbersAreNotMixed) {
+  const NamedArray y = classes({1}, {0}), bytes = array_of<std::uint8_t>("x", {1, 2}, {0, 255}),
+                   halves = array_of<std::uint8_t>("x", {1, 1, 2}, {0, 255}),
+                   numbers = floats({1, 1, 2}, {0, 255}),
+                   whole = array_of<std::int64_t>("x", {1, 1, 2}, {0, 255});
+  save("train.npz", {halves, y});
+  save("test.npz", {numbers, y});
+  EXPECT_CONTAINS(complaint(),
+                  "test.npz: x has the dtype float32, but that of train.npz is uint8; uint8 is "
+                  "divided by 255 and other numbers are not: save x as uint8");
+  save("train.npz", {numbers, y});
+  save("test.npz", {halves, y});
+  EXPECT_CONTAINS(complaint(), "test.npz: x has the dtype uint8, but that of train.npz is float32");
+  save("test.npz", {whole, y});
+  const DatasetSplits splits = load();
+  EXPECT_EQ(splits.train.as<ArraySamples>().dtype, "float32");
+  save_both(halves, y);
+  auto coding = std::make_shared<SampleCoding>(
+      SampleCoding{.like = splits.train.like(), .source = "run/step-8.ckpt"});
+  options_.coding = coding;
+  for (const Parts parts : {Parts::kSplit, Parts::kHoldOut}) {
+    options_.parts = parts;
+    EXPECT_CONTAINS(complaint(),
+                    "test.npz: x has the dtype uint8, but that of the model of run/step-8.ckpt is "
+                    "float32");
+  }
+  const auto predict = [&] {
+    open_array_samples(options_.directory + "/test.npz", coding->like.as<ArraySamples>());
+  };
+  EXPECT_CONTAINS(test_support::error_of<DataError>(predict),
+                  "test.npz: x has the dtype uint8, but that of the model's training samples is "
+                  "float32");
+  coding->inputs_only = true;
+  EXPECT_CONTAINS(complaint(), "x has the dtype uint8, but that of the model of");
+  coding->like.as<ArraySamples>().dtype = "";  // an earlier version wrote the checkpoint
+  EXPECT_EQ(load().test.size(), 1);
+  options_.coding = nullptr;
+  options_.parts = Parts::kSplit;
+  save("train.npz", {bytes, y});  // token ids are numbers of any dtype
+  save("test.npz", {array_of<std::int64_t>("x", {1, 2}, {7, 9}), y});
+  EXPECT_EQ(load().train.size(), 1);
 }
 
 TEST_F(ArraySplits, ShapesSayWhatAreSamples) {
