@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/train/evaluator.h"
+#include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/text/escape_text.h"
@@ -122,6 +123,9 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
                                .by_class = true});
   const base::BoundThread bound(model.compute().own_cpus());
   const engine::EvalReport report = evaluator.run();
+  if (!report.is_finite())
+    throw io::DataError(o.model.path + ": the model's output on " + set.name +
+                        " is not finite (NaN or infinity)");
   if (group.rank() != 0) return kExitOk;
   if (const io::TargetScale* target = set.target()) {
     print_numbers(report, *target, o, set.name);
