@@ -47,8 +47,9 @@ std::vector<std::string> CellCounts::lines(const std::string& path, std::int64_t
                       " rows have " + what + " (first: " + cells.first + ")");
   };
   const auto say_grouped = [&](const Cells& cells, const std::string& title, char decimal) {
-    say(cells, "digits in groups of three in " + title + ", for training had a decimal " +
-                   (decimal == ',' ? "comma" : "point"));
+    const std::string sign = decimal == ',' ? "comma" : "point";
+    say(cells, "digits in groups of three in " + title + ", for training had a decimal " + sign +
+                   "; if these are decimals, write them with a " + sign);
   };
   const CsvSelection& selection = coding_.selection;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
