@@ -38,7 +38,7 @@ struct CsvColumn {
   // Returns true if encode() supports the field: in a column of numbers a number, a missing value,
   // or an odd cell that also occurs in training.
   bool accepts(std::string_view field) const;
-  // What a field is for this column.
+  // The meaning of a field in this column.
   enum class Cell : std::uint8_t {
     kValue,    // a number, or one of the categories
     kGrouped,  // a number with digits in groups, which may be decimals: "1,234"
