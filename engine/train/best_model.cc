@@ -13,7 +13,9 @@
 namespace engine {
 namespace {
 
+// Returns NaN if there is none, which is never the best.
 double value_of(Measure measure, const EvalReport& report) {
+  if (!report.is_finite()) return std::numeric_limits<double>::quiet_NaN();
   switch (measure) {
     case Measure::kLoss:
       return report.loss;

@@ -124,7 +124,9 @@ std::optional<EvalReport> Milestones::evaluate_weights() {
   int stop = agreement_.stop_signal();
   std::optional<EvalReport> report = parts.evaluator->run_unless(context_.stop_signal, stop);
   agreement_.stop(stop);
-  if (report) report->progress = parts.state.progress;
+  if (!report) return report;
+  report->progress = parts.state.progress;
+  recovery_.check_evaluation(*report);
   return report;
 }
 

@@ -59,15 +59,18 @@ void StepRecovery::roll_back() {
 
 bool StepRecovery::check_parameters() {
   const std::string not_finite = finite_.bad_parameter();
-  tell(not_finite);
+  tell(finite_.note(not_finite));
   return not_finite.empty();
 }
 
-void StepRecovery::tell(const std::string& not_finite) {
-  const std::optional<NonFiniteReport> found = finite_.note(not_finite);
+void StepRecovery::check_evaluation(const EvalReport& report) {
+  if (!report.is_finite()) tell(finite_.note_evaluation());
+}
+
+void StepRecovery::tell(const std::optional<NonFiniteReport>& found) {
   if (!found) return;
   context_.observers.on_nonfinite(context_.progress(), *found);
-  if (found->action != OnNonFinite::kContinue) give_up(*found);
+  if (found->ends_run()) give_up(*found);
 }
 
 void StepRecovery::give_up(const NonFiniteReport& found) {

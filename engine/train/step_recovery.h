@@ -35,10 +35,14 @@ class StepRecovery {
   void roll_back();
 
   FiniteGuard::Signs signs(const StepResults& results) { return finite_.signs(results); }
-  // Both report non-finite values to the observers once, and throw NonFiniteError if the run must
+  // All report non-finite values to the observers once, and throw NonFiniteError if the run must
   // end, with the last good checkpoint in its text. Collective.
-  void check(const FiniteGuard::Signs& of_all_ranks) { tell(finite_.judge(of_all_ranks)); }
+  void check(const FiniteGuard::Signs& of_all_ranks) {
+    tell(finite_.note(finite_.judge(of_all_ranks)));
+  }
   bool check_parameters();  // returns whether they are finite
+  // The same for an evaluation, which all ranks have. With kSkip the run continues.
+  void check_evaluation(const EvalReport& report);
 
   std::optional<double> gradient_norm() const { return finite_.gradient_norm(); }
   std::optional<std::int64_t> skipped_steps() const { return finite_.skipped_steps(); }
@@ -49,7 +53,7 @@ class StepRecovery {
   enum class Step { kSettled, kBegun, kUpdated, kUnknown };
 
   void keep_state();
-  void tell(const std::string& not_finite);
+  void tell(const std::optional<NonFiniteReport>& found);
   [[noreturn]] void give_up(const NonFiniteReport& found);
 
   LoopContext& context_;

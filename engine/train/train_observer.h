@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,12 +83,15 @@ struct EvalReport {
   std::optional<double> mean_iou{};  // set for labels of positions: mean_iou() of class_counts.h
   std::optional<BestEvaluation> best{};  // up to this evaluation, if the run tracks it
   bool has_classes() const { return !errors && !labels; }
-  double accuracy() const { return share(correct); }
+  // Returns false if the model's output is not finite. A set without a row that has a loss is.
+  bool is_finite() const { return std::isfinite(loss) || (rows == unknown && !labels); }
+  double accuracy() const { return share(correct); }  // NaN unless is_finite()
   double top5_accuracy() const { return share(top5.value()); }
   double perplexity() const { return std::exp(loss); }  // of a row; said of text
 
  private:
   double share(std::int64_t part) const {
+    if (!is_finite()) return std::numeric_limits<double>::quiet_NaN();
     return rows == 0 ? 0 : static_cast<double>(part) / static_cast<double>(rows);
   }
 };

@@ -31,10 +31,12 @@ std::string_view prefix_of(const PublishedConfig& config) {
   return config.family == PublishedFamily::kGpt2 ? "transformer." : "model.";
 }
 
-// Masks and tables that older versions have stored, and the embedding under its second name.
-bool is_computed(const std::string& name, const PublishedConfig& config) {
+constexpr const char* kHead = "lm_head.weight";
+
+// Masks and tables that older versions have stored.
+bool is_computed(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight");
+         name.ends_with(".rotary_emb.inv_freq");
 }
 
 class WeightReader {
@@ -48,6 +50,7 @@ class WeightReader {
       arrays.push_back(joined(wanted));
       if (wanted.transposed) arrays.back() = io::transposed(std::move(arrays.back()));
     }
+    if (config_.tied) check_head(arrays.front());
     refuse_others();
     return arrays;
   }
@@ -101,13 +104,29 @@ class WeightReader {
     return files_.load(found->second);
   }
 
+  // The embedding may be stored a second time under the name of the output layer. Another matrix
+  // there would be missing from the results: `transformers` uses it in spite of the setting.
+  void check_head(const io::NamedArray& embedding) {
+    const auto stored = files_.tensors().find(kHead);
+    if (stored == files_.tensors().end()) return;
+    used_.insert(kHead);
+    const io::NamedArray head = files_.load(stored->second);
+    if (head.type == embedding.type && head.shape == embedding.shape && head.data == embedding.data)
+      return;
+    throw engine::ModelError(
+        folder_ + ": '" + kHead + "' differs from the embedding '" + embedding.name +
+        "', but config.json ties them; set \"tie_word_embeddings\" to false to keep both, or "
+        "remove '" +
+        kHead + "'");
+  }
+
   // A weight that no layer has would be missing from the results.
   void refuse_others() const {
     std::vector<std::string> others;
     for (const auto& [name, place] : files_.tensors())
-      if (!used_.contains(name) && !is_computed(name, config_)) others.push_back(name);
+      if (!used_.contains(name) && !is_computed(name)) others.push_back(name);
     for (const auto& [name, type] : files_.unread())
-      if (!is_computed(name, config_)) others.push_back(name);
+      if (!is_computed(name)) others.push_back(name);
     if (others.empty()) return;
     throw engine::ModelError(folder_ + ": has " + std::to_string(others.size()) +
                              " tensors that no layer of a " + config_.type +

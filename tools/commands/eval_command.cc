@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/train/evaluator.h"
+#include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/text/escape_text.h"
@@ -24,7 +25,8 @@ namespace {
 
 struct EvalOptions {
   ModelReference model;
-  std::string split = "test", format = "text", confusion;
+  std::string split;  // "": the samples with which training evaluated
+  std::string format = "text", confusion;
 };
 
 void print_numbers(const engine::EvalReport& report, const io::TargetScale& target,
@@ -111,6 +113,7 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
   if (o.split == "train" && model.data().train.size() == 0)
     throw UsageError("--split train: " + base::escape_text(model.data().test.name) +
                      " is a hold-out, which has no training part; leave it out");
+  if (o.split.empty()) o.split = model.data().test_part.empty() ? "test" : model.data().test_part;
   const io::Dataset& set = o.split == "train" ? model.data().train : model.data().test;
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
                               {.normalization = model.normalization(),
@@ -120,6 +123,9 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
                                .by_class = true});
   const base::BoundThread bound(model.compute().own_cpus());
   const engine::EvalReport report = evaluator.run();
+  if (!report.is_finite())
+    throw io::DataError(o.model.path + ": the model's output on " + set.name +
+                        " is not finite (NaN or infinity)");
   if (group.rank() != 0) return kExitOk;
   if (const io::TargetScale* target = set.target()) {
     print_numbers(report, *target, o, set.name);
@@ -164,7 +170,8 @@ int eval_command(const Arguments& arguments) {
       "Samples are coded as the checkpoint states. Other data than the run's are evaluated as a "
       "whole.");
   if (!parse(app, arguments)) return kExitOk;
-  const tools::RunConfig config = trained_config(o.model, values);
+  tools::RunConfig config = trained_config(o.model, values);
+  if (o.split != "train") config.data.set.test_part = o.split;
   return run_group(config, [&](backends::Group& group) { return eval_rank(config, o, group); });
 }
 

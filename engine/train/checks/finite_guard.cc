@@ -151,4 +151,17 @@ std::optional<NonFiniteReport> FiniteGuard::note(const std::string& what) {
   return NonFiniteReport{action_, step, last_good_, what, none_was || step == first_step_};
 }
 
+// With kSkip a parameter that is not finite later must still end the run.
+std::optional<NonFiniteReport> FiniteGuard::note_evaluation() {
+  if (told_ || std::exchange(evaluation_told_, true)) return std::nullopt;
+  if (action_ != OnNonFinite::kSkip) told_ = true;
+  const std::int64_t step = state_.progress.global_step;
+  return NonFiniteReport{.action = action_,
+                         .step = step,
+                         .last_good = last_good_,
+                         .what = "test loss",
+                         .at_start = step == first_step_,
+                         .of_evaluation = true};
+}
+
 }  // namespace engine

@@ -56,6 +56,9 @@ class FiniteGuard {
 
   // Returns a report for the result of judge() or bad_parameter(), only the first time.
   std::optional<NonFiniteReport> note(const std::string& what);
+  // Returns a report for an evaluation after this step whose loss is not finite, only if it is the
+  // first report.
+  std::optional<NonFiniteReport> note_evaluation();
 
  private:
   bool vote(double norm, double loss_sum);
@@ -65,7 +68,7 @@ class FiniteGuard {
   TrainState& state_;
   const OnNonFinite action_;
   MayUpdate may_update_;
-  bool bad_norm_ = false, told_ = false;
+  bool bad_norm_ = false, told_ = false, evaluation_told_ = false;
   bool skipped_ = false;  // the current step
   std::optional<double> norm_;
   std::int64_t skipped_steps_ = 0;

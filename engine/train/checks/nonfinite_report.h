@@ -19,8 +19,14 @@ struct NonFiniteReport {
   OnNonFinite action = OnNonFinite::kAbort;
   std::int64_t step = 0;                  // after which it was found
   std::optional<std::int64_t> last_good;  // the last step whose loss is known to be finite
-  std::string what;                       // "loss", "gradient norm", "parameter 'fc.weight'"
-  bool at_start = false;                  // no step of this run was finite
+  std::string what;            // "loss", "test loss", "gradient norm", "parameter 'fc.weight'"
+  bool at_start = false;       // no step of this run was finite
+  bool of_evaluation = false;  // what is not finite is the result of an evaluation
+
+  // An evaluation changes nothing, so there is nothing to skip.
+  bool ends_run() const {
+    return action == OnNonFinite::kAbort || (action == OnNonFinite::kSkip && !of_evaluation);
+  }
 };
 
 // "the loss was finite at step 600, not finite at step 612"; "the parameter 'fc.weight' is not

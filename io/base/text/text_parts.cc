@@ -2,7 +2,9 @@
 #include "io/base/text/text_parts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 
 namespace base {
 
@@ -41,6 +43,7 @@ std::string_view trimmed(std::string_view text) {
 
 std::string number_text(const char* format, double value) {
   char text[64];
+  if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // without a sign
   const int length = std::snprintf(text, sizeof text, format, value);
   return {text, std::min(static_cast<std::size_t>(std::max(length, 0)), sizeof text - 1)};
 }

@@ -71,6 +71,9 @@ struct DatasetOptions {
   std::string class_weights = {};  // in the training loss: set_class_weights()
   TextOptions text;
   ImageFileOptions images;
+  // Images and tokens that have both: the part of the test samples, "val" or "test"; "": val, with
+  // a warning.
+  std::string test_part = {};
   CsvOptions csv;
   ArrayOptions arrays = {};
   SyntheticOptions synthetic;

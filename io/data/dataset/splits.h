@@ -89,7 +89,10 @@ struct DatasetSplits {
   std::shared_ptr<const CsvCoding> coding = {};  // csv: the coding for reading other tables like
                                                  // this one
   std::vector<std::string> warnings = {};        // lines for the user
-  // Lines about classes, categories and characters that the coding does not have (SampleCoding).
+  // "val" if val and test exist and DatasetOptions::test_part names none of them; else "".
+  std::string test_part = {};
+  // Lines about classes, categories and characters that the coding (SampleCoding) does not have,
+  // and about missing values and digits in groups.
   std::vector<std::string> unknown = {};
 };
 

@@ -270,4 +270,10 @@ std::string original_name(std::string_view name) {
   return std::string(stem) + std::string(ending);
 }
 
+std::string two_parts_line(const std::string& folder) {
+  return folder +
+         ": found val and test; the test samples are those of val, and `engine eval --split test` "
+         "evaluates those of test";
+}
+
 }  // namespace io

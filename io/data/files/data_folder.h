@@ -59,6 +59,9 @@ std::vector<std::string> pick_files_below(const std::string& folder, const IsWan
 // paths. Throws as list_folder(), and DataError for a broken link or a cycle of links.
 std::vector<std::string> all_files_below(const std::string& folder);
 
+// Returns the line for the user about a folder with both parts, if no option names one.
+std::string two_parts_line(const std::string& folder);
+
 // Returns the name of the original of a copy ("a.txt" for "a.txt.gz", "a (1).txt" and
 // "a - Copy.txt"); every other name unchanged.
 std::string original_name(std::string_view name);

@@ -2,6 +2,7 @@
 #include "io/data/files/file_format.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "io/base/files/io_error.h"
@@ -91,6 +92,21 @@ void refuse_other_format(std::span<const std::uint8_t> head, const std::string& 
   if (const Format* found = find_format(head))
     throw DataError(path + ": found " + found->name + ", expected text, plain or gzipped; " +
                     found->advice + " first");
+}
+
+void refuse_unmarked_text(std::span<const std::uint8_t> head, const std::string& path) {
+  constexpr std::size_t kLongest = 4096, kFewest = 8;  // bytes; pairs of them
+  const std::size_t pairs = std::min(head.size(), kLongest) / 2;
+  std::array<std::size_t, 2> zeros{};
+  for (std::size_t i = 0; i < 2 * pairs; ++i) zeros[i % 2] += head[i] == 0 ? 1 : 0;
+  const auto [few, many] = std::minmax(zeros[0], zeros[1]);
+  if (pairs < kFewest || 8 * many < pairs) return;
+  const bool is_wide = 4 * many >= 3 * pairs && 8 * few >= 3 * pairs;
+  if (!is_wide && 64 * few > many) return;
+  throw DataError(path + ": looks like " + (is_wide ? "UTF-32" : "UTF-16") +
+                  " without a byte-order mark: found 0 in " + std::to_string(few + many) + " of " +
+                  std::to_string(2 * pairs) + " bytes; expected UTF-8, or UTF-16 with its mark; " +
+                  "convert it with iconv");
 }
 
 }  // namespace io

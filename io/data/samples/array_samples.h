@@ -20,6 +20,7 @@ struct ArraySamples {
 
   std::array<std::int64_t, 3> extents{1, 1, 0};  // height, width, channels; or tokens, 1, 1
   bool are_tokens = false;
+  std::string dtype = {};              // of the array that was read, e.g. "float32"; "": unknown
   std::vector<float> values = {};      // [samples, extents...], unless they are tokens
   std::vector<std::int32_t> ids = {};  // of tokens, in place of values
 
@@ -32,7 +33,9 @@ struct ArraySamples {
   std::uint64_t bytes() const { return 4 * (values.size() + ids.size()); }
   std::vector<float> statistics() const { return {}; }
   void add_to(base::StreamDigest& digest) const;
-  ArraySamples like() const { return {.extents = extents, .are_tokens = are_tokens}; }
+  ArraySamples like() const {
+    return {.extents = extents, .are_tokens = are_tokens, .dtype = dtype};
+  }
   void keep(std::span<const std::int64_t> chosen);
   std::string intake() const { return are_tokens ? "arrays of token ids" : kTraits.noun; }
   std::unique_ptr<BatchPart> batch_part(const Preparation& how) const;

@@ -47,7 +47,8 @@ void CsvText::find_encoding(std::vector<std::uint8_t>& bytes) {
                       "its mark");
   if (bytes[0] == 0xFF && bytes[1] == 0xFE) encoding_ = Encoding::kLittle;
   if (bytes[0] == 0xFE && bytes[1] == 0xFF) encoding_ = Encoding::kBig;
-  if (encoding_ != Encoding::kBytes) bytes.erase(bytes.begin(), bytes.begin() + 2);
+  if (encoding_ == Encoding::kBytes) return refuse_unmarked_text(bytes, path());
+  bytes.erase(bytes.begin(), bytes.begin() + 2);
 }
 
 void CsvText::add_unit(std::uint32_t unit, std::vector<std::uint8_t>& text) {

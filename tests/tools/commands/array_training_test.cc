@@ -178,4 +178,16 @@ TEST_F(ArrayTraining, SaysWhichModelsDoNotFit) {
   expect_error(train("run", argv("--sampler stratified")), 78, "a class for each position");
 }
 
+TEST_F(ArrayTraining, SaysThatImagesWithoutChannelsAreSequences) {
+  for (const char* name : {"train.npz", "test.npz"})
+    io::save_npz({array_of("x", {4, 28, 28}, std::vector<float>(4 * 28 * 28, 1)),
+                  array_of("y", {4}, std::vector<std::int64_t>{0, 1, 0, 1})},
+                 folder_ / name);
+  expect_error(train("run", argv("--model convnet")), 78,
+               "; x is read as [samples, length, features], with 28 features at 28 positions: if "
+               "these are gray images, save x[:, None]");
+  const CommandResult result = expect_success(train("rows", argv("--model mlp --epochs 1")));
+  EXPECT_CONTAINS(result.err, "train.npz: x has the shape [4, 28, 28], read as [samples, length");
+}
+
 }  // namespace

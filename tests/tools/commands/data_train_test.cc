@@ -298,6 +298,32 @@ TEST_F(ImageFolders, AreLearntByAnyNumberOfRanksAndWorkers) {
   EXPECT_EQ(results.size(), 1u) << *results.begin() << *results.rbegin();
 }
 
+TEST_F(ImageFolders, EvalReadsThePartThatIsNamed) {
+  for (const std::string name : {"blue", "red"}) {
+    std::filesystem::create_directories(folder_ / ("test/" + name));
+    test_support::write_text(folder_ / ("test/" + name + "/z.png"),
+                             test_support::plain_png(20, 20, name == "red" ? 200 : 10, 50, 90));
+  }
+  const test_support::TemporaryDirectory runs;
+  const CommandResult trained = expect_success(train({"--save-dir", runs / "run"}));
+  const std::string notice = "found val and test; the test samples are those of val";
+  EXPECT_CONTAINS(trained.err, notice);
+  EXPECT_CONTAINS(trained.out, "/24)");
+  const auto evaluated = [&](const std::vector<std::string>& more) {
+    return expect_success(engine(argv("eval", runs / "run", "--threads 1", more)));
+  };
+  const CommandResult own = evaluated({});
+  EXPECT_CONTAINS(own.out, " on images (val): ");
+  EXPECT_CONTAINS(own.out, "/24)");
+  EXPECT_CONTAINS(own.err, notice);
+  const CommandResult test = evaluated({"--split", "test"});
+  EXPECT_CONTAINS(test.out, " on images (test): ");
+  EXPECT_CONTAINS(test.out, "/2)");
+  EXPECT_EQ(test.err, "");
+  EXPECT_CONTAINS(evaluated({"--split", "val"}).out, "/24)");
+  EXPECT_CONTAINS(evaluated({"--split", "train"}).out, "/24)");
+}
+
 TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
   test_support::write_text(folder_ / "train/red/c.png", "GIF89a");
   const CommandResult result = train({});

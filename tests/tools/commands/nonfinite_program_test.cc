@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/interchange/numpy/npz.h"
+#include "tests/io/interchange/array_fixture.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -97,6 +99,68 @@ TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
   expect_words(apart.err, {"layers.0.weight (" + bad + ")"});
   expect_words(call("verify --format json", bad, bad).out, {"\"not_finite\":[\"layers.0.weight\""});
   EXPECT_EQ(call("verify -q", bad, bad).err, "");
+}
+
+// Parameters are finite, and the model's output for the test samples is not.
+class EvaluationNotFinite : public testing::Test {
+ protected:
+  EvaluationNotFinite() {
+    const auto save = [&](const char* name, float value) {
+      std::vector<float> x(64, value);
+      std::vector<std::int64_t> y(16, 0);
+      for (std::size_t i = 0; i < x.size(); i += 3) x[i] = -value / 2;
+      for (std::size_t i = 0; i < y.size(); i += 2) y[i] = 1;
+      io::save_npz(
+          {array_fixture::array_of("x", {16, 4}, x), array_fixture::array_of("y", {16}, y)},
+          folder_ / name);
+    };
+    save("train.npz", 1);
+    save("test.npz", 3e38F);
+  }
+  CommandResult train(const std::vector<std::string>& more) const {
+    return engine(argv("train --model mlp --dataset arrays --epochs 2 --batch-size 8 --threads 1",
+                       "--data-dir", folder_ / ".", "--save-dir", folder_ / "run", "--save-every",
+                       "0", "--metrics", folder_ / "m.jsonl", more));
+  }
+  std::string metrics() const { return test_support::read_text(folder_ / "m.jsonl"); }
+
+  const TemporaryDirectory folder_;
+};
+
+TEST_F(EvaluationNotFinite, EndsWith79) {
+  for (const char* ranks : {"1", "2"}) {
+    const CommandResult result = train({"--spawn", ranks});
+    EXPECT_EQ(result.exit_code, 79) << result.err;
+    expect_words(result.err,
+                 {"the test loss is not finite at step 2 (the loss was finite at step 2); there is "
+                  "no snapshot"});
+    EXPECT_LACKS(result.out, "Test after");
+    EXPECT_LACKS(result.out, "Best so far");
+    EXPECT_EQ(with_step(folder_, 4), "");
+    expect_words(metrics(), {"\"what\":\"test loss\",\"action\":\"abort\""});
+    fs::remove_all(folder_ / "run");
+    fs::remove(folder_ / "m.jsonl");
+  }
+}
+
+TEST_F(EvaluationNotFinite, IsNeverTheBest) {
+  for (const std::string action : {"continue", "skip"}) {
+    const CommandResult result = expect_success(train({"--on-nonfinite", action}));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    expect_words(result.err, {"engine: warning: the test loss is not finite at step 2",
+                              "; the run goes on (--on-nonfinite " + action + ")"});
+    expect_words(result.out,
+                 {"Test after step 2: loss nan (16 samples)\n", "Test after step 4: loss nan ("});
+    EXPECT_LACKS(result.out, "Best so far");
+    expect_words(metrics(), {"\"loss\":null,\"accuracy\":null"});
+    EXPECT_LACKS(metrics(), "\"best\":true");
+    const CommandResult eval = call("eval", folder_ / "run", "--threads 1");
+    program::expect_error(eval, 65, "the model's output on arrays is not finite (NaN or infinity)");
+    EXPECT_LACKS(eval.out, "accuracy");
+    expect_success(call("eval", folder_ / "run", "--split train --threads 1"));
+    fs::remove_all(folder_ / "run");
+    fs::remove(folder_ / "m.jsonl");
+  }
 }
 
 TEST(Diverged, WhereStepsAreSkippedTheyAreCounted) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/data/files/file_format.h"
 
 namespace tools {
 namespace {
@@ -30,6 +31,8 @@ TextChunks::TextChunks(const std::string& path, std::size_t chunk_bytes, ChunkEn
   at_end_ = !fill();
   if (text_.starts_with("\xFF\xFE") || text_.starts_with("\xFE\xFF"))
     throw io::DataError(path + ": a text in UTF-16; expected UTF-8: convert it with iconv");
+  io::refuse_unmarked_text(
+      std::span(reinterpret_cast<const std::uint8_t*>(text_.data()), text_.size()), path);
   if (text_.starts_with("\xEF\xBB\xBF")) text_.erase(0, 3);
 }
 

@@ -75,12 +75,12 @@ class ConsoleObserver : public engine::TrainObserver {
     const std::int64_t steps = std::min(options_.steps_per_epoch,
                                         step + options_.total_steps - report.progress.global_step);
     char text[256];
-    std::snprintf(text, sizeof text, "Epoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f",
+    std::snprintf(text, sizeof text, "Epoch [%lld/%lld], Step [%lld/%lld], ",
                   static_cast<long long>(epoch), static_cast<long long>(options_.epochs),
-                  static_cast<long long>(step), static_cast<long long>(steps), report.loss);
+                  static_cast<long long>(step), static_cast<long long>(steps));
     print((report.train_accuracy ? base::number_text("Accuracy: %.4f\n", *report.train_accuracy)
                                  : std::string()) +
-              text,
+              text + base::number_text("Loss: %.4f", report.loss),
           "step");
     if (!options_.progress_bar) {
       const auto left = static_cast<double>(options_.total_steps - report.progress.global_step);
@@ -110,9 +110,10 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& report) override {
-    if (report.action != engine::OnNonFinite::kContinue) return;  // the error reports it
+    if (report.ends_run()) return;  // the error reports it
     clear();
-    print_notice("warning: " + to_string(report) + "; the run goes on (--on-nonfinite continue)");
+    print_notice("warning: " + to_string(report) + "; the run goes on (--on-nonfinite " +
+                 std::string(to_string(report.action)) + ")");
   }
 
   void on_shares(const engine::TrainProgress&, const engine::ShareReport& report) override {
@@ -293,6 +294,9 @@ std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_
 
 std::string eval_text(const engine::EvalReport& report) {
   char text[160];
+  if (!report.is_finite())
+    return base::number_text("loss %.4f", report.loss) + " (" + std::to_string(report.samples) +
+           " samples)";
   if (report.errors) {
     const engine::RegressionErrors& e = *report.errors;
     return base::number_text("loss %.4f", report.loss) + base::number_text(", MSE %.6g", e.mse) +

@@ -13,6 +13,8 @@
 #include <limits>
 #include <string_view>
 
+#include "io/base/text/text_parts.h"
+
 namespace tools {
 namespace {
 
@@ -70,8 +72,7 @@ std::string progress_line(const ProgressState& state, int columns) {
   parts[kPercent] = text;
   parts[kSteps] = "step " + std::to_string(state.step) + "/" + std::to_string(state.total_steps);
   if (state.loss) {
-    std::snprintf(text, sizeof text, "loss %.4f", *state.loss);
-    parts[kLoss] = text;
+    parts[kLoss] = base::number_text("loss %.4f", *state.loss);
   }
   parts[kRate] = state.rate;
   parts[kLeft] = "ETA " + clock_text(state.seconds_left);

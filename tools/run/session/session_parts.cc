@@ -57,15 +57,32 @@ void freeze(const ModelOptions& options, engine::Graph& graph) {
                           " parameters: nothing is left to train");
 }
 
+// Arrays of gray images without a dimension of channels are read as sequences.
+std::string sequence_hint(const io::Dataset& dataset) {
+  const std::vector<std::int64_t> shape = dataset.model_shape();
+  if (dataset.find<io::ArraySamples>() == nullptr || shape.size() != 3) return "";
+  if (shape[0] != 1 || shape[1] == 1) return "";
+  return "; x is read as [samples, length, features], with " + std::to_string(shape[2]) +
+         " features at " + std::to_string(shape[1]) +
+         " positions: if these are gray images, save x[:, None]";
+}
+
+engine::Graph build_network(const ModelOptions& options, const io::Dataset& dataset) {
+  try {
+    return models::build_model(options.name, {.sample_shape = sample_shape(dataset),
+                                              .classes = dataset.classes(),
+                                              .label_smoothing = options.label_smoothing,
+                                              .dropout = options.dropout,
+                                              .regression = options.regression_loss(),
+                                              .label_shape = label_shape(dataset),
+                                              .definition = options.definition});
+  } catch (const engine::ShapeError& error) {
+    throw engine::ShapeError(error.what() + sequence_hint(dataset));
+  }
+}
+
 engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
-  engine::Graph graph =
-      models::build_model(options.name, {.sample_shape = sample_shape(dataset),
-                                         .classes = dataset.classes(),
-                                         .label_smoothing = options.label_smoothing,
-                                         .dropout = options.dropout,
-                                         .regression = options.regression_loss(),
-                                         .label_shape = label_shape(dataset),
-                                         .definition = options.definition});
+  engine::Graph graph = build_network(options, dataset);
   if (options.synchronized_statistics) graph.synchronize_statistics();
   freeze(options, graph);
   return graph;

@@ -26,11 +26,38 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "[" + text + "]";
 }
 
+constexpr const char* kByteType = "uint8";
+
+// Returns NumPy's name.
+std::string dtype_name(DType type) {
+  switch (type) {
+    case DType::kF16:
+      return "float16";
+    case DType::kF32:
+      return "float32";
+    case DType::kF64:
+      return "float64";
+    case DType::kU8:
+      return kByteType;
+    case DType::kI32:
+      return "int32";
+    case DType::kI64:
+      return "int64";
+    default:
+      return "";
+  }
+}
+
 constexpr const char* kExpectedLabels =
     ", expected numbers of classes as uint8, int32 or int64: y.astype('int64'), or "
     "np.unique(y, return_inverse=True)[1] of names";
+constexpr const char* kExpectedFlags =
+    ", expected labels of 0, 1 or -1 as uint8, int32, int64 or floats: y.astype('uint8')";
+constexpr const char* kExpectedSamples =
+    ", expected float16, float32, float64, uint8, int32 or int64; convert it with .astype()";
 
-NamedArray read_array(ArraySource& source, const std::string& name) {
+// `expected` ends the message about a dtype that is not read.
+NamedArray read_array(ArraySource& source, const std::string& name, const char* expected) {
   for (std::size_t i = 0; i < source.entries().size(); ++i) {
     const ArrayEntry& entry = source.entries()[i];
     if (entry.name != name) continue;
@@ -48,10 +75,7 @@ NamedArray read_array(ArraySource& source, const std::string& name) {
   }
   for (const UnreadArray& array : source.unread())
     if (array.name == name)
-      throw DataError(source.name() + ": " + name + " has the dtype " + array.type +
-                      (name == "y" ? kExpectedLabels
-                                   : ", expected float16, float32, float64, uint8, int32 or int64; "
-                                     "convert it with .astype()"));
+      throw DataError(source.name() + ": " + name + " has the dtype " + array.type + expected);
   throw DataError(source.name() + ": found no array " + name +
                   "; expected x and y, as of np.savez(file, x=x, y=y)");
 }
@@ -142,15 +166,16 @@ std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std:
   return path.ends_with(".npy") ? open_npy(open_bytes(path), array) : open_arrays(path);
 }
 
-ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels) {
+ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels) {
   std::unique_ptr<ArraySource> source = open_array_file(paths.x, "x");
   ArrayFile file{.path = paths.x,
                  .y_path = paths.y.empty() ? paths.x : paths.y,
-                 .x = read_array(*source, "x"),
+                 .x = read_array(*source, "x", kExpectedSamples),
                  .y = {}};
-  if (!wants_labels) return file;
+  if (labels == ArrayLabels::kNone) return file;
   if (!paths.y.empty()) source = open_array_file(paths.y, "y");
-  file.y = read_array(*source, "y");
+  file.y =
+      read_array(*source, "y", labels == ArrayLabels::kFlags ? kExpectedFlags : kExpectedLabels);
   source->finish();
   if (file.y.shape[0] != file.x.shape[0])
     throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
@@ -161,7 +186,7 @@ ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels) {
 
 ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   const std::vector<std::int64_t>& shape = file.x.shape;
-  ArraySamples samples;
+  ArraySamples samples{.dtype = dtype_name(file.x.type)};
   if (shape.size() == 2 && is_integer(file.x)) {
     samples.extents = {shape[1], 1, 1};
     samples.are_tokens = true;
@@ -188,6 +213,17 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   for (std::size_t i = 0; i < samples.values.size(); ++i)
     samples.values[i] = sample_number(file, i);
   return samples;
+}
+
+void check_scale(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
+                 const std::string& source) {
+  if (samples.are_tokens || like.are_tokens || samples.dtype.empty() || like.dtype.empty()) return;
+  const bool is_scaled = samples.dtype == kByteType;
+  if (is_scaled == (like.dtype == kByteType)) return;
+  throw DataError(
+      path + ": x has the dtype " + samples.dtype + ", but that of " + source + " is " +
+      like.dtype + "; uint8 is divided by 255 and other numbers are not: " +
+      (is_scaled ? "save x as " + like.dtype + " on the scale of training" : "save x as uint8"));
 }
 
 std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t classes,

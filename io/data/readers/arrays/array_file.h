@@ -32,15 +32,23 @@ struct ArrayFile {
 // DataError.
 std::unique_ptr<ArraySource> open_array_file(const std::string& path, const std::string& array);
 
+enum class ArrayLabels { kNone, kClasses, kFlags };  // what y has, if it is wanted
+
 // Throws MissingFileError and DataError: no such file, an .npz without these arrays, an array
 // without dimensions, an array of no numbers, or another number of samples in y than in x.
-ArrayFile read_array_file(const ArrayPaths& paths, bool wants_labels);
+ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels);
 
 // Returns the samples of x, in the engine's order: [samples, channels, height, width] as images;
 // [samples, length, features] as images of height 1, or `without_channels` [samples, height, width]
 // as images of one channel; [samples, features]; [samples, length] of integers as token ids. Bytes
 // (uint8) of anything else are divided by 255. Throws DataError for other dimensions.
 ArraySamples array_samples(const ArrayFile& file, bool without_channels);
+
+// Bytes are divided by 255 and other numbers are not, so a model reads one of the two. Throws
+// DataError with both dtypes if `samples`, read from `path`, are the others. Accepts token ids and
+// unknown dtypes. `source` says where `like` comes from: "the model of run/step-8.ckpt".
+void check_scale(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
+                 const std::string& source);
 
 // Returns the numbers of y. `ignored` becomes PositionLabels::kIgnored. Throws DataError for a y of
 // no integers, and with the place and the value of a label outside [0, classes); `expected` says

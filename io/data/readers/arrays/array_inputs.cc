@@ -20,9 +20,10 @@ std::string extents_text(const ArraySamples& samples) {
 class ArrayInputs : public SampleStream {
  public:
   ArrayInputs(const std::string& path, const ArraySamples& like) : path_(path), like_(like.like()) {
-    const ArrayFile file = read_array_file({.x = path}, /*wants_labels=*/false);
+    const ArrayFile file = read_array_file({.x = path}, ArrayLabels::kNone);
     all_ = array_samples(file, file.x.shape.size() == 3 && like.extents[2] == 1 &&
                                    file.x.shape[2] == like.extents[1]);
+    check_scale(path, all_, like, "the model's training samples");
     if (all_.model_shape() != like.model_shape())
       throw DataError(path + ": x has samples of the shape " + extents_text(all_) + ", expected " +
                       extents_text(like) + " (height, width, channels)");

@@ -64,11 +64,29 @@ std::string channels_line(const ArrayFile& file) {
          text(2) + " x " + text(3) + "; if the channels are last, save x.transpose(0, 3, 1, 2)";
 }
 
+// Gray images without a dimension of channels are not told from sequences, of which few are square
+// or bytes.
+std::string gray_line(const ArrayFile& file, bool without_channels) {
+  constexpr std::int64_t kFewest = 8;  // rows of an image
+  const std::vector<std::int64_t>& shape = file.x.shape;
+  if (without_channels || shape.size() != 3 || file.y.shape == shape) return "";
+  const bool is_square = shape[1] == shape[2] && shape[1] >= kFewest;
+  if (!is_square && file.x.type != DType::kU8) return "";
+  const auto text = [&](std::size_t dim) { return std::to_string(shape[dim]); };
+  return file.path + ": x has the shape [" + text(0) + ", " + text(1) + ", " + text(2) +
+         "], read as [samples, length, features]: " + text(2) + " features at " + text(1) +
+         " positions; if these are gray images, save x[:, None], of the shape [" + text(0) +
+         ", 1, " + text(1) + ", " + text(2) + "]";
+}
+
 Dataset read_part(const ArrayPaths& paths, const DatasetOptions& options,
                   const ArrayClasses& classes, std::vector<std::string>& warnings) {
-  const ArrayFile file = read_array_file(paths, true);
-  if (const std::string line = channels_line(file); !line.empty()) warnings.push_back(line);
+  const ArrayFile file = read_array_file(
+      paths, options.csv.task == Task::kMultiLabel ? ArrayLabels::kFlags : ArrayLabels::kClasses);
   const std::vector<std::int64_t>& of_y = file.y.shape;
+  const bool has_positions = options.csv.task != Task::kMultiLabel && of_y.size() > 1;
+  for (const std::string& line : {channels_line(file), gray_line(file, has_positions)})
+    if (!line.empty()) warnings.push_back(line);
   Dataset set{.name = options.name,
               .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y)};
   if (options.csv.task == Task::kMultiLabel) {
@@ -122,6 +140,12 @@ ArrayClasses learned_classes(const std::string& path, DatasetSplits& splits) {
   return {.count = highest + 1, .expected = "the classes of " + path};
 }
 
+void check_scale_of(const Dataset& like, const std::string& path, const Dataset& set,
+                    const std::string& source) {
+  if (const auto* samples = like.find<ArraySamples>())
+    check_scale(path, set.as<ArraySamples>(), *samples, source);
+}
+
 void check_alike(const std::string& path, const Dataset& set, const Dataset& like,
                  const std::string& source) {
   if (set.model_shape() == like.model_shape() && set.label_shape() == like.label_shape() &&
@@ -130,6 +154,12 @@ void check_alike(const std::string& path, const Dataset& set, const Dataset& lik
     return;
   throw DataError(path + ": the shapes of x and y differ from those of " + source +
                   " in more than the number of samples");
+}
+
+void check_parts(const std::string& path, const DatasetSplits& splits,
+                 const std::string& training) {
+  check_scale_of(splits.train, path, splits.test, training);
+  check_alike(path, splits.test, splits.train, training);
 }
 
 }  // namespace
@@ -155,11 +185,12 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
   if (train.x.empty())
     splits.train = splits.test.like();
   else
-    check_alike(test.x, splits.test, splits.train,
-                std::filesystem::path(train.x).filename().string());
-  if (is_coded)
-    check_alike(test.x, splits.test, options.coding->like,
-                "the model of " + options.coding->source);
+    check_parts(test.x, splits, std::filesystem::path(train.x).filename().string());
+  if (options.coding) {
+    const std::string source = "the model of " + options.coding->source;
+    check_scale_of(options.coding->like, test.x, splits.test, source);
+    if (is_coded) check_alike(test.x, splits.test, options.coding->like, source);
+  }
   return splits;
 }
 

@@ -88,8 +88,15 @@ bool CsvColumn::accepts(std::string_view field) const {
   return std::ranges::find(odd, field) != odd.end();
 }
 
-bool CsvColumn::knows(std::string_view field) const {
-  return !text || missing->has(field) || std::ranges::binary_search(categories, field);
+CsvColumn::Cell CsvColumn::cell_of(std::string_view field) const {
+  if (text) {
+    if (missing->has(field)) return Cell::kMissing;
+    return std::ranges::binary_search(categories, field) ? Cell::kValue : Cell::kUnknown;
+  }
+  if (field.empty() || (missing->has_numbers() && missing->has(field))) return Cell::kMissing;
+  const CsvNumber number = read_number(field, decimal);
+  if (number.content == Content::kNumber) return number.grouped ? Cell::kGrouped : Cell::kValue;
+  return accepts(field) ? Cell::kMissing : Cell::kUnknown;
 }
 
 bool CsvColumn::encode(std::string_view field, float* out) const {

@@ -38,8 +38,14 @@ struct CsvColumn {
   // Returns true if encode() supports the field: in a column of numbers a number, a missing value,
   // or an odd cell that also occurs in training.
   bool accepts(std::string_view field) const;
-  // Returns true if training had the field: a missing value, a number, or one of the categories.
-  bool knows(std::string_view field) const;
+  // The meaning of a field in this column.
+  enum class Cell : std::uint8_t {
+    kValue,    // a number, or one of the categories
+    kGrouped,  // a number with digits in groups, which may be decimals: "1,234"
+    kMissing,  // no value, which includes odd cells
+    kUnknown,  // not accepted, or not one of the categories
+  };
+  Cell cell_of(std::string_view field) const;
   // Writes features() numbers; returns accepts(field), and writes zeros if that is false.
   bool encode(std::string_view field, float* out) const;
 };

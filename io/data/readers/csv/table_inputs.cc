@@ -8,7 +8,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
-#include "io/data/dataset/sample_coding.h"
+#include "io/data/readers/csv/cell_counts.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"
 #include "io/data/tables/csv_separator.h"
@@ -80,7 +80,7 @@ class TableRows : public SampleStream {
         answers_(answers),
         blocks_(path, coding.separator),
         table_(blocks_.next()),
-        unknown_(coding.columns.size()) {
+        cells_(coding) {
     if (answers.kind == TableAnswers::Kind::kFlags) flag_titles_ = coding.selection.label_titles();
     if (coding.selection.header.empty()) {
       find_places();
@@ -100,23 +100,14 @@ class TableRows : public SampleStream {
         if (table_) read_targets_of_block();
         continue;
       }
-      count_unknown();
+      count_cells();
       if (wanted == Wanted::kSamples) append(block);
       block.origins.push_back({path_, ++done_});
       ++row_;
     }
   }
 
-  std::vector<std::string> unknown() const override {
-    std::vector<std::string> lines;
-    for (std::size_t i = 0; i < unknown_.size(); ++i)
-      if (unknown_[i].count() > 0)
-        lines.push_back(path_ + ": " +
-                        unknown_[i].text("rows have a value in " +
-                                             coding_.selection.title(coding_.columns[i].index),
-                                         done_));
-    return lines;
-  }
+  std::vector<std::string> unknown() const override { return cells_.lines(path_, done_); }
 
  private:
   // The training table had no header: columns are found by position.
@@ -177,12 +168,11 @@ class TableRows : public SampleStream {
     return static_cast<std::size_t>(found - header.begin());
   }
 
-  void count_unknown() {
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      const std::string_view field = table_->field(row_, places_[i]);
-      if (!coding_.columns[i].knows(field))
-        unknown_[i].add(field, [&] { return "row " + std::to_string(file_row()); });
-    }
+  void count_cells() {
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      cells_.add(i, table_->field(row_, places_[i]), file_row());
+    if (answers_.kind == TableAnswers::Kind::kTargets)
+      cells_.add_target(table_->field(row_, answer_columns_[0]), file_row());
   }
 
   void append(SampleBlock& block) {
@@ -234,9 +224,9 @@ class TableRows : public SampleStream {
   const TableAnswers answers_;
   TableBlocks blocks_;
   std::unique_ptr<CsvTable> table_;
-  std::vector<UnknownNames> unknown_;  // for each column of the coding
-  std::size_t row_ = 0, first_ = 0;    // in table_; first_: the first row with a target
-  std::int64_t rows_before_ = 0;       // rows of the file before table_
+  CellCounts cells_;
+  std::size_t row_ = 0, first_ = 0;  // in table_; first_: the first row with a target
+  std::int64_t rows_before_ = 0;     // rows of the file before table_
   std::int64_t done_ = 0;
   std::vector<std::size_t> places_;          // for each column of the coding
   std::vector<std::size_t> answer_columns_;  // of the labels or the target

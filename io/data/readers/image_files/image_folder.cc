@@ -19,6 +19,7 @@
 #include "io/data/images/image_extent.h"
 #include "io/data/images/image_source.h"
 #include "io/data/images/resample.h"
+#include "io/data/readers/image_files/image_parts.h"
 
 namespace io {
 namespace {
@@ -168,23 +169,6 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
           .labels = std::move(labels)};
 }
 
-// Returns the existing folder of a part.
-fs::path part_folder(const fs::path& directory, const std::vector<std::string>& names,
-                     const std::string& expected) {
-  for (const std::string& name : names) {
-    const fs::path path = directory / name;
-    std::error_code unknown;
-    if (fs::is_directory(path, unknown)) return path;
-    for (const FolderEntry& entry : list_folder(directory.string()))
-      if (entry.name == name) check_usable(entry, "a folder");
-  }
-  static_cast<void>(list_folder(directory.string()));  // if the folder does not exist, this reports
-                                                       // it
-  throw MissingFileError("no folder " + base::join_text(names, " or ") + " in " +
-                         directory.string() + ": expected " + expected +
-                         "; name the folder above with --data-dir");
-}
-
 // Returns the classes of the existing folders, in byte order of their names.
 std::vector<std::string> classes_below(const std::vector<fs::path>& directories) {
   std::vector<std::string> classes;
@@ -219,13 +203,12 @@ void check_classes(const fs::path& training, const std::vector<std::string>& cla
 // here.
 DatasetSplits read_hold_out(const DatasetOptions& options) {
   const fs::path directory(options.directory), train = directory / "train";
-  const bool parts = fs::is_directory(train) || fs::is_directory(directory / "val") ||
-                     fs::is_directory(directory / "test");
-  const fs::path held = parts ? fs::path(testing_folder(options.directory)) : directory;
+  DatasetSplits splits;
+  const fs::path held =
+      is_divided(options.directory) ? fs::path(testing_folder(options, splits)) : directory;
   std::vector<fs::path> folders{held};
   if (fs::is_directory(train)) folders.push_back(train);
   const std::vector<std::string> classes = classes_below(folders);
-  DatasetSplits splits;
   if (fs::is_directory(train)) splits.train = read_part(options, train, classes, nullptr);
   splits.test = read_part(options, held, classes, &splits.warnings);
   return splits;
@@ -233,11 +216,11 @@ DatasetSplits read_hold_out(const DatasetOptions& options) {
 
 DatasetSplits read_parts(const DatasetOptions& options) {
   if (options.parts == Parts::kHoldOut) return read_hold_out(options);
+  DatasetSplits splits;
   const fs::path training = training_folder(options.directory),
-                 testing = testing_folder(options.directory);
+                 testing = testing_folder(options, splits);
   const std::vector<std::string> classes = class_folders(training);
   check_classes(training, classes);
-  DatasetSplits splits;
   // Test images have the size of the training images: one line is enough.
   splits.train = read_part(options, training, classes, &splits.warnings, /*small=*/true);
   splits.test = read_part(options, testing, classes, &splits.warnings);
@@ -261,18 +244,6 @@ FoundImages images_below(const std::string& folder) {
 
 DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
   return read_parts(options);
-}
-
-std::string training_folder(const std::string& directory) {
-  return part_folder(directory, {"train"}, directory + "/train/CLASS/*.png or *.jpg").string();
-}
-
-std::string testing_folder(const std::string& directory) {
-  const fs::path above(directory);
-  return part_folder(above, {"val", "test"},
-                     (above / "val").string() + " or " + (above / "test").string() +
-                         " with images for testing")
-      .string();
 }
 
 ImageSamples images_of_files(std::vector<std::string> paths, const ImageFileOptions& options) {

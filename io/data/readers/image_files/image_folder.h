@@ -11,7 +11,7 @@ namespace io {
 
 // Classes are the subfolders of options.directory/train in byte order of their names; their images
 // all *.png, *.jpg and *.jpeg below, in byte order of their paths, as torchvision's ImageFolder has
-// it; data_folder.h says which files count. Tests are in options.directory/val, or else /test,
+// it; data_folder.h says which files count. Tests are in the folder that image_parts.h chooses,
 // whose classes must be among those of train. Images are decoded when they are wanted: shorter side
 // to options.images.size, the middle square of that; for training with Augmentation::resized_crop a
 // random part, scaled to the size. Without it they are kept in memory once decoded, if all of their
@@ -22,10 +22,6 @@ namespace io {
 // images), DataError (a class without images, or unknown in training), ConfigError (a format that
 // this build cannot read).
 DatasetSplits read_image_folder_splits(const DatasetOptions& options);
-
-// Returns the existing folders of images for training and for testing. Throws MissingFileError.
-std::string training_folder(const std::string& directory);
-std::string testing_folder(const std::string& directory);
 
 // Returns samples that are read from these files. Throws ConfigError for a size out of range.
 ImageSamples images_of_files(std::vector<std::string> paths, const ImageFileOptions& options);

@@ -17,6 +17,8 @@
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/csv/csv_columns.h"
 #include "io/data/readers/image_files/image_folder.h"
+#include "io/data/readers/image_files/image_parts.h"
+#include "io/data/tables/csv_header.h"
 #include "io/data/tables/csv_separator.h"
 #include "io/data/tables/csv_table.h"
 #include "io/data/tables/csv_text.h"
@@ -27,6 +29,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTable = "labels.csv";
+
+// A table without a header has an image in row 1.
+void check_header(const CsvTable& table) {
+  const std::string_view first = table.field(0, 0);
+  if (!is_image_name(std::string(first))) return;
+  throw DataError(table.place(0) + ": found the image '" + base::escape_text(first) +
+                  "', expected the names of the columns: file, then a name for each label");
+}
 
 CsvTable read_table(const fs::path& folder) {
   const std::string path = (folder / kTable).string();
@@ -42,13 +52,30 @@ CsvTable read_table(const fs::path& folder) {
     throw DataError(path + ": found " + std::to_string(table.columns()) + " columns and " +
                     std::to_string(table.rows()) +
                     " rows, expected the names of labels in row 1, then a row for each image");
+  check_header(table);
   return table;
 }
 
-MultiLabels read_labels_of(const CsvTable& table) {
-  MultiLabels labels;
-  for (std::size_t column = 1; column < table.columns(); ++column)
-    labels.names.emplace_back(table.field(0, column));
+// Returns a name for each label. A warning names those that are changed, as in other tables.
+std::vector<std::string> names_of_labels(const CsvTable& table,
+                                         std::vector<std::string>& warnings) {
+  std::vector<std::string> given;
+  for (std::size_t column = 0; column < table.columns(); ++column)
+    given.emplace_back(table.field(0, column));
+  std::vector<std::string> names = unique_names(given);
+  for (std::size_t column = 1; column < names.size(); ++column)
+    if (names[column] != given[column])
+      warnings.push_back(table.name() + ": column " + std::to_string(column + 1) +
+                         (given[column].empty() ? " has no name"
+                                                : " is the second one called '" +
+                                                      base::escape_text(given[column]) + "'") +
+                         " and becomes '" + base::escape_text(names[column]) + "'");
+  names.erase(names.begin());
+  return names;
+}
+
+MultiLabels read_labels_of(const CsvTable& table, std::vector<std::string>& warnings) {
+  MultiLabels labels{.names = names_of_labels(table, warnings)};
   const CsvMissing missing;
   for (std::size_t row = 1; row < table.rows(); ++row)
     for (std::size_t column = 1; column < table.columns(); ++column)
@@ -93,7 +120,7 @@ Dataset read_part(const DatasetOptions& options, const fs::path& folder,
                        " does not name");
   return {.name = options.name,
           .samples = images_of_files(std::move(files), options.images),
-          .labels = read_labels_of(table)};
+          .labels = read_labels_of(table, warnings)};
 }
 
 void check_names(const fs::path& folder, const Dataset& set, const MultiLabels& like,
@@ -109,15 +136,14 @@ void check_names(const fs::path& folder, const Dataset& set, const MultiLabels& 
 DatasetSplits read_labelled_splits(const DatasetOptions& options) {
   const fs::path directory(options.directory);
   const bool held_out = options.parts == Parts::kHoldOut;
-  const bool in_parts = !held_out || fs::is_directory(directory / "train") ||
-                        fs::is_directory(directory / "val") || fs::is_directory(directory / "test");
+  const bool in_parts = !held_out || is_divided(options.directory);
   DatasetSplits splits;
   fs::path training;
   if (!held_out || fs::is_directory(directory / "train")) {
     training = training_folder(options.directory);
     splits.train = read_part(options, training, splits.warnings);
   }
-  const fs::path testing = in_parts ? fs::path(testing_folder(options.directory)) : directory;
+  const fs::path testing = in_parts ? fs::path(testing_folder(options, splits)) : directory;
   splits.test = read_part(options, testing, splits.warnings);
   if (!training.empty())
     check_names(testing, splits.test, splits.train.as<MultiLabels>(), (training / kTable).string());

@@ -6,8 +6,8 @@
 
 namespace io {
 
-// Reads the images of options.directory/train and of /val (or /test) that the table labels.csv of
-// each folder names, in its order: the first column has paths from the folder on, each other one a
+// Reads the images of the folders that image_parts.h chooses that the table labels.csv of each
+// folder names, in its order: the first column has paths from the folder on, each other one a
 // label of 1, 0, or an empty field if it is unknown; row 1 has the names of the labels. Both tables
 // have the same labels. With options.parts kHoldOut the images for testing suffice, also in
 // options.directory itself. A warning counts images that the table does not name. Throws

@@ -143,6 +143,14 @@ std::string leave_out_unknown(const std::array<std::int32_t, 256>& ids, const st
          "; they are left out";
 }
 
+bool has_test_tokens(const std::string& directory) {
+  return std::ranges::any_of(
+      std::array{"test.bin", "test.npy", "test.bin.gz", "test.npy.gz"}, [&](const char* name) {
+        std::error_code unknown;
+        return std::filesystem::is_regular_file(std::filesystem::path(directory) / name, unknown);
+      });
+}
+
 }  // namespace
 
 bool is_text_name(const std::string& name) {
@@ -197,7 +205,9 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   if (options.coding && !options.coding->like.vocabulary().empty())
     throw DataError("tokens in " + options.directory + ": the model of " + options.coding->source +
                     " takes characters, not ids of tokens");
-  TokenFile test = read_token_file(options.directory, "val", options.text.token_bits), train;
+  const bool has_test = has_test_tokens(options.directory);
+  const char* const part = has_test && options.test_part == "test" ? "test" : "val";
+  TokenFile test = read_token_file(options.directory, part, options.text.token_bits), train;
   try {
     train = read_token_file(options.directory, "train", options.text.token_bits);
   } catch (const MissingFileError&) {
@@ -212,6 +222,10 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
     if (!searched) file->tokens.check();
   }
   DatasetSplits splits = empty_splits(options, {.count = size});
+  if (has_test && options.test_part.empty()) {
+    splits.test_part = "val";
+    splits.warnings.push_back(two_parts_line(options.directory));
+  }
   if (searched && train.tokens.is_large())
     splits.warnings.push_back(train.path + ": read as a whole to find the highest id, " +
                               std::to_string(size - 1) + "; --vocabulary-size " +

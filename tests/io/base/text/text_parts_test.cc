@@ -33,6 +33,7 @@ TEST(TextParts, NumbersByAFormat) {
   EXPECT_EQ(base::number_text("%.1f s", 2.25), "2.2 s");
   EXPECT_EQ(base::number_text("%g", 1e-3), "0.001");
   EXPECT_EQ(base::number_text("%.9g", std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(base::number_text("%.4f", -std::numeric_limits<double>::quiet_NaN()), "nan");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/data/dataset/sample_coding.h"
+#include "io/data/readers/arrays/array_inputs.h"
 #include "io/data/sources/loading_memory.h"
 #include "io/interchange/numpy/npy_header.h"
 #include "io/interchange/numpy/npz.h"
@@ -74,6 +75,50 @@ TEST_F(ArraySplits, BytesAreScaledAndOtherNumbersAreNot) {
   EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{0.5, 255}));
   save_both(array_of<std::int32_t>("x", {1, 1, 1, 2}, {-3, 255}), y);
   EXPECT_EQ(load().train.as<ArraySamples>().values, (std::vector<float>{-3, 255}));
+}
+
+// Bytes are on another scale than other numbers, in both parts and in the data of a model.
+TEST_F(ArraySplits, BytesAndOtherNumbersAreNotMixed) {
+  const NamedArray y = classes({1}, {0}), bytes = array_of<std::uint8_t>("x", {1, 2}, {0, 255}),
+                   halves = array_of<std::uint8_t>("x", {1, 1, 2}, {0, 255}),
+                   numbers = floats({1, 1, 2}, {0, 255}),
+                   whole = array_of<std::int64_t>("x", {1, 1, 2}, {0, 255});
+  save("train.npz", {halves, y});
+  save("test.npz", {numbers, y});
+  EXPECT_CONTAINS(complaint(),
+                  "test.npz: x has the dtype float32, but that of train.npz is uint8; uint8 is "
+                  "divided by 255 and other numbers are not: save x as uint8");
+  save("train.npz", {numbers, y});
+  save("test.npz", {halves, y});
+  EXPECT_CONTAINS(complaint(), "test.npz: x has the dtype uint8, but that of train.npz is float32");
+  save("test.npz", {whole, y});
+  const DatasetSplits splits = load();
+  EXPECT_EQ(splits.train.as<ArraySamples>().dtype, "float32");
+  save_both(halves, y);
+  auto coding = std::make_shared<SampleCoding>(
+      SampleCoding{.like = splits.train.like(), .source = "run/step-8.ckpt"});
+  options_.coding = coding;
+  for (const Parts parts : {Parts::kSplit, Parts::kHoldOut}) {
+    options_.parts = parts;
+    EXPECT_CONTAINS(complaint(),
+                    "test.npz: x has the dtype uint8, but that of the model of run/step-8.ckpt is "
+                    "float32");
+  }
+  const auto predict = [&] {
+    open_array_samples(options_.directory + "/test.npz", coding->like.as<ArraySamples>());
+  };
+  EXPECT_CONTAINS(test_support::error_of<DataError>(predict),
+                  "test.npz: x has the dtype uint8, but that of the model's training samples is "
+                  "float32");
+  coding->inputs_only = true;
+  EXPECT_CONTAINS(complaint(), "x has the dtype uint8, but that of the model of");
+  coding->like.as<ArraySamples>().dtype = "";  // an earlier version wrote the checkpoint
+  EXPECT_EQ(load().test.size(), 1);
+  options_.coding = nullptr;
+  options_.parts = Parts::kSplit;
+  save("train.npz", {bytes, y});  // token ids are numbers of any dtype
+  save("test.npz", {array_of<std::int64_t>("x", {1, 2}, {7, 9}), y});
+  EXPECT_EQ(load().train.size(), 1);
 }
 
 TEST_F(ArraySplits, ShapesSayWhatAreSamples) {
@@ -315,6 +360,46 @@ TEST_F(ArraySplits, SaysWhatSeveralLabelsAreNot) {
   save("train.npz", {x, classes({2, 2}, {0, 1, 1, 1})});
   save("test.npz", {x, classes({2, 3}, {0, 1, 1, 1, 0, 0})});
   EXPECT_CONTAINS(complaint(), "test.npz: the shapes of x and y differ from those of train.npz");
+}
+
+TEST_F(ArrayFolder, LabelsOfAnotherDtypeAreNamedWithWhatTheTaskExpects) {
+  const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
+  for (const std::string part : {"train", "test"}) {
+    save_npy(part + "_x.npy", x);
+    std::string header = write_npy_header(DType::kU8, {2, 2}, "y");
+    header.replace(header.find("|u1"), 3, "|b1");
+    write(part + "_y.npy", header + std::string("\0\1\1\1", 4));
+  }
+  options_.csv.task = Task::kMultiLabel;
+  EXPECT_CONTAINS(complaint(),
+                  ", expected labels of 0, 1 or -1 as uint8, int32, int64 or floats: "
+                  "y.astype('uint8')");
+  options_.csv.task = Task::kClassification;
+  EXPECT_CONTAINS(complaint(), ", expected numbers of classes as uint8, int32 or int64: ");
+}
+
+// Keras' MNIST is [n, 28, 28].
+TEST_F(ArraySplits, SaysHowGrayImagesWithoutChannelsAreRead) {
+  const auto warnings_of = [&](const NamedArray& x, const NamedArray& y) {
+    save_both(x, y);
+    return load().warnings;
+  };
+  const NamedArray y = classes({1}, {0});
+  const std::string remedy = "; if these are gray images, save x[:, None], of the shape ";
+  EXPECT_EQ(warnings_of(array_of<std::uint8_t>("x", {1, 2, 3}, {1, 2, 3, 4, 5, 6}), y),
+            std::vector<std::string>{options_.directory +
+                                     "/train.npz: x has the shape [1, 2, 3], read as [samples, "
+                                     "length, features]: 3 features at 2 positions" +
+                                     remedy + "[1, 1, 2, 3]"});
+  const std::vector<float> square(64, 1);
+  const std::vector<std::string> found = warnings_of(floats({1, 8, 8}, square), y);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_CONTAINS(found[0], remedy + "[1, 1, 8, 8]");
+  const std::vector<std::string> none;
+  EXPECT_EQ(warnings_of(floats({1, 16, 4}, square), y), none) << "a sequence";
+  EXPECT_EQ(warnings_of(floats({1, 1, 8, 8}, square), y), none);
+  EXPECT_EQ(warnings_of(floats({1, 8, 8}, square), classes({1, 8}, {0, 1, 0, 1, 0, 1, 0, 1})), none)
+      << "a sequence with a label for each position";
 }
 
 // x: 2 numbers of 4 bytes, y: 2 of 8; both become numbers of 4 bytes, a file after the other.

@@ -50,6 +50,19 @@ TEST(FileFormat, IsNamedInsteadOfATable) {
   }
 }
 
+TEST(FileFormat, TextOfWideCharactersIsNamedInsteadOfATable) {
+  const test_support::TemporaryDirectory folder;
+  std::string bytes;
+  for (const char c : "a,b\n1,2\n3,4\n"s) bytes += {c, '\0'};
+  test_support::write_text(folder / "t.csv", bytes);
+  DatasetOptions options;
+  options.name = "csv";
+  options.directory = folder / "t.csv";
+  EXPECT_CONTAINS(
+      test_support::error_of<DataError>([&] { static_cast<void>(load_dataset(options)); }),
+      "t.csv: looks like UTF-16 without a byte-order mark: found 0 in 12 of 24 bytes; ");
+}
+
 TEST(FileFormat, IsNamedInsteadOfAnImage) {
   const std::string bytes = "RIFF\x10\0\0\0WEBPVP8 "s;
   EXPECT_EQ(test_support::error_of<DataError>([&] {

@@ -99,6 +99,33 @@ TEST_F(ImageFolder, TestMayStandForVal) {
   expect_complaint<MissingFileError>({"/val", "/test"});
 }
 
+// val and test: training uses one of them and says which, and an option names the other.
+TEST_F(ImageFolder, ValIsForTestingUnlessTestIsNamed) {
+  write_set(3);
+  for (const std::string name : {"ant", "bee"})
+    write("test/" + name + "/z.png", plain_png(4, 4, 200, name == "bee", 7));
+  for (const Parts parts : {Parts::kSplit, Parts::kHoldOut}) {
+    options_.parts = parts;
+    options_.test_part = "";
+    const DatasetSplits both = load();
+    EXPECT_EQ(both.test.size(), 6);
+    EXPECT_EQ(both.test_part, "val");
+    ASSERT_EQ(both.warnings.size(), 1U);
+    EXPECT_CONTAINS(both.warnings[0],
+                    ": found val and test; the test samples are those of val, and `engine eval "
+                    "--split test` evaluates those of test");
+    options_.test_part = "test";
+    EXPECT_EQ(load().test.size(), 2);
+    EXPECT_EQ(load().warnings, std::vector<std::string>{});
+    options_.test_part = "val";
+    EXPECT_EQ(load().test.size(), 6);
+    EXPECT_EQ(load().warnings, std::vector<std::string>{});
+  }
+  fs::remove_all(folder_ / "test");
+  options_.test_part = "test";
+  EXPECT_EQ(load().test.size(), 6) << "val takes its place";
+}
+
 TEST_F(ImageFolder, AnyNumberOfWorkersAndRanksSeesTheSameImages) {
   write_set();
   for (const Augmentation& augmentation :

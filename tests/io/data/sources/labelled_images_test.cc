@@ -57,6 +57,30 @@ TEST_F(LabelledImages, AWarningCountsImagesWithoutARow) {
   EXPECT_CONTAINS(splits.warnings[0], "left out 1 images that labels.csv does not name");
 }
 
+TEST_F(LabelledImages, ValIsForTestingUnlessTestIsNamed) {
+  write("test/0.png", test_support::plain_png(2, 2, 1, 2, 3));
+  write("test/labels.csv", "file,cat,dog\n0.png,1,0\n");
+  const DatasetSplits both = load();
+  EXPECT_EQ(both.test.size(), 3);
+  ASSERT_EQ(both.warnings.size(), 1U);
+  EXPECT_CONTAINS(both.warnings[0], "found val and test; the test samples are those of val");
+  options_.test_part = "test";
+  EXPECT_EQ(load().test.size(), 1);
+}
+
+TEST_F(LabelledImages, LabelsOfOneNameAreRenamed) {
+  for (const std::string part : {"train/", "val/"})
+    write(part + "labels.csv",
+          "file,in,in,\nbelow/2.png,1,0,1\nbelow/0.png,,1,0\nbelow/1.png,1,1,\n");
+  const DatasetSplits splits = load();
+  EXPECT_EQ(splits.train.as<MultiLabels>().names,
+            (std::vector<std::string>{"in", "in.1", "column 4"}));
+  ASSERT_GE(splits.warnings.size(), 2U);
+  EXPECT_CONTAINS(splits.warnings[0],
+                  "train/labels.csv: column 3 is the second one called 'in' and becomes 'in.1'");
+  EXPECT_CONTAINS(splits.warnings[1], "train/labels.csv: column 4 has no name and becomes ");
+}
+
 TEST_F(LabelledImages, NamesTheRowThatDoesNotFit) {
   const auto complaint_of = [&](const std::string& table) {
     write("train/labels.csv", table);
@@ -70,6 +94,9 @@ TEST_F(LabelledImages, NamesTheRowThatDoesNotFit) {
   EXPECT_CONTAINS(complaint_of("file,cat,dog\nbelow/1.png,1,2\n"),
                   "row 2 (line 2): found '2' in column 3 ('dog'), a label, expected 0 or 1");
   EXPECT_CONTAINS(complaint_of("file,cat,dog\n"), "found 3 columns and 1 rows");
+  EXPECT_CONTAINS(complaint_of("below/1.png,1,0\nbelow/2.png,1,1\n"),
+                  "row 1 (line 1): found the image 'below/1.png', expected the names of the "
+                  "columns: file, then a name for each label");
   EXPECT_CONTAINS(complaint_of("file,cat\nbelow/1.png,1\n"),
                   "val/labels.csv: found the labels cat, dog, expected those of ");
   remove("train/labels.csv");

@@ -39,14 +39,18 @@ TEST_F(TextFiles, IdsAreRanksInTheSortedSetOfAllBytes) {
   EXPECT_EQ(splits.test.as<TokenSamples>().tokens.all(), (Ids{2, 6}));
 }
 
-// In UTF-16 with a byte-order mark.
-std::string utf16(const std::u16string& text, bool big_endian) {
+std::string unmarked_utf16(const std::u16string& text, bool big_endian) {
   std::string bytes;
-  for (const char16_t unit : u"\uFEFF" + text) {
+  for (const char16_t unit : text) {
     const char high = static_cast<char>(unit >> 8), low = static_cast<char>(unit & 0xFF);
     bytes += big_endian ? std::string{high, low} : std::string{low, high};
   }
   return bytes;
+}
+
+// With a byte-order mark.
+std::string utf16(const std::u16string& text, bool big_endian) {
+  return unmarked_utf16(u"\uFEFF" + text, big_endian);
 }
 
 TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
@@ -72,6 +76,24 @@ TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
     write("b.txt", mark + "x");
     expect_complaint({"b.txt", "mark of UTF-32", "expected UTF-8"});
   }
+}
+
+TEST_F(TextFiles, WideCharactersNeedTheirMark) {
+  const std::u16string latin = u"na\u00EFve questions\n",
+                       greek = u"\u03B5\u03BD \u03B1\u03C1\u03C7\u03B7, \u03B7\u03BD \u03BF\n";
+  for (const std::u16string& text : {latin, greek})
+    for (const bool big_endian : {false, true}) {
+      write("a.txt", unmarked_utf16(text, big_endian));
+      expect_complaint({"a.txt: looks like UTF-16 without a byte-order mark: found 0 in ",
+                        "expected UTF-8, or UTF-16 with its mark; convert it with iconv"});
+    }
+  std::string wide;
+  for (const char c : std::string("naive questions\n")) wide += {c, 0, 0, 0};
+  write("a.txt", wide);
+  expect_complaint({"a.txt: looks like UTF-32 without a byte-order mark"});
+  options_.text.context = 1;
+  write("a.txt", std::string("some text with a\0 zero byte", 27));
+  EXPECT_EQ(load().train.vocabulary().front(), '\0');
 }
 
 TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {
@@ -154,6 +176,24 @@ TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
   EXPECT_EQ(splits.train.vocabulary(), "");
   write("val.bin", header + words({4, 5}));
   expect_complaint("tokens", {"val.bin", "2 tokens", "announces 3"});
+}
+
+TEST_F(TextFiles, TokensOfValAreForTestingUnlessTestIsNamed) {
+  options_.text.context = 1;
+  write("train.bin", words({1, 2, 3, 4}));
+  write("val.bin", words({1, 2, 3}));
+  EXPECT_EQ(load("tokens").warnings, std::vector<std::string>{});
+  write("test.bin", words({4, 3}));
+  const DatasetSplits both = load("tokens");
+  EXPECT_EQ(both.test.as<TokenSamples>().tokens.all(), (Ids{1, 2, 3}));
+  EXPECT_EQ(both.test_part, "val");
+  ASSERT_EQ(both.warnings.size(), 1U);
+  EXPECT_CONTAINS(both.warnings[0], ": found val and test; the test samples are those of val");
+  options_.test_part = "test";
+  EXPECT_EQ(load("tokens").test.as<TokenSamples>().tokens.all(), (Ids{4, 3}));
+  EXPECT_EQ(load("tokens").warnings, std::vector<std::string>{});
+  options_.test_part = "val";
+  EXPECT_EQ(load("tokens").test.as<TokenSamples>().tokens.all(), (Ids{1, 2, 3}));
 }
 
 TEST_F(TextFiles, WrongTokenFilesAreNamed) {

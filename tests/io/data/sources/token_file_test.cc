@@ -133,6 +133,31 @@ TEST_F(TokenFiles, WiderIdsWithoutAHeaderAreNoticed) {
   EXPECT_EQ(read().size(), 100u);
 }
 
+// Read as 16-bit ids, bytes are pairs.
+TEST_F(TokenFiles, NarrowerIdsAndTextWithoutAHeaderAreNoticed) {
+  for (const std::int32_t highest : {1, 3, 64, 200}) {
+    write(numbers(some_ids(8001, highest), 1));
+    expect_complaint(
+        {"looks like 8-bit ids or plain text", "expected 16 bits", "np.uint16", "--token-bits 16"});
+    write(numbers(some_ids(8000, highest), 1));
+    EXPECT_EQ(read(16).size(), 4000u);
+  }
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += "To be, or not to be, that is question " + std::to_string(i);
+  write(text);
+  expect_complaint({"looks like 8-bit ids or plain text", "engine tokenize"});
+  // A few words over and over, and padding, are 16-bit ids.
+  std::vector<std::int32_t> few = some_ids(40, 50'256);
+  while (few.size() < 8000) few.push_back(few[few.size() - 40]);
+  write(numbers(few, 2));
+  EXPECT_EQ(read(), few);
+  few = some_ids(1500, 50'256);
+  few.resize(20'000, 0);
+  write(numbers(few, 2));
+  EXPECT_EQ(read(), few);
+}
+
 TEST_F(TokenFiles, FloatingPointNumbersAreNoticed) {
   const std::vector<std::int32_t> ids = some_ids(2000, 300);
   const std::vector<float> single(ids.begin(), ids.end());

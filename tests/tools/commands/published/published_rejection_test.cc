@@ -197,6 +197,20 @@ TEST_F(PublishedFolder, TensorsAreThoseOfTheConfig) {
                          "such as 'surprise'");
 }
 
+// The output layer of a model that ties it may be stored as well, but not with other values.
+TEST_F(PublishedFolder, ATiedOutputLayerIsTheEmbedding) {
+  rewrite([](auto& arrays) {
+    arrays.push_back(array_of(arrays, "transformer.wte.weight"));
+    arrays.back().name = "lm_head.weight";
+  });
+  EXPECT_EQ(fault(), "no error");
+  rewrite([](auto& arrays) { array_of(arrays, "lm_head.weight").data[7] ^= std::byte{1}; });
+  EXPECT_EQ(fault(), copy_ +
+                         ": 'lm_head.weight' differs from the embedding 'transformer.wte.weight', "
+                         "but config.json ties them; set \"tie_word_embeddings\" to false to "
+                         "keep both, or remove 'lm_head.weight'");
+}
+
 TEST_F(PublishedFolder, WholeNumbersAreNoWeights) {
   rewrite([](auto& arrays) {
     io::NamedArray& array = array_of(arrays, "transformer.ln_f.bias");
