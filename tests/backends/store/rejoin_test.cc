@@ -55,11 +55,16 @@ struct CutCase {
 
 std::string cut_name(const CutCase& c) {
   const std::map<FrameType, std::string> names = {
-      {FrameType::kHello, "Hello"},       {FrameType::kChallenge, "Challenge"},
-      {FrameType::kProof, "Proof"},       {FrameType::kWelcome, "Welcome"},
-      {FrameType::kProgress, "Progress"}, {FrameType::kStart, "Start"}};
-  return names.at(c.cut.at) + "Of" + std::to_string(c.world_size) +
-         (c.cut.server_sees_it ? "" : "UnknownToTheServer");
+      {FrameType::kHello, "Hello"},
+      {FrameType::kChallenge, "Challenge"},
+      {FrameType::kProof, "Proof"},
+      {FrameType::kWelcome, "Welcome"},
+      {FrameType::kProgress, "Progress"},
+      {FrameType::kStart, "Start"},
+      {FrameType::kStartAcknowledged, "StartAcknowledged"},
+      {FrameType::kHeartbeat, "Heartbeat"}};
+  return names.at(c.cut.at) + (c.cut.after ? "After" + names.at(*c.cut.after) : "") + "Of" +
+         std::to_string(c.world_size) + (c.cut.server_sees_it ? "" : "UnknownToTheServer");
 }
 
 std::vector<CutCase> cut_cases() {
@@ -70,6 +75,11 @@ std::vector<CutCase> cut_cases() {
       cases.push_back({3, {type, seen}});
       // The last rank receives no progress.
       if (type != FrameType::kProgress) cases.push_back({2, {type, seen}});
+    }
+    for (const int ranks : {2, 3}) {
+      cases.push_back({ranks, {FrameType::kStartAcknowledged, seen}});
+      // Rank 0 has received the acknowledgement, and its answer is lost.
+      cases.push_back({ranks, {FrameType::kHeartbeat, seen, FrameType::kStartAcknowledged}});
     }
   }
   return cases;
