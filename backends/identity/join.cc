@@ -93,7 +93,6 @@ class Joiner {
     if (path_.empty()) secret_ = load_secret(options_.job.secret, "");
     if (options_.rank == 0) {
       open_server();
-      scan_.emplace(endpoint_.host, endpoint_.port, 1, options_.restarted);
     } else if (path_.empty()) {
       scan_.emplace(endpoint_.host, endpoint_.port, window_, options_.restarted);
       refuse_unreachable_loopback(wait_for_name());
@@ -242,7 +241,10 @@ class Joiner {
     return std::chrono::milliseconds(options_.links.patience_ms);
   }
 
-  std::string place() const { return scan_ ? "at " + scan_->place() : "by " + path_; }
+  std::string place() const {
+    if (joined_.server) return "at " + to_string(endpoint_);
+    return scan_ ? "at " + scan_->place() : "by " + path_;
+  }
 
   void pause_or_give_up(std::chrono::milliseconds& pause, const std::string& where,
                         const std::string& reason) {
@@ -265,6 +267,9 @@ class Joiner {
 
   std::optional<StoreSession> attempt(std::string& reason) {
     ++hello_.attempt;
+    if (joined_.server)
+      return open_own_session(joined_.server->connect_here(), secret_, hello_, steady_deadline(),
+                              reason);
     if (scan_) {
       std::optional<StoreSession> session =
           scan_->round(secret_, hello_, steady_deadline(), reason);
@@ -351,8 +356,9 @@ class Joiner {
     const bool one_host = is_one_host(joined_.store->state().peers);
     std::string address = !options_.listen.interface.empty()
                               ? interface_address(options_.listen.interface)
-                          : one_host ? "127.0.0.1"
-                                     : joined_.store->local_address();
+                          : one_host           ? "127.0.0.1"
+                          : options_.rank == 0 ? endpoint_.host
+                                               : joined_.store->local_address();
     if (!one_host && is_loopback(address) && options_.host_id.empty())
       throw ConfigurationError(
           "rank " + std::to_string(options_.rank) + " can be reached only at " + address +
@@ -374,7 +380,7 @@ class Joiner {
   Endpoint endpoint_;             // address of rank 0's store
   int window_ = 1;                // number of ports from endpoint_'s on
   UnprovedAnswers unproved_;      // of the server that the file names
-  std::optional<PortScan> scan_;  // empty for file:// on ranks other than 0
+  std::optional<PortScan> scan_;  // empty on rank 0, and for file://
   JoinedStore joined_;
 };
 
