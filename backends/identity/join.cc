@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kNoticeEvery = std::chrono::seconds(5);
 constexpr auto kPollInterval =
     std::chrono::milliseconds(100);  // between calls of options.cancelled()
+constexpr auto kFileCheckInterval = std::chrono::seconds(1);
 constexpr auto kFirstPause = std::chrono::milliseconds(20),
                kLongestPause = std::chrono::milliseconds(500);
 
@@ -314,6 +315,7 @@ class Joiner {
           break;
       }
       stop_if_cancelled();
+      check_file_when_due();
       if (!clock_.has_passed(next)) continue;
       const auto [missing, left] = joined_.store->state().absent;
       const std::string who = std::to_string(missing.size()) + " of " +
@@ -340,6 +342,18 @@ class Joiner {
       joined_.server->give_up(RefusalKind::kPeer,
                               "rank 0 was stopped while it waited for the others");
     throw CancelledError("stopped while waiting for the other ranks");
+  }
+
+  // Without its file, no further rank finds rank 0.
+  void check_file_when_due() {
+    if (!joined_.file || clock_.now() < next_file_check_) return;
+    next_file_check_ = clock_.now() + kFileCheckInterval;
+    try {
+      joined_.file->ensure_published(options_.notice);
+    } catch (const Error& error) {
+      joined_.server->give_up(RefusalKind::kPeer, error.what());
+      throw;
+    }
   }
 
   void notice_when_due(const std::string& text) {
@@ -373,7 +387,7 @@ class Joiner {
   const base::Clock& clock_;
   const Clock::time_point start_;
   const Deadline deadline_;
-  Clock::time_point next_notice_;
+  Clock::time_point next_notice_, next_file_check_{};
   Hello hello_;
   Secret secret_;
   std::string path_;              // for file://, else empty
