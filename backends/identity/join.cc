@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kNoticeEvery = std::chrono::seconds(5);
 constexpr auto kPollInterval =
     std::chrono::milliseconds(100);  // between calls of options.cancelled()
+constexpr auto kFileCheckInterval = std::chrono::seconds(1);
 constexpr auto kFirstPause = std::chrono::milliseconds(20),
                kLongestPause = std::chrono::milliseconds(500);
 
@@ -93,7 +94,6 @@ class Joiner {
     if (path_.empty()) secret_ = load_secret(options_.job.secret, "");
     if (options_.rank == 0) {
       open_server();
-      scan_.emplace(endpoint_.host, endpoint_.port, 1, options_.restarted);
     } else if (path_.empty()) {
       scan_.emplace(endpoint_.host, endpoint_.port, window_, options_.restarted);
       refuse_unreachable_loopback(wait_for_name());
@@ -242,7 +242,10 @@ class Joiner {
     return std::chrono::milliseconds(options_.links.patience_ms);
   }
 
-  std::string place() const { return scan_ ? "at " + scan_->place() : "by " + path_; }
+  std::string place() const {
+    if (joined_.server) return "at " + to_string(endpoint_);
+    return scan_ ? "at " + scan_->place() : "by " + path_;
+  }
 
   void pause_or_give_up(std::chrono::milliseconds& pause, const std::string& where,
                         const std::string& reason) {
@@ -265,6 +268,9 @@ class Joiner {
 
   std::optional<StoreSession> attempt(std::string& reason) {
     ++hello_.attempt;
+    if (joined_.server)
+      return open_own_session(joined_.server->connect_here(), secret_, hello_, steady_deadline(),
+                              reason);
     if (scan_) {
       std::optional<StoreSession> session =
           scan_->round(secret_, hello_, steady_deadline(), reason);
@@ -309,6 +315,7 @@ class Joiner {
           break;
       }
       stop_if_cancelled();
+      check_file_when_due();
       if (!clock_.has_passed(next)) continue;
       const auto [missing, left] = joined_.store->state().absent;
       const std::string who = std::to_string(missing.size()) + " of " +
@@ -337,6 +344,18 @@ class Joiner {
     throw CancelledError("stopped while waiting for the other ranks");
   }
 
+  // Without its file, no further rank finds rank 0.
+  void check_file_when_due() {
+    if (!joined_.file || clock_.now() < next_file_check_) return;
+    next_file_check_ = clock_.now() + kFileCheckInterval;
+    try {
+      joined_.file->ensure_published(options_.notice);
+    } catch (const Error& error) {
+      joined_.server->give_up(RefusalKind::kPeer, error.what());
+      throw;
+    }
+  }
+
   void notice_when_due(const std::string& text) {
     const auto now = clock_.now();
     if (now < next_notice_) return;
@@ -351,8 +370,9 @@ class Joiner {
     const bool one_host = is_one_host(joined_.store->state().peers);
     std::string address = !options_.listen.interface.empty()
                               ? interface_address(options_.listen.interface)
-                          : one_host ? "127.0.0.1"
-                                     : joined_.store->local_address();
+                          : one_host           ? "127.0.0.1"
+                          : options_.rank == 0 ? endpoint_.host
+                                               : joined_.store->local_address();
     if (!one_host && is_loopback(address) && options_.host_id.empty())
       throw ConfigurationError(
           "rank " + std::to_string(options_.rank) + " can be reached only at " + address +
@@ -367,14 +387,14 @@ class Joiner {
   const base::Clock& clock_;
   const Clock::time_point start_;
   const Deadline deadline_;
-  Clock::time_point next_notice_;
+  Clock::time_point next_notice_, next_file_check_{};
   Hello hello_;
   Secret secret_;
   std::string path_;              // for file://, else empty
   Endpoint endpoint_;             // address of rank 0's store
   int window_ = 1;                // number of ports from endpoint_'s on
   UnprovedAnswers unproved_;      // of the server that the file names
-  std::optional<PortScan> scan_;  // empty for file:// on ranks other than 0
+  std::optional<PortScan> scan_;  // empty on rank 0, and for file://
   JoinedStore joined_;
 };
 

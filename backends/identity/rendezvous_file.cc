@@ -54,6 +54,11 @@ Removal remove_file_of(const std::string& path, const std::string& nonce) {
   return is_of_run ? Removal::kDone : Removal::kNotOfThisRun;
 }
 
+[[noreturn]] void throw_not_written(const std::string& path) {
+  throw ConfigurationError("cannot write the rendezvous file " + path + ": " +
+                           base::system_error_text(errno));
+}
+
 }  // namespace
 
 std::string rendezvous_text(const Rendezvous& m) {
@@ -102,14 +107,14 @@ bool is_certainly_dead(const Rendezvous& rendezvous) {
 RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
                                const std::function<bool(const Rendezvous&)>& is_running,
                                const std::function<void(const std::string&)>& notice)
-    : path_(std::move(path)), nonce_(rendezvous.nonce), owner_pid_(getpid()) {
-  const std::string text = rendezvous_text(rendezvous);
+    : path_(std::move(path)),
+      nonce_(rendezvous.nonce),
+      text_(rendezvous_text(rendezvous)),
+      owner_pid_(getpid()) {
   std::string ended;  // the nonce of the run that is not running
   for (int attempt = 0; attempt < kCreateAttempts; ++attempt) {
-    if (publish_private_file(path_, text, Publish::kCreate)) return;
-    if (errno != EEXIST)
-      throw ConfigurationError("cannot write the rendezvous file " + path_ + ": " +
-                               base::system_error_text(errno));
+    if (publish_private_file(path_, text_, Publish::kCreate)) return;
+    if (errno != EEXIST) throw_not_written(path_);
     std::string reason;
     const std::optional<Rendezvous> old = read_rendezvous(path_, reason);
     if (!old) {
@@ -132,6 +137,26 @@ RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
       " is used by several jobs at once; use a different file for each job, or, if no other "
       "job is being started, remove it and " +
       path_ + ".*.tmp");
+}
+
+void RendezvousFile::ensure_published(const std::function<void(const std::string&)>& notice) const {
+  std::string reason;
+  std::optional<Rendezvous> found;
+  try {
+    found = read_rendezvous(path_, reason);
+  } catch (const PeerError&) {
+    return;  // its file system does not answer now
+  }
+  if (found && found->nonce != nonce_)
+    throw PeerError("rendezvous file " + path_ + " was replaced by another job (host " +
+                    found->host + ", pid " + std::to_string(found->pid) +
+                    "); use a different file for each job");
+  if (found || reason != absent(path_)) return;
+  if (publish_private_file(path_, text_, Publish::kCreate)) {
+    if (notice) notice("rendezvous file " + path_ + " was removed: it is written again");
+  } else if (errno != EEXIST) {
+    throw_not_written(path_);
+  }
 }
 
 RendezvousFile::~RendezvousFile() {

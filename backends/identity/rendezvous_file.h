@@ -42,8 +42,13 @@ class RendezvousFile {
   RendezvousFile(const RendezvousFile&) = delete;
   RendezvousFile& operator=(const RendezvousFile&) = delete;
 
+  // Writes the file again, with a notice, if it was removed: the ranks that have not read it need
+  // it. Throws PeerError if another run has replaced it, ConfigurationError if it cannot be
+  // written, and the errors of read_rendezvous().
+  void ensure_published(const std::function<void(const std::string&)>& notice) const;
+
  private:
-  std::string path_, nonce_;
+  std::string path_, nonce_, text_;
   int owner_pid_;
 };
 

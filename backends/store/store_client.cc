@@ -45,6 +45,7 @@ Socket listen_for_probes(const StoreClientOptions& options, const Socket& connec
 
 TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
     : options_(std::move(options)),
+      local_address_(options_.rank == 0 ? "" : local_endpoint(session.socket.fd()).host),
       connection_{.socket = std::move(session.socket)},
       listener_(listen_for_probes(options_, connection_.socket)),
       questions_([this](LinkId rank, ServerMachine::Probe result) {
@@ -68,8 +69,6 @@ TcpStore::~TcpStore() {
   wake_.wake();
   thread_.join();
 }
-
-std::string TcpStore::local_address() const { return local_endpoint(connection_.socket.fd()).host; }
 
 void TcpStore::run() {
   {

@@ -54,8 +54,9 @@ class TcpStore : public Store {
   // rank 0 ended the attempt.
   [[nodiscard]] StartState wait_for_start(Deadline until);
   MemberMachine::State state() const;
-  // The address of the interface that routes to rank 0.
-  std::string local_address() const;
+  // The address of the interface that routes to rank 0, when this rank joined. REQUIRES: not rank
+  // 0, whose own connection has no address.
+  const std::string& local_address() const { return local_address_; }
 
   // Asks rank 0 about a rank to which this one has no link for data. Returns "the link between rank
   // 1 and rank 2 is cut: rank 0 still reaches both"; "" if it cannot tell.
@@ -97,6 +98,7 @@ class TcpStore : public Store {
   void react(Lock lock);
 
   const StoreClientOptions options_;
+  const std::string local_address_;
   const base::WakeEvent wake_;
 
   std::mutex progress_mutex_;

@@ -55,10 +55,23 @@ StoreServer::~StoreServer() {
   thread_.join();
 }
 
+Socket StoreServer::connect_here() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    throw PeerError("cannot connect rank 0 to its own store: " + base::system_error_text(errno));
+  Socket own(ends[0]);
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.connections.emplace_back(ends[1]);
+  }
+  wake_.wake();
+  return own;
+}
+
 void StoreServer::give_up(RefusalKind kind, const std::string& text) {
   {
     const std::lock_guard lock(mutex_);
-    give_up_.emplace(kind, text);
+    commands_.give_up.emplace(kind, text);
   }
   wake_.wake();
 }
@@ -66,7 +79,7 @@ void StoreServer::give_up(RefusalKind kind, const std::string& text) {
 void StoreServer::set_status(const std::string& text) {
   {
     const std::lock_guard lock(mutex_);
-    new_status_ = text;
+    commands_.status = text;
   }
   wake_.wake();
 }
@@ -99,22 +112,22 @@ void StoreServer::run() {
 }
 
 bool StoreServer::take_commands() {
-  std::optional<std::pair<RefusalKind, std::string>> order;
-  std::optional<std::string> status;
+  Commands commands;
   {
     const std::lock_guard lock(mutex_);
-    order.swap(give_up_);
-    status.swap(new_status_);
+    std::swap(commands, commands_);
     if (statuses_wanted_) {
       statuses_ = machine_.statuses();
       statuses_wanted_ = false;
       answered_.notify_all();
     }
-    if (!order && !status && stopping_ && (machine_.may_end() || base::has_passed(stop_deadline_)))
+    if (!commands.give_up && !commands.status && stopping_ &&
+        (machine_.may_end() || base::has_passed(stop_deadline_)))
       return false;
   }
-  if (order) machine_.give_up(order->first, order->second);
-  if (status) machine_.set_status(*status);
+  for (Socket& socket : commands.connections) add(std::move(socket), "this process");
+  if (commands.give_up) machine_.give_up(commands.give_up->first, commands.give_up->second);
+  if (commands.status) machine_.set_status(*commands.status);
   carry_out();
   return true;
 }
@@ -164,10 +177,15 @@ void StoreServer::accept_all() {
       return;
     }
     prepare_stream(socket.fd());
-    const LinkId link = next_link_++;
-    machine_.opened(link, peer_text(socket.fd()), Clock::now());
-    connections_[link].socket = std::move(socket);
+    const std::string peer = peer_text(socket.fd());
+    add(std::move(socket), peer);
   }
+}
+
+void StoreServer::add(Socket socket, const std::string& peer) {
+  const LinkId link = next_link_++;
+  machine_.opened(link, peer, Clock::now());
+  connections_[link].socket = std::move(socket);
 }
 
 void StoreServer::carry_out() {

@@ -43,6 +43,9 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   Endpoint endpoint() const { return endpoint_; }
+  // Returns a new connection for rank 0, which does not leave this process: no failure or rule of
+  // the network ends it. Throws PeerError if there is no file descriptor for it.
+  [[nodiscard]] Socket connect_here();
   // Ends a group that has not started: every member's join throws this error.
   void give_up(RefusalKind kind, const std::string& text);
   void set_status(const std::string& text);  // for observers (status_feed.h)
@@ -57,6 +60,7 @@ class StoreServer {
   bool take_commands();  // returns false to stop
   void wait_and_read();
   void accept_all();
+  void add(Socket socket, const std::string& peer);
   void carry_out();  // carries out the machine's actions
   void drop_closed();
 
@@ -76,8 +80,12 @@ class StoreServer {
   std::condition_variable answered_;
   bool statuses_wanted_ = false;
   std::vector<RankStatus> statuses_;
-  std::optional<std::pair<RefusalKind, std::string>> give_up_;
-  std::optional<std::string> new_status_;
+  struct Commands {  // of other threads
+    std::optional<std::pair<RefusalKind, std::string>> give_up;
+    std::optional<std::string> status;
+    std::vector<Socket> connections;  // of this process, to be served
+  };
+  Commands commands_;
   std::string last_refusal_;
   bool stopping_ = false;
   Deadline stop_deadline_{};

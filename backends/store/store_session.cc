@@ -121,6 +121,19 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
   return std::nullopt;
 }
 
+std::optional<StoreSession> open_own_session(Socket socket, const Secret& secret, Hello hello,
+                                             Deadline deadline, std::string& reason) {
+  SessionMachine machine(secret, hello, random_bytes(kNonceBytes), "this process");
+  while (machine.state() == State::kRunning && turn(socket.fd(), machine, deadline)) {
+  }
+  if (machine.state() == State::kWelcome)
+    return StoreSession{std::move(socket), std::move(machine.parser()), std::move(machine.seals()),
+                        std::move(hello)};
+  if (machine.state() == State::kRefused) check_refusal(machine, OtherServers::kNone);
+  reason = silence_of(machine, deadline);
+  return std::nullopt;
+}
+
 bool server_answers(const Endpoint& server, const Secret& secret, Hello hello, Deadline deadline) {
   std::string reason;
   const Socket socket = connect_to(server, deadline, reason);

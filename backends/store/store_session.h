@@ -56,6 +56,11 @@ class UnprovedAnswers {
                                                        OtherServers others, std::string& reason,
                                                        SessionFault* fault = nullptr);
 
+// The same over a connection to rank 0 in this process. Empty if it breaks.
+[[nodiscard]] std::optional<StoreSession> open_own_session(Socket socket, const Secret& secret,
+                                                           Hello hello, Deadline deadline,
+                                                           std::string& reason);
+
 // Returns the message for an answer that does not fit this secret.
 std::string unproved_text(const Endpoint& server, const Secret& secret);
 

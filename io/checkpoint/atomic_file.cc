@@ -37,13 +37,14 @@ std::string folder_of(const std::string& path) {
 // Writeback to the disk is started after this many bytes.
 constexpr std::uint64_t kWritebackBytes = 4 << 20;
 
-bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT; }
 
 // Errors of the medium are I/O errors; errors that the user can fix mean that output cannot be
 // created.
 [[noreturn]] void fail(const std::string& action, const std::string& path, int error) {
   const std::string text = "cannot " + action + " " + path + ": " + base::system_error_text(error);
   if (error == EIO) throw Error(text);
+  if (is_no_space(error)) throw NoSpaceError(text);
   throw CannotCreateError(text);
 }
 
@@ -136,13 +137,13 @@ void AtomicFile::reserve(std::uint64_t bytes) {
   if (bytes == 0) return;
   int error = EINTR;
   while (error == EINTR) error = posix_fallocate(file_.fd(), 0, static_cast<off_t>(bytes));
+  const std::string text = "cannot create " + path_ + ": " + base::system_error_text(error) +
+                           ": it takes " + std::to_string(bytes) + " bytes";
+  if (error == EFBIG) throw CannotCreateError(text);
   if (!is_no_space(error)) return;  // file systems that cannot reserve say so when written to
   std::error_code unknown;
   const auto space = std::filesystem::space(folder_, unknown);
-  const std::string available =
-      error == EFBIG || unknown ? "" : ", " + std::to_string(space.available) + " are free";
-  throw CannotCreateError("cannot create " + path_ + ": " + base::system_error_text(error) +
-                          ": it takes " + std::to_string(bytes) + " bytes" + available);
+  throw NoSpaceError(text + (unknown ? "" : ", " + std::to_string(space.available) + " are free"));
 }
 
 AtomicFile::~AtomicFile() {

@@ -7,8 +7,15 @@
 #include <string_view>
 
 #include "io/base/files/descriptor.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
+
+// The file system or the quota is full: deleting files helps.
+class NoSpaceError : public CannotCreateError {
+ public:
+  using CannotCreateError::CannotCreateError;
+};
 
 // Writes go to a temporary file in the same folder: created with O_EXCL | O_NOFOLLOW and mode 0600,
 // locked during the writer's lifetime, named ".NAME.tmp-PID-N". commit() sets the mode according to
@@ -17,15 +24,16 @@ namespace io {
 class AtomicFile {
  public:
   // Reserves `bytes` immediately, so that a full disk is detected before anything is written.
-  // Throws CannotCreateError: the folder does not exist, no permission, no space, or `path` is not
-  // a regular file (but a device, a pipe, a folder), which a rename would replace.
+  // Throws NoSpaceError, or another CannotCreateError: the folder does not exist, no permission, a
+  // limit of the process, or `path` is not a regular file (but a device, a pipe, a folder), which a
+  // rename would replace.
   AtomicFile(const std::string& path, std::uint64_t bytes);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   // Append, or write at any offset; gaps before the end are zeros. Writeback to the disk starts
-  // during the writes. Throws Error, or CannotCreateError if the disk becomes full after all.
+  // during the writes. Throws Error, or NoSpaceError if the disk becomes full after all.
   void write(std::span<const std::byte> bytes) { write_at(end_, bytes); }
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   // Starts writeback of everything written so far; does not wait for it.

@@ -227,6 +227,55 @@ TEST(LinkCuts, RanksBehindRoutersLoseNothingEither) {
   EXPECT_GT(reported_breaks, 0);
 }
 
+// While a group starts, connections to the store break that carry the start, its acknowledgement,
+// or the answer to that.
+History run_start_history(std::uint64_t seed) {
+  VirtualNetwork network(seed);
+  Dice& dice = network.dice();
+  const int world = static_cast<int>(dice.between(2, 4));
+  History history;
+  history.schedule = std::to_string(world) + " ranks";
+  std::vector<SimulatedRank*> ranks;
+  for (int r = 0; r < world; ++r) {
+    auto rank =
+        std::make_unique<SimulatedRank>(network, RankOptions{.rank = r,
+                                                             .world_size = world,
+                                                             .number = r,
+                                                             .uses_all = true,
+                                                             .counts_steps = true,
+                                                             .link_patience = kLinkPatience});
+    ranks.push_back(rank.get());
+    network.add(std::move(rank));
+  }
+  const Time start = network.now();
+  for (auto count = dice.between(1, 6); count > 0; --count) {
+    ++history.faults;
+    const int r = static_cast<int>(dice.between(1, world - 1));
+    const milliseconds at(dice.between(0, 60));
+    history.schedule += "; " + std::to_string(at.count()) + " ms: rank " + std::to_string(r) +
+                        " loses its connection to rank 0";
+    network.at(start + at, [&network, r] { network.lose(0, r, Port::kStore); });
+  }
+  network.run(start + std::chrono::minutes(6));
+  history.seconds = std::chrono::duration<double>(network.now() - start).count();
+  for (const SimulatedRank* rank : ranks) {
+    const auto& outcome = rank->outcome();
+    ++history.ends[outcome.end == End::kFinished ? "finished" : "other"];
+    continued_sessions += rank->times_connected_again();
+    if (outcome.end != End::kFinished)
+      history.wrong.push_back("a rank did not finish: " + outcome.text);
+    for (const std::string& what : outcome.wrong) history.wrong.push_back(what);
+  }
+  return history;
+}
+
+TEST(LinkCuts, AtTheStartLoseNothing) {
+  continued_sessions = 0;
+  run_histories(run_start_history, "ranks");
+  std::printf("%ld sessions continued over a new connection\n", continued_sessions);
+  EXPECT_GT(continued_sessions, 0);
+}
+
 TEST(LinkCuts, TheSameSeedGivesTheSameHistory) { expect_same_twice(run_cut_history); }
 
 }  // namespace

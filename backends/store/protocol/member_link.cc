@@ -64,8 +64,8 @@ void MemberLink::tick(Time now) {
 
 void MemberLink::root_is_silent() {
   // Rank 0 may only be paused: it reads this when it continues, and does not wait for ranks that
-  // have left.
-  send(FrameWriter(FrameType::kRootSilent).finish());
+  // have left. A rank that has not been told of the start joins again.
+  if (is_in_session()) send(FrameWriter(FrameType::kRootSilent).finish());
   end_link("does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms_) + " ms");
 }
 

@@ -34,10 +34,9 @@ void MemberMachine::sent() {
   if (starting_ && !has_output() && !is_over()) state_.started = true;
 }
 
-// Before rank 0 has acknowledged the start, it knows no session to be continued.
+// Before the start this process joins again instead.
 bool MemberMachine::is_in_session() const {
-  return state_.started && sent_frames().acknowledged() >= start_frame_ && !state_.left &&
-         !state_.failure && !ended_;
+  return state_.started && !state_.left && !state_.failure && !ended_;
 }
 
 bool MemberMachine::heartbeat_due(Time now) const {
@@ -155,7 +154,6 @@ void MemberMachine::handle_start(FrameReader& in) {
     peer.pid = in.i32();
   }
   send(FrameWriter(FrameType::kStartAcknowledged).i32(port()).finish());
-  start_frame_ = sent_frames().count();
   state_.peers = std::move(peers);
   state_.group_nonce = std::move(nonce);
   state_.absent = {};

@@ -84,7 +84,6 @@ class MemberMachine final : public MemberLink {
   std::map<std::uint32_t, std::optional<std::string>> replies_;
   std::uint32_t next_request_ = 1;
   State state_;
-  std::uint64_t start_frame_ = 0;  // number of the acknowledgement of the start
   bool starting_ =
       false;  // rank 0 has announced the start: the acknowledgement may not be sent yet
   bool ended_ = false;

@@ -30,8 +30,11 @@ std::string host_of(const std::string& peer) { return peer.substr(0, peer.rfind(
 
 bool ServerMachine::may_continue(const Link& l) const {
   const bool over = l.session.leaving && (failed_ || all_left_);
-  return started_ && !over && l.session.acknowledged_start && l.session.port != 0 &&
-         l.session.sent.keeps();
+  // The acknowledgement of the start states the port. Until it comes, the member may have been
+  // told of the start and continue, or not, and join again.
+  const bool answers_probes =
+      l.session.acknowledged_start ? l.session.port != 0 : l.hello.rank != 0;
+  return started_ && !over && answers_probes && l.session.sent.keeps();
 }
 
 MemberDoubt ServerMachine::doubt_since(Time since) const {
@@ -108,7 +111,8 @@ std::string ServerMachine::missing_text(const Link& l) const {
                             : l.is_broken()               ? "is unreachable: " + doubt.broken
                                                           : silence_text(now_ - l.last_received);
   const std::string rest =
-      is_unprobed && !doubt.finished
+      !l.session.acknowledged_start ? "it has not confirmed the start of the group"
+      : is_unprobed && !doubt.finished
           ? "rank 0 cannot connect to its host (a router or a firewall is between them), so its "
             "process may be alive"
           : view_of_others(l);
@@ -127,6 +131,7 @@ void ServerMachine::give_up_on(Link& l, std::string verdict) {
 
 // The port is on the host from which it has connected.
 void ServerMachine::probe(Link& l) {
+  if (l.session.port == 0) return;  // it has not acknowledged the start
   output_.push_back(
       {Output::Kind::kProbe, l.id, host_of(l.peer) + ":" + std::to_string(l.session.port)});
 }

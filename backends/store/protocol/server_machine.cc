@@ -76,8 +76,8 @@ void ServerMachine::closed(LinkId link, const std::string& cause, Ending ending)
     return;
   }
   break_off(l, cause);
-  // A member also closes an attempt whose welcome has not come in time.
-  l.doubt->finished = ending == Ending::kFinished && l.is_used;
+  // A member also closes an attempt to continue whose welcome has not come in time.
+  l.doubt->finished = ending == Ending::kFinished && (l.is_used || !l.hello.received);
 }
 
 void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_group(kind, text); }

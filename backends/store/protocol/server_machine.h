@@ -190,8 +190,9 @@ class ServerMachine {
   Time now_, last_turn_;
   std::map<LinkId, Link> links_;  // the oldest first
   std::vector<Link*> members_;    // by rank
-  // A rank of the started group whose connection broke before it acknowledged the start. It
-  // receives the start when it reconnects; if it does not, it is declared dead.
+  // A rank of the started group whose connection broke before it acknowledged the start, if links
+  // have no patience. It receives the start when it reconnects; if it does not, it is declared
+  // dead. With patience, its link stays in members_ until then.
   struct Disconnected {
     Hello hello;
     std::string activity, cause;

@@ -71,6 +71,7 @@ void ServerMachine::add_member(Link& l) {
   if (l.hello.received) return continue_session(l);
   Link*& place = members_[static_cast<std::size_t>(l.hello.rank)];
   if (place != nullptr && place->alive()) place->end = "its process has connected again";
+  if (place != nullptr && place->doubt) heard_again(l, *place->doubt);
   place = &l;
   disconnected_.erase(l.hello.rank);
   left_early_.erase(l.hello.rank);
@@ -97,7 +98,7 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       l.session.acknowledged_start = true;
       l.session.port = in.i32();
       send_heartbeat_to(l);  // acknowledges it
-      if (l.session.sent.keeps() && l.session.port != 0) probe(l);
+      if (l.session.sent.keeps()) probe(l);
       return;
     case FrameType::kLeave:
       return on_leave(l);
@@ -220,6 +221,10 @@ void ServerMachine::on_lost(Link& l) {
     if (l.doubt && !l.doubt->verdict.empty()) {
       const bool is_silent = std::exchange(l.silent, false);
       declare_failure(l, l.doubt->verdict);
+      if (!l.session.acknowledged_start)
+        disconnected_[l.hello.rank] = {
+            l.hello, l.session.activity,
+            l.is_broken() ? "died: " + l.doubt->broken : l.doubt->verdict, now_, true};
       if (is_silent) tell_silent(l);
     } else if (l.silent) {
       l.silent = false;  // if it wakes up again, it is told what the others were told

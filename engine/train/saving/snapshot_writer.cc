@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/base/machine/cpu_affinity.h"
+#include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/late_arrays.h"
 
 namespace engine {
@@ -34,6 +35,20 @@ std::string what_is_left(const WriteOptions& options, const std::string& last) {
   if (dynamic_cast<const io::CannotCreateError*>(&error) != nullptr)
     throw io::CannotCreateError(text);
   throw io::Error(text);
+}
+
+// Returns what was done about a full file system, or "" if it is not full or nothing could be done.
+// The error alone shows that it is full: free bytes say nothing about quotas, inodes and blocks.
+std::string make_room(const WriteOptions& options, const io::Error& error) {
+  if (dynamic_cast<const io::NoSpaceError*>(&error) == nullptr || options.keep_last == 0) return "";
+  try {
+    const int deleted = io::delete_older_snapshots(options.directory, options.run_id);
+    if (deleted == 0) return "";
+    return "; " + std::to_string(deleted) +
+           (deleted == 1 ? " older snapshot" : " older snapshots") + " deleted to make room";
+  } catch (const io::Error&) {
+    return "";  // the original error, the full file system, is reported
+  }
 }
 
 }  // namespace
@@ -83,28 +98,12 @@ std::string SnapshotWriter::written(const WriteOptions& options) {
       return last_path_;
     } catch (const io::Error& error) {
       if (tries == kTries) give_up(error, what_is_left(options, last_path_));
+      const std::string made = make_room(options, error);
       if (options.notice)
         options.notice("the snapshot of step " + std::to_string(copy_.checkpoint().global_step) +
-                       " was not saved: " + error.what() + make_room(options) + "; trying again");
+                       " was not saved: " + error.what() + made + "; trying again");
     }
     std::this_thread::sleep_for(pause);
-  }
-}
-
-// Returns what was done about a full file system, or "" if it is not full or nothing could be done.
-std::string SnapshotWriter::make_room(const WriteOptions& options) {
-  std::uintmax_t needed = 0;
-  for (const io::NamedArray& array : copy_.checkpoint().arrays) needed += array.data.size();
-  std::error_code unknown;
-  const auto space = std::filesystem::space(options.directory, unknown);
-  if (unknown || space.available > needed || options.keep_last == 0) return "";
-  try {
-    const int deleted = io::delete_older_snapshots(options.directory, options.run_id);
-    if (deleted == 0) return "";
-    return "; " + std::to_string(deleted) +
-           (deleted == 1 ? " older snapshot" : " older snapshots") + " deleted to make room";
-  } catch (const io::Error&) {
-    return "";  // the original error, the full file system, is reported
   }
 }
 

@@ -54,7 +54,6 @@ class SnapshotWriter {
 
  private:
   std::string written(const WriteOptions& options);
-  std::string make_room(const WriteOptions& options);
 
   StateCopy copy_;
   std::optional<Saved> saved_;

@@ -15,7 +15,10 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
+#include "backends/store/private_files.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
 #include "tests/support/test_clock.h"
 #include "tests/support/test_support.h"
@@ -74,6 +77,54 @@ TEST_F(FileRendezvous, TwoRunsInARowLeaveNothingBehind) {
     EXPECT_TRUE(folder_is_empty());
   }
   EXPECT_TRUE(notices_.empty()) << notices_[0];
+}
+
+// Rank 0 waits for rank 1, which looks for the file only after it was removed.
+TEST_F(FileRendezvous, AFileThatIsRemovedWhileRank0WaitsIsWrittenAgain) {
+  std::atomic<bool> removed{false};
+  const auto errors = outcomes(2, [&](int rank) {
+    if (rank == 1) {
+      EXPECT_TRUE(test_support::eventually([&] { return std::filesystem::exists(path_); }));
+      EXPECT_TRUE(std::filesystem::remove(path_));
+      removed = true;
+    }
+    backends::join_store(options(rank, 2)).store->leave(test_support::deadline(5s));
+  });
+  EXPECT_TRUE(removed);
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_CONTAINS(notices_[0], path_ + " was removed: it is written again");
+  EXPECT_TRUE(folder_is_empty());
+}
+
+TEST_F(FileRendezvous, Rank0EndsWhenItsFileCannotBeWrittenAgainOrIsOfAnotherJob) {
+  for (const bool is_replaced : {true, false}) {
+    const std::string folder = folder_ / "inner", file = folder + "/rendezvous";
+    std::filesystem::create_directory(folder);
+    GroupOptions o = options(0, 2);
+    o.init_method = "file://" + file;
+    std::string error;
+    std::thread rank_0([&] {
+      error = test_support::error_of<backends::Error>([&] { (void)backends::join_store(o); });
+    });
+    EXPECT_TRUE(test_support::eventually([&] { return std::filesystem::exists(file); }));
+    if (is_replaced) {
+      std::string reason;
+      std::optional<backends::Rendezvous> other = backends::read_rendezvous(file, reason);
+      ASSERT_TRUE(other) << reason;
+      other->nonce = "another";
+      other->pid = 4711;
+      std::filesystem::remove(file);
+      ASSERT_TRUE(backends::publish_private_file(file, backends::rendezvous_text(*other),
+                                                 backends::Publish::kReplace));
+    } else {
+      std::filesystem::remove_all(folder);
+    }
+    rank_0.join();
+    EXPECT_CONTAINS(error, is_replaced ? file + " was replaced by another job (host "
+                                       : "cannot write the rendezvous file " + file);
+    std::filesystem::remove_all(folder);
+  }
 }
 
 // One that other jobs may have too is in no job's file; who lacks it is told so.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <map>
@@ -55,11 +56,16 @@ struct CutCase {
 
 std::string cut_name(const CutCase& c) {
   const std::map<FrameType, std::string> names = {
-      {FrameType::kHello, "Hello"},       {FrameType::kChallenge, "Challenge"},
-      {FrameType::kProof, "Proof"},       {FrameType::kWelcome, "Welcome"},
-      {FrameType::kProgress, "Progress"}, {FrameType::kStart, "Start"}};
-  return names.at(c.cut.at) + "Of" + std::to_string(c.world_size) +
-         (c.cut.server_sees_it ? "" : "UnknownToTheServer");
+      {FrameType::kHello, "Hello"},
+      {FrameType::kChallenge, "Challenge"},
+      {FrameType::kProof, "Proof"},
+      {FrameType::kWelcome, "Welcome"},
+      {FrameType::kProgress, "Progress"},
+      {FrameType::kStart, "Start"},
+      {FrameType::kStartAcknowledged, "StartAcknowledged"},
+      {FrameType::kHeartbeat, "Heartbeat"}};
+  return names.at(c.cut.at) + (c.cut.after ? "After" + names.at(*c.cut.after) : "") + "Of" +
+         std::to_string(c.world_size) + (c.cut.server_sees_it ? "" : "UnknownToTheServer");
 }
 
 std::vector<CutCase> cut_cases() {
@@ -70,6 +76,11 @@ std::vector<CutCase> cut_cases() {
       cases.push_back({3, {type, seen}});
       // The last rank receives no progress.
       if (type != FrameType::kProgress) cases.push_back({2, {type, seen}});
+    }
+    for (const int ranks : {2, 3}) {
+      cases.push_back({ranks, {FrameType::kStartAcknowledged, seen}});
+      // Rank 0 has received the acknowledgement, and its answer is lost.
+      cases.push_back({ranks, {FrameType::kHeartbeat, seen, FrameType::kStartAcknowledged}});
     }
   }
   return cases;
@@ -105,6 +116,48 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
 
 INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(cut_cases()),
                          [](const auto& test) { return cut_name(test.param); });
+
+// Shuts every TCP connection of this process of which one end has `port`. Returns their number.
+int shut_connections_with(int port) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+        address.ss_family != AF_INET)
+      continue;
+    const bool is_listener = backends::peer_endpoint(fd).port == 0;
+    if (is_listener ||
+        (backends::local_endpoint(fd).port != port && backends::peer_endpoint(fd).port != port))
+      continue;
+    shutdown(fd, SHUT_RDWR);
+    ++count;
+  }
+  return count;
+}
+
+// Rank 0 is a member of its own store, and a network that resets connections resets also those of
+// one host.
+TEST(BrokenConnections, EndNoRankNotEvenRank0) {
+  const Listener listener = open_listener();
+  std::atomic<int> joined{0}, shut{0};
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, listener.port);
+    if (rank == 0) o.listen.fd = listener.fd;
+    JoinedStore store = backends::join_store(o);
+    store.store->set("from " + std::to_string(rank), "here");
+    (void)store.store->get("from " + std::to_string(1 - rank), kTimeout);
+    ++joined;
+    EXPECT_TRUE(eventually([&] { return joined == 2; }));
+    if (rank == 0) shut = shut_connections_with(listener.port);
+    EXPECT_TRUE(eventually([&] { return shut > 0; }));
+    store.store->set("again from " + std::to_string(rank), "here");
+    EXPECT_EQ(store.store->get("again from " + std::to_string(1 - rank), kTimeout), "here");
+    store.store->leave(kTimeout);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
 
 // Runs rank 0 until the group fails and `until_then` returns; returns the failure, or "".
 std::string rank_0_sees(const Listener& listener, int world_size,

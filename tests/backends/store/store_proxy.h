@@ -52,6 +52,8 @@ struct Cut {
   backends::FrameType at{};
   bool server_sees_it = true;  // false: towards the server the connection stays open, as when the
                                // network loses the end
+  // Only frames that come after one of this type.
+  std::optional<backends::FrameType> after = {};
 };
 
 // A proxy between one rank and the store that forwards frames and cuts the first connection.
@@ -129,17 +131,23 @@ class Proxy {
     parser.append(buffer, static_cast<std::size_t>(n));
     while (std::optional<backends::Frame> frame = parser.next(backends::kFrameBytes)) {
       if (edit_) edit_(*frame);
+      const bool is_reached = cut_ && (!cut_->after || has_passed(*cut_->after));
       {
         const std::lock_guard lock(mutex_);
         recorded_.emplace(frame->type, raw(*frame));
       }
-      if (cut_ && link.may_be_cut && frame->type == cut_->at) {
+      if (is_reached && link.may_be_cut && frame->type == cut_->at) {
         return end(link, cut_->server_sees_it);
       }
       if (!backends::write_by(to.fd(), raw(*frame), base::deadline_in(kProxyTimeout)))
         return end(link, true);
       if (frame->type == backends::FrameType::kWelcome) ++welcomes_;
     }
+  }
+
+  bool has_passed(backends::FrameType type) {
+    const std::lock_guard lock(mutex_);
+    return recorded_.contains(type);
   }
 
   static void end(Link& link, bool server_sees_it) {

@@ -307,6 +307,25 @@ TEST_F(LaunchOverSsh, TheFailureOfAnyHostIsTheLastLineAndTheCode) {
                   "launch on 127.0.0.66: ssh failed; its last line: no route");
 }
 
+// The workers of the other host, which miss it, are stopped, and end as those that miss a peer do.
+TEST_F(LaunchOverSsh, AHostWhoseLauncherIsKilledIsTheLastLine) {
+  const TemporaryDirectory folder;
+  const std::string ready = folder / "ready";
+  const CommandResult r =
+      launch(argv("--hosts 127.0.0.2,127.0.0.3 --max-restarts 1 -- bash -c",
+                  "[ $RANK = 1 ] && { until [ -e " + ready +
+                      " ]; do sleep 0.05; done; kill -9 $PPID; }; trap 'exit 69' TERM; touch " +
+                      ready + "; sleep 50 & wait"),
+             environment_);
+  EXPECT_NE(r.exit_code, 0);
+  EXPECT_CONTAINS(r.err, "engine: stopped all workers: launch on 127.0.0.3: ");
+  EXPECT_LACKS(r.err, "after signal 15");
+  EXPECT_CONTAINS(r.err, "engine: rank 0 on ");
+  EXPECT_LACKS(r.err, "failed first");
+  EXPECT_CONTAINS(last_line(r.err), "engine: error: launch on 127.0.0.3: ");
+  EXPECT_CONTAINS(last_line(r.err), "(not restarted: --max-restarts restarts workers, not the ");
+}
+
 TEST_F(LaunchOverSsh, TheLastLineOfAnotherHostShowsNoEscapes) {
   const CommandResult r = launch(argv("--hosts 127.0.0.2,127.0.0.67 -- sleep 50"), environment_);
   EXPECT_EQ(r.exit_code, 69) << r.err;

@@ -93,9 +93,14 @@ void ControlLine::report_to(SignalInbox& inbox, bool end_kills) {
 }
 
 void ControlLine::pass_signals() {
-  while (const std::optional<std::string> record = next_record())
-    if (record->starts_with("signal ") && inbox_ != nullptr)
-      inbox_->put(std::atoi(record->c_str() + 7));
+  constexpr std::string_view kSignal = "signal ", kEnd = "end ";
+  while (const std::optional<std::string> record = next_record()) {
+    if (inbox_ == nullptr) continue;
+    if (record->starts_with(kSignal)) inbox_->put(std::atoi(record->c_str() + kSignal.size()));
+    if (!record->starts_with(kEnd)) continue;
+    cause_of_end_ = record->substr(kEnd.size());
+    inbox_->put(SIGTERM);
+  }
 }
 
 }  // namespace tools

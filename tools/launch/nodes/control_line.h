@@ -12,8 +12,8 @@ namespace tools {
 
 // ssh forwards neither signals nor the end of its caller, and others may read its arguments and
 // environment. So all this goes through the pipe: NUL-terminated records "env K=V", "secret HEX",
-// "go", then "signal N"; the end of the pipe means that the parent launcher is gone, and ends
-// everything at once.
+// "go", then "signal N", or "end CAUSE" after the failure of another node; the end of the pipe
+// means that the parent launcher is gone, and ends everything at once.
 class ControlLine : public EventSource {
  public:
   explicit ControlLine(int fd) : fd_(fd) {}
@@ -22,9 +22,12 @@ class ControlLine : public EventSource {
   // or at an invalid record.
   void receive_setup();
   const std::string& secret() const { return secret_; }  // "" if none was sent
-  // From now on puts signals there, and SIGKILL when the pipe ends if `end_kills`. The inbox must
-  // outlive this.
+  // From now on puts signals there, SIGTERM for "end CAUSE", and SIGKILL when the pipe ends if
+  // `end_kills`. The inbox must outlive this.
   void report_to(SignalInbox& inbox, bool end_kills);
+  // Returns the failure of another node that ends this one, e.g. "launch on n7: exit code 65"; ""
+  // if there was none.
+  const std::string& cause_of_end() const { return cause_of_end_; }
 
   void add_to(std::vector<pollfd>& polls) override;
   void handle(std::span<const pollfd> polls) override;
@@ -36,7 +39,7 @@ class ControlLine : public EventSource {
 
   int fd_;
   bool ended_ = false, end_kills_ = true;
-  std::string bytes_, secret_;
+  std::string bytes_, secret_, cause_of_end_;
   SignalInbox* inbox_ = nullptr;
 };
 

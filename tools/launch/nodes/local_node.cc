@@ -18,6 +18,7 @@
 #include "io/base/text/escape_text.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
+#include "tools/launch/nodes/control_line.h"
 #include "tools/launch/nodes/own_program.h"
 #include "tools/options/table/option_table.h"
 #include "tools/report/observers/console_observer.h"
@@ -37,6 +38,14 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
   result.push_back(nullptr);
   return result;
+}
+
+// `elsewhere`: the failure of another node that was the reason; "" if there was none.
+std::string stop_text(const GroupOutcome& outcome, const std::string& elsewhere) {
+  const std::string what = outcome.killed ? "killed all workers" : "stopped all workers";
+  if (!elsewhere.empty()) return what + ": " + base::escape_text(elsewhere);
+  return what + " after signal " + std::to_string(*outcome.stop_signal) + " (" +
+         strsignal(*outcome.stop_signal) + ")";
 }
 
 }  // namespace
@@ -107,17 +116,19 @@ backends::Socket LocalNode::listen_for_workers(const backends::Endpoint& wanted)
   return {};
 }
 
-int LocalNode::run(EventSource* control) {
+int LocalNode::run(ControlLine* control) {
   for (;; ++attempt_) {
     const GroupOutcome outcome = run_attempt(control);
     if (!plan_.elastic.empty()) backends::AcceptorFile::remove_unused();
     const int code = outcome.code();
-    if (outcome.stop_signal)
-      print_notice(std::string(outcome.killed ? "killed all workers after signal "
-                                              : "stopped all workers after signal ") +
-                   std::to_string(*outcome.stop_signal) + " (" + strsignal(*outcome.stop_signal) +
-                   ")");
+    const std::string elsewhere = control != nullptr ? control->cause_of_end() : "";
+    if (outcome.stop_signal) print_notice(stop_text(outcome, elsewhere));
     if (!failure_ || outcome.killed) return code;
+    if (!elsewhere.empty()) {
+      failure_->decided = false;
+      print_notice(base::escape_text(failure_line(*failure_)));
+      return code;
+    }
     if (!outcome.stop_signal && attempt_ < plan_.max_restarts && is_worth_restarting(code)) {
       print_notice("restart " + std::to_string(attempt_ + 1) + " of " +
                    std::to_string(plan_.max_restarts) + " after: " + failure_line(*failure_));

@@ -14,6 +14,8 @@
 
 namespace tools {
 
+class ControlLine;
+
 class LocalNode {
  public:
   // Binds the rendezvous socket if this node has rank 0, and makes the secret of a job of one node.
@@ -22,9 +24,10 @@ class LocalNode {
   LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess& guard, SignalInbox& inbox,
             const std::string& secret_hex);
 
-  // Runs the job to its end; prints the decisive failure as the last line. Returns the exit code of
-  // this program. `control`: polled beside the workers; may be nullptr.
-  int run(EventSource* control);
+  // Runs the job to its end; prints the decisive failure as the last line, unless it is another
+  // node's. Returns the exit code of this program. `control`: polled beside the workers; may be
+  // nullptr.
+  int run(ControlLine* control);
 
  private:
   GroupOutcome run_attempt(EventSource* control);

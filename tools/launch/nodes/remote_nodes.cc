@@ -115,12 +115,21 @@ std::string own_directory() {
   return path;
 }
 
-// The last line of a node's launch already names host and rank.
-std::string node_failure(const std::string& host, const WorkerEnd& end, std::string last) {
+std::string node_end_text(const std::string& host, const WorkerEnd& end) {
+  return "launch on " + host + ": " +
+         (end.code == 255 ? "ssh failed" : end_text(end.code, end.signal));
+}
+
+// The last line of a node's launch already names host and rank, and whether it restarted them. A
+// launch that ends without one restarts nothing.
+std::string node_failure(const std::string& host, const WorkerEnd& end, std::string last,
+                         int max_restarts) {
   constexpr std::string_view kMark = "engine: error: ";
   if (last.starts_with(kMark) && end.signal == 0) return last.substr(kMark.size());
-  const std::string what = end.code == 255 ? "ssh failed" : end_text(end.code, end.signal);
-  return "launch on " + host + ": " + what + (last.empty() ? "" : "; its last line: " + last);
+  return node_end_text(host, end) + (last.empty() ? "" : "; its last line: " + last) +
+         (max_restarts > 0 ? " (not restarted: --max-restarts restarts workers, not the launch of "
+                             "a host)"
+                           : "");
 }
 
 }  // namespace
@@ -205,8 +214,14 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   if (plan.own_command && plan.elastic.empty()) rules.savers = plan.nproc > 1 ? 1 : 2;
   if (!plan.elastic.empty()) rules.least = 1;
   rules.longest_wait = std::chrono::milliseconds(options.monitor_interval_ms);
-  rules.deliver = [&nodes](std::size_t index, pid_t pid, int signal) {
+  std::string cause;  // of the end of all
+  rules.decided = [&](std::size_t index, const WorkerEnd& end) {
+    cause = node_end_text(options.nodes.hosts[index], end);
+  };
+  rules.deliver = [&nodes, &cause](std::size_t index, pid_t pid, int signal) {
     Node& node = nodes[index];
+    if (signal == SIGTERM && !cause.empty())
+      return write_record(node.control, control_record("end", cause));
     if (signal != SIGKILL)
       return write_record(node.control, control_record("signal", std::to_string(signal)));
     node.control.close();  // the remote launch ends its workers at once
@@ -229,8 +244,8 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
     print_notice("stopped all nodes after signal " + std::to_string(*outcome.stop_signal));
   if (outcome.culprit && !outcome.killed) {
     const std::size_t index = *outcome.culprit;
-    const std::string failure =
-        node_failure(options.nodes.hosts[index], outcome.ends[index], nodes[index].err->last_line);
+    const std::string failure = node_failure(options.nodes.hosts[index], outcome.ends[index],
+                                             nodes[index].err->last_line, options.restarts.most);
     std::fprintf(stderr, "engine: error: %s\n", base::escape_text(failure).c_str());
   }
   // 255 is ssh's own code for a host that it cannot reach; this program does not use it.

@@ -324,6 +324,7 @@ void WorkerGroup::find_culprit() {
       (!(stop_ && saver()) && Clock::now() - failures_.front().seen >= rules_.culprit_wait);
   if (cause == failures_.end() && !waited) return;
   outcome_.culprit = (cause != failures_.end() ? *cause : failures_.front()).worker;
+  if (rules_.decided) rules_.decided(*outcome_.culprit, workers_[*outcome_.culprit].end);
   decision_ = {.at = Clock::now()};
   advance(GroupPhase::kFailed);
 }

@@ -75,6 +75,8 @@ struct GroupRules {
   // The first workers that may save for all: the first of them that has not failed does, while the
   // others miss it.
   std::size_t savers = 0;
+  // Told which worker's failure has decided, before the survivors are told to end.
+  std::function<void(std::size_t index, const WorkerEnd&)> decided = {};
   // Tells worker `index` a signal; empty: kill(2) to its process group.
   std::function<void(std::size_t index, pid_t pid, int signal)> deliver = {};
 };

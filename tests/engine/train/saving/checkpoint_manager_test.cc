@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -326,37 +327,88 @@ TEST_F(CheckpointManagerTest, TooFewOpenFilesAreSaidWithTheirLimit) {
   expect_saved(second, 2);
 }
 
+// A file system of 1 MiB with the checkpoints of steps 1 to 3 and a filler that leaves `free`
+// bytes.
+class FullFileSystem {
+ public:
+  FullFileSystem(std::string path, const std::function<void()>& save_three, std::uintmax_t free)
+      : path_(std::move(path)),
+        is_mounted_(mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=1m") == 0) {
+    if (!is_mounted_) return;
+    save_three();
+    const std::string filler = path_ + "/filler";
+    {
+      std::ofstream file(filler);
+      while (file << std::string(4096, 'x') << std::flush) {
+      }
+    }
+    fs::resize_file(filler, fs::file_size(filler) - free);
+  }
+  ~FullFileSystem() {
+    if (is_mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  FullFileSystem(const FullFileSystem&) = delete;
+  FullFileSystem& operator=(const FullFileSystem&) = delete;
+
+  bool is_mounted() const { return is_mounted_; }
+
+ private:
+  std::string path_;
+  bool is_mounted_;
+};
+
+// With each number of free blocks from none to more than a checkpoint and `latest` take: the arrays
+// alone may fit, and the rest not.
 TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
   const std::string disk = folder_ / "run";
   keep_last_ = 3;
   engine::CheckpointManager keeper = this->keeper(false);
-  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0)
-    GTEST_SKIP() << "may not mount a file system";
-  for (const std::int64_t step : {1, 2, 3}) {
+  const auto save = [&](std::int64_t step) {
+    set_state(step);
+    keeper.save(state_);
+  };
+  const auto save_three = [&] {
+    for (const std::int64_t step : {1, 2, 3}) save(step);
+  };
+  int times_full = 0;
+  for (std::uintmax_t free = 0;; free += 4096) {
+    SCOPED_TRACE(std::to_string(free) + " bytes are free");
+    const FullFileSystem full(disk, save_three, free);
+    if (!full.is_mounted()) GTEST_SKIP() << "may not mount a file system";
+    notices_.clear();
+    ASSERT_NO_THROW(save(4));
+    expect_saved(keeper.take_saved().value().path, 4);
+    if (notices_.empty()) break;  // all fits
+    ++times_full;
+    EXPECT_EQ(notices_.size(), 1u);
+    EXPECT_CONTAINS(notices_[0], "; 2 older snapshots deleted to make room; trying again");
+    for (const int step : {1, 2, 3, 4})
+      EXPECT_EQ(fs::exists(disk + "/" + io::checkpoint_file_name(step)), step > 2) << step;
+  }
+  EXPECT_GT(times_full, 2);
+}
+
+// Unlike a full file system, a limit of the process is not raised by deleting what it has saved.
+TEST_F(CheckpointManagerTest, AFileSizeLimitDeletesNothing) {
+  keep_last_ = 3;
+  engine::CheckpointManager keeper = this->keeper(false);
+  for (const std::int64_t step : {1, 2}) {
     set_state(step);
     keeper.save(state_);
   }
-  {
-    std::ofstream filler(disk + "/filler");
-    while (filler << std::string(4096, 'x') << std::flush) {
-    }
-  }
-  set_state(4);
-  std::string fault;
-  try {
-    keeper.save(state_);
-    expect_saved(keeper.take_saved().value().path, 4);
-  } catch (const io::Error& error) {
-    fault = error.what();
-  }
-  std::vector<bool> there;
-  for (const int step : {1, 2, 3, 4})
-    there.push_back(fs::exists(disk + "/" + io::checkpoint_file_name(step)));
-  umount2(disk.c_str(), MNT_DETACH);
-  EXPECT_EQ(fault, "");
-  EXPECT_EQ(there, (std::vector<bool>{false, false, true, true}));
-  ASSERT_EQ(notices_.size(), 1u);
-  EXPECT_CONTAINS(notices_[0], "; 2 older snapshots deleted to make room; trying again");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit{512, before.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  set_state(3);
+  EXPECT_THROW(keeper.save(state_), io::CannotCreateError);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, SIG_DFL);
+  for (const int step : {1, 2})
+    EXPECT_TRUE(fs::exists(folder_ / "run/" + io::checkpoint_file_name(step))) << step;
+  for (const std::string& notice : notices_)
+    EXPECT_EQ(notice.find("deleted"), std::string::npos) << notice;
 }
 
 TEST_F(CheckpointManagerTest, TheHistoryKeepsTheFirstSaveAndTheLastOnes) {
