@@ -104,12 +104,15 @@ void copy_element(const OnnxTensor& from, std::size_t i, OnnxTensor& to, std::si
 
 Numbers strides_of(const Numbers& shape) {
   Numbers strides(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  // Beside an extent of 0, others may be of any size: nothing uses their strides.
+  for (std::size_t i = shape.size(); i-- > 1;)
+    if (__builtin_mul_overflow(strides[i], shape[i], &strides[i - 1])) strides[i - 1] = 0;
   return strides;
 }
 
 void for_each_element(const Numbers& shape, const Numbers& strides, std::int64_t first,
                       const std::function<void(std::size_t, std::size_t)>& visit) {
+  if (std::ranges::find(shape, 0) != shape.end()) return;
   const std::int64_t count =
       std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   Numbers index(shape.size());

@@ -422,6 +422,19 @@ TEST_F(OnnxGeneralTest, ConstantsAreComputed) {
   EXPECT_EQ(values, (std::vector<float>{0, 0.5, 1, 1.5}));
 }
 
+// The product of the other extents exceeds 64 bits.
+TEST_F(OnnxGeneralTest, ATensorWithoutElementsMayHaveLargeExtents) {
+  std::string fault;
+  try {
+    imported({node("ConstantOfShape", {"extents"}, "empty"),
+              node("Add", {"empty", "empty"}, "twice"), node("Add", {"x", "twice"}, "end")},
+             {integers("extents", {0, std::int64_t{1} << 62, 9})});
+  } catch (const engine::ModelError& error) {
+    fault = error.what();
+  }
+  EXPECT_CONTAINS(fault, "a constant of the shape [0, 4611686018427387904, 9], expected elements");
+}
+
 // The sum of a remainder and the divisor would exceed 64 bits.
 TEST_F(OnnxGeneralTest, ARemainderByALargeNumberIsExact) {
   const models::OnnxImport found =
