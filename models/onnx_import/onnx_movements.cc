@@ -71,6 +71,7 @@ void translate_split(OnnxOperator& op) {
     for (std::int64_t left = extent; left > 0; left -= size) counts.push_back(std::min(size, left));
   std::int64_t first = 0;
   if (std::ssize(counts) != parts || std::ranges::min(counts) < 1 ||
+      std::ranges::max(counts) > extent ||  // the sum may not fit in 64 bits
       std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) != extent)
     throw OnnxUnsupported("parts " + onnx_shape_text(counts) + " of " +
                           onnx_shape_text(value.shape) + ", expected all " +

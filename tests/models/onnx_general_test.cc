@@ -226,6 +226,11 @@ TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
              node("Equal", {"both", "both"}, "equal"), node("Where", {"equal", "x", "x"}, "end")},
             {floats("empty", {0})}),
       "a constant of the shape [0], expected elements");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_CONTAINS(
+      fault({{"Split", "split", {"x", "parts"}, {"a", "b", "end"}, {{"axis", std::int64_t{1}}}}},
+            {integers("parts", {kMost, kMost, 8})}),  // their sum is 6 in 64 bits
+      "expected all 6 entries in 3 parts");
   EXPECT_CONTAINS(fault({node("Transpose", {"none"}, "turned", {{"perm", Ints{}}}),
                          node("Reshape", {"x", "turned"}, "end")},
                         {integers("none", {})}),
