@@ -97,6 +97,13 @@ OnnxActivation sample_of(const std::string& name, const io::ReadValue& input) {
 
 }  // namespace
 
+// "['', 'layer1', 'layer1.0', 'conv1', 'conv2d_3']": the last scope is the node's own name.
+std::string module_of(const io::ReadNode& node) {
+  if (node.scopes.empty()) return module_name(node.name);
+  const std::vector<std::string> scopes = quoted_words(node.scopes);
+  return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
+}
+
 std::string onnx_shape_text(const std::vector<std::int64_t>& shape) {
   std::vector<std::string> parts;
   for (const std::int64_t extent : shape)
@@ -107,9 +114,10 @@ std::string onnx_shape_text(const std::vector<std::int64_t>& shape) {
   return std::string("[").append(base::join_text(parts)).append("]");
 }
 
-OnnxValues::OnnxValues(const io::OnnxGraph& graph) {
+OnnxValues::OnnxValues(const io::OnnxGraph& graph, const OnnxOrigins& origins) {
   for (const io::StoredTensor& tensor : graph.constants)
-    known_[tensor.name] = OnnxConstant{.tensor = &tensor};
+    known_[tensor.name] =
+        OnnxConstant{.tensor = &tensor, .origin = origins.of(tensor, tensor.name)};
   for (const io::ReadNode& node : graph.nodes)
     for (const std::string& value : node.inputs) ++readers_[value];
   for (const io::ReadValue& output : graph.outputs) ++readers_[output.name];
@@ -149,7 +157,7 @@ std::string OnnxLayerList::free_name(const std::string& parameter, const io::Rea
   std::string type = node.type;
   std::ranges::transform(type, type.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const std::string module = plain_characters(module_name(node.name));
+  const std::string module = plain_characters(module_of(node));
   const bool is_of_parameters = parameter.empty() && owners_.contains(module);
   if (!module.empty()) return unique(is_of_parameters ? module + "." + type : module);
   return unique(type + "_" + std::to_string(layers_.size()));
@@ -175,7 +183,7 @@ int OnnxLayerList::user_of(const io::StoredTensor* weight) const {
 }
 
 OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
-    : file(source), graph(source.graph()), values(source.graph()), layers(source.graph()) {
+    : file(source), graph(source.graph()), origins(graph), values(graph, origins), layers(graph) {
   check_ends(file.name(), graph);
   check_origins(file.name(), graph);
   const io::ReadValue& input = graph.inputs[0];

@@ -9,6 +9,7 @@
 #include "io/interchange/onnx_file.h"
 #include "models/model_catalog.h"
 #include "tests/models/onnx_constants.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 

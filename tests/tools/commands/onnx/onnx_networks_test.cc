@@ -14,6 +14,7 @@
 #include "models/onnx/onnx_export.h"
 #include "models/onnx_import/onnx_import.h"
 #include "tests/support/command_words.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tests/tools/commands/program.h"
@@ -211,7 +212,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
-                                         "trace_windows", "trace_choosing"),
+                                         "trace_windows", "trace_choosing", "trace_trained",
+                                         "trace_buffers"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {
