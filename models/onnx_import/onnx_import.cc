@@ -214,6 +214,22 @@ void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed
        "in them");
 }
 
+// With dynamo=True, the optimizer folds norms in every mode, and names its rule at the node.
+void note_folded_norms(const OnnxTranslation& all, std::vector<std::string>& notes) {
+  const auto by_rule =
+      static_cast<std::size_t>(std::ranges::count_if(all.graph.nodes, [](const io::ReadNode& node) {
+        return node.rule.find("FuseBatchNormInto") != std::string::npos;
+      }));
+  const std::size_t count = all.folded_norms + by_rule;
+  if (count == 0) return;
+  const bool is_dynamo = by_rule > 0 || all.origins.are_known();
+  notes.push_back(std::to_string(count) +
+                  " batch norms are folded into the layers before them and not trained; export "
+                  "with " +
+                  (is_dynamo ? "optimize=False, or with dynamo=False and " : "") +
+                  "training=TrainingMode.TRAINING to keep them");
+}
+
 }  // namespace
 
 OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
@@ -229,11 +245,7 @@ OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
     result.notes.push_back("no last layer can be replaced: the data must have " +
                            std::to_string(output.shape[1]) + " classes");
   note_parameters(all, needed, result.notes);
-  if (all.folded_norms > 0)
-    result.notes.push_back(
-        std::to_string(all.folded_norms) +
-        " batch norms are folded into convolutions, as PyTorch exports a model in eval mode: they "
-        "are not trained; export with training=TrainingMode.TRAINING to keep them");
+  note_folded_norms(all, result.notes);
   for (std::size_t i = 0; i < needed.size() && arrays == OnnxArrays::kLoad; ++i)
     for (const OnnxLayerArray& array : all.layers.all()[i].arrays)
       if (needed[i]) result.arrays.push_back(array_of(file, all.layers.all()[i], array));

@@ -185,6 +185,25 @@ TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
   EXPECT_EQ(found.arrays[1].name, "stem.bias");
 }
 
+// With dynamo=True, the optimizer names its rule, whatever the layer and its bias.
+TEST_F(OnnxImportTest, NormsThatAnOptimizerHasFoldedAreTold) {
+  io::OnnxModel model = small_net();
+  model.nodes.erase(model.nodes.begin(), model.nodes.begin() + 2);
+  model.nodes[0].inputs[0] = "b";
+  io::save_onnx(model, path_);
+  base::ProtobufMessage rule, node, more;
+  rule.text(1, io::kOnnxRule).text(2, "RemoveOptionalBiasFromConv, FuseBatchNormIntoConv");
+  node.text(1, "x").text(1, "stem.weight").text(2, "b").text(4, "Conv");
+  node.message(9, std::move(rule));
+  more.message(1, std::move(node));
+  onnx_constants::add_to_graph(path_, more, /*before=*/true);
+  const models::OnnxImport found =
+      models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kSkip);
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_CONTAINS(found.notes[0], "1 batch norms are folded into the layers before them");
+  EXPECT_CONTAINS(found.notes[0], "optimize=False");
+}
+
 // All that cannot be expressed is in one message; nodes that only depend on it are not.
 TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   io::OnnxModel model = small_net();
