@@ -241,6 +241,7 @@ OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
   result.head = open_head(all.layers, output);
   result.definition = definition_of(all, output, needed);
   result.notes = std::move(all.notes);
+  result.leaves_out_softmax = all.ends_in_softmax;
   if (result.head.empty())
     result.notes.push_back("no last layer can be replaced: the data must have " +
                            std::to_string(output.shape[1]) + " classes");

@@ -171,6 +171,7 @@ struct OnnxTranslation {
   std::vector<std::string> read_as_numbers, read_as_computed;
   std::size_t computed = 0;      // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
+  bool ends_in_softmax = false;  // which is left out
   std::int64_t fixed_batch = 0;  // number of samples; 0: chosen when the model runs
 };
 

@@ -171,6 +171,24 @@ TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
                              "Softmax at the end is left out: the loss of classes contains it"}));
 }
 
+// Also of each position. The file says that it is left out: only the loss of classes contains it.
+TEST_F(OnnxImportTest, SoftmaxOfEachPixelAtTheEndIsLeftOut) {
+  for (const char* type : {"Softmax", "LogSoftmax"}) {
+    io::OnnxModel model;
+    model.inputs = {{.name = "x", .shape = {"batch", 3, 8, 8}}};
+    model.outputs = {{.name = "y", .shape = {"batch", 5, 8, 8}}};
+    model.nodes = {{"Conv", "/head/Conv", {"x", "head.weight"}, {"z"}, {}},
+                   {type, "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}}};
+    model.constants = {floats("head.weight", {5, 3, 1, 1})};
+    const models::OnnxImport found = imported(model);
+    EXPECT_EQ(found.head, "head");
+    EXPECT_TRUE(found.leaves_out_softmax);
+    EXPECT_EQ(found.notes,
+              (std::vector<std::string>{
+                  std::string(type) + " at the end is left out: the loss of classes contains it"}));
+  }
+}
+
 TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
   io::OnnxModel model = small_net();
   model.nodes[0].inputs = {"x", "onnx::Conv_1", "onnx::Conv_2"};

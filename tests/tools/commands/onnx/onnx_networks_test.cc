@@ -358,6 +358,26 @@ TEST(GeneralExport, ComesBackWithItsLayers) {
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-5F);
 }
 
+TEST(SoftmaxAtTheEnd, IsRejectedForOtherLossesThanThatOfClasses) {
+  const test_support::TemporaryDirectory folder;
+  const std::string net = folder / "net.onnx";
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 2}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+  model.nodes = {{"Gemm", "/fc/Gemm", {"x", "fc.weight"}, {"z"}, {{"transB", std::int64_t{1}}}},
+                 {"Softmax", "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}}};
+  model.constants = {onnx_fixture::floats("fc.weight", {1, 2, 3, 4, 5, 6}, {3, 2})};
+  io::save_onnx(model, net);
+  for (const char* task : {"multi-label", "regression"})
+    program::expect_error(call("train --dataset csv --label-column a,b --annotations",
+                               folder / "t.csv", "--task", task, "--model", net),
+                          78,
+                          net +
+                              ": it ends in a softmax, which only the loss of classes contains, "
+                              "and --task is " +
+                              task);
+}
+
 class OnnxRun : public testing::Test {
  protected:
   void SetUp() override {
