@@ -16,7 +16,7 @@ class NodePass {
 
   void run() {
     for (const io::ReadNode& node : all_.graph.nodes) {
-      translate(node);
+      if (place_ >= all_.pixel_nodes) translate(node);
       ++place_;
       if (all_.layers.all().size() > kMaxOnnxLayers)
         throw engine::ModelError(all_.file.name() + ": more than " +

@@ -172,6 +172,7 @@ struct OnnxTranslation {
   std::size_t computed = 0;      // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
   bool ends_in_softmax = false;  // which is left out
+  std::size_t pixel_nodes = 0;   // the first nodes, which scale pixels as the data set does
   std::int64_t fixed_batch = 0;  // number of samples; 0: chosen when the model runs
 };
 

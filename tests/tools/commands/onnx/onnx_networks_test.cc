@@ -358,6 +358,47 @@ TEST(GeneralExport, ComesBackWithItsLayers) {
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-5F);
 }
 
+// The data set's preparation normalizes pixels, so the nodes that do it are left out.
+void expect_pixels_back(const std::string& network, const engine::Shape& sample) {
+  const test_support::TemporaryDirectory folder;
+  const std::string prepared = folder / "prepared.onnx", pixels = folder / "pixels.onnx";
+  const engine::Graph graph = models::build_model(network, {.sample_shape = sample, .classes = 4});
+  const engine::ModelState state = onnx_fixture::random_state(graph);
+  const std::vector<io::NamedArray> arrays = engine::export_state(state, {});
+  const auto save = [&](io::OnnxModel model, const std::string& path) {
+    model.producer = "engine";
+    model.metadata = {{"input", path == pixels ? "pixels" : "prepared"}};
+    io::save_onnx(model, path);
+  };
+  save(models::onnx_model(graph, arrays), prepared);
+  const models::PixelScaling scalings[] = {{}, {.mean = {1, 2, 3}, .deviation = {4, 5, 6}}};
+  for (const models::PixelScaling& scaling : scalings) {
+    io::OnnxModel model = models::onnx_model(graph, arrays, scaling);
+    save(model, pixels);
+    models::DefinitionNotes notes;
+    EXPECT_EQ(models::model_definition(pixels, &notes), models::model_definition(prepared));
+    ASSERT_FALSE(notes.lines.empty());
+    EXPECT_CONTAINS(notes.lines[0], "normalization of pixels is left out");
+    const std::vector<io::NamedArray> a = models::model_weights(pixels).arrays,
+                                      b = models::model_weights(prepared).arrays;
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].data, b[i].data) << a[i].name;
+    model.nodes[0].type = "Mul";
+    save(model, pixels);
+    EXPECT_CONTAINS(test_support::error_or<engine::ModelError>(
+                        [&] { models::model_definition(pixels); }, "no error"),
+                    "export it with --input prepared");
+  }
+}
+
+// A parameter is expanded to the number of samples, which is read from the pixels.
+TEST(PixelExport, ComesBackAsThatOfPreparedImages) {
+  expect_pixels_back("convnet", {8, 8, 3});
+  const test_support::TemporaryDirectory folder;
+  test_support::write_text(folder / "general.toml", kGeneralNet);
+  expect_pixels_back(folder / "general.toml", {8, 12, 3});
+}
+
 TEST(SoftmaxAtTheEnd, IsRejectedForOtherLossesThanThatOfClasses) {
   const test_support::TemporaryDirectory folder;
   const std::string net = folder / "net.onnx";
