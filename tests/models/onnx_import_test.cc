@@ -235,6 +235,29 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
   model.nodes[0].name = "";
   EXPECT_CONTAINS(fault(model), "node 0 (Conv): group 3 with 4 outputs");
+  // The operator is known, and something else is wrong.
+  model.nodes.pop_back();
+  EXPECT_EQ(fault(model).find("known operators"), std::string::npos) << fault(model);
+}
+
+// Lines of the list of layers are none of the file.
+TEST_F(OnnxImportTest, AMessageNamesTheLayerAndNoLine) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 3, 8, 8}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 5}}};
+  model.nodes = {
+      {"Transpose", "/t", {"x"}, {"a"}, {{"perm", Ints{0, 2, 3, 1}}}},
+      {"Reshape", "/r", {"a", "rows"}, {"b"}, {}},
+      {"MatMul", "/fc/MatMul", {"b", "fc.weight"}, {"c"}, {}},
+      {"ReduceMean", "/m", {"c"}, {"y"}, {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}}}};
+  model.constants = {integers("rows", {0, 32, 6}), floats("fc.weight", {6, 5})};
+  io::save_onnx(model, path_);
+  const std::string message = test_support::error_or<engine::ShapeError>(
+      [&] {
+        models::build_model(path_, {.sample_shape = {4, 4, 3}, .classes = 5});
+      },
+      "no error");
+  EXPECT_TRUE(message.starts_with(path_ + ": layer '")) << message;
 }
 
 // A graph with two values of one name has no meaning.
