@@ -109,8 +109,10 @@ void translate_extreme(OnnxOperator& op) {
   double limit = is_max ? -infinity : infinity;
   std::vector<OnnxActivation> values;
   for (std::size_t i = 0; i < op.node().inputs.size(); ++i) {
-    const bool is_number = !op.is_activation(i) && op.is_computable(i) && op.tensor(i).is_real &&
-                           op.tensor(i).reals.size() == 1;
+    const auto* constant = std::get_if<OnnxConstant>(&op.input(i));
+    const bool may_be_number = constant == nullptr || constant->tensor->count() == 1;
+    const bool is_number = may_be_number && !op.is_activation(i) && op.is_computable(i) &&
+                           op.tensor(i).is_real && op.tensor(i).reals.size() == 1;
     if (is_number)
       limit = is_max ? std::fmax(limit, op.number(i)) : std::fmin(limit, op.number(i));
     else

@@ -114,7 +114,7 @@ OnnxActivation constant_value(OnnxOperator& op, std::size_t index) {
     return parameter_value(op, *stored);
   if (stored != nullptr && stored->tensor->count() > 1) {
     if (stored->origin == OnnxOrigin::kComputed)
-      op.all().read_as_computed.push_back(initializer_name(*stored));
+      add_once(op.all().read_as_computed, initializer_name(*stored));
     if (stored->tensor->type && base::is_floating(*stored->tensor->type))
       return buffer_value(op, *stored);
   }

@@ -203,10 +203,8 @@ double OnnxOperator::number(std::size_t index) const {
   const auto* constant = std::get_if<OnnxConstant>(&input(index));
   if (constant == nullptr || constant->tensor->count() == 1) {
     const OnnxTensor found = tensor(index);
-    std::vector<std::string>& all = all_.read_as_numbers;
-    const bool is_listed = std::ranges::find(all, node().inputs[index]) != all.end();
-    if (constant != nullptr && constant->origin == OnnxOrigin::kParameter && !is_listed)
-      all.push_back(node().inputs[index]);
+    if (constant != nullptr && constant->origin == OnnxOrigin::kParameter)
+      add_once(all_.read_as_numbers, node().inputs[index]);
     if (found.is_real && found.reals.size() == 1) return found.reals[0];
   }
   throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +

@@ -71,6 +71,8 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
 
 // The input as a number; nothing if it has several or is no constant.
 std::optional<double> scalar(OnnxOperator& op, std::size_t index) {
+  const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
+  if (constant != nullptr && constant->tensor->count() != 1) return std::nullopt;
   if (op.is_activation(index) || !op.is_computable(index)) return std::nullopt;
   const OnnxTensor found = op.tensor(index);
   if (found.reals.size() == 1) return found.reals[0];

@@ -128,6 +128,10 @@ std::size_t count_pixel_nodes(const std::string& file, const io::OnnxGraph& grap
 
 }  // namespace
 
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
+
 // "['', 'layer1', 'layer1.0', 'conv1', 'conv2d_3']": the last scope is the node's own name.
 std::string module_of(const io::ReadNode& node) {
   if (node.scopes.empty()) return module_name(node.name);

@@ -168,13 +168,15 @@ struct OnnxTranslation {
   std::unordered_map<int, std::pair<OnnxActivation, OnnxActivation>> products;
   // Tensors of the file that are not trained, although they are parameters or may contain some:
   // those that are read as a number, and those that the exporter has computed.
-  std::vector<std::string> read_as_numbers, read_as_computed;
-  std::size_t computed = 0;      // elements of computed constants
+  std::vector<std::string> read_as_numbers, read_as_computed;  // each once
+  std::size_t computed = 0;                                    // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
   bool ends_in_softmax = false;  // which is left out
   std::size_t pixel_nodes = 0;   // the first nodes, which scale pixels as the data set does
   std::int64_t fixed_batch = 0;  // number of samples; 0: chosen when the model runs
 };
+
+void add_once(std::vector<std::string>& names, const std::string& name);
 
 // The module that a node belongs to, "layer1.0.conv1"; "": unknown.
 std::string module_of(const io::ReadNode& node);
