@@ -150,6 +150,7 @@ engine::LayerPtr make_batch_norm2d(Options& options, std::int64_t) {
   layers::BatchNormOptions o;
   o.eps = options.number("eps", o.eps);
   o.momentum = options.number("momentum", o.momentum);
+  o.affine = options.boolean("affine", o.affine);
   return layers::batch_norm2d(o);
 }
 
@@ -161,6 +162,7 @@ engine::LayerPtr make_group_norm(Options& options, std::int64_t) {
   layers::GroupNormOptions o;
   o.groups = options.integer("groups");
   o.eps = options.number("eps", o.eps);
+  o.affine = options.boolean("affine", o.affine);
   return layers::group_norm(o);
 }
 
@@ -234,9 +236,10 @@ constexpr const char* kWindowed =
 constexpr const char* kWindowRules =
     "stride 0: the window; window 1 to 15; padding at most half the window; h and w + 2 padding at "
     "least the window";
-constexpr const char* kNormArrays = "weight [c], bias [c]";
+constexpr const char* kNormArrays = "weight [c], bias [c], both if `affine`";
 constexpr const char* kBatchNormArrays =
-    "weight [c], bias [c]; running_mean [c], running_var [c], num_batches_tracked []";
+    "weight [c], bias [c], both if `affine`; running_mean [c], running_var [c], "
+    "num_batches_tracked []";
 constexpr const char* kBatchNormRules = "eps above 0; momentum 0 to 1";
 
 constexpr Kind kKinds[] = {

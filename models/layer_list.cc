@@ -87,8 +87,10 @@ class Builder {
       throw engine::ShapeError(place(path_, table.source()) + error.what());
     } catch (const engine::ModelError& error) {
       const std::string text = error.what();
-      throw engine::ModelError(text.starts_with(path_ + ":") ? text
-                                                             : place(path_, table.source()) + text);
+      const bool names_layer = !path_.ends_with(".onnx") || text.starts_with("layer ");
+      const std::string where =
+          place(path_, table.source()) + (names_layer ? "" : "layer '" + name + "': ");
+      throw engine::ModelError(text.starts_with(path_ + ":") ? text : where + text);
     }
     if (!name.empty()) ids_[name] = last_;
     if (*kind == "softmax" || (*kind == "activation" && options.text("function") == "sigmoid"))

@@ -17,8 +17,10 @@
 
 namespace models {
 
-// The position of a node in the file, as a prefix of messages.
+// The position of a node in the file, as a prefix of messages. Lines of a list that another file
+// was translated to are not lines of that file.
 inline std::string place(const std::string& path, const toml::source_region& region) {
+  if (path.ends_with(".onnx")) return path + ": ";
   return path + ":" + std::to_string(region.begin.line) + ": ";
 }
 

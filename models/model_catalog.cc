@@ -132,17 +132,17 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
   return entry.build(options);
 }
 
-std::string model_definition(const std::string& name, std::vector<std::string>* notes) {
+std::string model_definition(const std::string& name, DefinitionNotes* notes) {
   if (!is_file(name)) return "";
   if (!has_weights(name)) return read_layer_list(name);
   if (is_published(name)) {
     PublishedConfig config = read_published_config(name);
     std::string definition = published_layers(config).definition;
-    if (notes != nullptr) *notes = std::move(config.notes);
+    if (notes != nullptr) notes->lines = std::move(config.notes);
     return definition;
   }
   OnnxImport import = import_onnx(io::OnnxReader(name), OnnxArrays::kSkip);
-  if (notes != nullptr) *notes = std::move(import.notes);
+  if (notes != nullptr) *notes = {std::move(import.notes), import.leaves_out_softmax};
   return std::move(import.definition);
 }
 

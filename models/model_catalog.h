@@ -35,10 +35,16 @@ struct ModelOptions {
 // does not match its input).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
+// Notes on a translation for the user.
+struct DefinitionNotes {
+  std::vector<std::string> lines;
+  bool leaves_out_softmax = false;  // the file ends in one, which only the loss of classes contains
+};
+
 // Returns the text of a layer list's file, or of the list that an ONNX file or a folder of Hugging
-// Face is translated to; "" for one of model_names(). `notes` receives what the user should know of
-// the translation. Throws engine::ModelError, and io::Error for a file that is missing or damaged.
-std::string model_definition(const std::string& name, std::vector<std::string>* notes = nullptr);
+// Face is translated to; "" for one of model_names(). Throws engine::ModelError, and io::Error for
+// a file that is missing or damaged.
+std::string model_definition(const std::string& name, DefinitionNotes* notes = nullptr);
 
 // Returns true for a file that also has initial values of the parameters: an ONNX file or a folder
 // of Hugging Face.

@@ -45,6 +45,7 @@ class BatchNorm2d final : public Layer {
   }
 
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
+    if (!options_.affine) return {};
     const TensorLayout layout = TensorLayout::plain({inputs[0][2]});
     return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
             {"bias", layout, {Initializer::Kind::kConstant, 0}}};
@@ -61,7 +62,8 @@ class BatchNorm2d final : public Layer {
     const Shape& x = r.inputs[0];
     const std::size_t statistics = 2 * statistic_bytes(x[2], r.dtype);
     return {.saved = statistics,
-            .scratch = align_up(static_cast<std::size_t>(2 * x[2]) * sizeof(double)) + statistics +
+            .scratch = align_up(static_cast<std::size_t>(2 * x[2]) * sizeof(double)) +
+                       (options_.affine ? 1 : 2) * statistics +
                        ops::batch_norm_scratch_bytes(r.batch * x[0] * x[1], x[2], r.dtype,
                                                      r.threads, r.device)};
   }
@@ -74,11 +76,13 @@ class BatchNorm2d final : public Layer {
     // A repeated pass has the statistics of the first one: the running ones, and those of other
     // replicas, are up to date.
     if (!run.repeats) find_statistics(run, context, statistics);
+    const TensorView gamma = options_.affine ? run.parameters[0] : filled(context, x, 1),
+                     beta = options_.affine ? run.parameters[1] : filled(context, x, 0);
     ops::batch_norm_normalize(context, {.x = x,
                                         .mean = statistics.mean,
                                         .inverse_std = statistics.inverse_std,
-                                        .gamma = run.parameters[0],
-                                        .beta = run.parameters[1],
+                                        .gamma = gamma,
+                                        .beta = beta,
                                         .residual = run.residual,
                                         .relu = run.relu,
                                         .y = run.output});
@@ -97,10 +101,11 @@ class BatchNorm2d final : public Layer {
                                             .sums = sums,
                                             .dresidual = run.gradients.residual,
                                             .write_residual = run.gradients.residual_write});
-    ops::batch_norm_backward_parameters(context, {.sums = sums,
-                                                  .dgamma = run.gradients.parameters[0],
-                                                  .dbeta = run.gradients.parameters[1],
-                                                  .write = run.gradients.parameter_write});
+    if (options_.affine)
+      ops::batch_norm_backward_parameters(context, {.sums = sums,
+                                                    .dgamma = run.gradients.parameters[0],
+                                                    .dbeta = run.gradients.parameters[1],
+                                                    .write = run.gradients.parameter_write});
     // The exchange comes after the parameters' gradients, which are computed from local sums
     // because they are summed over the replicas with all others. It takes place even if this
     // replica does not need the input's gradient, since others may need it.
@@ -109,6 +114,7 @@ class BatchNorm2d final : public Layer {
                                    : rows(x).count();
     if (!run.gradients.inputs[0]) return;
     if (run.statistics.still) ops::zero(context, sums);  // the batch has not changed the statistics
+    const TensorView gamma = options_.affine ? run.parameters[0] : filled(context, x, 1);
     // The residual's gradient is the masked one: this pass is bound by its reads and does not need
     // y.
     const bool masked =
@@ -119,7 +125,7 @@ class BatchNorm2d final : public Layer {
                                    .dy = masked ? run.gradients.residual : run.gradients.output,
                                    .mean = statistics.mean,
                                    .inverse_std = statistics.inverse_std,
-                                   .gamma = run.parameters[0],
+                                   .gamma = gamma,
                                    .sums = sums,
                                    .rows = group,
                                    .dx = run.gradients.inputs[0],
@@ -166,6 +172,12 @@ class BatchNorm2d final : public Layer {
     }
   }
 
+  // A vector in the place of a parameter.
+  static TensorView filled(KernelContext& context, const TensorView& x, double value) {
+    const TensorView all = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+    ops::fill(context, value, all);
+    return all;
+  }
   static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
   static ReplicaRows rows(const TensorView& x) { return {x.shape[0], x.shape[1] * x.shape[2]}; }
   static DType statistic_dtype(DType dtype) {

@@ -63,8 +63,9 @@ LayerPtr window_conv2d(const Conv2dOptions& options);
 
 struct BatchNormOptions {
   double eps = 1e-5, momentum = 0.1;
+  bool affine = true;  // false: without parameters
 };
-// Parameters weight, bias; buffers running_mean, running_var, num_batches_tracked.
+// Parameters weight, bias if `affine`; buffers running_mean, running_var, num_batches_tracked.
 LayerPtr batch_norm2d(const BatchNormOptions& options = {});
 // The same over the samples of all replicas: equal to batch_norm2d of one process on the whole
 // batch, for any distribution of it, including replicas without samples. The running variance is
@@ -74,9 +75,10 @@ LayerPtr sync_batch_norm2d(const BatchNormOptions& options = {});
 struct GroupNormOptions {
   std::int64_t groups = 0;
   double eps = 1e-5;
+  bool affine = true;  // false: without parameters
 };
 // Normalizes over the positions and the channels of each of `groups` groups of a sample of [h, w,
-// c]; parameters weight, bias.
+// c]; parameters weight, bias if `affine`.
 LayerPtr group_norm(const GroupNormOptions& options);
 
 LayerPtr relu();

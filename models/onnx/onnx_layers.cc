@@ -102,11 +102,18 @@ std::string add_pad(OnnxLayer& layer) {
                         layer.out.scalar(static_cast<float>(layer.option("value")))});
 }
 
+// A parameter of a norm; without parameters, numbers in its place.
+std::string weight_or(OnnxLayer& layer, std::size_t index, float number) {
+  if (layer.parameters() > 0) return layer.out.weight(layer.parameter(index));
+  const std::int64_t width = layer.input_shape().dims().back();
+  return layer.out.floats(std::vector<float>(static_cast<std::size_t>(width), number), {width});
+}
+
 std::string add_batch_norm2d(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   return out.add(
       "BatchNormalization",
-      {layer.inputs[0], out.weight(layer.parameter(0)), out.weight(layer.parameter(1)),
+      {layer.inputs[0], weight_or(layer, 0, 1), weight_or(layer, 1, 0),
        out.weight(layer.buffer("running_mean")), out.weight(layer.buffer("running_var"))},
       {{"epsilon", static_cast<float>(layer.option("eps"))}});
 }
@@ -127,6 +134,7 @@ std::string add_group_norm(OnnxLayer& layer) {
               {{"epsilon", static_cast<float>(layer.option("eps"))}});
   const std::string back =
       out.add("Reshape", {normalized, out.integers({0, shape[2], shape[0], shape[1]})});
+  if (layer.parameters() == 0) return back;
   const auto by_channel = [&](std::size_t index) {
     return out.add("Unsqueeze", {out.weight(layer.parameter(index)), out.integers({1, 2})});
   };
@@ -137,13 +145,9 @@ std::string add_group_norm(OnnxLayer& layer) {
 // Normalizes over the last dimension, which is the channels for images.
 std::string add_layer_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
-  const std::int64_t width = layer.input_shape().dims().back();
-  const auto parameter = [&](std::size_t index, float constant) {
-    if (layer.parameters() > 0) return out.weight(layer.parameter(index));
-    return out.floats(std::vector<float>(static_cast<std::size_t>(width), constant), {width});
-  };
   return layer.channels_first(
-      out.add("LayerNormalization", {layer.channels_last(0), parameter(0, 1), parameter(1, 0)},
+      out.add("LayerNormalization",
+              {layer.channels_last(0), weight_or(layer, 0, 1), weight_or(layer, 1, 0)},
               {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}}));
 }
 

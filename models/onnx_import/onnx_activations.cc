@@ -17,6 +17,7 @@ using Options = std::vector<std::pair<std::string, std::string>>;
 // Adds a layer whose output has the shape of its input, which may be a parameter.
 void set_elementwise(OnnxOperator& op, const std::string& kind, Options options = {}) {
   const bool is_activation = op.is_activation(0);
+  if (!is_activation) op.all().values.set(op.node().inputs[0], constant_value(op, 0));
   OnnxActivation value = is_activation ? op.activation(0) : plain_input(op, 0);
   value.layer = op.add_layer(kind, {value.layer}, std::move(options));
   if (is_activation) return op.set(std::move(value));
@@ -75,15 +76,22 @@ int add_negative(OnnxOperator& op, int layer) {
   return op.add_layer("scale_shift", {layer}, {{"scale", "-1"}});
 }
 
+// An exporter may have given the slope further dimensions; it is the same parameter.
+OnnxActivation slope_value(OnnxOperator& op, OnnxConstant slope) {
+  const std::vector<std::string> sources = op.all().origins.parameters_in(slope.tensor->name);
+  if (sources.size() == 1 && slope.alias.empty()) slope.alias = sources[0];
+  return parameter_value(op, slope);
+}
+
 // relu(x) - slope relu(-x)
 void translate_prelu(OnnxOperator& op) {
   OnnxActivation above = settled(op, plain_input(op, 0)), below = above;
   above.layer = add_relu(op, below.layer);
   below.layer = add_relu(op, add_negative(op, below.layer));
   const auto* stored = std::get_if<OnnxConstant>(&op.input(1));
-  const bool is_parameter = stored != nullptr && !stored->is_node && !shape_of(*stored).empty();
+  const bool is_parameter = stored != nullptr && is_trained_weight(*stored);
   below = combined(op, "multiply", std::move(below),
-                   is_parameter ? parameter_value(op, *stored) : plain_input(op, 1));
+                   is_parameter ? slope_value(op, *stored) : plain_input(op, 1));
   set_plain(op, combined(op, "subtract", std::move(above), std::move(below)));
 }
 
@@ -103,8 +111,10 @@ void translate_extreme(OnnxOperator& op) {
   double limit = is_max ? -infinity : infinity;
   std::vector<OnnxActivation> values;
   for (std::size_t i = 0; i < op.node().inputs.size(); ++i) {
-    const bool is_number = !op.is_activation(i) && op.is_computable(i) && op.tensor(i).is_real &&
-                           op.tensor(i).reals.size() == 1;
+    const auto* constant = std::get_if<OnnxConstant>(&op.input(i));
+    const bool may_be_number = constant == nullptr || constant->tensor->count() == 1;
+    const bool is_number = may_be_number && !op.is_activation(i) && op.is_computable(i) &&
+                           op.tensor(i).is_real && op.tensor(i).reals.size() == 1;
     if (is_number)
       limit = is_max ? std::fmax(limit, op.number(i)) : std::fmin(limit, op.number(i));
     else
@@ -140,6 +150,7 @@ void translate_clip(OnnxOperator& op) {
   const double infinity = std::numeric_limits<double>::infinity();
   const double low = op.has_input(1) ? op.number(1) : -infinity,
                high = op.has_input(2) ? op.number(2) : infinity;
+  if (!op.is_activation(0)) op.all().values.set(op.node().inputs[0], constant_value(op, 0));
   OnnxActivation value = op.activation(0);
   add_clip(op, value, low, high);
   op.set(std::move(value));

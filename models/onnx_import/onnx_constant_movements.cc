@@ -195,7 +195,7 @@ OnnxTensor fold_filled(OnnxOperator& op) {
   const io::ReadAttribute* value = op.attribute("value");
   const auto* tensor = value == nullptr ? nullptr : std::get_if<io::StoredTensor>(&value->value);
   if (tensor == nullptr) return zeros(op, shape, true);
-  op.set(OnnxConstant{.tensor = tensor, .is_node = true});  // read through the node's output
+  op.set(OnnxConstant{.tensor = tensor});  // read through the node's output
   const io::ReadNode reader{.type = {},
                             .domain = {},
                             .name = {},

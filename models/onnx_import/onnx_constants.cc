@@ -24,25 +24,72 @@ OnnxActivation without_samples(const Numbers& shape) {
   return value;
 }
 
-}  // namespace
-
-OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored) {
+// A tensor of the file that is not trained, with the numbers that it has there.
+OnnxActivation buffer_value(OnnxOperator& op, const OnnxConstant& stored) {
   OnnxLayerList& layers = op.all().layers;
   const Numbers shape = shape_of(stored);
   OnnxActivation value = without_samples(shape);
   const int user = layers.user_of(stored.tensor);
-  if (user >= 0 && layers.at(user).kind != "parameter")
-    throw OnnxUnsupported("it shares '" + stored.tensor->name + "' with layer '" +
-                          layers.at(user).name + "', which uses it in another way");
+  const bool is_kept = user >= 0 && layers.at(user).kind == "constant" &&
+                       layers.at(user).arrays[0].from.transposed == stored.transposed;
   value.layer = user;
-  if (user >= 0) return value;
-  value.layer = layers.add({.kind = "parameter",
-                            .name = layers.free_parameter_name(stored.tensor->name),
+  if (is_kept) return value;
+  const bool is_named = stored.origin == OnnxOrigin::kBuffer;
+  value.layer = layers.add({.kind = "constant",
+                            .name = is_named ? layers.free_parameter_name(initializer_name(stored))
+                                             : layers.free_name("", op.node()),
                             .tied = {},
                             .inputs = {},
                             .options = {{"shape", list_text(shape)}},
-                            .arrays = {{"weight", stored, shape}}});
-  layers.set_user(stored.tensor, value.layer);
+                            .arrays = {{"value", stored, shape}}});
+  if (user < 0) layers.set_user(stored.tensor, value.layer);
+  return value;
+}
+
+// The parameter's own name. With dynamo=True, the exporter reads equal parameters of other modules
+// in its place: the one that the node's module has under the same name is meant.
+std::string parameter_name(OnnxOperator& op, const OnnxConstant& stored) {
+  const std::string& name = initializer_name(stored);
+  const std::string own =
+      module_of(op.node()) + name.substr(std::min(name.rfind('.'), name.size()));
+  const OnnxOrigins& origins = op.all().origins;
+  const bool is_merged = origins.are_known() && op.all().values.find(own) == nullptr &&
+                         origins.of(*stored.tensor, own) == OnnxOrigin::kParameter;
+  return is_merged ? own : name;
+}
+
+// The layer that has this parameter; -1: none so far.
+int parameter_user(const OnnxTranslation& all, const OnnxConstant& stored,
+                   const std::string& name) {
+  if (name == stored.tensor->name) return all.layers.user_of(stored.tensor);
+  const auto found = all.merged.find(name);
+  return found == all.merged.end() ? -1 : found->second;
+}
+
+}  // namespace
+
+OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored) {
+  OnnxTranslation& all = op.all();
+  Numbers shape = shape_of(stored);
+  if (shape.empty()) shape = {1};
+  OnnxActivation value = without_samples(shape);
+  const std::string name = parameter_name(op, stored);
+  const int user = parameter_user(all, stored, name);
+  if (user >= 0 && all.layers.at(user).kind != "parameter")
+    throw OnnxUnsupported("it shares '" + name + "' with layer '" + all.layers.at(user).name +
+                          "', which uses it in another way");
+  value.layer = user;
+  if (user >= 0) return value;
+  value.layer = all.layers.add({.kind = "parameter",
+                                .name = all.layers.free_parameter_name(name),
+                                .tied = {},
+                                .inputs = {},
+                                .options = {{"shape", list_text(shape)}},
+                                .arrays = {{"weight", stored, shape}}});
+  if (name == stored.tensor->name)
+    all.layers.set_user(stored.tensor, value.layer);
+  else
+    all.merged[name] = value.layer;
   return value;
 }
 
@@ -63,14 +110,19 @@ OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor) {
 
 OnnxActivation constant_value(OnnxOperator& op, std::size_t index) {
   const auto* stored = std::get_if<OnnxConstant>(&op.input(index));
-  const bool is_parameter = stored != nullptr && !stored->is_node && !op.is_computable(index);
-  OnnxTensor tensor;
-  if (!is_parameter) tensor = op.tensor(index);
-  const Numbers shape = is_parameter ? shape_of(*stored) : tensor.shape;
-  if (std::ranges::any_of(shape, is_onnx_symbol) || shape.empty())
+  if (stored != nullptr && stored->origin == OnnxOrigin::kParameter)
+    return parameter_value(op, *stored);
+  if (stored != nullptr && stored->tensor->count() > 1) {
+    if (stored->origin == OnnxOrigin::kComputed)
+      add_once(op.all().read_as_computed, initializer_name(*stored));
+    if (stored->tensor->type && base::is_floating(*stored->tensor->type))
+      return buffer_value(op, *stored);
+  }
+  OnnxTensor tensor = op.tensor(index);
+  if (std::ranges::any_of(tensor.shape, is_onnx_symbol) || tensor.shape.empty())
     throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +
-                          onnx_shape_text(shape) + ", expected a constant with dimensions");
-  return is_parameter ? parameter_value(op, *stored) : tensor_value(op, std::move(tensor));
+                          onnx_shape_text(tensor.shape) + ", expected a constant with dimensions");
+  return tensor_value(op, std::move(tensor));
 }
 
 OnnxActivation plain_input(OnnxOperator& op, std::size_t index) {

@@ -67,6 +67,11 @@ bool fold_sample_indices(OnnxOperator& op) {
   return true;
 }
 
+bool is_matrix(const OnnxConstant& constant) {
+  const io::StoredTensor& tensor = *constant.tensor;
+  return tensor.shape.size() == 2 && tensor.type && base::is_floating(*tensor.type);
+}
+
 }  // namespace
 
 OnnxTensor zeros(OnnxOperator& op, const Numbers& shape, bool is_real) {
@@ -171,8 +176,8 @@ bool fold_node(OnnxOperator& op) {
     // Values of a mask may be stored as a parameter would be; a matrix is transposed by its layer.
     const auto* constant = std::get_if<OnnxConstant>(&op.input(i));
     if (type == "ScatterND" && constant != nullptr) continue;
-    if (!op.is_computable(i) || (type == "Transpose" && constant != nullptr &&
-                                 constant->tensor->count() > 1 && constant->is_node))
+    if (!op.is_computable(i) ||
+        (type == "Transpose" && constant != nullptr && is_matrix(*constant)))
       return false;
   }
   op.set(found->second(op));

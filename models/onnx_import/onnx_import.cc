@@ -6,8 +6,10 @@
 #include <span>
 
 #include "engine/core/error.h"
+#include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_nodes.h"
+#include "models/onnx_import/onnx_operator.h"
 
 namespace models {
 namespace {
@@ -106,6 +108,23 @@ void set_values(const std::vector<double>& values, io::NamedArray& array) {
   array.data.assign(bytes.begin(), bytes.end());
 }
 
+bool is_all_of(const OnnxLayerArray& array, double number) {
+  return array.from.tensor == nullptr && !array.values.empty() &&
+         std::ranges::all_of(array.values, [&](double value) { return value == number; });
+}
+
+// Norms with ones and zeros in the place of parameters have none.
+void leave_out_neutral_parameters(OnnxLayerList& layers) {
+  for (int i = 0; i < std::ssize(layers.all()); ++i) {
+    OnnxListedLayer& layer = layers.at(i);
+    if ((layer.kind != "group_norm" && layer.kind != "batch_norm2d") || layer.arrays.size() < 2 ||
+        !is_all_of(layer.arrays[0], 1) || !is_all_of(layer.arrays[1], 0))
+      continue;
+    layer.options.emplace_back("affine", "false");
+    layer.arrays.erase(layer.arrays.begin(), layer.arrays.begin() + 2);
+  }
+}
+
 io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer,
                         const OnnxLayerArray& wanted) {
   io::NamedArray array;
@@ -127,24 +146,107 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
   return array;
 }
 
+constexpr std::size_t kMaxShown = 8;  // names of a note
+
+// The first names, and how many others there are.
+std::string listed(const std::vector<std::string>& names) {
+  std::vector<std::string> shown = names;
+  shown.resize(std::min(names.size(), kMaxShown));
+  const std::string rest =
+      names.size() > kMaxShown ? " and " + std::to_string(names.size() - kMaxShown) + " more" : "";
+  return base::join_text(shown) + rest;
+}
+
+std::string freeze_option(const std::vector<std::string>& names) {
+  return names.size() > kMaxShown ? "--freeze NAME,..."
+                                  : "--freeze '" + base::join_text(names, ",") + "'";
+}
+
+// Whether the name says that a module trains it: "weight_g", "in_proj_bias".
+bool is_usual_parameter(const std::string& name) {
+  const std::string last = name.substr(name.rfind('.') + 1);
+  return last.find("weight") != std::string::npos || last.find("bias") != std::string::npos;
+}
+
+// Parameters of the layers by what the user should know of them.
+struct OnnxParameterLists {
+  std::vector<std::string> assumed;   // may be buffers: the file does not tell
+  std::vector<std::string> buffers;   // are none in PyTorch
+  std::vector<std::string> computed;  // by the exporter, from parameters
+};
+
+void add_to_lists(const OnnxTranslation& all, const OnnxListedLayer& layer,
+                  const OnnxLayerArray& array, OnnxParameterLists& lists) {
+  const std::string name = layer.name + "." + array.name;
+  if (array.from.tensor == nullptr || layer.kind == "constant" ||
+      io::section_of_name(name) == io::Section::kBuffer)
+    return;
+  const std::string& stored = array.from.tensor->name;
+  if (!is_trained_weight(array.from))
+    lists.buffers.push_back(name);
+  else if (!all.origins.are_known() && !all.origins.is_anonymous(stored) &&
+           !is_usual_parameter(stored))
+    lists.assumed.push_back(name);
+  else if (const auto sources = all.origins.parameters_in(stored);
+           sources.size() > (layer.kind == "parameter" ? 0 : 1) && array.from.alias.empty())
+    lists.computed.push_back(name + " (from " + base::join_text(sources) + ")");
+}
+
+void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
+                     std::vector<std::string>& notes) {
+  OnnxParameterLists lists;
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    for (const OnnxLayerArray& array : all.layers.all()[i].arrays)
+      if (needed[i]) add_to_lists(all, all.layers.all()[i], array, lists);
+  const auto note = [&](const std::vector<std::string>& names, const std::string& before,
+                        const std::string& after) {
+    if (!names.empty()) notes.push_back(before + listed(names) + after);
+  };
+  note(lists.assumed, "the file does not tell parameters from buffers; also trained: ",
+       "; " + freeze_option(lists.assumed) + " keeps those that PyTorch does not train");
+  note(lists.buffers, "trained, although PyTorch does not train them: ",
+       "; " + freeze_option(lists.buffers) + " keeps them");
+  note(lists.computed, "trained as the exporter has computed them: ",
+       "; export with optimize=False to train what they were computed from");
+  note(all.read_as_numbers, "not trained, as they are read as numbers: ", "");
+  note(all.read_as_computed, "not trained, as the exporter has computed them: ",
+       "; export with do_constant_folding=False (dynamo=True: optimize=False) to train parameters "
+       "in them");
+}
+
+// With dynamo=True, the optimizer folds norms in every mode, and names its rule at the node.
+void note_folded_norms(const OnnxTranslation& all, std::vector<std::string>& notes) {
+  const auto by_rule =
+      static_cast<std::size_t>(std::ranges::count_if(all.graph.nodes, [](const io::ReadNode& node) {
+        return node.rule.find("FuseBatchNormInto") != std::string::npos;
+      }));
+  const std::size_t count = all.folded_norms + by_rule;
+  if (count == 0) return;
+  const bool is_dynamo = by_rule > 0 || all.origins.are_known();
+  notes.push_back(std::to_string(count) +
+                  " batch norms are folded into the layers before them and not trained; export "
+                  "with " +
+                  (is_dynamo ? "optimize=False, or with dynamo=False and " : "") +
+                  "training=TrainingMode.TRAINING to keep them");
+}
+
 }  // namespace
 
 OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
   OnnxTranslation all(file);
   const OnnxActivation output = translate_nodes(all);
   const std::vector<bool> needed = needed_layers(all.layers, output.layer);
+  leave_out_neutral_parameters(all.layers);
   OnnxImport result;
   result.head = open_head(all.layers, output);
   result.definition = definition_of(all, output, needed);
   result.notes = std::move(all.notes);
+  result.leaves_out_softmax = all.ends_in_softmax;
   if (result.head.empty())
     result.notes.push_back("no last layer can be replaced: the data must have " +
                            std::to_string(output.shape[1]) + " classes");
-  if (all.folded_norms > 0)
-    result.notes.push_back(
-        std::to_string(all.folded_norms) +
-        " batch norms are folded into convolutions, as PyTorch exports a model in eval mode: they "
-        "are not trained; export with training=TrainingMode.TRAINING to keep them");
+  note_parameters(all, needed, result.notes);
+  note_folded_norms(all, result.notes);
   for (std::size_t i = 0; i < needed.size() && arrays == OnnxArrays::kLoad; ++i)
     for (const OnnxLayerArray& array : all.layers.all()[i].arrays)
       if (needed[i]) result.arrays.push_back(array_of(file, all.layers.all()[i], array));

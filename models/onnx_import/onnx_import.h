@@ -13,6 +13,7 @@ struct OnnxImport {
   std::string definition;              // the list of layers, as TOML text
   std::string head;                    // the layer with an output per class; "": none was found
   std::vector<std::string> notes;      // what the user should know, a line each
+  bool leaves_out_softmax = false;     // at the end, as the loss of classes contains it
   std::vector<io::NamedArray> arrays;  // with the names of the layers' parameters and buffers
 };
 

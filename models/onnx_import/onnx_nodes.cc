@@ -16,7 +16,7 @@ class NodePass {
 
   void run() {
     for (const io::ReadNode& node : all_.graph.nodes) {
-      translate(node);
+      if (place_ >= all_.pixel_nodes) translate(node);
       ++place_;
       if (all_.layers.all().size() > kMaxOnnxLayers)
         throw engine::ModelError(all_.file.name() + ": more than " +
@@ -28,7 +28,9 @@ class NodePass {
                        " nodes cannot be trained: " + problems_;
     if (count_ > kMaxShownProblems)
       text += "and " + std::to_string(count_ - kMaxShownProblems) + " more; ";
-    throw engine::ModelError(text + "known operators: " + onnx_operator_names());
+    text.resize(text.size() - 2);
+    if (has_unknown_) text += "; known operators: " + onnx_operator_names();
+    throw engine::ModelError(text);
   }
 
  private:
@@ -56,7 +58,10 @@ class NodePass {
     try {
       OnnxOperator op(all_, node);
       if (fold_node(op)) return;
-      if (build == nullptr) return report(node, "no layer does this");
+      if (build == nullptr) {
+        has_unknown_ = true;
+        return report(node, "no layer does this");
+      }
       build(op);
       for (std::size_t i = 1; i < node.outputs.size(); ++i)
         if (is_missing(node.outputs[i]))
@@ -71,7 +76,8 @@ class NodePass {
   OnnxTranslation& all_;
   std::string problems_;
   std::size_t count_ = 0;
-  std::size_t place_ = 0;  // of the node in the file, from 0
+  bool has_unknown_ = false;  // an operator that is not in the table
+  std::size_t place_ = 0;     // of the node in the file, from 0
 };
 
 bool is_plain_map(const OnnxActivation& output) {

@@ -34,12 +34,6 @@ T read_number(const io::NamedArray& array, std::size_t i) {
   return value;
 }
 
-// A parameter of one number, as of PReLU, and not a number of an expression.
-bool is_named_parameter(const OnnxConstant& constant) {
-  const std::string& name = constant.tensor->name;
-  return !constant.tensor->shape.empty() && (name.ends_with(".weight") || name.ends_with(".bias"));
-}
-
 [[noreturn]] void refuse_attribute(const std::string& name, const char* expected) {
   throw OnnxUnsupported("attribute " + base::escape_text(name) + " is not " + expected);
 }
@@ -61,6 +55,17 @@ std::string onnx_operator_names() {
   std::vector<std::string> names;
   for (const auto& [name, build] : onnx_table()) names.push_back(name);
   return base::join_text(names);
+}
+
+bool is_trained_weight(const OnnxConstant& constant) {
+  return constant.origin == OnnxOrigin::kParameter || constant.origin == OnnxOrigin::kComputed;
+}
+
+bool is_all(OnnxOperator& op, std::size_t index, double number) {
+  const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
+  if (op.is_activation(index) || (constant != nullptr && !op.is_computable(index))) return false;
+  const OnnxTensor found = op.tensor(index);
+  return found.is_real && std::ranges::all_of(found.reals, [&](double x) { return x == number; });
 }
 
 std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
@@ -145,12 +150,11 @@ bool OnnxOperator::is_computable(std::size_t index) const {
   const auto type = constant->tensor->type;
   if (type == io::DType::kI64 || type == io::DType::kI32 || type == io::DType::kU8) return true;
   const bool is_real = type == io::DType::kF32 || type == io::DType::kF64;
-  return is_real && !constant->transposed &&
-         (constant->is_node || (constant->tensor->count() == 1 && !is_named_parameter(*constant)));
+  return is_real && !constant->transposed && constant->origin != OnnxOrigin::kParameter;
 }
 
 // Floats are the shortest decimal numbers, as attributes are: both stand for Python's numbers.
-// Integers of a file are no symbols.
+// Those of buffers are exact. Integers of a file are no symbols.
 OnnxTensor OnnxOperator::tensor(std::size_t index) const {
   if (const auto* found = std::get_if<OnnxTensor>(&input(index))) return *found;
   const OnnxConstant from = constant(index);
@@ -168,8 +172,11 @@ OnnxTensor OnnxOperator::tensor(std::size_t index) const {
   const std::size_t rows = static_cast<std::size_t>(from.transposed ? stored.shape[0] : 1);
   for (std::size_t at = 0; at < stored.count(); ++at) {
     const std::size_t i = at % rows * (stored.count() / rows) + at / rows;
-    if (type == io::DType::kF32)
-      all.reals.push_back(shortest_decimal(read_number<float>(array, i)));
+    if (type == io::DType::kF32) {
+      const float value = read_number<float>(array, i);
+      const bool is_exact = from.origin == OnnxOrigin::kBuffer;
+      all.reals.push_back(is_exact ? static_cast<double>(value) : shortest_decimal(value));
+    }
     if (type == io::DType::kF64) all.reals.push_back(read_number<double>(array, i));
     if (type == io::DType::kU8) all.integers.push_back(read_number<std::uint8_t>(array, i));
     if (type == io::DType::kI32) all.integers.push_back(read_number<std::int32_t>(array, i));
@@ -196,6 +203,8 @@ double OnnxOperator::number(std::size_t index) const {
   const auto* constant = std::get_if<OnnxConstant>(&input(index));
   if (constant == nullptr || constant->tensor->count() == 1) {
     const OnnxTensor found = tensor(index);
+    if (constant != nullptr && constant->origin == OnnxOrigin::kParameter)
+      add_once(all_.read_as_numbers, node().inputs[index]);
     if (found.is_real && found.reals.size() == 1) return found.reals[0];
   }
   throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +

@@ -72,6 +72,11 @@ OnnxActivation image_or_vector(OnnxOperator& op, std::size_t index);
 // PyTorch's attributes are doubles, stored as floats: 9.99999975e-06 stands for 1e-05.
 double shortest_decimal(float value);
 std::vector<std::int64_t> shape_of(const OnnxConstant& constant);
+// Whether a layer that trains its weights may train this one as such: a parameter, or a tensor that
+// the exporter has computed, perhaps from a parameter.
+bool is_trained_weight(const OnnxConstant& constant);
+// Whether the input is a constant that is not trained, and all of its numbers are this one.
+bool is_all(OnnxOperator& op, std::size_t index, double number);
 // Returns the activation as a vector per sample, by a flatten layer if it needs one.
 OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 // Returns the number of elements of a sample, kOnnxUnknown if that is not known.
@@ -79,7 +84,7 @@ std::int64_t elements_of(const OnnxActivation& value);
 
 inline std::string bool_text(bool value) { return value ? "true" : "false"; }
 inline const std::string& initializer_name(const OnnxConstant& constant) {
-  return constant.tensor->name;
+  return constant.alias.empty() ? constant.tensor->name : constant.alias;
 }
 // Adds a layer with a weight and perhaps a bias. A weight that an earlier layer has is shared, as
 // in PyTorch, with its bias. Returns the layer's index.

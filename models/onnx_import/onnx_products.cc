@@ -144,18 +144,20 @@ void set_attention(OnnxOperator& op, Attention found) {
   set_plain(op, std::move(value));
 }
 
-// The softmax of the classes at the end, which the loss contains.
+// The softmax of the classes at the end, perhaps of each position, which the loss contains.
 bool is_last_softmax(OnnxOperator& op) {
   const auto* value = std::get_if<OnnxActivation>(&op.input(0));
   const std::int64_t axis = op.integer("axis", -1);
-  return value != nullptr && op.node().outputs[0] == op.all().graph.outputs[0].name &&
-         value->shape.size() == 2 && (axis == -1 || axis == 1);
+  if (value == nullptr || op.node().outputs[0] != op.all().graph.outputs[0].name) return false;
+  const std::int64_t rank = std::ssize(value->shape);
+  return rank >= 2 && rank <= 4 && (axis == 1 || axis == 1 - rank);
 }
 
 void translate_softmax(OnnxOperator& op) {
   if (is_last_softmax(op)) {
     op.all().notes.push_back(op.node().type +
                              " at the end is left out: the loss of classes contains it");
+    op.all().ends_in_softmax = true;
     return op.set(op.activation(0));
   }
   if (op.node().type != "Softmax")

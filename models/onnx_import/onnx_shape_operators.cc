@@ -14,7 +14,7 @@ using Numbers = std::vector<std::int64_t>;
 void fold_constant(OnnxOperator& op) {
   if (const io::ReadAttribute* value = op.attribute("value"))
     if (const auto* tensor = std::get_if<io::StoredTensor>(&value->value))
-      return op.set(OnnxConstant{.tensor = tensor, .is_node = true});
+      return op.set(OnnxConstant{.tensor = tensor});
   if (op.attribute("value_int") != nullptr)
     return op.set(OnnxTensor{.shape = {}, .integers = {op.integer("value_int", 0)}, .reals = {}});
   if (const auto list = op.integers("value_ints"); list && list->size() <= kMaxOnnxNumbers)
@@ -25,7 +25,16 @@ void fold_constant(OnnxOperator& op) {
   throw OnnxUnsupported("a constant that is no tensor, float, integer or short list of integers");
 }
 
-void fold_identity(OnnxOperator& op) { op.set(op.input(0)); }
+// PyTorch's exporter merges tensors that are equal; the output has the name of the other one.
+void fold_identity(OnnxOperator& op) {
+  OnnxKnown known = op.input(0);
+  const OnnxTranslation& all = op.all();
+  const std::string& name = op.node().outputs[0];
+  auto* constant = std::get_if<OnnxConstant>(&known);
+  if (constant != nullptr && !all.origins.are_known() && !all.origins.is_anonymous(name))
+    constant->origin = all.origins.of(*constant->tensor, name), constant->alias = name;
+  op.set(std::move(known));
+}
 
 void fold_shape(OnnxOperator& op) {
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));

@@ -47,7 +47,7 @@ std::optional<std::size_t> bias_dimension(const OnnxListedLayer& layer, const On
 bool add_bias(OnnxOperator& op, std::size_t index) {
   const auto* bias = std::get_if<OnnxConstant>(&op.input(index));
   const auto* found = std::get_if<OnnxActivation>(&op.input(1 - index));
-  if (bias == nullptr || found == nullptr || found->layer < 0 ||
+  if (bias == nullptr || !is_trained_weight(*bias) || found == nullptr || found->layer < 0 ||
       op.all().values.readers(op.node().inputs[1 - index]) != 1)
     return false;
   const OnnxPlain plain = as_plain(*found).plain;
@@ -61,8 +61,8 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   OnnxListedLayer& layer = op.all().layers.at(found->layer);
   for (auto& [key, text] : layer.options)
     if (key == "bias") text = "true";
-  if (!layer.arrays[0].from.tensor->name.ends_with(".weight"))
-    op.all().layers.rename(found->layer, bias->tensor->name);
+  if (!initializer_name(layer.arrays[0].from).ends_with(".weight"))
+    op.all().layers.rename(found->layer, initializer_name(*bias));
   layer.arrays.push_back({"bias", *bias, {channels}});
   tie_to_owner(op.all().layers, found->layer);
   op.set(OnnxActivation(*found));
@@ -71,6 +71,8 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
 
 // The input as a number; nothing if it has several or is no constant.
 std::optional<double> scalar(OnnxOperator& op, std::size_t index) {
+  const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
+  if (constant != nullptr && constant->tensor->count() != 1) return std::nullopt;
   if (op.is_activation(index) || !op.is_computable(index)) return std::nullopt;
   const OnnxTensor found = op.tensor(index);
   if (found.reals.size() == 1) return found.reals[0];
@@ -299,8 +301,13 @@ void translate_sum_of_all(OnnxOperator& op) {
 
 void translate_power(OnnxOperator& op) {
   const auto exponent = scalar(op, 1);
-  if (!exponent) throw OnnxUnsupported("an exponent that is no number");
   OnnxActivation value = settled(op, plain_input(op, 0));
+  if (!exponent) {  // exp(exponent * log(x)), of numbers above 0
+    add_function(op, value, "log");
+    value = settled(op, combined(op, "multiply", std::move(value), plain_input(op, 1)));
+    add_function(op, value, "exp");
+    return set_plain(op, std::move(value));
+  }
   if (*exponent == 2)
     value.layer = op.add_layer("multiply", {value.layer, value.layer});
   else

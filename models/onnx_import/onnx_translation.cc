@@ -95,7 +95,49 @@ OnnxActivation sample_of(const std::string& name, const io::ReadValue& input) {
   return {.layer = -1, .shape = std::move(shape)};
 }
 
+// The number of nodes by which `engine export --input pixels` normalizes its input; 0 for other
+// files. Throws if the file states them and has others.
+std::size_t count_pixel_nodes(const std::string& file, const io::OnnxGraph& graph) {
+  const auto stated = graph.metadata.find("input");
+  if (!graph.producer.starts_with("engine") || stated == graph.metadata.end() ||
+      stated->second != "pixels")
+    return 0;
+  std::string value = graph.inputs[0].name;
+  const auto reads = [&](std::size_t at, const char* type, const std::string& constant) {
+    if (at >= graph.nodes.size()) return false;
+    const io::ReadNode& node = graph.nodes[at];
+    const bool fits = node.type == type && node.outputs.size() == 1 && node.inputs.size() == 2 &&
+                      node.inputs[0] == value && node.inputs[1].starts_with(constant);
+    if (fits) value = node.outputs[0];
+    return fits;
+  };
+  const bool divides = reads(0, "Div", "constant/255");
+  const std::size_t count =
+      divides && reads(1, "Sub", "constant/input/") && reads(2, "Div", "constant/input/") ? 3 : 1;
+  const auto reads_pixels = [&](const io::ReadNode& node) {  // Shape reads the number of samples
+    return node.type != "Shape" &&
+           std::ranges::find(node.inputs, graph.inputs[0].name) != node.inputs.end();
+  };
+  if (!divides || std::any_of(graph.nodes.begin() + static_cast<std::ptrdiff_t>(count),
+                              graph.nodes.end(), reads_pixels))
+    throw engine::ModelError(file +
+                             ": it states that its input is pixels, but does not divide them by "
+                             "255 first; export it with --input prepared");
+  return count;
+}
+
 }  // namespace
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
+
+// "['', 'layer1', 'layer1.0', 'conv1', 'conv2d_3']": the last scope is the node's own name.
+std::string module_of(const io::ReadNode& node) {
+  if (node.scopes.empty()) return module_name(node.name);
+  const std::vector<std::string> scopes = quoted_words(node.scopes);
+  return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
+}
 
 std::string onnx_shape_text(const std::vector<std::int64_t>& shape) {
   std::vector<std::string> parts;
@@ -107,9 +149,10 @@ std::string onnx_shape_text(const std::vector<std::int64_t>& shape) {
   return std::string("[").append(base::join_text(parts)).append("]");
 }
 
-OnnxValues::OnnxValues(const io::OnnxGraph& graph) {
+OnnxValues::OnnxValues(const io::OnnxGraph& graph, const OnnxOrigins& origins) {
   for (const io::StoredTensor& tensor : graph.constants)
-    known_[tensor.name] = OnnxConstant{.tensor = &tensor};
+    known_[tensor.name] =
+        OnnxConstant{.tensor = &tensor, .origin = origins.of(tensor, tensor.name)};
   for (const io::ReadNode& node : graph.nodes)
     for (const std::string& value : node.inputs) ++readers_[value];
   for (const io::ReadValue& output : graph.outputs) ++readers_[output.name];
@@ -149,7 +192,7 @@ std::string OnnxLayerList::free_name(const std::string& parameter, const io::Rea
   std::string type = node.type;
   std::ranges::transform(type, type.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const std::string module = plain_characters(module_name(node.name));
+  const std::string module = plain_characters(module_of(node));
   const bool is_of_parameters = parameter.empty() && owners_.contains(module);
   if (!module.empty()) return unique(is_of_parameters ? module + "." + type : module);
   return unique(type + "_" + std::to_string(layers_.size()));
@@ -175,13 +218,17 @@ int OnnxLayerList::user_of(const io::StoredTensor* weight) const {
 }
 
 OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
-    : file(source), graph(source.graph()), values(source.graph()), layers(source.graph()) {
+    : file(source), graph(source.graph()), origins(graph), values(graph, origins), layers(graph) {
   check_ends(file.name(), graph);
   check_origins(file.name(), graph);
   const io::ReadValue& input = graph.inputs[0];
   const OnnxActivation sample = sample_of(file.name(), input);
   fixed_batch = std::max<std::int64_t>(0, input.shape[0]);
+  pixel_nodes = count_pixel_nodes(file.name(), graph);
   values.set(input.name, sample);
+  if (pixel_nodes == 0) return;
+  values.set(graph.nodes[pixel_nodes - 1].outputs[0], sample);
+  notes.push_back("its normalization of pixels is left out: the data set's preparation does it");
 }
 
 }  // namespace models

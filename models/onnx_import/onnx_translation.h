@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/interchange/onnx/onnx_reader.h"
+#include "models/onnx_origins/onnx_origins.h"
 
 namespace models {
 
@@ -66,8 +67,9 @@ struct OnnxActivation {
 
 struct OnnxConstant {
   const io::StoredTensor* tensor = nullptr;
-  bool transposed = false;  // its two dimensions change places
-  bool is_node = false;     // of a Constant node, not of a parameter or buffer
+  bool transposed = false;                   // its two dimensions change places
+  OnnxOrigin origin = OnnxOrigin::kNumbers;  // that of a Constant node
+  std::string alias{};                       // its name as the output of an Identity; "": its own
 };
 
 // A constant that is computed: from shapes, indices and masks.
@@ -109,7 +111,7 @@ struct OnnxListedLayer {
 // The known values of the graph.
 class OnnxValues {
  public:
-  explicit OnnxValues(const io::OnnxGraph& graph);
+  OnnxValues(const io::OnnxGraph& graph, const OnnxOrigins& origins);
 
   const OnnxKnown* find(const std::string& value) const;  // null: no earlier node computes it
   void set(const std::string& value, OnnxKnown known) { known_[value] = std::move(known); }
@@ -156,15 +158,28 @@ struct OnnxTranslation {
 
   const io::OnnxReader& file;
   const io::OnnxGraph& graph;
+  OnnxOrigins origins;
   OnnxValues values;
   OnnxLayerList layers;
   std::vector<std::string> notes;  // what the user should know, a line each
+  // The layers of parameters that the exporter has merged with equal ones, by name.
+  std::unordered_map<std::string, int> merged;
   // The operands of layers `matmul`, before they were brought in order.
   std::unordered_map<int, std::pair<OnnxActivation, OnnxActivation>> products;
-  std::size_t computed = 0;      // elements of computed constants
+  // Tensors of the file that are not trained, although they are parameters or may contain some:
+  // those that are read as a number, and those that the exporter has computed.
+  std::vector<std::string> read_as_numbers, read_as_computed;  // each once
+  std::size_t computed = 0;                                    // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
+  bool ends_in_softmax = false;  // which is left out
+  std::size_t pixel_nodes = 0;   // the first nodes, which scale pixels as the data set does
   std::int64_t fixed_batch = 0;  // number of samples; 0: chosen when the model runs
 };
+
+void add_once(std::vector<std::string>& names, const std::string& name);
+
+// The module that a node belongs to, "layer1.0.conv1"; "": unknown.
+std::string module_of(const io::ReadNode& node);
 
 std::string onnx_shape_text(const std::vector<std::int64_t>& shape);  // "[batch, 3, ?, 7]"
 

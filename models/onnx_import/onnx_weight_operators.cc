@@ -11,6 +11,17 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
+// A norm without parameters, or with a weight or a bias alone, which layers of their own apply.
+void set_scaled_norm(OnnxOperator& op, OnnxActivation value) {
+  value.layer =
+      op.add_layer("layer_norm", {value.layer},
+                   {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}, {"affine", "false"}});
+  if (!is_all(op, 1, 1)) value = combined(op, "multiply", std::move(value), plain_input(op, 1));
+  if (op.has_input(2) && !is_all(op, 2, 0))
+    value = combined(op, "add", std::move(value), plain_input(op, 2));
+  set_plain(op, std::move(value));
+}
+
 // Over the last dimensions, which become the last one of the layer.
 void translate_layer_norm(OnnxOperator& op) {
   OnnxActivation value = plain_input(op, 0);
@@ -25,15 +36,17 @@ void translate_layer_norm(OnnxOperator& op) {
   if (std::ranges::any_of(normed, is_onnx_symbol))
     throw OnnxUnsupported("over " + onnx_shape_text(normed) + ", expected known extents");
   const std::int64_t width = extent_of(value.plain, axes);
-  const OnnxConstant weight = op.constant(1, normed);
   value = with_last(op, std::move(value), axes);
-  OnnxListedLayer layer{.kind = "layer_norm",
-                        .name = op.all().layers.free_name(initializer_name(weight), op.node()),
-                        .tied = {},
-                        .inputs = {value.layer},
-                        .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
-                        .arrays = {{"weight", weight, {width}}, {"bias", {}, {width}}}};
-  if (op.has_input(2)) layer.arrays[1].from = op.constant(2, normed);
+  if (!op.has_input(2) || is_all(op, 1, 1) || is_all(op, 2, 0))
+    return set_scaled_norm(op, std::move(value));
+  const OnnxConstant weight = op.constant(1, normed);
+  OnnxListedLayer layer{
+      .kind = "layer_norm",
+      .name = op.all().layers.free_name(initializer_name(weight), op.node()),
+      .tied = {},
+      .inputs = {value.layer},
+      .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
+      .arrays = {{"weight", weight, {width}}, {"bias", op.constant(2, normed), {width}}}};
   value.layer = op.all().layers.add(std::move(layer));
   set_plain(op, std::move(value));
 }
@@ -135,7 +148,7 @@ void translate_mat_mul(OnnxOperator& op) {
 int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
   OnnxTranslation& all = op.all();
   const io::StoredTensor* weight = layer.arrays.at(0).from.tensor;
-  layer.name = all.layers.free_name(weight->name, op.node());
+  layer.name = all.layers.free_name(initializer_name(layer.arrays.at(0).from), op.node());
   const int owner = all.layers.user_of(weight);
   if (owner < 0) {
     const int index = all.layers.add(std::move(layer));

@@ -50,7 +50,8 @@ OnnxListedLayer conv_layer(OnnxOperator& op, const char* kind, int input, std::i
 
 void note_folded_norm(OnnxOperator& op, const OnnxConstant& weight, const OnnxConstant& bias) {
   const std::string &name = initializer_name(weight), &bias_name = initializer_name(bias);
-  if (name.starts_with("onnx::Conv_") || bias_name == name + "_bias") ++op.all().folded_norms;
+  const bool is_renamed = name.starts_with("onnx::Conv_") || bias_name == name + "_bias";
+  if (is_renamed && op.node().rule.empty()) ++op.all().folded_norms;
 }
 
 std::vector<OnnxLayerArray> weight_and_bias(OnnxOperator& op, const OnnxConstant& weight,

@@ -34,6 +34,25 @@ OnnxActivation with_channels_last(OnnxOperator& op) {
   return ordered(op, std::move(value), groups);
 }
 
+// A parameter of each channel, or the same number for all of them, as an array of the layer.
+// `count`: how many there are in the file, those of groups or of channels.
+OnnxLayerArray channel_array(OnnxOperator& op, const char* name, std::size_t input,
+                             std::int64_t count, std::int64_t channels) {
+  const auto* computed = std::get_if<OnnxTensor>(&op.input(input));
+  const bool fits = computed != nullptr && computed->shape == Numbers{count};
+  const OnnxConstant from = fits ? OnnxConstant{} : op.constant(input, {count});
+  const bool is_neutral = is_all(op, input, input == 1 ? 1 : 0);
+  if (!fits && !is_neutral && count == channels) return {name, from, {channels}};
+  const std::vector<double> numbers = op.tensor(input).reals;
+  if (numbers.empty() || std::ranges::count(numbers, numbers[0]) != std::ssize(numbers))
+    throw OnnxUnsupported(std::string(name) + " of " + std::to_string(count) + " groups and " +
+                          std::to_string(channels) + " channels, expected one number for all, or " +
+                          "one for each channel");
+  std::vector<double> values = zeros(op, {channels}, true).reals;
+  std::ranges::fill(values, numbers[0]);
+  return {name, {}, {channels}, std::move(values)};
+}
+
 // The mean over the samples is that of all dimensions but the channels'.
 void translate_batch_norm(OnnxOperator& op) {
   OnnxActivation value = with_channels_last(op);
@@ -44,42 +63,28 @@ void translate_batch_norm(OnnxOperator& op) {
   const std::int64_t channels = value.plain.stored.back();
   // ONNX weighs the old statistics, PyTorch and the engine the new ones.
   const double momentum = shortest_decimal(static_cast<float>(1 - op.real("momentum", 0.9)));
-  const OnnxConstant weight = op.constant(1, {channels});
+  const OnnxLayerArray weight = channel_array(op, "weight", 1, channels, channels);
+  const OnnxConstant mean = op.constant(3, {channels});
+  const OnnxConstant& owned = weight.from.tensor != nullptr ? weight.from : mean;
   OnnxListedLayer layer{.kind = "batch_norm2d",
-                        .name = op.all().layers.free_name(initializer_name(weight), op.node()),
+                        .name = op.all().layers.free_name(initializer_name(owned), op.node()),
                         .tied = {},
                         .inputs = {value.layer},
                         .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))},
                                     {"momentum", io::shortest_text(momentum)}},
-                        .arrays = {{"weight", weight, {channels}},
-                                   {"bias", op.constant(2, {channels}), {channels}},
-                                   {"running_mean", op.constant(3, {channels}), {channels}},
+                        .arrays = {weight,
+                                   channel_array(op, "bias", 2, channels, channels),
+                                   {"running_mean", mean, {channels}},
                                    {"running_var", op.constant(4, {channels}), {channels}}}};
   value.layer = op.all().layers.add(std::move(layer));
   set_plain(op, std::move(value));
 }
 
-// Numbers of groups as an array of their channels: a parameter of each channel, or the same number
-// for all of them.
-OnnxLayerArray channel_array(OnnxOperator& op, const char* name, std::size_t input,
-                             std::int64_t groups, std::int64_t channels) {
-  const OnnxConstant from = op.constant(input, {groups});
-  if (groups == channels && !op.is_computable(input)) return {name, from, {channels}};
-  const std::vector<double> numbers = op.tensor(input).reals;
-  if (numbers.empty() || std::ranges::count(numbers, numbers[0]) != std::ssize(numbers))
-    throw OnnxUnsupported(std::string(name) + " of " + std::to_string(groups) + " groups and " +
-                          std::to_string(channels) + " channels, expected one number for all, or " +
-                          "one for each channel");
-  std::vector<double> values = zeros(op, {channels}, true).reals;
-  std::ranges::fill(values, numbers[0]);
-  return {name, {}, {channels}, std::move(values)};
-}
-
 void add_group_norm(OnnxOperator& op, OnnxActivation value, std::int64_t groups,
                     std::vector<OnnxLayerArray> arrays) {
   const io::StoredTensor* weight = arrays[0].from.tensor;
-  const std::string name =
-      op.all().layers.free_name(weight == nullptr ? "" : weight->name, op.node());
+  const std::string name = op.all().layers.free_name(
+      weight == nullptr ? "" : initializer_name(arrays[0].from), op.node());
   value.layer =
       op.all().layers.add({.kind = "group_norm",
                            .name = name,
@@ -126,7 +131,9 @@ void translate_group_norm(OnnxOperator& op) {
   if (groups < 1 || channels % groups != 0)
     throw OnnxUnsupported("num_groups " + std::to_string(groups) + " of " +
                           std::to_string(channels) + " channels, expected groups of equal size");
-  const std::int64_t numbers = shape_of(op.constant(1)) == Numbers{channels} ? channels : groups;
+  const auto* stored = std::get_if<OnnxConstant>(&op.input(1));
+  const bool is_by_channel = stored != nullptr && shape_of(*stored) == Numbers{channels};
+  const std::int64_t numbers = is_by_channel ? channels : groups;
   std::vector<OnnxLayerArray> arrays{channel_array(op, "weight", 1, numbers, channels),
                                      channel_array(op, "bias", 2, numbers, channels)};
   add_group_norm(op, std::move(value), groups, std::move(arrays));
@@ -143,12 +150,22 @@ std::optional<OnnxConstant> channel_parameter(OnnxOperator& op, std::size_t inde
     return shape == wanted;
   };
   if (const auto* constant = std::get_if<OnnxConstant>(&op.input(index)))
-    return fits(shape_of(*constant)) ? std::optional(*constant) : std::nullopt;
+    return is_trained_weight(*constant) && fits(shape_of(*constant)) ? std::optional(*constant)
+                                                                     : std::nullopt;
   const auto* value = std::get_if<OnnxActivation>(&op.input(index));
   if (value == nullptr || value->layer < 0 || !fits(value->shape)) return std::nullopt;
   const OnnxListedLayer& layer = op.all().layers.at(value->layer);
   if (layer.kind != "parameter") return std::nullopt;
   return layer.arrays[0].from;
+}
+
+// Gives the norm the name of its weight's module, which a layer of the weight alone may have.
+void take_name(OnnxOperator& op, std::size_t index, int norm, const OnnxConstant& weight) {
+  OnnxLayerList& layers = op.all().layers;
+  layers.rename(norm, initializer_name(weight));
+  const auto* value = std::get_if<OnnxActivation>(&op.input(index));
+  if (value != nullptr && layers.at(value->layer).name + ".weight" == initializer_name(weight))
+    std::swap(layers.at(norm).name, layers.at(value->layer).name);
 }
 
 }  // namespace
@@ -167,11 +184,15 @@ bool set_norm_parameter(OnnxOperator& op, std::size_t index) {
   const bool is_weight = op.node().type == "Mul";
   OnnxLayerArray& array = layer.arrays[is_weight ? 0 : 1];
   const double neutral = is_weight ? 1 : 0;
+  if (!array.values.empty() && array.values[0] == neutral && is_all(op, index, neutral)) {
+    op.set(OnnxActivation(*found));
+    return true;
+  }
   const auto parameter = channel_parameter(op, index, plain.stored.back(), plain.dims.size());
   if (!parameter || array.values.empty() || array.values[0] != neutral) return false;
   array = {array.name, *parameter, array.shape};
   array.from.transposed = false;
-  if (is_weight) layers.rename(found->layer, parameter->tensor->name);
+  if (is_weight) take_name(op, index, found->layer, *parameter);
   op.set(OnnxActivation(*found));
   return true;
 }

@@ -9,6 +9,7 @@
 #include "io/interchange/onnx_file.h"
 #include "models/model_catalog.h"
 #include "tests/models/onnx_constants.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
@@ -170,6 +171,24 @@ TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
                              "Softmax at the end is left out: the loss of classes contains it"}));
 }
 
+// Also of each position. The file says that it is left out: only the loss of classes contains it.
+TEST_F(OnnxImportTest, SoftmaxOfEachPixelAtTheEndIsLeftOut) {
+  for (const char* type : {"Softmax", "LogSoftmax"}) {
+    io::OnnxModel model;
+    model.inputs = {{.name = "x", .shape = {"batch", 3, 8, 8}}};
+    model.outputs = {{.name = "y", .shape = {"batch", 5, 8, 8}}};
+    model.nodes = {{"Conv", "/head/Conv", {"x", "head.weight"}, {"z"}, {}},
+                   {type, "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}}};
+    model.constants = {floats("head.weight", {5, 3, 1, 1})};
+    const models::OnnxImport found = imported(model);
+    EXPECT_EQ(found.head, "head");
+    EXPECT_TRUE(found.leaves_out_softmax);
+    EXPECT_EQ(found.notes,
+              (std::vector<std::string>{
+                  std::string(type) + " at the end is left out: the loss of classes contains it"}));
+  }
+}
+
 TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
   io::OnnxModel model = small_net();
   model.nodes[0].inputs = {"x", "onnx::Conv_1", "onnx::Conv_2"};
@@ -182,6 +201,25 @@ TEST_F(OnnxImportTest, NormsThatAreFoldedAreTold) {
   EXPECT_CONTAINS(found.notes[0], "1 batch norms are folded");
   EXPECT_EQ(found.arrays[0].name, "stem.weight");  // after the node, as in PyTorch
   EXPECT_EQ(found.arrays[1].name, "stem.bias");
+}
+
+// With dynamo=True, the optimizer names its rule, whatever the layer and its bias.
+TEST_F(OnnxImportTest, NormsThatAnOptimizerHasFoldedAreTold) {
+  io::OnnxModel model = small_net();
+  model.nodes.erase(model.nodes.begin(), model.nodes.begin() + 2);
+  model.nodes[0].inputs[0] = "b";
+  io::save_onnx(model, path_);
+  base::ProtobufMessage rule, node, more;
+  rule.text(1, io::kOnnxRule).text(2, "RemoveOptionalBiasFromConv, FuseBatchNormIntoConv");
+  node.text(1, "x").text(1, "stem.weight").text(2, "b").text(4, "Conv");
+  node.message(9, std::move(rule));
+  more.message(1, std::move(node));
+  onnx_constants::add_to_graph(path_, more, /*before=*/true);
+  const models::OnnxImport found =
+      models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kSkip);
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_CONTAINS(found.notes[0], "1 batch norms are folded into the layers before them");
+  EXPECT_CONTAINS(found.notes[0], "optimize=False");
 }
 
 // All that cannot be expressed is in one message; nodes that only depend on it are not.
@@ -197,6 +235,29 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
   model.nodes[0].name = "";
   EXPECT_CONTAINS(fault(model), "node 0 (Conv): group 3 with 4 outputs");
+  // The operator is known, and something else is wrong.
+  model.nodes.pop_back();
+  EXPECT_EQ(fault(model).find("known operators"), std::string::npos) << fault(model);
+}
+
+// Lines of the list of layers are none of the file.
+TEST_F(OnnxImportTest, AMessageNamesTheLayerAndNoLine) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 3, 8, 8}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 5}}};
+  model.nodes = {
+      {"Transpose", "/t", {"x"}, {"a"}, {{"perm", Ints{0, 2, 3, 1}}}},
+      {"Reshape", "/r", {"a", "rows"}, {"b"}, {}},
+      {"MatMul", "/fc/MatMul", {"b", "fc.weight"}, {"c"}, {}},
+      {"ReduceMean", "/m", {"c"}, {"y"}, {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}}}};
+  model.constants = {integers("rows", {0, 32, 6}), floats("fc.weight", {6, 5})};
+  io::save_onnx(model, path_);
+  const std::string message = test_support::error_or<engine::ShapeError>(
+      [&] {
+        models::build_model(path_, {.sample_shape = {4, 4, 3}, .classes = 5});
+      },
+      "no error");
+  EXPECT_TRUE(message.starts_with(path_ + ": layer '")) << message;
 }
 
 // A graph with two values of one name has no meaning.

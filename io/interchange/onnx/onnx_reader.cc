@@ -213,6 +213,10 @@ ReadNode read_node(ProtobufFields message) {
       case 7:
         node.domain = message.text(kMaxOnnxText);
         break;
+      case 9:
+        read_onnx_text(message.message(), kOnnxRule, node.rule);
+        read_onnx_text(message.message(), kOnnxScopes, node.scopes);
+        break;
       default:
         break;
     }
@@ -272,8 +276,14 @@ void read_graph(ProtobufFields message, OnnxGraph& graph) {
       case 12:
         append(graph.outputs, kMaxOnnxParts, message, "outputs") = read_value(message.message());
         break;
+      case 13:
+        read_folded_from(message.message(), graph.folded_from);
+        break;
       case 15:
         message.fail("a sparse tensor; expected dense ones");
+      case 16:
+        read_onnx_entry(message.message(), graph.metadata, kOnnxSignature);
+        break;
       default:
         break;
     }
@@ -310,6 +320,9 @@ OnnxGraph read_model(ProtobufFields message, const std::string& name) {
         break;
       case 8:
         read_opset(message.message(), graph);
+        break;
+      case 14:
+        read_onnx_entry(message.message(), graph.metadata);
         break;
       case 25:
         message.fail("functions of its own; export it with all functions inlined");

@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/interchange/onnx/onnx_metadata.h"
 #include "io/interchange/onnx/protobuf_fields.h"
 
 namespace io {
@@ -51,6 +53,7 @@ struct ReadNode {
   std::string type, domain, name;            // domain "": ONNX's own
   std::vector<std::string> inputs, outputs;  // "": left out
   std::vector<ReadAttribute> attributes;
+  std::string rule, scopes;  // kOnnxRule, kOnnxScopes; "": none
 };
 
 struct ReadValue {
@@ -65,6 +68,8 @@ struct OnnxGraph {
   std::vector<ReadNode> nodes;
   std::vector<StoredTensor> constants;
   std::vector<ReadValue> inputs, outputs;  // inputs without those that are constants
+  OnnxMetadata metadata;                   // of the model, and the graph's kOnnxSignature
+  std::unordered_map<std::string, std::string> folded_from;  // kOnnxFoldedFrom, by value
 };
 
 class OnnxReader {

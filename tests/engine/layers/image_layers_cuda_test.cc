@@ -268,6 +268,7 @@ TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
       layers::reshape({2, -1}),
       layers::shuffle_channels(2),
       layers::group_norm({.groups = 2}),
+      layers::group_norm({.groups = 2, .affine = false}),
       layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
       layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
       layers::resize({.linear = true}),
@@ -389,10 +390,10 @@ TYPED_TEST(ImageLayersCuda, ProductsAndConcatenationsAgreeWithFloat64) {
 }
 
 TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {
-  const LayerPtr layer = layers::batch_norm2d({});
   for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}, Shape{3, 3, 40}})
     for (const std::int64_t batch : {0, 2, 5})
-      for (int k = 0; k < 8; ++k) {
+      for (int k = 0; k < 16; ++k) {
+        const LayerPtr layer = layers::batch_norm2d({.affine = (k & 8) == 0});
         const Options o{.relu = (k & 1) != 0,
                         .residual = (k & 2) != 0,
                         .write = (k & 4) != 0 ? Write::kAdd : Write::kOverwrite};

@@ -109,6 +109,8 @@ const Case kCases[] = {
             return layers::pad({1, 2, 0, 3}, 0.5);
           }),
     alone("batch_norm2d", [] { return layers::batch_norm2d(); }),
+    alone("batch_norm2d_without_parameters",
+          [] { return layers::batch_norm2d({.affine = false}); }),
     alone("group_norm_of_one_group", [] { return layers::group_norm({.groups = 1}); }),
     alone("relu", [] { return layers::relu(); }),
     alone("max_pool2d", [] { return layers::max_pool2d({.window = 2}); }),
@@ -201,6 +203,12 @@ const Case kCases[] = {
     {"group_norm",
      [](Graph& g, NodeId x) {
        return head(g, g.add("n", layers::group_norm({.groups = 3}), {conv(g, x, 6)}));
+     }},
+    {"group_norm_without_parameters",
+     [](Graph& g, NodeId x) {
+       const NodeId n =
+           g.add("", layers::group_norm({.groups = 3, .affine = false}), {conv(g, x, 6)});
+       return head(g, relu(g, g.add("n", layers::batch_norm2d({.affine = false}), {n})));
      }},
     {"pad_channels_of_a_tensor_that_others_read",
      [](Graph& g, NodeId x) {

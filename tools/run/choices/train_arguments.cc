@@ -91,13 +91,18 @@ RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::st
   apply_defaults(values);
   if (std::string ranks = settle_spawn(values); !ranks.empty()) notices.push_back(std::move(ranks));
   RunConfig config = resolve_run_config(values);
-  std::vector<std::string> notes;
+  models::DefinitionNotes notes;
   config.model.definition =
       definition.empty() ? models::model_definition(config.model.name, &notes) : definition;
+  if (notes.leaves_out_softmax && config.model.task != io::Task::kClassification)
+    throw io::ConfigError(config.model.name +
+                          ": it ends in a softmax, which only the loss of classes contains, and "
+                          "--task is " +
+                          values.at("task").value + "; save the network without it");
   if (!is_one_of_many()) {
     for (std::string& line : variables_without_effect(values, config.origin))
       notices.push_back("warning: " + std::move(line));
-    for (const std::string& note : notes) notices.push_back(config.model.name + ": " + note);
+    for (const std::string& note : notes.lines) notices.push_back(config.model.name + ": " + note);
     note_shadowed_folder(config.model.name, notices);
     check_tokenizers(config, notices);
   }

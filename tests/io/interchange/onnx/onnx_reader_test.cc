@@ -83,6 +83,7 @@ TEST_F(OnnxReaderTest, ReadsWhatTheWriterHasWritten) {
   io::OnnxModel model;
   model.producer = "engine";
   model.producer_version = "1";
+  model.metadata = {{"input", "pixels"}};
   model.nodes = {
       {.type = "Gemm",
        .name = "fc",
@@ -99,6 +100,7 @@ TEST_F(OnnxReaderTest, ReadsWhatTheWriterHasWritten) {
   const io::OnnxGraph& graph = reader.graph();
   EXPECT_EQ(graph.opset, io::kOnnxOpset);
   EXPECT_EQ(graph.producer, "engine 1");
+  EXPECT_EQ(graph.metadata, (io::OnnxMetadata{{"input", "pixels"}}));
   ASSERT_EQ(graph.nodes.size(), 1U);
   EXPECT_EQ(graph.nodes[0].inputs, (std::vector<std::string>{"x", "w", ""}));
   EXPECT_EQ(std::get<std::int64_t>(graph.nodes[0].attributes.at(0).value), 1);
@@ -109,6 +111,32 @@ TEST_F(OnnxReaderTest, ReadsWhatTheWriterHasWritten) {
   const io::NamedArray array = reader.load(graph.constants.at(0));
   EXPECT_EQ(array.shape, (Ints{2, 3}));
   EXPECT_EQ(array.data, model.constants[0].data);
+}
+
+ProtobufMessage entry(const std::string& key, const std::string& value) {
+  ProtobufMessage message;
+  message.text(1, key).text(2, value);
+  return message;
+}
+
+// Keeps only the keys of a graph that tell parameters from buffers.
+TEST_F(OnnxReaderTest, ReadsWhatAnExporterSaysOfItsTensors) {
+  ProtobufMessage graph, node, value, other;
+  node.text(2, "y").text(4, "Relu");
+  for (const auto& [key, text] : {std::pair<std::string, std::string>{io::kOnnxRule, "FuseX"},
+                                  {"stack_trace", "a.py"},
+                                  {io::kOnnxScopes, "['', 'fc', 'y']"}})
+    node.message(9, entry(key, text));
+  value.text(1, "val_3").message(4, entry("note", "n")).message(4, entry(io::kOnnxFoldedFrom, "w"));
+  other.text(1, "val_4").message(4, entry("note", "n"));
+  graph.message(1, std::move(node)).message(13, std::move(value)).message(13, std::move(other));
+  graph.message(16, entry("note", "n")).message(16, entry(io::kOnnxSignature, "a: PARAMETER"));
+  const io::OnnxReader reader = read(std::move(graph));
+  const io::OnnxGraph& found = reader.graph();
+  EXPECT_EQ(found.metadata, (io::OnnxMetadata{{io::kOnnxSignature, "a: PARAMETER"}}));
+  EXPECT_EQ(found.nodes.at(0).rule, "FuseX");
+  EXPECT_EQ(found.nodes.at(0).scopes, "['', 'fc', 'y']");
+  EXPECT_EQ(found.folded_from, (std::unordered_map<std::string, std::string>{{"val_3", "w"}}));
 }
 
 TEST_F(OnnxReaderTest, ReadsNumbersInTheirOwnFields) {

@@ -14,6 +14,7 @@
 #include "models/onnx/onnx_export.h"
 #include "models/onnx_import/onnx_import.h"
 #include "tests/support/command_words.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tests/tools/commands/program.h"
@@ -212,8 +213,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
-                                         "trace_windows", "trace_rearranged", "trace_frames",
-                                         "trace_choosing"),
+                                          "trace_windows", "trace_rearranged", "trace_frames",
+                                          "trace_choosing", "trace_trained", "trace_buffers"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {
@@ -356,6 +357,67 @@ TEST(GeneralExport, ComesBackWithItsLayers) {
                                onnx_fixture::logits_of_images(again.graph, again.state, 3, samples);
   ASSERT_EQ(before.size(), after.size());
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-5F);
+}
+
+// The data set's preparation normalizes pixels, so the nodes that do it are left out.
+void expect_pixels_back(const std::string& network, const engine::Shape& sample) {
+  const test_support::TemporaryDirectory folder;
+  const std::string prepared = folder / "prepared.onnx", pixels = folder / "pixels.onnx";
+  const engine::Graph graph = models::build_model(network, {.sample_shape = sample, .classes = 4});
+  const engine::ModelState state = onnx_fixture::random_state(graph);
+  const std::vector<io::NamedArray> arrays = engine::export_state(state, {});
+  const auto save = [&](io::OnnxModel model, const std::string& path) {
+    model.producer = "engine";
+    model.metadata = {{"input", path == pixels ? "pixels" : "prepared"}};
+    io::save_onnx(model, path);
+  };
+  save(models::onnx_model(graph, arrays), prepared);
+  const models::PixelScaling scalings[] = {{}, {.mean = {1, 2, 3}, .deviation = {4, 5, 6}}};
+  for (const models::PixelScaling& scaling : scalings) {
+    io::OnnxModel model = models::onnx_model(graph, arrays, scaling);
+    save(model, pixels);
+    models::DefinitionNotes notes;
+    EXPECT_EQ(models::model_definition(pixels, &notes), models::model_definition(prepared));
+    ASSERT_FALSE(notes.lines.empty());
+    EXPECT_CONTAINS(notes.lines[0], "normalization of pixels is left out");
+    const std::vector<io::NamedArray> a = models::model_weights(pixels).arrays,
+                                      b = models::model_weights(prepared).arrays;
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].data, b[i].data) << a[i].name;
+    model.nodes[0].type = "Mul";
+    save(model, pixels);
+    EXPECT_CONTAINS(test_support::error_or<engine::ModelError>(
+                        [&] { models::model_definition(pixels); }, "no error"),
+                    "export it with --input prepared");
+  }
+}
+
+// A parameter is expanded to the number of samples, which is read from the pixels.
+TEST(PixelExport, ComesBackAsThatOfPreparedImages) {
+  expect_pixels_back("convnet", {8, 8, 3});
+  const test_support::TemporaryDirectory folder;
+  test_support::write_text(folder / "general.toml", kGeneralNet);
+  expect_pixels_back(folder / "general.toml", {8, 12, 3});
+}
+
+TEST(SoftmaxAtTheEnd, IsRejectedForOtherLossesThanThatOfClasses) {
+  const test_support::TemporaryDirectory folder;
+  const std::string net = folder / "net.onnx";
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 2}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+  model.nodes = {{"Gemm", "/fc/Gemm", {"x", "fc.weight"}, {"z"}, {{"transB", std::int64_t{1}}}},
+                 {"Softmax", "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}}};
+  model.constants = {onnx_fixture::floats("fc.weight", {1, 2, 3, 4, 5, 6}, {3, 2})};
+  io::save_onnx(model, net);
+  for (const char* task : {"multi-label", "regression"})
+    program::expect_error(call("train --dataset csv --label-column a,b --annotations",
+                               folder / "t.csv", "--task", task, "--model", net),
+                          78,
+                          net +
+                              ": it ends in a softmax, which only the loss of classes contains, "
+                              "and --task is " +
+                              task);
 }
 
 class OnnxRun : public testing::Test {

@@ -68,6 +68,14 @@ name = "groups"
 groups = 4
 eps = 0.01
 [[layer]]
+kind = "group_norm"
+groups = 2
+affine = false
+[[layer]]
+kind = "batch_norm2d"
+name = "plain_norm"
+affine = false
+[[layer]]
 kind = "gelu"
 name = "start"
 [[layer]]

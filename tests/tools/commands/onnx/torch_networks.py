@@ -300,6 +300,59 @@ class Choices(torch.nn.Module):
         return self.fc(torch.where(mean.flatten(1) < 0.1, rows.sum(2), torch.tensor(0.5, dtype=x.dtype)))
 
 
+class Trained(torch.nn.Module):
+    """Tensors that PyTorch trains beside some that look like them: scalars, norms without weights, frozen ones, literals."""
+
+    def __init__(self):
+        super().__init__()
+        n, p = torch.nn, torch.nn.Parameter
+        self.stem = n.Conv2d(3, 12, 3, stride=2, padding=1)
+        self.norm, self.instances = n.BatchNorm2d(12, affine=False), n.InstanceNorm2d(12)
+        self.groups, self.frozen = n.GroupNorm(3, 12, affine=False), torchvision.ops.FrozenBatchNorm2d(12)
+        self.rows, self.rows_without_bias = n.LayerNorm(12, elementwise_affine=False), n.LayerNorm(12, bias=False)
+        self.frozen.running_mean.normal_(0, 0.2)
+        self.frozen.running_var.uniform_(0.5, 1.5)
+        self.alpha, self.beta = p(torch.zeros(1)), p(torch.zeros(1))  # equal: the exporter merges them
+        self.exponent, self.temperature, self.logit_scale = p(torch.tensor([1.5])), p(torch.tensor(2.0)), p(torch.tensor(0.5))
+        self.fc = n.Linear(12, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x * torch.tensor([1.0, 2.0, 0.5], dtype=x.dtype).view(3, 1, 1))
+        x = x + self.alpha * torch.relu(self.norm(x))
+        x = x + self.beta * torch.tanh(self.instances(x))
+        x = self.frozen(self.groups(x)).clamp(min=0.125) ** self.exponent
+        x = self.rows_without_bias(self.rows(x.mean((2, 3))))
+        return self.fc(x) / self.temperature * self.logit_scale.exp()
+
+
+class Buffers(torch.nn.Module):
+    """Buffers beside parameters that are used in the same way; scalars with equal values in two modules."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.alpha = torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, x):
+            return x + self.alpha * torch.tanh(self.conv(x))
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.register_buffer("mean", torch.randn(3, 1, 1))
+        self.register_buffer("deviation", torch.rand(3, 1, 1) + 0.5)
+        self.register_buffer("positions", torch.randn(8, 6, 8))
+        self.stem, self.shift = n.Conv2d(3, 8, 3, padding=1), n.Parameter(torch.randn(8, 1, 1))
+        self.groups, self.instances = n.GroupNorm(2, 8, affine=False), n.InstanceNorm2d(8)
+        self.first, self.second = self.Scaled(), self.Scaled()
+        self.rows, self.fc = n.LayerNorm(8, elementwise_affine=False), n.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.stem((x - self.mean) / self.deviation) + self.shift + self.positions
+        x = self.second(self.first(self.groups(self.instances(x) * torch.tensor([[[2.0]]], dtype=x.dtype))))
+        return self.fc(self.rows(x.amax((2, 3))))
+
+
 NETWORKS = {
     "choosing": (Choices, 16),
     "norms": (Norms, 16),
@@ -355,6 +408,8 @@ TRACES = {
     "trace_windows": (Windows, (4, 3, 12, 14), 0.05),
     "trace_rearranged": (Rearranged, (4, 3, 16, 16), 0.05),
     "trace_frames": (Frames, (4, 3, 16, 16), 0.05),
+    "trace_trained": (Trained, (6, 3, 10, 8), 0.02),
+    "trace_buffers": (Buffers, (5, 3, 6, 8), 0.02),
 }
 MASK = [[[(3 * i + j) % 4 == 0 for j in range(11)] for i in range(9)]]
 # For each: (operator, attributes, further inputs). "x" and "x2" among these are the image, also in place of the first input.
@@ -424,6 +479,7 @@ GRAPHS = {
 }
 GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
+WITH_SIGNATURE = ("trace_buffers",)  # only these files tell buffers from parameters
 EXPORTS = {
     "eval": {"dynamo": False},
     "train": {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False},
@@ -445,6 +501,7 @@ def with_statistics(model):
         if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
             module.running_mean.uniform_(-0.2, 0.2)
             module.running_var.uniform_(0.5, 1.5)
+        if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)) and module.affine:
             torch.nn.init.uniform_(module.weight, 0.5, 1.5)
             torch.nn.init.uniform_(module.bias, -0.2, 0.2)
     return model
@@ -499,7 +556,8 @@ def write_trace(folder, name, make, shape, rate, steps=20):
     targets = torch.empty(steps, 0)
     if name in REGRESSIONS:
         targets = torch.randn(steps, *model(batches[0].double()).shape)
-    export(copy.deepcopy(model), batches[0].double(), str(folder / f"{name}.onnx"), EXPORTS["train"])
+    exporter = EXPORTS["dynamo" if name in WITH_SIGNATURE else "train"]
+    export(copy.deepcopy(model), batches[0].double(), str(folder / f"{name}.onnx"), exporter)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     losses = []
     for x, y, target in zip(batches, labels, targets):
