@@ -56,6 +56,11 @@ pollfd StoreReconnect::polled() const {
 
 Socket StoreReconnect::serve(short revents, MemberMachine& member) {
   if (!socket_ || revents == 0) return {};
+  // The old connection has spoken again in the meantime: the session continues there.
+  if (!member.wants_connection()) {
+    end(member);
+    return {};
+  }
   if (session_) {
     receive(member);
   } else {

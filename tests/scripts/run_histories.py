@@ -135,7 +135,9 @@ class History:
                 path = folders[0] / snapshot
                 for arguments in (["inspect", path, "--check"], ["eval", path]):
                     result = subprocess.run([self.engine, *arguments], capture_output=True, text=True, timeout=DEADLINE)
-                    if result.returncode != 0:
+                    # A learning rate that is too high makes outputs infinite before parameters.
+                    diverged = result.returncode == 65 and "output" in result.stderr and "is not finite" in result.stderr
+                    if result.returncode != 0 and not diverged:
                         raise Lost(f"{name} of {folders[0]}, {snapshot}: {result.stderr.strip()}")
                 self.saved.setdefault(run, {})[name] = snapshot
 

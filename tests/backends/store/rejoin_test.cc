@@ -159,6 +159,32 @@ TEST(BrokenConnections, EndNoRankNotEvenRank0) {
   EXPECT_EQ(errors, std::vector<std::string>(2));
 }
 
+// Rank 1 has heard nothing and connects again: what was sent on the first connection arrives with
+// the welcome on the second.
+TEST(SilentConnections, ThatSpeakAgainAtTheLastMomentStay) {
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, std::nullopt);
+  constexpr int kRounds = 5;
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, rank == 0 ? listener.port : proxy.port());
+    if (rank == 0) o.listen.fd = listener.fd;
+    o.heartbeat_ms = 100;
+    JoinedStore joined = backends::join_store(o);
+    for (int round = 0; round < kRounds; ++round) {
+      const std::string name = std::to_string(round) + " from ";
+      joined.store->set(name + std::to_string(rank), "here");
+      EXPECT_EQ(joined.store->get(name + std::to_string(1 - rank), kTimeout), "here");
+      if (rank == 1) {
+        proxy.hold();
+        EXPECT_TRUE(eventually([&] { return !proxy.holds(); }));
+      }
+    }
+    joined.store->leave(kTimeout);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+  EXPECT_GT(proxy.connections(), 1);
+}
+
 // Runs rank 0 until the group fails and `until_then` returns; returns the failure, or "".
 std::string rank_0_sees(const Listener& listener, int world_size,
                         const std::function<void()>& until_then) {

@@ -80,6 +80,10 @@ class Proxy {
   int connections() const { return connections_; }
   int welcomes() const { return welcomes_; }               // passed on
   void allow(int connections) { allowed_ = connections; }  // leaves those beyond in the queue
+  // Holds what the server sends on the newest connection until it welcomes another one; then both
+  // arrive at the same time.
+  void hold() { holding_ = true; }
+  bool holds() const { return holding_; }
   // The first frame of that type that came from the rank.
   std::string recorded(backends::FrameType type) {
     const std::lock_guard lock(mutex_);
@@ -131,6 +135,7 @@ class Proxy {
     parser.append(buffer, static_cast<std::size_t>(n));
     while (std::optional<backends::Frame> frame = parser.next(backends::kFrameBytes)) {
       if (edit_) edit_(*frame);
+      if (holding_ && &from == &link.server && holds_back(link, *frame)) continue;
       const bool is_reached = cut_ && (!cut_->after || has_passed(*cut_->after));
       {
         const std::lock_guard lock(mutex_);
@@ -143,6 +148,22 @@ class Proxy {
         return end(link, true);
       if (frame->type == backends::FrameType::kWelcome) ++welcomes_;
     }
+  }
+
+  // Returns true if the frame has been kept.
+  bool holds_back(Link& link, const backends::Frame& frame) {
+    if (held_link_ == nullptr) held_link_ = &link;
+    if (held_link_ == &link) {
+      held_ += raw(frame);
+      return true;
+    }
+    if (frame.type == backends::FrameType::kWelcome) {
+      backends::write_by(held_link_->client.fd(), held_, base::deadline_in(kProxyTimeout));
+      held_link_ = nullptr;
+      held_.clear();
+      holding_ = false;
+    }
+    return false;
   }
 
   bool has_passed(backends::FrameType type) {
@@ -161,7 +182,9 @@ class Proxy {
   backends::Socket listener_;
   std::list<Link> links_;
   std::atomic<int> connections_{0}, welcomes_{0}, allowed_{1000};
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, holding_{false};
+  Link* held_link_ = nullptr;
+  std::string held_;
   std::mutex mutex_;
   std::map<backends::FrameType, std::string> recorded_;
   std::thread thread_;
