@@ -189,7 +189,7 @@ void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
   next_copy_ = end + (end - start) / (on_device ? kMaxFractionOnDevice : kMaxFraction);
 }
 
-// Of the states that only this rank had, rank 0 may have saved its own.
+// Rank 0 may have saved its own state, if states differ by rank.
 std::optional<TrainProgress> Milestones::save_own_state() {
   TrainState& state = context_.parts.state;
   CheckpointManager& keeper = *context_.parts.keeper;

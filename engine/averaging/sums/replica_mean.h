@@ -97,7 +97,7 @@ class ReplicaMean {
   void sum(StateMath& math, double weight, const FlatBuffer& buffer);
   void calculate_contribution(StateMath& math, double weight, Elements range,
                               const FlatBuffer& memory);
-  // How the ranks sum values: as codes, or uncompressed.
+  // The form in which the ranks sum values: as codes, or uncompressed.
   enum class Sum { kPlain, kCoded };
   Sum sum_of_parameters() const { return coded_ ? Sum::kCoded : Sum::kPlain; }
   // The parts of an exchange of values: before, during, and after it. The second, on any thread,

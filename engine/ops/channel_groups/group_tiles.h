@@ -43,7 +43,7 @@ struct Row {
   bool add;
 };
 
-// Where the sums of one vector of a tile begin: at a column and at a tap.
+// The place where the sums of one vector of a tile begin: a column and a tap.
 struct Start {
   const float *from, *weight;
 };

@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 constexpr int kPairs = static_cast<int>(kQuantizedBlock) / (2 * kWarp);  // of a lane
 constexpr int kElements = 2 * kPairs;
 
-// What a kernel knows of its span.
+// A kernel's span.
 struct Blocks {
   int bits;
   std::int64_t position, count, blocks;

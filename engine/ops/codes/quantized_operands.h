@@ -17,7 +17,7 @@ struct NoiseSource {
   const std::int64_t* round_at = nullptr;
 };
 
-// What all calls have: the code, and the position of the span's first element in the whole buffer.
+// Common to all calls: the code, and the position of the span's first element in the whole buffer.
 struct QuantizedSpan {
   int bits = 8;  // or 4
   std::int64_t position = 0;

@@ -80,7 +80,7 @@ std::int64_t weights_scratch(const ConvSizes& s, int threads) {
   return larger(group_weights_scratch(group_weights_of(s), threads), pieces_of(s) * s.out);
 }
 
-// What a pass of a depthwise layer reads and writes.
+// The operands of a pass of a depthwise layer.
 struct Pass {
   const Stored* from;
   const float *weight, *bias;

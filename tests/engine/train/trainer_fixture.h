@@ -27,7 +27,7 @@ struct Options {
   engine::Every evaluate = {}, save = {};
   std::optional<std::int64_t> log_every = 0;
   std::string folder = {};  // of snapshots; "": nothing is saved
-  // How another rank than 0 takes the folder from a lost rank 0; empty: it does not.
+  // Takes the folder from a lost rank 0 for another rank; empty: no rank can.
   std::function<bool()> take_folder = {};
   bool evaluates = true;
   std::optional<engine::BestModelOptions> best = {};
