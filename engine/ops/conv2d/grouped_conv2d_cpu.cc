@@ -235,15 +235,17 @@ ENGINE_INLINE void sum_vectors(const RowSum& r, Lanes lanes, const Stored* x, co
                                float* sums, std::int64_t count) {
   Floats total[kTaps][kVectors];
   for (int k = 0; k < kTaps; ++k)
-    for (int v = 0; v < kVectors; ++v) total[k][v] = lanes.load_from(sums + k * r.out + v * kWidth);
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      total[k][v] = lanes.load_from(sums + k * r.out + v * kWidth);
   for (std::int64_t j = 0; j < count; ++j, x += r.stride * r.in, dy += r.out)
-    for (int v = 0; v < kVectors; ++v) {
+    for (std::int64_t v = 0; v < kVectors; ++v) {
       const Floats gradient = lanes.load_from(dy + v * kWidth);
       for (int k = 0; k < kTaps; ++k)
         total[k][v] += lanes.load_from(x + k * r.in + v * kWidth) * gradient;
     }
   for (int k = 0; k < kTaps; ++k)
-    for (int v = 0; v < kVectors; ++v) lanes.store_to(sums + k * r.out + v * kWidth, total[k][v]);
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      lanes.store_to(sums + k * r.out + v * kWidth, total[k][v]);
 }
 
 template <int kTaps>

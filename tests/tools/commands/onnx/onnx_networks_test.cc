@@ -213,8 +213,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                          testing::Values("trace", "trace_mobilenet_v2", "trace_efficientnet_b0",
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
-                                          "trace_windows", "trace_rearranged", "trace_frames",
-                                          "trace_choosing", "trace_trained", "trace_buffers"),
+                                         "trace_windows", "trace_rearranged", "trace_frames",
+                                         "trace_choosing", "trace_trained", "trace_buffers"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {
