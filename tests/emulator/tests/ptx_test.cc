@@ -64,6 +64,7 @@ TEST_F(Ptx, FloatsRoundAsAsked) {
   expect_result(0x7c00, "mov.f32 %f1, 0f477FF000; cvt.rn.f16.f32 %h1, %f1; cvt.u32.u16 %r1, %h1;");
   expect_result(0x0001, "mov.f32 %f1, 0f33800000; cvt.rn.f16.f32 %h1, %f1; cvt.u32.u16 %r1, %h1;");
   expect_result(0x33800000, "mov.u16 %h1, 1; cvt.f32.f16 %f1, %h1; mov.b32 %r1, %f1;");
+  expect_result(bits(-2.0f), "mov.u16 %h1, 65534; cvt.rn.f32.s16 %f1, %h1; mov.b32 %r1, %f1;");
 }
 
 TEST_F(Ptx, ComparisonsKnowNaN) {

@@ -417,6 +417,8 @@ Forms make_forms() {
   f["cvt.rn.f32.f64"] = {unary<f32, f64, to_type<f32>>, "w=d"};
   f["cvt.rn.f32.s32"] = {unary<f32, s32, to_type<f32>>, "w=w"};
   f["cvt.rn.f32.u32"] = {unary<f32, u32, to_type<f32>>, "w=w"};
+  f["cvt.rn.f32.s16"] = {unary<f32, s16, to_type<f32>>, "w=h"};
+  f["cvt.rn.f64.s16"] = {unary<f64, s16, to_type<f64>>, "d=h"};
   f["cvt.rn.f32.s64"] = {unary<f32, s64, to_type<f32>>, "w=d"};
   f["cvt.rn.f32.u64"] = {unary<f32, u64, to_type<f32>>, "w=d"};
   f["cvt.rn.f64.s64"] = {unary<f64, s64, to_type<f64>>, "d=d"};
@@ -427,6 +429,7 @@ Forms make_forms() {
   f["cvt.rzi.f32.f32"] = {unary<f32, f32, truncate>, "w=w"};
   f["cvt.rzi.f64.f64"] = {unary<f64, f64, truncate>, "d=d"};
   f["cvt.rmi.f32.f32"] = {unary<f32, f32, round_down>, "w=w"};
+  f["cvt.rmi.f64.f64"] = {unary<f64, f64, round_down>, "d=d"};
   f["cvt.rni.f32.f32"] = {unary<f32, f32, round_to_even>, "w=w"};
   f["cvt.rni.f64.f64"] = {unary<f64, f64, round_to_even>, "d=d"};
   f["cvt.rzi.s32.f32"] = {unary<s32, f32, to_integer<s32, false>>, "w=w"};
