@@ -227,7 +227,7 @@ OnnxActivation with_last(OnnxOperator& op, OnnxActivation value, const std::vect
 OnnxActivation with_axis(OnnxOperator& op, OnnxActivation value, std::size_t dim,
                          std::size_t& place) {
   value = settled(op, std::move(value));
-  if (std::ranges::find(value.plain.dims.at(dim), kOnnxBatchAxis) != value.plain.dims[dim].end())
+  if (contains_samples(value.plain.dims.at(dim)))
     throw OnnxUnsupported("dimension " + std::to_string(dim) + " of " +
                           onnx_shape_text(value.shape) + " contains the samples");
   std::vector<int> axes = value.plain.dims[dim];
@@ -258,9 +258,7 @@ OnnxActivation as_image(OnnxOperator& op, const OnnxActivation& value) {
   const OnnxActivation from = as_plain(value);
   const auto& dims = from.plain.dims;
   const bool is_image = dims.size() == 4 && dims[0] == std::vector<int>{kOnnxBatchAxis} &&
-                        std::none_of(dims.begin() + 1, dims.end(), [](const std::vector<int>& dim) {
-                          return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
-                        });
+                        std::none_of(dims.begin() + 1, dims.end(), contains_samples);
   if (!is_image)
     throw OnnxUnsupported("it reads " + onnx_shape_text(shape_of(from.plain)) +
                           ", expected an image, [batch, channels, height, width]");

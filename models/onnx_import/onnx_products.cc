@@ -13,10 +13,6 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-bool contains_batch(const std::vector<int>& dim) {
-  return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
-}
-
 // The axes of the dimensions before the last two, without that of the samples, in their order in
 // the layer's output.
 std::vector<int> leading_axes(const OnnxPlain& plain) {
@@ -43,7 +39,7 @@ void check_product(const OnnxActivation& a, const OnnxActivation& b, OnnxPlain& 
   for (std::size_t i = 0; fits && i + 2 < rank; ++i) fits = refine_plain(x, y, i);
   fits = fits && extent_of(x, x.dims[rank - 1]) == extent_of(y, y.dims[rank - 2]);
   for (std::size_t i = 0; fits && i < 2; ++i)
-    fits = !contains_batch(x.dims[rank - 1 - i]) && !contains_batch(y.dims[rank - 1 - i]);
+    fits = !contains_samples(x.dims[rank - 1 - i]) && !contains_samples(y.dims[rank - 1 - i]);
   if (!fits)
     throw OnnxUnsupported("a product of " + onnx_shape_text(a.shape) + " and " +
                           onnx_shape_text(b.shape) +
@@ -97,7 +93,7 @@ bool is_attention_order(const OnnxPlain& q, Attention& found) {
   const std::size_t rank = q.dims.size();
   std::vector<int> order = q.dims[rank - 2], heads = leading_axes(q);
   const std::vector<int>& sizes = q.dims[rank - 1];
-  if (contains_batch(order) || contains_batch(sizes)) return false;
+  if (contains_samples(order) || contains_samples(sizes)) return false;
   found.heads = extent_of(q, heads);
   found.size = extent_of(q, sizes);
   order.push_back(found.entries);
@@ -164,7 +160,7 @@ void translate_softmax(OnnxOperator& op) {
     throw OnnxUnsupported("expected it at the end, over the classes");
   OnnxActivation value = plain_input(op, 0);
   const std::size_t dim = dimension_of(op.integer("axis", -1), value.plain.dims.size());
-  if (contains_batch(value.plain.dims[dim])) throw OnnxUnsupported("over the samples");
+  if (contains_samples(value.plain.dims[dim])) throw OnnxUnsupported("over the samples");
   value = with_last(op, value, value.plain.dims[dim]);
   value.layer = op.add_layer("softmax", {value.layer});
   set_plain(op, std::move(value));

@@ -158,9 +158,7 @@ bool regroup(OnnxOperator& op, OnnxActivation value, const Numbers& to) {
 // for all samples stays one: [1, ...].
 void reshape_any(OnnxOperator& op, Numbers to) {
   OnnxActivation value = plain_input(op, 0);
-  const bool has_samples = std::ranges::any_of(value.plain.dims, [](const std::vector<int>& dim) {
-    return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
-  });
+  const bool has_samples = std::ranges::any_of(value.plain.dims, contains_samples);
   if (!has_samples && value.plain.dims.size() > 1 && value.plain.dims[0].empty() && !to.empty() &&
       to[0] == kOnnxBatch)
     to[0] = 1;

@@ -2,6 +2,7 @@
 // far.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -47,6 +48,10 @@ struct OnnxPlain {
   double scale = 1;                    // a factor of all numbers
 };
 inline constexpr int kOnnxBatchAxis = -1;
+// Returns true if the axes of a dimension include that of the samples.
+inline bool contains_samples(const std::vector<int>& axes) {
+  return std::ranges::find(axes, kOnnxBatchAxis) != axes.end();
+}
 
 // The output of a layer. ONNX's shape starts with the batch and has channels before height and
 // width; the engine's layout of the same numbers is that of one sample.

@@ -62,7 +62,7 @@ void set_dense(OnnxOperator& op, OnnxActivation value, std::size_t dim, const On
       throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) +
                             ", expected [batch, inputs]");
     const std::vector<int> axes = plain.dims[dim];
-    if (std::ranges::find(axes, kOnnxBatchAxis) != axes.end())
+    if (contains_samples(axes))
       throw OnnxUnsupported("a product over the samples of " + onnx_shape_text(value.shape));
     value = with_last(op, std::move(value), axes);
   }

@@ -13,17 +13,13 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-bool has_samples(const std::vector<int>& dim) {
-  return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
-}
-
 // Input 0 with a layer's output [h, w, channels], or [1, all others, channels]; the channels are
 // dimension 1.
 OnnxActivation with_channels_last(OnnxOperator& op) {
   OnnxActivation value = op.activation(0);
   value = settled(op, value.shape.size() == 4 ? image_or_vector(op, 0) : as_plain(value));
   const OnnxPlain& plain = value.plain;
-  if (plain.dims.size() < 2 || has_samples(plain.dims[1]))
+  if (plain.dims.size() < 2 || contains_samples(plain.dims[1]))
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) +
                           ", expected [batch, channels, ...]");
   const OnnxGroups stored = stored_groups(plain);
@@ -56,7 +52,7 @@ OnnxLayerArray channel_array(OnnxOperator& op, const char* name, std::size_t inp
 // The mean over the samples is that of all dimensions but the channels'.
 void translate_batch_norm(OnnxOperator& op) {
   OnnxActivation value = with_channels_last(op);
-  if (std::ranges::none_of(value.plain.dims, has_samples))
+  if (std::ranges::none_of(value.plain.dims, contains_samples))
     throw OnnxUnsupported("it standardizes a weight of " + onnx_shape_text(value.shape) +
                           ", expected [batch, channels, ...]: give the layer its standardized "
                           "weight before the export, e.g. in a torch.nn.Conv2d");
@@ -98,7 +94,7 @@ void add_group_norm(OnnxOperator& op, OnnxActivation value, std::int64_t groups,
 
 void expect_samples_first(const OnnxActivation& value) {
   if (value.plain.dims[0] != std::vector<int>{kOnnxBatchAxis} ||
-      std::ranges::any_of(value.plain.dims.begin() + 1, value.plain.dims.end(), has_samples))
+      std::ranges::any_of(value.plain.dims.begin() + 1, value.plain.dims.end(), contains_samples))
     throw OnnxUnsupported("it reads " + onnx_shape_text(shape_of(value.plain)) +
                           ", expected [batch, channels, ...]");
 }

@@ -94,11 +94,8 @@ OnnxActivation padded_by_constant(OnnxOperator& op, OnnxActivation value, const 
 }
 
 bool is_image(const OnnxPlain& plain) {
-  const auto has_samples = [](const std::vector<int>& dim) {
-    return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
-  };
   return plain.dims.size() == 4 && plain.dims[0] == std::vector<int>{kOnnxBatchAxis} &&
-         std::none_of(plain.dims.begin() + 1, plain.dims.end(), has_samples);
+         std::none_of(plain.dims.begin() + 1, plain.dims.end(), contains_samples);
 }
 
 // A dimension, as the columns of an image whose rows and channels are the others.

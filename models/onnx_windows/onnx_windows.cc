@@ -31,10 +31,6 @@ int add_constant(OnnxOperator& op, const Numbers& shape, std::vector<double> val
                      .arrays = {{"value", {}, shape, std::move(values)}}});
 }
 
-bool contains_samples(const std::vector<int>& dim) {
-  return std::ranges::find(dim, kOnnxBatchAxis) != dim.end();
-}
-
 // Several images below each other.
 OnnxWindowInput image_stack(OnnxOperator& op, const OnnxActivation& from) {
   const auto& dims = from.plain.dims;
