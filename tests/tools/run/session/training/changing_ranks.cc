@@ -1,6 +1,8 @@
 // One group of threads after the other, with what their ranks carry over.
 #include "tests/tools/run/session/training/changing_ranks.h"
 
+#include <gtest/gtest.h>
+
 #include <stdexcept>
 #include <utility>
 
@@ -115,6 +117,20 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
     tools::run_inproc_ranks(world, test_support::deadline_ms(20'000), body);
   } catch (const RankDies&) {
     return;
+  }
+}
+
+void expect_equal_after_changes(const session_runner::Options& options, int ranks) {
+  Job job(session_runner::with(options, "steps=12"), ranks);
+  job.join(ranks);
+  job.until_death(1, 3);
+  EXPECT_TRUE(job.until_pause(7));
+  job.join(1);
+  const std::vector<session_runner::RankResult> ends = job.to_the_end();
+  ASSERT_EQ(ends.size(), static_cast<std::size_t>(ranks));
+  for (const session_runner::RankResult& end : ends) {
+    EXPECT_EQ(end.end.global_step, 12);
+    EXPECT_TRUE(session_runner::same_bits(ends[0], end, io::Section::kParameter));
   }
 }
 

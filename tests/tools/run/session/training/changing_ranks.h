@@ -53,4 +53,8 @@ class Job {
   std::string scale_line_;
 };
 
+// One of `ranks` ranks dies after step 3 and joins again after step 7; all take 12 steps and end
+// with equal parameters.
+void expect_equal_after_changes(const session_runner::Options& options, int ranks);
+
 }  // namespace changing_ranks

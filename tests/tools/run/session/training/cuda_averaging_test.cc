@@ -12,6 +12,7 @@
 
 namespace {
 
+using cuda_ranks::expect_equal_parameters;
 using cuda_ranks::kRanks;
 using session_runner::distance;
 using session_runner::Options;
@@ -37,11 +38,6 @@ class CudaAveraging : public testing::Test {
   }
 };
 
-void expect_alike(const std::vector<RankResult>& ranks) {
-  for (const RankResult& rank : ranks)
-    EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
-}
-
 std::string text_of(const Options& options) {
   std::string text;
   for (const auto& [name, value] : options) text += name + "=" + value + " ";
@@ -52,7 +48,7 @@ std::string text_of(const Options& options) {
 void expect_same_state(int world, const Options& options, double from_cpu = 1e-5) {
   const auto nccl = train(world, with(options, over_nccl(world))),
              staged = train(world, with(options, kStaged));
-  expect_alike(nccl);
+  expect_equal_parameters(nccl);
   for (std::size_t rank = 0; rank < nccl.size(); ++rank)
     EXPECT_EQ(session_runner::difference(staged[rank].whole, nccl[rank].whole), "") << rank;
   EXPECT_EQ(nccl[0].averagings, staged[0].averagings);
@@ -112,7 +108,7 @@ void expect_values_of_cpu(const Options& policy) {
     const auto cpu = train(world, with(options, "device=cpu")),
                nccl = train(world, with(options, over_nccl(world))),
                staged = train(world, with(options, kStaged));
-    expect_alike(nccl);
+    expect_equal_parameters(nccl);
     for (std::size_t rank = 0; rank < nccl.size(); ++rank)
       EXPECT_EQ(session_runner::difference(staged[rank].whole, nccl[rank].whole), "") << rank;
     EXPECT_LT(distance(cpu[0], nccl[0]), 1e-10);
@@ -165,7 +161,7 @@ TEST_F(CudaAveraging, HasTheSameBitsInShortTypes) {
     const Options options = with(kMlp, chosen);
     const auto nccl = train(2, with(options, over_nccl(2))),
                copied = train(2, with(options, kStaged), copy_state);
-    expect_alike(nccl);
+    expect_equal_parameters(nccl);
     EXPECT_EQ(session_runner::difference(copied[0].whole, nccl[0].whole), "");
   }
 }
@@ -245,10 +241,7 @@ TEST_F(CudaAveraging, ResumesOnTheOtherKindOfDevice) {
     SCOPED_TRACE(text_of(policy));
     const Options base = with(kMlp, "dtype=f64", policy, "save-every=3s");
     const auto continued = [&](const Options& first, const Options& second) {
-      const TemporaryDirectory folder;
-      const std::string directory = "save-dir=" + folder.path().string();
-      train(2, with(base, first, "steps=3", directory));
-      return train(2, with(base, second, directory, "resume=auto"));
+      return cuda_ranks::train_in_two_runs(base, first, second);
     };
     const TemporaryDirectory saved;
     const auto saving = train(2, with(base, over_nccl(2), "save-dir=" + saved.path().string()))[0];
@@ -263,15 +256,7 @@ TEST_F(CudaAveraging, GoesOnWhenRanksLeaveAndJoin) {
   for (const Options& policy :
        {kPolicies[1], kPolicies[4], kStreaming[0], kStreaming[3], kCoded[0], kInPairs[0]}) {
     SCOPED_TRACE(text_of(policy));
-    changing_ranks::Job job(with(kMlp, policy, over_nccl(kRanks), "steps=12"), kRanks);
-    job.join(kRanks);
-    job.until_death(1, 3);
-    EXPECT_TRUE(job.until_pause(7));
-    job.join(1);
-    const std::vector<RankResult> ranks = job.to_the_end();
-    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(kRanks));
-    for (const RankResult& rank : ranks) EXPECT_EQ(rank.end.global_step, 12);
-    expect_alike(ranks);
+    changing_ranks::expect_equal_after_changes(with(kMlp, policy, over_nccl(kRanks)), kRanks);
   }
 }
 

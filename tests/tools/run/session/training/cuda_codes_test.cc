@@ -15,6 +15,7 @@
 
 namespace {
 
+using cuda_ranks::expect_equal_parameters;
 using cuda_ranks::kMaxRanks;
 using cuda_ranks::kRanks;
 using session_runner::distance;
@@ -42,11 +43,6 @@ class CudaCodes : public testing::Test {
   }
 };
 
-void expect_equal_ranks(const std::vector<RankResult>& ranks) {
-  for (const RankResult& rank : ranks)
-    EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
-}
-
 // In float64 both kinds of devices have the same gradients but for the last bits, so that the codes
 // are the same. With four ranks, sums are made in shares.
 TEST_F(CudaCodes, HaveTheValuesOfTheCpu) {
@@ -57,7 +53,7 @@ TEST_F(CudaCodes, HaveTheValuesOfTheCpu) {
       const auto cpu = train(world, with(options, "device=cpu")),
                  nccl = train(world, with(options, by_nccl(world))),
                  staged = train(world, with(options, kInHostMemory));
-      expect_equal_ranks(nccl);
+      expect_equal_parameters(nccl);
       for (std::size_t rank = 0; rank < nccl.size(); ++rank)
         EXPECT_EQ(session_runner::difference(staged[rank].whole, nccl[rank].whole), "") << rank;
       EXPECT_LT(distance(cpu[0], nccl[0]), 1e-10);
@@ -77,7 +73,7 @@ TEST_F(CudaCodes, HaveTheSameBitsBesideOtherOptions) {
     const Options options = with(kOfBuckets, kCodes[0], more);
     const auto nccl = train(kRanks, with(options, by_nccl(kRanks))),
                staged = train(kRanks, with(options, kInHostMemory));
-    expect_equal_ranks(nccl);
+    expect_equal_parameters(nccl);
     for (std::size_t rank = 0; rank < nccl.size(); ++rank)
       EXPECT_TRUE(same_bits(staged[rank], nccl[rank], io::Section::kParameter)) << rank;
   }
@@ -127,10 +123,7 @@ TEST_F(CudaCodes, ResumeOnTheOtherKindOfDevice) {
     SCOPED_TRACE(codes.at("compress"));
     const Options base = with(kOfBuckets, "dtype=f64", codes, "save-every=3s");
     const auto continued = [&](const Options& first, const Options& second) {
-      const TemporaryDirectory folder;
-      const std::string directory = "save-dir=" + folder.path().string();
-      train(2, with(base, first, "steps=3", directory));
-      return train(2, with(base, second, directory, "resume=auto"));
+      return cuda_ranks::train_in_two_runs(base, first, second);
     };
     const TemporaryDirectory saved;
     const auto whole = train(2, with(base, by_nccl(2), "save-dir=" + saved.path().string()));
@@ -174,15 +167,7 @@ TEST_F(CudaCodes, AFailedStepLeavesTheErrorOfTheOneBefore) {
 
 TEST_F(CudaCodes, GoOnWhenRanksLeaveAndJoin) {
   for (const Options& devices : {by_nccl(kRanks), kInHostMemory}) {
-    changing_ranks::Job job(with(kOfBuckets, kCodes[0], devices, "steps=12"), kRanks);
-    job.join(kRanks);
-    job.until_death(1, 3);
-    EXPECT_TRUE(job.until_pause(7));
-    job.join(1);
-    const std::vector<RankResult> ranks = job.to_the_end();
-    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(kRanks));
-    for (const RankResult& rank : ranks) EXPECT_EQ(rank.end.global_step, 12);
-    expect_equal_ranks(ranks);
+    changing_ranks::expect_equal_after_changes(with(kOfBuckets, kCodes[0], devices), kRanks);
   }
 }
 

@@ -1,8 +1,11 @@
 // Common to tests of a few ranks on CUDA devices: the devices, their options, and what they need.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "engine/core/cuda.h"
 #include "tests/support/test_support.h"
@@ -35,6 +38,22 @@ inline std::string missing(bool nccl, int ranks = kRanks) {
   if (what.empty() && nccl && engine::cuda::device_count() < ranks)
     what = "needs " + std::to_string(ranks) + " devices";
   return what;
+}
+
+inline void expect_equal_parameters(const std::vector<session_runner::RankResult>& ranks) {
+  for (const session_runner::RankResult& rank : ranks)
+    EXPECT_TRUE(session_runner::same_bits(ranks[0], rank, io::Section::kParameter));
+}
+
+// Two ranks train with `base` and `first` to step 3; then a resumption with `base` and `second`
+// completes the run.
+inline std::vector<session_runner::RankResult> train_in_two_runs(
+    const session_runner::Options& base, const session_runner::Options& first,
+    const session_runner::Options& second) {
+  const test_support::TemporaryDirectory folder;
+  const std::string directory = "save-dir=" + folder.path().string();
+  session_runner::train(2, session_runner::with(base, first, "steps=3", directory));
+  return session_runner::train(2, session_runner::with(base, second, directory, "resume=auto"));
 }
 
 }  // namespace cuda_ranks
