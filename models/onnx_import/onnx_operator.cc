@@ -154,7 +154,7 @@ bool OnnxOperator::is_computable(std::size_t index) const {
 }
 
 // Floats are the shortest decimal numbers, as attributes are: both stand for Python's numbers.
-// Those of buffers are exact. Integers of a file are no symbols.
+// Numbers of buffers are exact. Integers of a file are not taken for symbols.
 OnnxTensor OnnxOperator::tensor(std::size_t index) const {
   if (const auto* found = std::get_if<OnnxTensor>(&input(index))) return *found;
   const OnnxConstant from = constant(index);

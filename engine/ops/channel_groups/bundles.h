@@ -30,7 +30,7 @@ ENGINE_INLINE std::int64_t whole_vectors(std::int64_t floats) {
   return quotient_up(floats, kWidth) * kWidth;
 }
 
-// The groups of one side, as bundles of `size` groups, of which the last one may have fewer. Both
+// The groups of one side, as bundles of `size` groups; the last one may have fewer. Both
 // sides of a convolution have the same bundles.
 struct BundleSide {
   std::int64_t channels, group, size;  // all channels; those of a group; groups of a bundle

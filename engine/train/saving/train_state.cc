@@ -374,7 +374,7 @@ void report_dropped(const io::Checkpoint& checkpoint, const std::string& source,
 // Restores the averaging's memory. A checkpoint of another policy has none: then it starts over,
 // with a notice to the user. Memory of single ranks is not valid for another world size, except
 // that of a rank that saved alone after the loss of others: what it had not sent is sent once, by
-// rank 0. A run of one rank averages nothing, so only such a rank saves it with a world size of 1.
+// rank 0. A run of one rank averages nothing: only a rank that saved alone has it in a world of 1.
 void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, int rank,
                     int world_size, TrainState& state,
                     const std::function<void(const std::string&)>& notice) {

@@ -117,7 +117,7 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
 INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(cut_cases()),
                          [](const auto& test) { return cut_name(test.param); });
 
-// Shuts every TCP connection of this process of which one end has `port`. Returns their number.
+// Shuts every TCP connection of this process with `port` at one end. Returns their number.
 int shut_connections_with(int port) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

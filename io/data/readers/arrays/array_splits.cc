@@ -64,8 +64,8 @@ std::string channels_line(const ArrayFile& file) {
          text(2) + " x " + text(3) + "; if the channels are last, save x.transpose(0, 3, 1, 2)";
 }
 
-// Gray images without a dimension of channels are not told from sequences, of which few are square
-// or bytes.
+// Gray images without a dimension of channels have the shape of sequences, but few sequences are
+// square or bytes.
 std::string gray_line(const ArrayFile& file, bool without_channels) {
   constexpr std::int64_t kFewest = 8;  // rows of an image
   const std::vector<std::int64_t>& shape = file.x.shape;
