@@ -4,11 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "io/base/digests/digest.h"
+#include "io/base/numbers/element_type.h"
 #include "io/data/samples/batch.h"
 #include "io/data/samples/sample_traits.h"
 
@@ -20,9 +22,9 @@ struct ArraySamples {
 
   std::array<std::int64_t, 3> extents{1, 1, 0};  // height, width, channels; or tokens, 1, 1
   bool are_tokens = false;
-  std::string dtype = {};              // of the array that was read, e.g. "float32"; "": unknown
-  std::vector<float> values = {};      // [samples, extents...], unless they are tokens
-  std::vector<std::int32_t> ids = {};  // of tokens, in place of values
+  std::optional<base::DType> dtype = {};  // of the array that was read; none: unknown
+  std::vector<float> values = {};         // [samples, extents...], unless they are tokens
+  std::vector<std::int32_t> ids = {};     // of tokens, in place of values
 
   std::array<std::int64_t, 3> shape() const { return extents; }
   void set_shape(const std::array<std::int64_t, 3>& shape) { extents = shape; }

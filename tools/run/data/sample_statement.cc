@@ -9,8 +9,8 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
+#include "io/base/numbers/numpy_name.h"
 #include "io/base/text/text_format.h"
-#include "io/base/text/text_parts.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"
 #include "tools/report/output/json_file.h"
@@ -221,17 +221,17 @@ void read_kind(const Json& json, const std::string& where, io::ImageSamples& ima
 
 void write_kind(base::JsonWriter& json, const io::ArraySamples& arrays, io::Normalization) {
   json.member("tokens", arrays.are_tokens);
-  if (!arrays.dtype.empty()) json.member("dtype", arrays.dtype);
+  if (arrays.dtype) json.member("dtype", base::numpy_name(*arrays.dtype));
 }
 
 void read_kind(const Json& json, const std::string& where, io::ArraySamples& arrays, InputSchema&) {
   arrays.are_tokens = bool_member(json, "tokens", where);
   if (!json.contains("dtype")) return;  // an earlier version wrote it
-  arrays.dtype = text_member(json, "dtype", where);
-  const std::vector<std::string> known{"float16", "float32", "float64", "uint8", "int32", "int64"};
-  if (std::ranges::find(known, arrays.dtype) == known.end())
-    throw io::DataError(where + ": found the dtype '" + arrays.dtype.substr(0, 40) +
-                        "', expected one of " + base::join_text(known));
+  const std::string name = text_member(json, "dtype", where);
+  arrays.dtype = base::parse_numpy_name(name);
+  if (!arrays.dtype)
+    throw io::DataError(where + ": found the dtype '" + name.substr(0, 40) +
+                        "', expected a name of NumPy, e.g. 'float32' or 'uint8'");
 }
 
 void read_kind(const Json& json, const std::string& where, io::FeatureSamples& rows,

@@ -11,6 +11,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/half.h"
+#include "io/base/numbers/numpy_name.h"
 #include "io/base/text/text_format.h"
 #include "io/data/labels/position_labels.h"
 #include "io/interchange/array_files.h"
@@ -24,28 +25,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   for (const std::int64_t extent : shape)
     text += (text.empty() ? "" : ", ") + std::to_string(extent);
   return "[" + text + "]";
-}
-
-constexpr const char* kByteType = "uint8";
-
-// Returns NumPy's name.
-std::string dtype_name(DType type) {
-  switch (type) {
-    case DType::kF16:
-      return "float16";
-    case DType::kF32:
-      return "float32";
-    case DType::kF64:
-      return "float64";
-    case DType::kU8:
-      return kByteType;
-    case DType::kI32:
-      return "int32";
-    case DType::kI64:
-      return "int64";
-    default:
-      return "";
-  }
 }
 
 constexpr const char* kExpectedLabels =
@@ -186,7 +165,7 @@ ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels) {
 
 ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   const std::vector<std::int64_t>& shape = file.x.shape;
-  ArraySamples samples{.dtype = dtype_name(file.x.type)};
+  ArraySamples samples{.dtype = file.x.type};
   if (shape.size() == 2 && is_integer(file.x)) {
     samples.extents = {shape[1], 1, 1};
     samples.are_tokens = true;
@@ -217,13 +196,15 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
 
 void check_scale(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
                  const std::string& source) {
-  if (samples.are_tokens || like.are_tokens || samples.dtype.empty() || like.dtype.empty()) return;
-  const bool is_scaled = samples.dtype == kByteType;
-  if (is_scaled == (like.dtype == kByteType)) return;
+  if (samples.are_tokens || like.are_tokens || !samples.dtype || !like.dtype) return;
+  const bool is_scaled = samples.dtype == DType::kU8;
+  if (is_scaled == (like.dtype == DType::kU8)) return;
+  const std::string expected(base::numpy_name(*like.dtype));
   throw DataError(
-      path + ": x has the dtype " + samples.dtype + ", but that of " + source + " is " +
-      like.dtype + "; uint8 is divided by 255 and other numbers are not: " +
-      (is_scaled ? "save x as " + like.dtype + " on the scale of training" : "save x as uint8"));
+      path + ": x has the dtype " + std::string(base::numpy_name(*samples.dtype)) +
+      ", but that of " + source + " is " + expected +
+      "; uint8 is divided by 255 and other numbers are not: " +
+      (is_scaled ? "save x as " + expected + " on the scale of training" : "save x as uint8"));
 }
 
 std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t classes,

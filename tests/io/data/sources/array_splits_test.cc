@@ -93,7 +93,7 @@ TEST_F(ArraySplits, BytesAndOtherNumbersAreNotMixed) {
   EXPECT_CONTAINS(complaint(), "test.npz: x has the dtype uint8, but that of train.npz is float32");
   save("test.npz", {whole, y});
   const DatasetSplits splits = load();
-  EXPECT_EQ(splits.train.as<ArraySamples>().dtype, "float32");
+  EXPECT_EQ(splits.train.as<ArraySamples>().dtype, base::DType::kF32);
   save_both(halves, y);
   auto coding = std::make_shared<SampleCoding>(
       SampleCoding{.like = splits.train.like(), .source = "run/step-8.ckpt"});
@@ -112,7 +112,7 @@ TEST_F(ArraySplits, BytesAndOtherNumbersAreNotMixed) {
                   "float32");
   coding->inputs_only = true;
   EXPECT_CONTAINS(complaint(), "x has the dtype uint8, but that of the model of");
-  coding->like.as<ArraySamples>().dtype = "";  // an earlier version wrote the checkpoint
+  coding->like.as<ArraySamples>().dtype = std::nullopt;  // an earlier version wrote the checkpoint
   EXPECT_EQ(load().test.size(), 1);
   options_.coding = nullptr;
   options_.parts = Parts::kSplit;

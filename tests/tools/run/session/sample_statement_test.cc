@@ -72,19 +72,19 @@ std::vector<float> values_of(const io::SampleBlock& block) {
 TEST(SampleStatement, OfArraysHasTheShapeOfTheLabels) {
   io::DatasetSplits splits;
   splits.train = {.name = "arrays",
-                  .samples = io::ArraySamples{.extents = {4, 6, 2}, .dtype = "uint8"},
+                  .samples = io::ArraySamples{.extents = {4, 6, 2}, .dtype = base::DType::kU8},
                   .labels = io::PositionLabels{.extents = {4, 6}, .count = 3}};
   const std::string text = sample_statement(splits, io::Normalization::kUnit);
   const io::Dataset found = read_sample_statement(text, "x").splits.train;
   EXPECT_EQ(found.model_shape(), (std::vector<std::int64_t>{4, 6, 2}));
   EXPECT_EQ(found.label_shape(), (std::vector<std::int64_t>{4, 6}));
   EXPECT_EQ(found.classes(), 3);
-  EXPECT_EQ(found.as<io::ArraySamples>().dtype, "uint8");
+  EXPECT_EQ(found.as<io::ArraySamples>().dtype, base::DType::kU8);
   const auto read = [&](const std::string& of_text) {
     return read_sample_statement(
         std::string(text).replace(text.find(",\"dtype\":\"uint8\""), 16, of_text), "x");
   };
-  EXPECT_EQ(read("").splits.train.as<io::ArraySamples>().dtype, "") << "an earlier version";
+  EXPECT_EQ(read("").splits.train.as<io::ArraySamples>().dtype, std::nullopt) << "an earlier version";
   EXPECT_THROW(read(",\"dtype\":\"bytes\""), io::DataError);
   splits.train.samples = io::ArraySamples{.extents = {5, 1, 1}, .are_tokens = true};
   splits.train.labels = io::ClassLabels{.count = 2};
