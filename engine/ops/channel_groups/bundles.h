@@ -52,8 +52,9 @@ struct BundleSide {
 // Returns the number of groups in a bundle. If it is more than 1, a bundle's channels of each side
 // fit in a vector.
 inline std::int64_t bundle_size(std::int64_t from_group, std::int64_t to_group) {
+  if (!kCanPermute) return 1;
   const std::int64_t wider = larger(from_group, to_group);
-  return kCanPermute && wider < kWidth ? kWidth / wider : 1;
+  return wider < kWidth ? kWidth / wider : 1;
 }
 
 // Returns for each lane of `to` the first channel of its group in a vector of `from`.

@@ -85,11 +85,11 @@ inline Plan plan_of(const GroupPass& p, int threads) {
   const Range columns = columns_of(p, plan.x_phases);
   plan.block = {plan.from, 1, columns.count(), -columns.first};
   plan.bundle_runs = quotient_up(plan.from.bundles(), bundles_at_once(plan.from));
-  const std::int64_t rows_in_cache = kBlockFloats / plan.block.total();
+  const std::int64_t rows_in_cache = kBlockFloats / larger(1, plan.block.total());
   while (plan.rows > 1 && rows_read(p, plan.rows) > rows_in_cache) --plan.rows;
   if (threads > 1) {  // a few units for each thread
     const std::int64_t all = p.images * results * plan.bundle_runs;
-    plan.rows = smaller(plan.rows, larger(1, all / (4 * threads)));
+    plan.rows = smaller(plan.rows, larger(1, all / (std::int64_t{4} * threads)));
   }
   plan.block.rows = rows_read(p, plan.rows);
   plan.row_blocks = quotient_up(results, plan.rows);

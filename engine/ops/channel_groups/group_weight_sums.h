@@ -27,7 +27,8 @@ void add_products_of(const Sums& s) {
   for (int o = 0; o < kOut; ++o) {
     index[o] = s.index + o;
     ENGINE_UNROLL
-    for (int b = 0; b < kTap; ++b) total[b][o] = load(s.sums + b * s.sums_tap + o * kWidth);
+    for (int b = 0; b < kTap; ++b)
+      total[b][o] = load(s.sums + b * s.sums_tap + std::int64_t{o} * kWidth);
   }
   const std::int64_t dy_pixel = kPermuted ? kWidth : s.dy_pixel;
   for (std::int64_t row = 0; row < s.rows; ++row) {
@@ -47,7 +48,8 @@ void add_products_of(const Sums& s) {
   }
   ENGINE_UNROLL
   for (int o = 0; o < kOut; ++o) ENGINE_UNROLL
-  for (int b = 0; b < kTap; ++b) store(s.sums + b * s.sums_tap + o * kWidth, total[b][o]);
+  for (int b = 0; b < kTap; ++b)
+    store(s.sums + b * s.sums_tap + std::int64_t{o} * kWidth, total[b][o]);
 }
 
 using Loop = void (*)(const Sums& sums);

@@ -122,13 +122,13 @@ ENGINE_INLINE Floats load_quads(const float* p, [[maybe_unused]] std::int64_t st
 // ptranspose transposes wider vectors as a whole, with twice as many shuffles for the same floats.
 ENGINE_INLINE void transpose_quads(Floats& a, Floats& b, Floats& c, Floats& d) {
 #if defined(__AVX512F__)
-#define ENGINE_QUADS(x, y, i, j, k, l)                                                       \
-  __builtin_shufflevector(x, y, i, j, k, l, i + 4, j + 4, k + 4, l + 4, i + 8, j + 8, k + 8, \
-                          l + 8, i + 12, j + 12, k + 12, l + 12)
+#define ENGINE_QUADS(x, y, i, j, k, l)                                                            \
+  __builtin_shufflevector(x, y, i, j, k, l, (i) + 4, (j) + 4, (k) + 4, (l) + 4, (i) + 8, (j) + 8, \
+                          (k) + 8, (l) + 8, (i) + 12, (j) + 12, (k) + 12, (l) + 12)
   constexpr int second = 16;
 #elif defined(__AVX__)
 #define ENGINE_QUADS(x, y, i, j, k, l) \
-  __builtin_shufflevector(x, y, i, j, k, l, i + 4, j + 4, k + 4, l + 4)
+  __builtin_shufflevector(x, y, i, j, k, l, (i) + 4, (j) + 4, (k) + 4, (l) + 4)
   constexpr int second = 8;
 #else
 #define ENGINE_QUADS(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k, l)
