@@ -157,7 +157,7 @@ inline void each_lane(Warp& w, std::uint32_t slot, F f) {
 inline Mask mask_of(const std::uint8_t* predicate) {
   Mask mask = 0;
   for (unsigned i = 0; i < 4; ++i) {
-    std::uint64_t eight;
+    std::uint64_t eight = 0;
     std::memcpy(&eight, predicate + 8 * i, 8);
     eight &= 0x0101010101010101u;  // lanes that never wrote it may have anything
     mask |= static_cast<Mask>((eight * 0x0102040810204080u) >> 56) << (8 * i);
