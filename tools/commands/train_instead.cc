@@ -38,6 +38,7 @@ int dry_run(const RunConfig& given, backends::Group& group) {
   SessionOptions options = config;
   options.data.given = chosen.data;
   options.data.stage.clear();
+  options.keeping.only_planned = !options.keeping.directory.empty();
   options.keeping.directory.clear();
   options.keeping.resume = {};
   const TrainSession session(options, group);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "backends/group.h"
 #include "tests/support/command_words.h"
@@ -152,6 +154,55 @@ TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_EQ(result.err.find("engine: error: --"), 0u) << result.err;
   }
+}
+
+// Returns the figures of `column` in a dry run's table of memory, one for each rank.
+std::vector<double> memory_of(const CommandResult& dry_run, const std::string& column) {
+  std::istringstream lines(dry_run.out);
+  std::string line;
+  std::vector<std::string> names;
+  std::vector<double> found;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    const std::vector<std::string> cells{std::istream_iterator<std::string>(words), {}};
+    if (names.empty()) {
+      if (cells.size() > 3 && cells[0] == "rank" && cells[1] == "host") names = cells;
+      continue;
+    }
+    const auto at = static_cast<std::size_t>(std::ranges::find(names, column) - names.begin());
+    if (cells.size() != names.size() || at == names.size()) break;
+    found.push_back(std::stod(cells[at]));
+  }
+  return found;
+}
+
+// Rank 0 copies the state to save it, rank 1 a mean of parameters; both keep what compressed
+// gradients have not sent yet twice.
+TEST(AveragingProgram, PlansTheMemoryOfCopiesForCheckpoints) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> train = argv(
+      "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+      "--batch-size 12 --momentum 0.9 --spawn 3 --threads 1 --dry-run");
+  const auto plan = [&](const std::string& options) {
+    return expect_success(
+        call(train, test_support::split_words(options), "--save-dir", folder / "run"));
+  };
+  const std::vector<double> model = memory_of(plan("--sync grad"), "parameters");
+  ASSERT_EQ(model.size(), 3u);
+  const double m = model[0], near = 0.1;  // MiB
+  const auto expect = [&](const std::string& options, std::vector<double> models,
+                          const std::string& column = "saving") {
+    SCOPED_TRACE(options + ", " + column);
+    const std::vector<double> found = memory_of(plan(options), column);
+    ASSERT_EQ(found.size(), 3u);
+    for (std::size_t r = 0; r < 3; ++r) EXPECT_NEAR(found[r], models[r] * m, near) << r;
+  };
+  EXPECT_TRUE(memory_of(expect_success(call(train)), "saving").empty());
+  expect("--sync grad", {2, 0, 0});
+  expect("--sync params --sync-every 2", {4, 2, 0});
+  expect("--sync params --sync-every 2 --average-state all", {2, 2, 0});
+  expect("--sync none", {6, 0, 0});
+  expect("--compress int8", {2, 2, 1}, "averaging");
 }
 
 // The plan of averaging in pairs, before a run; every backend of processes makes the pairs'

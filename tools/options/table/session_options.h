@@ -181,6 +181,7 @@ enum class InitCoding {
 
 struct KeepingOptions {
   std::string directory = {};  // "": nothing is saved
+  bool only_planned = false;   // nothing is saved, but the plan counts the memory for it
   int keep_last = 3;
   bool background = false;
   Resume resume = {};

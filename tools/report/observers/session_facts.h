@@ -78,7 +78,8 @@ struct UpdateFacts {
 struct MemoryFacts {
   std::uint64_t limit = 0, total = 0;
   // Parts of `total`.
-  std::uint64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, averaging = 0;
+  std::uint64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, averaging = 0,
+                saving = 0;
   std::uint64_t kept = 0, recomputed = 0;  // values that backward finds, and computes again
   std::int64_t segments = 0, recomputed_layers = 0, layers = 0;
   double added_flops = 0;          // as a part of those of a step

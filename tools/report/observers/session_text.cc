@@ -160,6 +160,7 @@ std::string memory_line(const SessionFacts& facts) {
                      mib(memory.parameters) + ", gradients " + mib(memory.gradients) +
                      ", optimizer " + mib(memory.optimizer) +
                      (memory.averaging > 0 ? ", averaging " + mib(memory.averaging) : "") +
+                     (memory.saving > 0 ? ", saving " + mib(memory.saving) : "") +
                      ", activations " + mib(memory.activations) + " (" + mib(memory.kept) +
                      " kept for backward); ";
   if (memory.recomputed_layers == 0)

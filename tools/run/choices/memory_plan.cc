@@ -69,6 +69,7 @@ std::string parts_text(const MemoryNeed& need, std::string (*size_text)(std::uin
   add("gradients", need.gradients);
   add("optimizer", need.optimizer);
   add("averaging", need.averaging);
+  add("saving", need.saving);
   add("batches", need.batches);
   add("data", need.data);
   add("evaluation", need.evaluation);
@@ -97,7 +98,12 @@ MemoryNeed need_without_activations(const engine::Graph& graph, const engine::Pl
   const std::uint64_t gradients = gradient_bytes(graph, options.state);
   need.gradients = shards * gradients + options.sums;
   need.averaging = gradients / engine::size_of(options.state) * options.averaging;
-  need.optimizer = optimizer_bytes(graph, options) + options.averages * parameters;
+  const std::uint64_t optimizer = optimizer_bytes(graph, options),
+                      averages = options.averages * parameters;
+  need.optimizer = optimizer + averages;
+  if (options.saved_parameters > 0)
+    need.saving = static_cast<std::uint64_t>(options.saved_parameters) * parameters + averages +
+                  need.averaging + static_cast<std::uint64_t>(options.saved_optimizers) * optimizer;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
   need.data = options.data;

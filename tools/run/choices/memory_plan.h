@@ -31,10 +31,10 @@ MemoryBudget device_memory_budget(int device);
 struct MemoryNeed {  // in bytes, for one rank
   std::uint64_t activations = 0, parameters = 0, gradients = 0, optimizer = 0, batches = 0,
                 data = 0, evaluation = 0,  // with its own model, on a device
-      averaging = 0;
+      averaging = 0, saving = 0;           // the copy of the state that is written to checkpoints
   std::uint64_t total() const {
     return activations + parameters + gradients + optimizer + batches + data + evaluation +
-           averaging;
+           averaging + saving;
   }
 };
 
@@ -50,6 +50,8 @@ struct MemoryPlanOptions {
   bool whole_tensors = false;     // a share consists of whole tensors, not elements
   std::size_t averages = 0;       // number of averages of the parameters
   std::size_t averaging = 0;      // bytes that the averaging keeps for each trained parameter
+  int saved_parameters = 0;       // models in this rank's copy for checkpoints; 0: it has no copy
+  int saved_optimizers = 0;       // optimizer states in it, or shares of one
   int shards = 1;                 // this rank's shards
   bool in_turn = false;           // of its shards: one after another, with the memory of one;
                                   // otherwise each has its own state and activations

@@ -58,13 +58,15 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
   const auto any = [&](std::uint64_t MemoryNeed::*part) {
     return std::ranges::any_of(ranks, [&](const RankMemory& rank) { return rank.need.*part > 0; });
   };
-  const bool evaluation = any(&MemoryNeed::evaluation), averaging = any(&MemoryNeed::averaging);
+  const bool evaluation = any(&MemoryNeed::evaluation), averaging = any(&MemoryNeed::averaging),
+             saving = any(&MemoryNeed::saving);
   std::vector<Cells> lines{{"rank", "host", "device", "parameters", "gradients", "optimizer",
                             "activations", "batches", "data"}};
   const bool limited =
       std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.limited.limit > 0; });
   if (evaluation) lines.back().emplace_back("evaluation");
   if (averaging) lines.back().emplace_back("averaging");
+  if (saving) lines.back().emplace_back("saving");
   lines.back().emplace_back("total");
   const bool devices =
       std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.in_use > 0; });
@@ -79,6 +81,7 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
                      mebibytes(need.activations), mebibytes(need.batches), mebibytes(need.data)});
     if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
     if (averaging) lines.back().push_back(mebibytes(need.averaging));
+    if (saving) lines.back().push_back(mebibytes(need.saving));
     lines.back().push_back(mebibytes(need.total()));
     if (devices) lines.back().insert(lines.back().begin() + 3, mebibytes(ranks[r].in_use));
     if (limited)
