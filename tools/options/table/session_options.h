@@ -181,9 +181,8 @@ enum class InitCoding {
 
 struct KeepingOptions {
   std::string directory = {};  // "": nothing is saved
-  bool only_planned = false;   // nothing is saved, but the plan counts the memory for it
   int keep_last = 3;
-  bool background = false;
+  bool background = false, only_planned = false;  // the plan counts memory, but nothing is saved
   Resume resume = {};
   std::string init_from = {};
   std::vector<std::string> allowed_mismatches = {};  // patterns of names that may be missing

@@ -84,7 +84,8 @@ TEST(SampleStatement, OfArraysHasTheShapeOfTheLabels) {
     return read_sample_statement(
         std::string(text).replace(text.find(",\"dtype\":\"uint8\""), 16, of_text), "x");
   };
-  EXPECT_EQ(read("").splits.train.as<io::ArraySamples>().dtype, std::nullopt) << "an earlier version";
+  EXPECT_EQ(read("").splits.train.as<io::ArraySamples>().dtype, std::nullopt)
+      << "an earlier version";
   EXPECT_THROW(read(",\"dtype\":\"bytes\""), io::DataError);
   splits.train.samples = io::ArraySamples{.extents = {5, 1, 1}, .are_tokens = true};
   splits.train.labels = io::ClassLabels{.count = 2};
