@@ -19,7 +19,7 @@ using MirroredBuffer = std::pair<const FlatBuffer*, const FlatBuffer*>;  // host
 
 // The codes of sums of the parameters, computed on the device.
 struct CodedParameters {
-  LossyOptions options;                    // REQUIRES: codes_on_devices()
+  LossyOptions options;
   backends::Communicator* in_host_memory;  // exchanges codes unless the devices do
 };
 

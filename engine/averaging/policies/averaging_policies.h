@@ -2,6 +2,8 @@
 // purpose.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
 
 #include "backends/communicator.h"
@@ -27,9 +29,12 @@ std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<Gradien
 // The same for gradients that the step sums itself, on a device (sums/device_sum.h) or in shards:
 // the policy only gives the weights of the mean, the memory of the error, and the report.
 struct StepSumOptions {
-  std::size_t bytes = 0;   // this rank's payload in each step
-  std::string note = {};   // suffix of the report that names the method (", on the device")
-  bool has_error = false;  // the sum keeps what it did not send
+  std::size_t bytes = 0;  // this rank's payload in each step
+  std::string note = {};  // suffix of the report that names the method (", on the device")
+  // Not empty: the payload of a round, replaces the bytes.
+  std::function<std::size_t(std::int64_t round)> bytes_in = {};
+  bool has_error = false;     // the sum keeps what it did not send
+  bool has_velocity = false;  // and velocities
 };
 std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
                                                               const StepSumOptions& options);

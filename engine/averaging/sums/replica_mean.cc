@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/averaging/codes/device_coded_sum.h"
 #include "engine/averaging/math/flat_math.h"
 
 namespace engine {
@@ -201,11 +200,9 @@ std::string ReplicaMean::note() const {
 
 std::vector<HomeBuffer> ReplicaMean::buffers_at_home() {
   if (!coded_) return {};
-  std::vector<HomeBuffer> buffers{{.buffer = &coded_->start, .is_state = false}};
-  if (!codes_on_devices(coded_->sum.options())) return buffers;
-  buffers.push_back({.buffer = &coded_->error});
-  buffers.push_back({.buffer = &coded_->rest, .is_state = false});
-  return buffers;
+  return {{.buffer = &coded_->start, .is_state = false},
+          {.buffer = &coded_->error},
+          {.buffer = &coded_->rest, .is_state = false}};
 }
 
 std::vector<PolicyState> ReplicaMean::state() {

@@ -19,9 +19,11 @@ namespace engine {
 struct StepShape {
   std::vector<std::int64_t> counts;  // samples of each rank
   bool first = true, last = true;    // of the step's micro-batches
+  std::int64_t variant = 0;          // of the sum of gradients (DeviceGradientSum::variant())
 
   bool operator<(const StepShape& other) const {
-    return std::tie(counts, first, last) < std::tie(other.counts, other.first, other.last);
+    return std::tie(counts, first, last, variant) <
+           std::tie(other.counts, other.first, other.last, other.variant);
   }
 };
 

@@ -348,7 +348,7 @@ engine::DeviceAveragingOptions device_averaging(const SessionOptions& options,
       .wanted = group.world_size() > 1 && options.averaging.of_parameters(),
       .communicator = wires.device_averaging};
   const auto codes = codes_of(options.averaging, options.seed);
-  if (averaging.wanted && codes && engine::codes_on_devices(*codes))
+  if (averaging.wanted && codes)
     averaging.codes = engine::CodedParameters{*codes, wires.averaging.get()};
   return averaging;
 }

@@ -89,8 +89,9 @@ const Options kStreaming[] = {
 const Options kCoded[] = {
     "sync=params compress=int8",
     "sync=diloco compress=int4 average-state=all",
-    "sync=diloco compress=sparse sparse-ratio=0.2 outer-momentum=0",
+    "sync=diloco compress=sparse sparse-ratio=0.2 sparse-decay=0.9 outer-momentum=0",
     "sync=streaming sync-fragments=2 sync-overlap=1 compress=int8",
+    "sync=streaming sync-fragments=2 sync-overlap=1 compress=sparse sparse-ratio=0.1 sparse-bits=4",
 };
 const Options kInPairs[] = {
     "sync=gossip",
@@ -221,8 +222,9 @@ TEST_F(CudaAveraging, ThePlanNamesWhereItTakesPlace) {
   expect_line(with("sync=params compress=int8", over_nccl(2)), nccl);
   expect_line(with("sync=params compress=int8", kStaged),
               "averagings on the devices; codes of changes pass through host memory");
-  expect_line(with("sync=params compress=sparse", over_nccl(2)),
-              "averagings on the devices; changes of parameters are encoded in host memory");
+  expect_line(with("sync=params compress=sparse", over_nccl(2)), nccl);
+  expect_line(with("sync=params compress=sparse", kStaged),
+              "averagings on the devices; codes of changes pass through host memory");
   expect_line(with("sync=gossip", over_nccl(2)),
               "averagings on the devices; pairs exchange parameters through host memory");
   expect_line(with(kStale, over_nccl(2)),
@@ -237,7 +239,7 @@ TEST_F(CudaAveraging, ResumesOnTheOtherKindOfDevice) {
   const Options cpu = "device=cpu";
   // Step 3 saves while an exchange of kStreaming[3] is in flight.
   for (const Options& policy :
-       {kPolicies[1], kPolicies[4], kStreaming[3], kCoded[1], kInPairs[1]}) {
+       {kPolicies[1], kPolicies[4], kStreaming[3], kCoded[1], kCoded[2], kInPairs[1]}) {
     SCOPED_TRACE(text_of(policy));
     const Options base = with(kMlp, "dtype=f64", policy, "save-every=3s");
     const auto continued = [&](const Options& first, const Options& second) {
@@ -253,8 +255,8 @@ TEST_F(CudaAveraging, ResumesOnTheOtherKindOfDevice) {
 }
 
 TEST_F(CudaAveraging, GoesOnWhenRanksLeaveAndJoin) {
-  for (const Options& policy :
-       {kPolicies[1], kPolicies[4], kStreaming[0], kStreaming[3], kCoded[0], kInPairs[0]}) {
+  for (const Options& policy : {kPolicies[1], kPolicies[4], kStreaming[0], kStreaming[3], kCoded[0],
+                                kCoded[2], kInPairs[0]}) {
     SCOPED_TRACE(text_of(policy));
     changing_ranks::expect_equal_after_changes(with(kMlp, policy, over_nccl(kRanks)), kRanks);
   }
