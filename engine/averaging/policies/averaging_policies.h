@@ -7,6 +7,7 @@
 #include <span>
 
 #include "backends/communicator.h"
+#include "backends/device_communicator.h"
 #include "engine/averaging/codes/lossy_code.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/averaging/policies/outer_options.h"
@@ -79,7 +80,11 @@ std::unique_ptr<AveragingPolicy> make_streaming_averaging(backends::Communicator
                                                           const StreamingOptions& options);
 
 // By rank: the communicators of this rank with each other one; null at its own place.
-using PairCommunicators = std::span<const std::unique_ptr<backends::Communicator>>;
+struct PairCommunicators {
+  std::span<const std::unique_ptr<backends::Communicator>> in_host_memory = {};
+  // Empty: devices exchange parameters through host memory.
+  std::span<const std::unique_ptr<backends::DeviceCommunicator>> on_devices = {};
+};
 
 struct GossipOptions {
   std::string name = "gossip";

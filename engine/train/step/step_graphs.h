@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/averaging/math/exchange_gate.h"
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/core/cuda.h"
 
@@ -85,6 +86,7 @@ class StepGraphs {
     cuda::StepGraph::begin_capture(stream_);
     try {
       issue();
+      const ExchangeGate::Creation creation(ExchangeGate::of_process());
       made = cuda::StepGraph::end_capture(stream_);
     } catch (const cuda::CudaError& failed) {
       failure = drop(failed.what());

@@ -81,7 +81,7 @@ std::string place_of_averagings(const AveragingOptions& options, bool over_nccl)
   if (codes_of(options, 0))
     return over_nccl ? "averagings on the devices, over NCCL"
                      : "averagings on the devices; codes of changes pass through host memory";
-  if (options.method == Options::Method::kGossip)
+  if (options.method == Options::Method::kGossip && !over_nccl)
     return "averagings on the devices; pairs exchange parameters through host memory";
   return over_nccl ? "averagings on the devices, over NCCL"
                    : "averagings on the devices; what ranks exchange passes through host memory";

@@ -184,11 +184,14 @@ TEST_F(CudaAveraging, ARankWithoutSamplesFollows) {
     expect_same_state(kRanks, with(kMlp, "batch-size=2 synthetic-size=20", sync));
 }
 
-// A mark in the mirror is there as long as nothing is copied to it.
-bool mirror_stays(const Options& options) {
+// A mark in a mirror is there as long as nothing is copied to it.
+enum class Mirror { kValues, kGradients };
+bool mirror_stays(const Options& options, Mirror mirror = Mirror::kValues) {
   std::vector<char> kept(2, 1);
-  train(2, options, [&kept](int rank, engine::TrainState& state) {
-    float& mirrored = state.model.parameters.values.span<float>()[0];
+  train(2, options, [&kept, mirror](int rank, engine::TrainState& state) {
+    const engine::ParameterBuffer& parameters = state.model.parameters;
+    float& mirrored =
+        (mirror == Mirror::kValues ? parameters.values : parameters.gradients).span<float>()[0];
     constexpr float kMark = 12345;
     if (state.progress.global_step >= 3 && mirrored != kMark)
       kept[static_cast<std::size_t>(rank)] = 0;
@@ -201,12 +204,22 @@ TEST_F(CudaAveraging, LeavesTheMirrorAlone) {
   const Options quiet = with(kMlp, "log-every=0 eval-every=0");
   for (const Options& policy :
        {kPolicies[0], kPolicies[1], kPolicies[3], kPolicies[5], kStreaming[0], kStreaming[2],
-        kCoded[0], kCoded[1], kCoded[3], kInPairs[0], kInPairs[1]}) {
+        kCoded[0], kCoded[1], kCoded[2], kCoded[3], kInPairs[0], kInPairs[1]}) {
     SCOPED_TRACE(text_of(policy));
     EXPECT_TRUE(mirror_stays(with(quiet, policy, over_nccl(2))));
     EXPECT_TRUE(mirror_stays(with(quiet, policy, kStaged)));
   }
   EXPECT_FALSE(mirror_stays(with(quiet, "sync=params verify-every=1", over_nccl(2))));
+}
+
+// The memory of the gradients holds what ranks exchange.
+TEST_F(CudaAveraging, OverNcclNothingIsExchangedInHostMemory) {
+  const Options quiet = with(kMlp, "log-every=0 eval-every=0");
+  for (const Options& policy : {kPolicies[0], kCoded[2], kInPairs[0]}) {
+    SCOPED_TRACE(text_of(policy));
+    EXPECT_TRUE(mirror_stays(with(quiet, policy, over_nccl(2)), Mirror::kGradients));
+  }
+  EXPECT_FALSE(mirror_stays(with(quiet, kInPairs[0], kStaged), Mirror::kGradients));
 }
 
 TEST_F(CudaAveraging, ThePlanNamesWhereItTakesPlace) {
@@ -225,7 +238,8 @@ TEST_F(CudaAveraging, ThePlanNamesWhereItTakesPlace) {
   expect_line(with("sync=params compress=sparse", over_nccl(2)), nccl);
   expect_line(with("sync=params compress=sparse", kStaged),
               "averagings on the devices; codes of changes pass through host memory");
-  expect_line(with("sync=gossip", over_nccl(2)),
+  expect_line(with("sync=gossip", over_nccl(2)), nccl);
+  expect_line(with("sync=gossip", kStaged),
               "averagings on the devices; pairs exchange parameters through host memory");
   expect_line(with(kStale, over_nccl(2)),
               "averagings in host memory: devices copy their parameters to and from it");
