@@ -11,13 +11,15 @@
 #include "engine/ops/codes/sparse_codes_cuda.h"
 #include "engine/ops/device/block_max.h"
 #include "engine/ops/device/device_code.h"
+#include "engine/ops/device/flag_order.h"
 #include "engine/ops/device/packs.h"
 
 namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = kSparseLanes, kWarps = kThreads / kWarp;
-constexpr int kRows = static_cast<int>(kSparseBlock) / kThreads;  // of a thread
+constexpr int kRows = kFlagRows;  // of a thread
+static_assert(kRows * kThreads == kSparseBlock && kThreads == kFlagThreads);
 constexpr std::size_t kScaleBytes = 2 * sizeof(base::bf16);
 
 // A kernel's span.
@@ -42,7 +44,7 @@ struct Given {
 struct EncodeShared {
   double doubles[kWarps];
   int integers[kWarps];
-  int starts[kRows * kWarps];
+  FlagStarts starts;
   std::uint32_t entries[kSparseBlock];  // sent elements: the index, and above it sign and level
 };
 
@@ -54,77 +56,6 @@ __device__ __forceinline__ void for_rows(int count, Call call) {
     const int place = row * kThreads + static_cast<int>(threadIdx.x);
     if (place < count) call(row, place);
   }
-}
-
-// A number of lanes for each row, of 8 bits.
-struct RowCounts {
-  std::uint64_t low = 0, high = 0;
-
-  __device__ __forceinline__ int at(int row) const {
-    return static_cast<int>((row < 8 ? low >> 8 * row : high >> 8 * (row - 8)) & 255);
-  }
-  __device__ __forceinline__ void add(int row, bool flag) {
-    const std::uint64_t one = flag ? 1 : 0;
-    if (row < 8)
-      low += one << 8 * row;
-    else
-      high += one << 8 * (row - 8);
-  }
-};
-static_assert(kRows == 16);
-
-// Replaces the flags of this lane by their sums over this lane and those before it.
-__device__ __forceinline__ RowCounts sum_lanes(RowCounts counts) {
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const int from = lane_index() < distance ? lane_index() : lane_index() - distance;
-    const std::uint64_t low = shuffle_from(counts.low, from),
-                        high = shuffle_from(counts.high, from);
-    if (from == lane_index()) continue;
-    counts.low += low;
-    counts.high += high;
-  }
-  return counts;
-}
-
-// Replaces numbers by the sums of those before them. All lanes of one warp.
-__device__ __forceinline__ void sum_before(int (&numbers)[kRows * kWarps]) {
-  constexpr int kEach = kRows * kWarps / kWarp;
-  int* const own = numbers + kEach * lane_index();
-  int total = 0;
-  for (int i = 0; i < kEach; ++i) total += own[i];
-  int before = total;
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const int from = lane_index() < distance ? lane_index() : lane_index() - distance;
-    const int other = shuffle_from(before, from);
-    if (from != lane_index()) before += other;
-  }
-  before -= total;
-  for (int i = 0; i < kEach; ++i) {
-    const int number = own[i];
-    own[i] = before;
-    before += number;
-  }
-}
-
-// Calls call(row, number) for each flag that is set; `number` counts the flags before it in the
-// order of places. All threads of the block.
-template <class Call>
-__device__ __forceinline__ void for_flags(std::uint32_t flags, EncodeShared& shared, Call call) {
-  RowCounts counts;
-  ENGINE_UNROLL
-  for (int row = 0; row < kRows; ++row) counts.add(row, (flags >> row & 1) != 0);
-  counts = sum_lanes(counts);
-  __syncthreads();  // earlier uses of the starts are complete
-  if (lane_index() == kWarp - 1)
-    for (int row = 0; row < kRows; ++row)
-      shared.starts[row * kWarps + warp_index()] = counts.at(row);
-  __syncthreads();
-  if (warp_index() == 0) sum_before(shared.starts);
-  __syncthreads();
-  ENGINE_UNROLL
-  for (int row = 0; row < kRows; ++row)
-    if ((flags >> row & 1) != 0)
-      call(row, shared.starts[row * kWarps + warp_index()] + counts.at(row) - 1);
 }
 
 // Returns flags of the rows whose elements are sent: the `kept` largest of the block, the first
@@ -153,7 +84,7 @@ __device__ __forceinline__ std::uint32_t choose(const T (&owed)[kRows], int coun
     }
   });
   const int left = kept - block_sum(larger_ones, shared.integers);
-  for_flags(equal, shared, [&](int row, int number) {
+  for_flags(equal, shared.starts, [&](int row, int number) {
     if (number < left) sent |= 1U << row;
   });
   return sent;
@@ -238,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
     const SparseLevels levels = scales.levels(level_count);
     auto* code =
         reinterpret_cast<std::uint8_t*>(codes) + static_cast<std::size_t>(block) * all.step;
-    for_flags(sent, shared, [&](int row, int number) {
+    for_flags(sent, shared.starts, [&](int row, int number) {
       const int place = row * kThreads + static_cast<int>(threadIdx.x);
       const std::uint32_t value = sparse_value_code(owed[row], levels);
       shared.entries[number] = static_cast<std::uint32_t>(place) | value << kSparseIndexBits;
