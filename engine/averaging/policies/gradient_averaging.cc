@@ -81,7 +81,7 @@ class GradientAveraging final : public AveragingPolicy {
   const std::string note_;
   std::unique_ptr<GradientSum> sum_;      // null: the step sums the gradients
   std::optional<BucketReducer> reducer_;  // uses sum_
-  // Of the step's sum; on a device, mirrors.
+  // Errors of the step's sum; on a device, mirrors.
   std::optional<FlatBuffer> error_, velocity_;
   std::int64_t averagings_ = 0;
   std::int64_t bytes_of_steps_ = 0;  // without sum_

@@ -27,7 +27,7 @@ struct AverageOptions {
 
 class ReplicaMean {
  public:
-  // Of a mean over some ranks, without codes.
+  // Describes a mean over some ranks, without codes.
   struct SomeRanks {
     // Sums on their devices; null: exchanges pass through host memory.
     backends::DeviceCommunicator* devices = nullptr;

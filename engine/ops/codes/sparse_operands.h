@@ -13,7 +13,7 @@ struct SparseSpan {
   std::int64_t kept = 1;  // sent elements of a whole block
 };
 
-// What a rank sends, and what remains: spans of equal length and dtype.
+// A contribution of a rank, and the part that it does not send: spans of equal length and dtype.
 struct SparseOperands {
   TensorView values, error;
   TensorView rest;           // may be `error`
