@@ -13,6 +13,7 @@
 
 #include "engine/core/error.h"
 #include "engine/ops/codes/quantized_block.h"
+#include "engine/ops/codes/sparse_block.h"
 #include "io/base/numbers/half.h"
 
 namespace engine {
@@ -66,20 +67,21 @@ class QuantizedCode {
 // elements by least squares. A block with an element that is not finite sends NaN for all it sends.
 class SparseCode {
  public:
-  static constexpr std::int64_t kBlock = 4096;
+  static constexpr std::int64_t kBlock = ops::kSparseBlock;
   static constexpr bool kHoldsSums = false;
-  static constexpr int kIndexBits = 12;
+  static constexpr int kIndexBits = ops::kSparseIndexBits;
 
   // `kept` elements of a whole block, and in proportion of a shorter one.
   SparseCode(int bits, std::int64_t kept) : bits_(bits), kept_(kept) {
     require(bits == 8 || bits == 4 || bits == 2, "sparse values have 8, 4 or 2 bits");
     require(kept >= 1 && kept <= kBlock, "a block sends between one and all of its elements");
   }
-  std::int64_t kept_of(std::int64_t count) const { return (kept_ * count + kBlock - 1) / kBlock; }
+  std::int64_t kept_of(std::int64_t count) const { return ops::sparse_kept(kept_, count); }
   std::size_t block_bytes(std::int64_t count) const {
-    return 2 * sizeof(base::bf16) +
-           static_cast<std::size_t>((kept_of(count) * (kIndexBits + bits_) + 7) / 8);
+    return ops::sparse_bytes(bits_, kept_, count);
   }
+  int bits() const { return bits_; }
+  std::int64_t kept() const { return kept_; }
   template <class T>
   void encode(std::span<const T> block, const RoundingNoise& noise, std::int64_t first,
               std::byte* to) const;

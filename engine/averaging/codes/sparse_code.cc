@@ -10,6 +10,8 @@
 namespace engine {
 namespace {
 
+constexpr std::size_t kScaleBytes = 2 * sizeof(base::bf16);
+
 class BitWriter {
  public:
   explicit BitWriter(std::byte* to) : to_(to) {}
@@ -45,17 +47,6 @@ class BitReader {
   int held_ = 0;
 };
 
-// Evenly spaced magnitudes.
-struct Levels {
-  double base = 0, step = 0;
-  int count = 2;
-
-  int nearest(double magnitude) const {
-    if (!(step > 0)) return 0;
-    return static_cast<int>(std::clamp(std::round((magnitude - base) / step), 0.0, count - 1.0));
-  }
-};
-
 // The magnitude for the selection: NaN is the largest, so that it is sent and detected.
 template <class T>
 T selection_size(T value) {
@@ -85,38 +76,31 @@ struct Selection {
   }
 };
 
-// Spaces the levels from the smallest to the largest magnitude, then fits them to the elements of
-// each level by least squares. With two levels, they become the means of the smaller and of the
-// larger elements.
 template <class T>
-Levels levels_for(std::span<const T> block, const Selection<T>& chosen, int count) {
+ops::SparseScales scales_for(std::span<const T> block, const Selection<T>& chosen, int count) {
   const auto size = [&](std::size_t k) {
     return static_cast<double>(std::abs(block[chosen.index[k]]));
   };
-  double low = std::numeric_limits<double>::infinity(), high = 0, check = 0;
+  double low = std::numeric_limits<double>::infinity(), high = 0;
   for (std::size_t k = 0; k < chosen.count; ++k) {
+    if (!ops::sparse_is_finite(size(k))) return ops::sparse_nan_scales();
     low = std::min(low, size(k));
     high = std::max(high, size(k));
-    check += size(k) * 0;  // NaN if it is not finite
   }
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  if (check != 0 || high > static_cast<double>(std::numeric_limits<float>::max()))
-    return {.base = kNan, .step = kNan, .count = count};
-  const Levels spaced{.base = low, .step = (high - low) / (count - 1), .count = count};
-  double n = 0, sum = 0, level_sum = 0, squares = 0, products = 0;
+  const ops::SparseLevels spaced = ops::sparse_spaced(low, high, count);
+  ops::SparseSums sums{.n = static_cast<double>(chosen.count)};
+  double sizes[ops::kSparseLanes] = {}, products[ops::kSparseLanes] = {};
   for (std::size_t k = 0; k < chosen.count; ++k) {
+    const std::size_t lane = chosen.index[k] % std::size_t{ops::kSparseLanes};
     const double level = spaced.nearest(size(k));
-    n += 1;
-    sum += size(k);
-    level_sum += level;
-    squares += level * level;
-    products += level * size(k);
+    sizes[lane] += size(k);
+    products[lane] += level * size(k);
+    sums.levels += level;
+    sums.squares += level * level;
   }
-  const double determinant = n * squares - level_sum * level_sum;
-  // Zeros stay zeros, above all those between two parameters, whose errors no checkpoint has.
-  if (low == 0) return {.base = 0, .step = squares > 0 ? products / squares : 0, .count = count};
-  const double step = determinant > 0 ? (n * products - level_sum * sum) / determinant : 0;
-  return {.base = (sum - step * level_sum) / n, .step = std::max(0.0, step), .count = count};
+  sums.sum = ops::sparse_lane_total(sizes);
+  sums.products = ops::sparse_lane_total(products);
+  return ops::sparse_fitted(low, sums);
 }
 
 }  // namespace
@@ -126,42 +110,34 @@ void SparseCode::encode(std::span<const T> block, const RoundingNoise& /*noise*/
                         std::int64_t /*first*/, std::byte* to) const {
   const Selection<T> chosen(
       block, static_cast<std::size_t>(kept_of(static_cast<std::int64_t>(block.size()))));
-  Levels levels = levels_for(block, chosen, 1 << (bits_ - 1));
-  const base::bf16 scales[] = {base::from_float<base::bf16>(static_cast<float>(levels.base)),
-                               base::from_float<base::bf16>(static_cast<float>(levels.step))};
-  std::memcpy(to, scales, sizeof scales);
-  levels.base = static_cast<double>(base::to_float(scales[0]));
-  levels.step = static_cast<double>(base::to_float(scales[1]));
+  const int count = ops::sparse_levels(bits_);
+  const ops::SparseScales scales = scales_for(block, chosen, count);
+  static_assert(sizeof scales == kScaleBytes);
+  std::memcpy(to, &scales, sizeof scales);
+  const ops::SparseLevels levels = scales.levels(count);
   BitWriter writer(to + sizeof scales);
   for (std::size_t k = 0; k < chosen.count; ++k) {
-    const T value = block[chosen.index[k]];
     writer.put(chosen.index[k], kIndexBits);
-    const int sign = std::signbit(value) ? 1 << (bits_ - 1) : 0;
-    writer.put(
-        static_cast<std::uint32_t>(sign | levels.nearest(std::abs(static_cast<double>(value)))),
-        bits_);
+    writer.put(ops::sparse_value_code(block[chosen.index[k]], levels), bits_);
   }
   writer.finish();
 }
 
 template <class T>
 void SparseCode::add(const std::byte* from, T factor, std::span<T> to) const {
-  base::bf16 scales[2];
-  std::memcpy(scales, from, sizeof scales);
-  const T lowest = static_cast<T>(base::to_float(scales[0])),
-          step = static_cast<T>(base::to_float(scales[1]));
+  ops::SparseScales scales{};
+  std::memcpy(&scales, from, sizeof scales);
   BitReader reader(from + sizeof scales);
   const std::int64_t kept = kept_of(static_cast<std::int64_t>(to.size()));
-  const std::uint32_t sign_bit = 1U << (bits_ - 1);
+  const int count = ops::sparse_levels(bits_);
   for (std::int64_t k = 0; k < kept; ++k) {
     const std::uint32_t index = reader.get(kIndexBits), code = reader.get(bits_);
-    const T size = lowest + step * static_cast<T>(code & (sign_bit - 1));
-    to[index] += (code & sign_bit) != 0 ? -factor * size : factor * size;
+    to[index] += ops::sparse_value(scales, count, code, factor);
   }
 }
 
 void SparseCode::check(const std::byte* from, std::int64_t count) const {
-  BitReader reader(from + 2 * sizeof(base::bf16));
+  BitReader reader(from + kScaleBytes);
   for (std::int64_t k = 0; k < kept_of(count); ++k) {
     const auto index = static_cast<std::int64_t>(reader.get(kIndexBits));
     require(index < count, "an index of a sparse sum is outside its block");
@@ -171,7 +147,7 @@ void SparseCode::check(const std::byte* from, std::int64_t count) const {
 
 template <class T>
 void SparseCode::clear_sent(const std::byte* from, std::span<T> to) const {
-  BitReader reader(from + 2 * sizeof(base::bf16));
+  BitReader reader(from + kScaleBytes);
   const std::int64_t kept = kept_of(static_cast<std::int64_t>(to.size()));
   for (std::int64_t k = 0; k < kept; ++k) {
     to[reader.get(kIndexBits)] = 0;

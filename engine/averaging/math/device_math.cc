@@ -148,11 +148,12 @@ void DeviceMath::store(const TensorView& values) {
 }
 
 // The communicator's own stream sees what the calculations, which have ended, have written.
-void DeviceMath::sum_on_devices(const TensorView& values) {
-  require(sums_on_devices(), "a sum of devices without their communicator");
+void DeviceMath::sum_on_devices(const TensorView& values, backends::DeviceCommunicator* some) {
+  backends::DeviceCommunicator* const communicator = some != nullptr ? some : parts_.communicator;
+  require(communicator != nullptr, "a sum of devices without their communicator");
   cuda::use_device(parts_.context.device.index);  // of the calling thread
-  parts_.communicator->all_reduce(there(values).data, static_cast<std::size_t>(values.count()),
-                                  values.dtype, backends::ReduceOp::kSum);
+  communicator->all_reduce(there(values).data, static_cast<std::size_t>(values.count()),
+                           values.dtype, backends::ReduceOp::kSum);
 }
 
 void DeviceMath::sum_codes(const CodedViews& views, Elements range, std::int64_t round) {

@@ -19,7 +19,7 @@ using MirroredBuffer = std::pair<const FlatBuffer*, const FlatBuffer*>;  // host
 
 // The codes of sums of the parameters, computed on the device.
 struct CodedParameters {
-  LossyOptions options;                    // REQUIRES: codes_on_devices()
+  LossyOptions options;
   backends::Communicator* in_host_memory;  // exchanges codes unless the devices do
 };
 
@@ -54,7 +54,7 @@ class DeviceMath final : public StateMath {
   void store(const TensorView& values) override;
   void wait() override;
   bool sums_on_devices() const override { return parts_.communicator != nullptr; }
-  void sum_on_devices(const TensorView& values) override;
+  void sum_on_devices(const TensorView& values, backends::DeviceCommunicator* some) override;
   bool sums_codes() const override { return codes_.has_value(); }
   void sum_codes(const CodedViews& views, Elements range, std::int64_t round) override;
 

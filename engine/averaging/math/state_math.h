@@ -8,6 +8,10 @@
 #include "engine/ops/optim_step/sgd_update.h"
 #include "engine/optim/optimizer_shards.h"
 
+namespace backends {
+class DeviceCommunicator;
+}
+
 namespace engine {
 
 // Operands are views of the same dtype and length, always of host memory. On a device they stand
@@ -44,10 +48,11 @@ class StateMath {
 
   // Returns true if the ranks' devices sum values without host memory.
   virtual bool sums_on_devices() const { return false; }
-  // Replaces the values, whose calculation has ended, by their sum over all ranks, and returns when
-  // it is complete. Any thread, while the object's own calculates with other values. Throws
-  // PeerError; the values are then undefined. REQUIRES: sums_on_devices().
-  virtual void sum_on_devices(const TensorView& values);
+  // Replaces the values, whose calculation has ended, by their sum over all ranks, or over those of
+  // `some` if it is not null, and returns when it is complete. Any thread, while the object's own
+  // calculates with other values. Throws PeerError; the values are then undefined. REQUIRES:
+  // sums_on_devices(), or `some`.
+  virtual void sum_on_devices(const TensorView& values, backends::DeviceCommunicator* some);
 
   // Returns true if codes of sums are computed where the state is, and not in host memory.
   virtual bool sums_codes() const { return false; }

@@ -2,9 +2,12 @@
 // purpose.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
 
 #include "backends/communicator.h"
+#include "backends/device_communicator.h"
 #include "engine/averaging/codes/lossy_code.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/averaging/policies/outer_options.h"
@@ -27,9 +30,12 @@ std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<Gradien
 // The same for gradients that the step sums itself, on a device (sums/device_sum.h) or in shards:
 // the policy only gives the weights of the mean, the memory of the error, and the report.
 struct StepSumOptions {
-  std::size_t bytes = 0;   // this rank's payload in each step
-  std::string note = {};   // suffix of the report that names the method (", on the device")
-  bool has_error = false;  // the sum keeps what it did not send
+  std::size_t bytes = 0;  // this rank's payload in each step
+  std::string note = {};  // suffix of the report that names the method (", on the device")
+  // Not empty: the payload of a round, replaces the bytes.
+  std::function<std::size_t(std::int64_t round)> bytes_in = {};
+  bool has_error = false;     // the sum keeps what it did not send
+  bool has_velocity = false;  // and velocities
 };
 std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
                                                               const StepSumOptions& options);
@@ -74,7 +80,11 @@ std::unique_ptr<AveragingPolicy> make_streaming_averaging(backends::Communicator
                                                           const StreamingOptions& options);
 
 // By rank: the communicators of this rank with each other one; null at its own place.
-using PairCommunicators = std::span<const std::unique_ptr<backends::Communicator>>;
+struct PairCommunicators {
+  std::span<const std::unique_ptr<backends::Communicator>> in_host_memory = {};
+  // Empty: devices exchange parameters through host memory.
+  std::span<const std::unique_ptr<backends::DeviceCommunicator>> on_devices = {};
+};
 
 struct GossipOptions {
   std::string name = "gossip";

@@ -27,7 +27,9 @@ class GossipAveraging final : public AveragingPolicy {
         mean_(communicator, context, parameters, {}),
         start_(FlatBuffer::like(parameters.gradients)),
         pairs_(options.seed, communicator.world_size()) {
-    require(static_cast<int>(pairs.size()) == communicator.world_size(),
+    const auto ranks = static_cast<std::size_t>(communicator.world_size());
+    require(pairs.in_host_memory.size() == ranks &&
+                (pairs.on_devices.empty() || pairs.on_devices.size() == ranks),
             "a rank needs a communicator with each other rank");
     if (options.outer) outer_.emplace(parameters, context, *options.outer);
   }
@@ -114,17 +116,20 @@ class GossipAveraging final : public AveragingPolicy {
     const TensorView values = parameters_.values.part(0, mean_.all().count);
     (home != nullptr ? *home : host_).copy(values, start_.part(0, mean_.all().count));
   }
-  // Pairs exchange their parameters in host memory.
   void average_pair(StateMath* home) {
     const int self = communicator_.rank();
     const std::span<const int> partners = pairs_.draw(options_.schedule.count(0, updates_));
     const int partner = partners[static_cast<std::size_t>(self)];
     if (partner != self) {
-      backends::Communicator& pair = *pair_communicators_[static_cast<std::size_t>(partner)];
+      const auto at = static_cast<std::size_t>(partner);
+      backends::Communicator& pair = *pair_communicators_.in_host_memory[at];
       std::array<std::int64_t, 2> samples{};
       pair.all_gather(&samples_.local, sizeof samples_.local, samples.data());
       const SampleCount of_pair{samples_.local, samples[0] + samples[1]};
-      ReplicaMean mean(pair, context_, parameters_, {}, std::nullopt, /*of_all=*/false);
+      ReplicaMean::SomeRanks both;
+      if (!pair_communicators_.on_devices.empty())
+        both.devices = pair_communicators_.on_devices[at].get();
+      ReplicaMean mean(pair, context_, parameters_, {}, std::nullopt, both);
       mean.average(of_pair.weight(2), averagings_, {}, {.start = &start_, .home = home});
       mean_.set_bytes_sent(mean_.bytes_sent() + mean.bytes_sent());
     }

@@ -1,6 +1,8 @@
 // Draws the pairs of ranks that average their parameters with each other.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,5 +29,35 @@ class GossipPairs {
 int tournament_rounds(int ranks);
 // Returns the partner of `rank` in a round; `rank` itself if it pauses.
 int tournament_partner(int ranks, int round, int rank);
+
+// Connects a rank with each other one: connect({both ranks, ascending}). Returns the results by
+// rank. The rounds of a tournament: a rank waits only for ranks that are in an earlier round.
+template <class Connect>
+auto connect_pairs(int ranks, int self, const Connect& connect) {
+  std::vector<decltype(connect(std::vector<int>()))> pairs(static_cast<std::size_t>(ranks));
+  for (int round = 0; round < tournament_rounds(ranks); ++round) {
+    const int partner = tournament_partner(ranks, round, self);
+    if (partner != self)
+      pairs[static_cast<std::size_t>(partner)] =
+          connect(std::vector{std::min(self, partner), std::max(self, partner)});
+  }
+  return pairs;
+}
+// The same for devices of one process, pair after pair: connecting allocates device memory, for
+// which a driver may wait for all devices, and no other rank may use its device meanwhile.
+// `meet` returns when all ranks have called it.
+template <class Connect, class Meet>
+auto connect_in_turn(int ranks, int self, const Connect& connect, const Meet& meet) {
+  std::vector<decltype(connect(std::vector<int>()))> pairs(static_cast<std::size_t>(ranks));
+  for (int first = 0; first < ranks; ++first)
+    for (int second = first + 1; second < ranks; ++second) {
+      meet();
+      if (self == first || self == second)
+        pairs[static_cast<std::size_t>(first + second - self)] =
+            connect(std::vector{first, second});
+    }
+  meet();
+  return pairs;
+}
 
 }  // namespace engine

@@ -21,8 +21,10 @@ class GradientAveraging final : public AveragingPolicy {
   GradientAveraging(const FlatBuffer& gradients, const StepSumOptions& options)
       : gradients_(gradients),
         bytes_each_(static_cast<std::int64_t>(options.bytes)),
+        bytes_in_(options.bytes_in),
         note_(options.note) {
     if (options.has_error) error_ = FlatBuffer::like(gradients);
+    if (options.has_velocity) velocity_ = FlatBuffer::like(gradients);
   }
 
   std::string_view name() const override { return "grad"; }
@@ -35,13 +37,15 @@ class GradientAveraging final : public AveragingPolicy {
   }
   std::int64_t round() const override { return averagings_; }
   std::int64_t end_step(const StepCounts&, double, StateHome&) override {
+    bytes_of_steps_ += bytes_in_ ? static_cast<std::int64_t>(bytes_in_(averagings_)) : bytes_each_;
     ++averagings_;
-    bytes_of_steps_ += bytes_each_;
     return 0;
   }
   HomeMemory memory_at_home() override {
-    if (!error_) return {};
-    return {.buffers = {{.buffer = &*error_, .is_error = true}}};
+    HomeMemory memory;
+    for (std::optional<FlatBuffer>* kept : {&error_, &velocity_})
+      if (*kept) memory.buffers.push_back({.buffer = &**kept, .is_error = true});
+    return memory;
   }
 
   PolicyCounters counters() const override {
@@ -54,8 +58,10 @@ class GradientAveraging final : public AveragingPolicy {
   }
   std::vector<PolicyState> exchange_state() override { return state(); }
   std::vector<PolicyState> state() override {
-    if (error_) return {{"gradient_error", &*error_, true}};
-    return sum_ != nullptr ? sum_->state() : std::vector<PolicyState>{};
+    std::vector<PolicyState> state = sum_ != nullptr ? sum_->state() : std::vector<PolicyState>{};
+    if (error_) state.push_back({"gradient_error", &*error_, true});
+    if (velocity_) state.push_back({"gradient_velocity", &*velocity_, true});
+    return state;
   }
 
   AveragingReport take_report() override {
@@ -71,10 +77,12 @@ class GradientAveraging final : public AveragingPolicy {
 
   const FlatBuffer& gradients_;
   const std::int64_t bytes_each_;  // per step
+  const std::function<std::size_t(std::int64_t)> bytes_in_ = {};
   const std::string note_;
   std::unique_ptr<GradientSum> sum_;      // null: the step sums the gradients
   std::optional<BucketReducer> reducer_;  // uses sum_
-  std::optional<FlatBuffer> error_;       // of the step's sum; on a device, the mirror
+  // Errors of the step's sum; on a device, mirrors.
+  std::optional<FlatBuffer> error_, velocity_;
   std::int64_t averagings_ = 0;
   std::int64_t bytes_of_steps_ = 0;  // without sum_
 };

@@ -1,4 +1,5 @@
 // Sums buckets of gradients as codes. The codes of a bucket are computed while backward runs.
+// Sparse gradients are one bucket, as in host memory.
 //
 // If the devices exchange them, everything is enqueued on one stream, which can be captured.
 // Otherwise finish() exchanges them in host memory, bucket by bucket: it begins when backward is
@@ -15,8 +16,9 @@
 namespace engine {
 namespace {
 
-std::vector<Elements> bucket_ranges(std::int64_t elements, DType dtype,
+std::vector<Elements> bucket_ranges(std::int64_t elements, DType dtype, const LossyOptions& codes,
                                     const BucketOptions& options) {
+  if (codes.kind == LossyOptions::Kind::kSparse) return {{0, elements}};
   std::vector<Elements> ranges;
   std::int64_t first = 0;
   for (const std::int64_t end : bucket_ends(elements, size_of(dtype), options.bytes)) {
@@ -33,15 +35,28 @@ class CodedDeviceSum final : public DeviceGradientSum {
       : devices_(exchange.on_devices),
         gradients_(gradients),
         overlap_(buckets.overlap),
-        buckets_(bucket_ranges(gradients.size(), gradients.dtype(), buckets)),
+        buckets_(bucket_ranges(gradients.size(), gradients.dtype(), options, buckets)),
         sum_(exchange, options, "gradients", buckets_, gradients.device()),
-        pieces_(sum_.pieces(buckets_)),
+        pieces_(sum_.pieces(buckets_, 0)),
         filled_(buckets_.size()) {
     if (devices_ != nullptr) devices_->agree(sum_.calls(pieces_));
   }
 
-  void set_error(const FlatBuffer& error) override { error_ = &error; }
-  void begin_step(const StepNumbers* numbers) override { round_.at = &numbers->round; }
+  void set_errors(std::span<const FlatBuffer* const> errors) override {
+    require(!errors.empty() && errors.size() == (sum_.options().momentum > 0 ? 2U : 1U),
+            "a sum of codes without the memory of its errors");
+    error_ = errors.front();
+    velocity_ = errors.size() > 1 ? errors.back() : nullptr;
+  }
+  std::int64_t variant(std::int64_t round) const override { return sum_.kept_in(round); }
+  // The first steps of a variant are not captured.
+  void begin_step(const StepNumbers* numbers, std::int64_t round) override {
+    const bool changes = variant(round) != variant(round_.number);
+    round_ = {.number = round, .at = &numbers->round};
+    if (!changes) return;
+    pieces_ = sum_.pieces(buckets_, round);
+    if (devices_ != nullptr) devices_->agree(sum_.calls(pieces_));
+  }
 
   void ready(std::int64_t elements, void* stream) override {
     if (overlap_) send(elements, stream);
@@ -83,8 +98,9 @@ class CodedDeviceSum final : public DeviceGradientSum {
 
  private:
   DeviceCodedSum::Spans spans() const {
-    require(error_ != nullptr, "a sum of codes without the memory of its error");
-    return {gradients_.flat(), error_->flat(), error_->flat()};
+    require(error_ != nullptr, "a sum of codes without the memory of its errors");
+    return {gradients_.flat(), error_->flat(), error_->flat(),
+            velocity_ != nullptr ? velocity_->flat() : TensorView{}};
   }
 
   void send(std::int64_t elements, void* stream) {
@@ -103,11 +119,11 @@ class CodedDeviceSum final : public DeviceGradientSum {
 
   backends::DeviceCommunicator* const devices_;  // null: codes are exchanged in host memory
   const FlatBuffer& gradients_;
-  const FlatBuffer* error_ = nullptr;
+  const FlatBuffer *error_ = nullptr, *velocity_ = nullptr;
   const bool overlap_;
   const std::vector<Elements> buckets_;
   DeviceCodedSum sum_;
-  const std::vector<DeviceCodedSum::Piece> pieces_;
+  std::vector<DeviceCodedSum::Piece> pieces_;  // of the round
   DeviceCodedSum::Round round_;
   // They run before pending kernels of backward.
   cuda::Stream encoding_{cuda::Priority::kHighest}, decoding_{cuda::Priority::kHighest};
@@ -127,7 +143,7 @@ std::unique_ptr<DeviceGradientSum> make_coded_device_sum(const CodeExchange& exc
 
 std::size_t coded_device_sum_bytes(const LossyOptions& options, std::int64_t elements, DType dtype,
                                    const BucketOptions& buckets, int ranks) {
-  return device_coded_bytes(options, bucket_ranges(elements, dtype, buckets), ranks);
+  return device_coded_bytes(options, bucket_ranges(elements, dtype, options, buckets), ranks);
 }
 
 }  // namespace engine

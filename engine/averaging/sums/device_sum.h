@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,11 +23,16 @@ class DeviceGradientSum {
  public:
   virtual ~DeviceGradientSum() = default;
   // Called before ready() in each step; `numbers` are in device memory, those of a captured step in
-  // each of its launches.
-  virtual void begin_step(const StepNumbers* /*numbers*/) {}
-  // Called once, before the first step, if a policy has an error of the gradients (HomeBuffer):
-  // what earlier steps did not send, in device memory, with the slots of the gradients.
-  virtual void set_error(const FlatBuffer& /*error*/) {}
+  // each of its launches. `round` is the same as theirs. Collective if the variant changes. Throws
+  // PeerError.
+  virtual void begin_step(const StepNumbers* /*numbers*/, std::int64_t /*round*/) {}
+  // Returns a number that is equal for rounds with the same calls and kernels: a captured step is
+  // launched for these alone. The same on all ranks.
+  virtual std::int64_t variant(std::int64_t /*round*/) const { return 0; }
+  // Called once, before the first step, if a policy has errors of the gradients (HomeBuffer): what
+  // earlier steps did not send, and after it the velocity of a sum with momentum. In device memory,
+  // with the slots of the gradients.
+  virtual void set_errors(std::span<const FlatBuffer* const> /*errors*/) {}
   // The first `elements` of the gradients are final when `stream` reaches this point.
   virtual void ready(std::int64_t elements, void* stream) = 0;
   // Later work on `stream` sees the sums. Ends the step.
@@ -57,14 +63,14 @@ std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator&
                                                    const FlatBuffer& gradients,
                                                    const BucketOptions& options);
 
-// Sums gradients as quantized codes, which are computed on the device, with the bits of
+// Sums gradients as codes, which are computed on the device, with the bits of
 // make_coded_sum(). The communicators must outlive the sum and must not be used otherwise during a
 // step. Collective if the devices exchange the codes: the ranks compare the calls of a step.
 std::unique_ptr<DeviceGradientSum> make_coded_device_sum(const CodeExchange& exchange,
                                                          const FlatBuffer& gradients,
                                                          const LossyOptions& options,
                                                          const BucketOptions& buckets);
-// Returns its device memory in bytes, without the error.
+// Returns its device memory in bytes, without the errors.
 std::size_t coded_device_sum_bytes(const LossyOptions& options, std::int64_t elements, DType dtype,
                                    const BucketOptions& buckets, int ranks);
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/averaging/codes/device_coded_sum.h"
+#include "engine/averaging/math/exchange_gate.h"
 #include "engine/averaging/math/flat_math.h"
 
 namespace engine {
@@ -34,13 +34,14 @@ void add_values(ThreadPool* threads, const TensorView& values, const TensorView&
 
 ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& context,
                          ParameterBuffer& parameters, std::vector<FlatBuffer*> further,
-                         const std::optional<LossyOptions>& lossy, bool of_all)
+                         const std::optional<LossyOptions>& lossy,
+                         const std::optional<SomeRanks>& some)
     : communicator_(communicator),
       context_(context),
       host_(context),
       parameters_(parameters),
       further_(std::move(further)),
-      of_all_(of_all) {
+      some_(some) {
   std::size_t most = 0;
   for (const FlatBuffer* buffer : further_) most = std::max(most, averaged_bytes(*buffer));
   if (most > parameters.gradients.bytes()) wide_ = Arena(most);
@@ -79,7 +80,8 @@ void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffe
 }
 
 bool ReplicaMean::in_host_memory(const StateMath* home, Sum sum) const {
-  if (home == nullptr || !of_all_) return true;
+  if (home == nullptr) return true;
+  if (some_) return sum == Sum::kCoded || some_->devices == nullptr;
   return sum == Sum::kCoded ? !home->sums_codes() : !home->sums_on_devices();
 }
 
@@ -97,7 +99,11 @@ void ReplicaMean::sum_plain(StateMath* home, const TensorView& values) {
     return communicator_.all_reduce(values.data, static_cast<std::size_t>(values.count()),
                                     values.dtype, backends::ReduceOp::kSum);
   communicator_.barrier();
-  home->sum_on_devices(values);
+  if (!some_) return home->sum_on_devices(values, nullptr);
+  std::optional<ExchangeGate::Exchange> exchange;
+  if (communicator_.rank() == 0) exchange.emplace(ExchangeGate::of_process());
+  communicator_.barrier();  // the gate is passed
+  home->sum_on_devices(values, some_->devices);
 }
 
 // The ranks meet as for sum_plain() if their devices exchange the codes.
@@ -201,11 +207,9 @@ std::string ReplicaMean::note() const {
 
 std::vector<HomeBuffer> ReplicaMean::buffers_at_home() {
   if (!coded_) return {};
-  std::vector<HomeBuffer> buffers{{.buffer = &coded_->start, .is_state = false}};
-  if (!codes_on_devices(coded_->sum.options())) return buffers;
-  buffers.push_back({.buffer = &coded_->error});
-  buffers.push_back({.buffer = &coded_->rest, .is_state = false});
-  return buffers;
+  return {{.buffer = &coded_->start, .is_state = false},
+          {.buffer = &coded_->error},
+          {.buffer = &coded_->rest, .is_state = false}};
 }
 
 std::vector<PolicyState> ReplicaMean::state() {

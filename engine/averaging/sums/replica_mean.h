@@ -27,13 +27,19 @@ struct AverageOptions {
 
 class ReplicaMean {
  public:
+  // Describes a mean over some ranks, without codes.
+  struct SomeRanks {
+    // Sums on their devices; null: exchanges pass through host memory.
+    backends::DeviceCommunicator* devices = nullptr;
+  };
   // All references must outlive the mean. `further` are buffers besides the parameters' values,
   // which are never compressed. With `lossy`, the changes of the parameters since they were last
-  // equal are sent as codes, with error feedback. `of_all`: the communicator connects all ranks, as
-  // sums on devices do; else exchanges pass through host memory.
+  // equal are sent as codes, with error feedback. `some`: the communicator connects some ranks
+  // only.
   ReplicaMean(backends::Communicator& communicator, KernelContext& context,
               ParameterBuffer& parameters, std::vector<FlatBuffer*> further,
-              const std::optional<LossyOptions>& lossy = std::nullopt, bool of_all = true);
+              const std::optional<LossyOptions>& lossy = std::nullopt,
+              const std::optional<SomeRanks>& some = std::nullopt);
 
   // The trained parameters, as a range of their values.
   Elements all() const { return {0, parameters_.trained_elements(parameters_.values)}; }
@@ -113,7 +119,7 @@ class ReplicaMean {
   HostMath host_;
   ParameterBuffer& parameters_;
   const std::vector<FlatBuffer*> further_;
-  const bool of_all_;
+  const std::optional<SomeRanks> some_;
   std::optional<Coded> coded_;
   Arena wide_;  // for a buffer that is larger than the gradients; otherwise empty
   bool measure_ = false;

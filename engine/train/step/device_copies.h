@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "engine/averaging/math/device_math.h"
 #include "engine/core/arena.h"
@@ -58,26 +59,26 @@ class StateBackup {
   Arena copy_;
 };
 
-// Copies of all that a step changes before its update: statistics, and what a sum of gradients did
-// not send.
+// Copies of all that a step changes before its update: statistics, and the errors of a sum of
+// gradients.
 class StepBackup {
  public:
   // Statistics are kept if this is `wanted`.
   StepBackup(const ModelState& model, bool wanted)
       : running_(model.running, wanted), counters_(model.counters, wanted) {}
-  void add_error(const FlatBuffer& error) { error_.emplace(error, true); }
+  void add_error(const FlatBuffer& error) { errors_.emplace_back(error, true); }
 
   void keep(void* stream) {
     running_.keep(stream);
     counters_.keep(stream);
-    if (error_) error_->keep(stream);
+    for (StateBackup& error : errors_) error.keep(stream);
   }
   void put_back(void* stream) {
     running_.put_back(stream);
     counters_.put_back(stream);
-    if (error_) error_->put_back(stream);
+    for (StateBackup& error : errors_) error.put_back(stream);
   }
-  // The error stays: a skipped step was summed.
+  // The errors stay: a skipped step was summed.
   void put_back_if_skipped(KernelContext& context, const StepControl* control) {
     running_.put_back_if_skipped(context, control);
     counters_.put_back_if_skipped(context, control);
@@ -85,7 +86,7 @@ class StepBackup {
 
  private:
   StateBackup running_, counters_;
-  std::optional<StateBackup> error_;
+  std::deque<StateBackup> errors_;
 };
 
 // The averagings that calculate with the state of a device: their calculations, and the memory of
@@ -114,11 +115,12 @@ class DeviceAveraging {
     if (math_ && settle_) settle_(*math_);
   }
 
-  // Returns the memory of the errors of a sum of gradients; null: there are none.
-  const FlatBuffer* error() const {
+  // Returns the memory of the errors of a sum of gradients, in the policy's order.
+  std::vector<const FlatBuffer*> errors() const {
+    std::vector<const FlatBuffer*> errors;
     for (const Buffer& buffer : buffers_)
-      if (buffer.host.is_error) return &buffer.home;
-    return nullptr;
+      if (buffer.host.is_error) errors.push_back(&buffer.home);
+    return errors;
   }
 
   // Visits the policy's memory that is part of the state: call(in host memory, on the device).

@@ -144,10 +144,11 @@ class Work final : public StepWork, private StateHome {
   void add(const HomeMemory& memory) override {
     cuda::use_device(options_.device.index);
     averaging_.add(memory, options_.device);
-    const FlatBuffer* error = averaging_.error();
-    if (error == nullptr || sum_ == nullptr) return;
-    sum_->set_error(*error);
-    if (options_.supports_rollback) kept_.add_error(*error);
+    const std::vector<const FlatBuffer*> errors = averaging_.errors();
+    if (errors.empty() || sum_ == nullptr) return;
+    sum_->set_errors(errors);
+    if (!options_.supports_rollback) return;
+    for (const FlatBuffer* error : errors) kept_.add_error(*error);
   }
 
   std::string graph_text() const override { return graphs_.text(); }
@@ -328,7 +329,7 @@ class Work final : public StepWork, private StateHome {
   // The sums begin during backward, for the batch in `slot`; finish_sums() follows.
   void sum_during_backward(int slot, Write write) {
     if (sum_ == nullptr) return executor_.backward(slot, write, {});
-    sum_->begin_step(executor_.numbers(slot));
+    sum_->begin_step(executor_.numbers(slot), now_.numbers.round);
     executor_.backward(slot, write,
                        [this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
     if (options_.measured) wait_for_own(stream_.handle());
@@ -389,6 +390,7 @@ class Work final : public StepWork, private StateHome {
     const std::span<const std::int64_t> counts = sum_ == nullptr ? own : request.counts;
     now_.shape.first = m == 0;
     now_.shape.last = m + 1 == options_.micro_batches;
+    now_.shape.variant = sum_ == nullptr ? 0 : sum_->variant(request.round);
     now_.shape.counts.clear();
     for (const std::int64_t count : counts) {
       const auto [first, end] = bounds_of_part(count, m);

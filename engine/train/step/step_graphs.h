@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/averaging/math/exchange_gate.h"
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/core/cuda.h"
 
@@ -19,9 +20,11 @@ namespace engine {
 struct StepShape {
   std::vector<std::int64_t> counts;  // samples of each rank
   bool first = true, last = true;    // of the step's micro-batches
+  std::int64_t variant = 0;          // of the sum of gradients (DeviceGradientSum::variant())
 
   bool operator<(const StepShape& other) const {
-    return std::tie(counts, first, last) < std::tie(other.counts, other.first, other.last);
+    return std::tie(counts, first, last, variant) <
+           std::tie(other.counts, other.first, other.last, other.variant);
   }
 };
 
@@ -83,6 +86,7 @@ class StepGraphs {
     cuda::StepGraph::begin_capture(stream_);
     try {
       issue();
+      const ExchangeGate::Creation creation(ExchangeGate::of_process());
       made = cuda::StepGraph::end_capture(stream_);
     } catch (const cuda::CudaError& failed) {
       failure = drop(failed.what());

@@ -28,6 +28,9 @@ TEST_F(Ptx, IntegersWrapAndShiftsEndAtTheWidth) {
   expect_result(0xffffff80, "mov.u32 %r2, 128; cvt.s32.s8 %r1, %r2;");
   expect_result(7, "mov.u64 %rd2, 4294967303; cvt.u32.u64 %r1, %rd2;");
   expect_result(0xffffff5f, "mov.u32 %r2, -11; mov.u32 %r3, -1; bfi.b32 %r1, %r2, %r3, 4, 4;");
+  expect_result(0xffffff5f,
+                "mov.u64 %rd2, -11; mov.u64 %rd3, -1; bfi.b64 %rd4, %rd2, %rd3, 36, 4; "
+                "shr.u64 %rd4, %rd4, 32; cvt.u32.u64 %r1, %rd4;");
   expect_result(0x44332288,
                 "mov.u32 %r2, 0x44332211; mov.u32 %r3, 0x88776655; "
                 "prmt.b32 %r1, %r2, %r3, 0x3217;");

@@ -90,5 +90,35 @@ TEST(Tournament, EveryRankMeetsEachOtherOnce) {
   }
 }
 
+// Every rank connects with each other one, and both sides name the same pair.
+TEST(GossipPairs, ConnectInTurnOneAfterTheOther) {
+  constexpr int kRanks = 5;
+  int meetings = 0;
+  std::vector<std::pair<int, std::vector<int>>> order;
+  for (int self = 0; self < kRanks; ++self) {
+    int met = 0;
+    const auto pairs = connect_in_turn(
+        kRanks, self,
+        [&](const std::vector<int>& pair) {
+          order.emplace_back(met, pair);
+          return pair;
+        },
+        [&] { ++met; });
+    for (int other = 0; other < kRanks; ++other)
+      EXPECT_EQ(pairs[static_cast<std::size_t>(other)],
+                other == self ? std::vector<int>()
+                              : std::vector({std::min(self, other), std::max(self, other)}));
+    EXPECT_TRUE(self == 0 || met == meetings);
+    meetings = met;
+  }
+  // Between two meetings, one pair connects: its two ranks.
+  std::ranges::sort(order);
+  ASSERT_EQ(order.size(), std::size_t{kRanks * (kRanks - 1)});
+  for (std::size_t i = 0; i < order.size(); i += 2) {
+    EXPECT_EQ(order[i], order[i + 1]);
+    EXPECT_EQ(order[i].first, static_cast<int>(i / 2) + 1);
+  }
+}
+
 }  // namespace
 }  // namespace engine

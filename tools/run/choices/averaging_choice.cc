@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "engine/averaging/codes/coded_sum.h"
-#include "engine/averaging/codes/device_coded_sum.h"
 #include "engine/averaging/math/device_math.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/stale/stale_averaging.h"
@@ -94,6 +93,13 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
 engine::StepSumOptions coded_step(const engine::LossyOptions& codes,
                                   const engine::FlatBuffer& gradients,
                                   const engine::BucketOptions& buckets) {
+  const std::string note = " (" + engine::lossy_text(codes) + "), encoded on the device";
+  if (codes.kind == engine::LossyOptions::Kind::kSparse)
+    return {.note = note,
+            .bytes_in = [codes, count = gradients.size()](
+                            std::int64_t round) { return engine::code_bytes(codes, count, round); },
+            .has_error = true,
+            .has_velocity = codes.momentum > 0};
   std::size_t bytes = 0;
   std::int64_t first = 0;
   for (const std::int64_t end :
@@ -101,9 +107,7 @@ engine::StepSumOptions coded_step(const engine::LossyOptions& codes,
     bytes += engine::code_bytes(codes, end - first, 0);
     first = end;
   }
-  return {.bytes = bytes,
-          .note = " (" + engine::lossy_text(codes) + "), encoded on the device",
-          .has_error = true};
+  return {.bytes = bytes, .note = note, .has_error = true};
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& options,
@@ -309,14 +313,11 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 }
 
 bool sums_parameters_on_devices(const AveragingOptions& options) {
-  const auto codes = codes_of(options, 0);
-  return options.of_parameters() && options.stale.max_behind == 0 &&
-         (!codes || engine::codes_on_devices(*codes));
+  return options.of_parameters() && options.stale.max_behind == 0;
 }
 
 bool encodes_gradients_on_device(const AveragingOptions& options) {
-  const auto codes = codes_of(options, 0);
-  return options.method == AveragingMethod::kGradients && codes && engine::codes_on_devices(*codes);
+  return options.method == AveragingMethod::kGradients && codes_of(options, 0);
 }
 
 std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype) {
@@ -325,17 +326,14 @@ std::size_t averaging_bytes(const AveragingOptions& options, int world_size, eng
   return options.of_gradients() ? bytes_of_sum(options, size) : size * copies_of_policy(options);
 }
 
-// Errors of sparse codes stay in host memory, where changes are encoded, as do averagings without
-// late ranks, which another thread calculates.
+// Averagings without late ranks stay in host memory, where another thread calculates them.
 std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world_size,
                                       engine::DType dtype) {
   if (world_size == 1) return 0;
   const std::size_t size = engine::size_of(dtype);
-  if (encodes_gradients_on_device(options)) return size;  // the error
+  if (encodes_gradients_on_device(options)) return bytes_of_sum(options, size);
   if (!options.of_parameters() || options.stale.max_behind > 0) return 0;
-  const auto codes = codes_of(options, 0);
-  const std::size_t in_host_memory = codes && !engine::codes_on_devices(*codes) ? 2 : 0;
-  return size * (copies_of_policy(options) - in_host_memory);
+  return size * copies_of_policy(options);
 }
 
 std::size_t coded_sum_bytes_on_device(const AveragingOptions& options, int world_size,

@@ -164,7 +164,6 @@ bool is_allowed(const Policy& policy, const SyncFigures& figures, const SyncLimi
   if (limits.compression ? *limits.compression != policy.compression : !policy.is_default)
     return false;
   const bool coded = policy.compression != Compression::kNone;
-  if (policy.averages_gradients() && coded && figures.on_devices) return false;
   // Codes and local steps shorten transfers; in memory a transfer is the sum itself.
   if (figures.in_memory && coded && !limits.compression) return false;
   if (limits.every) return !policy.averages_gradients() && covers_period(policy, *limits.every);

@@ -15,7 +15,6 @@ struct SyncFigures {
   int ranks = 1, hosts = 1;
   std::int64_t elements = 0, bytes = 0;  // size of the gradients
   std::int64_t fragments = 1;            // number with --sync streaming and a long period
-  bool on_devices = false;               // true: gradients are on devices and cannot be encoded
   bool in_memory = false;                // true: the ranks exchange through memory that they share
   std::int64_t steps = 0;                // of the whole run
   double step_s = 0;                     // time of the slowest rank, without averaging

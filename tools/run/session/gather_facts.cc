@@ -1,7 +1,6 @@
 // Fills the facts of a session from its parts.
 #include <algorithm>
 
-#include "engine/averaging/codes/device_coded_sum.h"
 #include "io/gpu/usable_devices.h"
 #include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
@@ -79,13 +78,10 @@ std::string place_of_averagings(const AveragingOptions& options, bool over_nccl)
   using Options = AveragingOptions;
   if (options.stale.max_behind > 0)
     return "averagings in host memory: devices copy their parameters to and from it";
-  if (const auto codes = codes_of(options, 0)) {
-    if (!engine::codes_on_devices(*codes))
-      return "averagings on the devices; changes of parameters are encoded in host memory";
+  if (codes_of(options, 0))
     return over_nccl ? "averagings on the devices, over NCCL"
                      : "averagings on the devices; codes of changes pass through host memory";
-  }
-  if (options.method == Options::Method::kGossip)
+  if (options.method == Options::Method::kGossip && !over_nccl)
     return "averagings on the devices; pairs exchange parameters through host memory";
   return over_nccl ? "averagings on the devices, over NCCL"
                    : "averagings on the devices; what ranks exchange passes through host memory";

@@ -46,17 +46,18 @@ void plan_device_shards(const engine::TreePartition& cut, const backends::Group&
   if (group.world_size() > 1) needs.sums += engine::node_sum_bytes(cut, gradients);
 }
 
-// Adds what a device needs for codes. In elastic jobs it also has a copy of their error from before
-// the step.
+// Adds what a device needs for codes. In elastic jobs it also has a copy of their errors from
+// before the step.
 void plan_codes(const SessionOptions& options, const backends::Group& group,
                 const engine::Graph& graph, MemoryPlanOptions& needs) {
   const std::uint64_t gradients = gradient_bytes(graph, needs.state);
-  needs.sums += coded_sum_bytes_on_device(
-      options.averaging, group.world_size(), needs.state,
-      static_cast<std::int64_t>(gradients / engine::size_of(needs.state)));
+  const std::uint64_t elements = gradients / engine::size_of(needs.state);
+  needs.sums += coded_sum_bytes_on_device(options.averaging, group.world_size(), needs.state,
+                                          static_cast<std::int64_t>(elements));
   if (options.data.max_ranks > 0 && group.world_size() > 1 &&
       encodes_gradients_on_device(options.averaging))
-    needs.sums += gradients;
+    needs.sums +=
+        elements * averaging_bytes_on_device(options.averaging, group.world_size(), needs.state);
 }
 
 // Adds the copy of the state in host memory from which rank 0 writes checkpoints. Rank 1 has as

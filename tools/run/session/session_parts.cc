@@ -92,15 +92,16 @@ engine::ThreadPool make_pool(const SessionOptions& options, const Compute& compu
   return compute.make_pool(options.compute.deterministic ? kDeterministicShares : 0);
 }
 
-std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOptions& options,
-                                                               const Compute& compute,
-                                                               backends::Group& group) {
+std::unique_ptr<backends::DeviceCommunicator> make_device_wire(
+    const SessionOptions& options, const Compute& compute, backends::Group& group,
+    const std::vector<int>& members = {}) {
   const bool chosen = options.asked_backend == "nccl" || options.asked_backend == "auto";
   if (!compute.cuda() || group.world_size() == 1 || !chosen) return nullptr;
   if (group.backend() == "inproc" && options.compute.device.devices.size() < 2)
     return nullptr;  // threads that share one device
   engine::cuda::use_device(compute.device.index);
-  auto communicator = group.make_device_communicator({.backend = options.asked_backend});
+  auto communicator =
+      group.make_device_communicator({.backend = options.asked_backend, .members = members});
   if (communicator->name() != "nccl") communicator.reset();
   return communicator;
 }
@@ -257,24 +258,6 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
   plan = compile_plan(options, compute, group, data, graph, pool, memory);
 }
 
-namespace {
-
-// Connects this rank with each other one, in the rounds of a tournament, so that ranks wait only
-// for ranks that are in an earlier round.
-std::vector<std::unique_ptr<backends::Communicator>> connect_pairs(backends::Group& group) {
-  const int ranks = group.world_size(), self = group.rank();
-  std::vector<std::unique_ptr<backends::Communicator>> pairs(static_cast<std::size_t>(ranks));
-  for (int round = 0; round < engine::tournament_rounds(ranks); ++round) {
-    const int partner = engine::tournament_partner(ranks, round, self);
-    if (partner != self)
-      pairs[static_cast<std::size_t>(partner)] =
-          host_communicator(group, {std::min(self, partner), std::max(self, partner)});
-  }
-  return pairs;
-}
-
-}  // namespace
-
 DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
                          backends::Group& group)
     : gradients(sums_gradients_on_devices(options.averaging)
@@ -285,19 +268,35 @@ DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
                      : nullptr),
       statistics(gradients && exchanges_on_device(options)
                      ? make_device_wire(options, compute, group)
-                     : nullptr) {}
+                     : nullptr) {
+  if (options.averaging.method != AveragingOptions::Method::kGossip || !parameters) return;
+  const auto connect = [&](const std::vector<int>& members) {
+    return make_device_wire(options, compute, group, members);
+  };
+  const int ranks = group.world_size(), self = group.rank();
+  if (group.backend() != "inproc") {
+    pairs = engine::connect_pairs(ranks, self, connect);
+    return;
+  }
+  const auto meeting = host_communicator(group);
+  pairs = engine::connect_in_turn(ranks, self, connect, [&] { meeting->barrier(); });
+}
 
 SessionCommunicators::SessionCommunicators(const SessionOptions& options, backends::Group& group,
                                            const engine::Graph& graph,
                                            const DeviceWires& on_devices)
     : island(island_ranks(options.averaging, group)),
       averaging(host_communicator(group)),
+      device_pairs(on_devices.pairs),
       device(on_devices.gradients.get()),
       device_averaging(on_devices.parameters.get()),
       device_statistics(on_devices.statistics.get()) {
   if (options.averaging.host_islands && group.world_size() > 1)
     within_island = host_communicator(group, island);
-  if (options.averaging.method == AveragingOptions::Method::kGossip) pairs = connect_pairs(group);
+  if (options.averaging.method == AveragingOptions::Method::kGossip)
+    pairs = engine::connect_pairs(
+        group.world_size(), group.rank(),
+        [&group](const std::vector<int>& members) { return host_communicator(group, members); });
   if (group.world_size() == 1 || layers_that_use_replicas(graph) == 0) return;
   if (options.averaging.stale.max_behind > 0)
     throw io::ConfigError(
@@ -348,7 +347,7 @@ engine::DeviceAveragingOptions device_averaging(const SessionOptions& options,
       .wanted = group.world_size() > 1 && options.averaging.of_parameters(),
       .communicator = wires.device_averaging};
   const auto codes = codes_of(options.averaging, options.seed);
-  if (averaging.wanted && codes && engine::codes_on_devices(*codes))
+  if (averaging.wanted && codes)
     averaging.codes = engine::CodedParameters{*codes, wires.averaging.get()};
   return averaging;
 }
@@ -440,9 +439,15 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
                                                 {.bytes = gradients.bytes(), .note = on_device});
   const bool scattered = model.shared_update && model.shared_update->of_buckets;
   return make_averaging(options.averaging, group,
-                        {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer,
-                         model.context, options.seed, wires.pairs,
-                         scattered ? &model.shared_update->shares : nullptr, compute.cuda()});
+                        {*wires.averaging,
+                         wires.within_island.get(),
+                         model.state,
+                         *model.optimizer,
+                         model.context,
+                         options.seed,
+                         {wires.pairs, wires.device_pairs},
+                         scattered ? &model.shared_update->shares : nullptr,
+                         compute.cuda()});
 }
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {

@@ -72,6 +72,9 @@ struct DeviceWires {
   std::unique_ptr<backends::DeviceCommunicator> parameters;
   // If null, layers exchange batch statistics in host memory.
   std::unique_ptr<backends::DeviceCommunicator> statistics;
+  // By rank: with each other rank, for --sync gossip. If empty, pairs exchange parameters in host
+  // memory.
+  std::vector<std::unique_ptr<backends::DeviceCommunicator>> pairs;
 };
 
 // Has one communicator for each thread or stream whose calls may run concurrently with others.
@@ -86,6 +89,8 @@ struct SessionCommunicators {
   std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
   // By rank: with each other rank, for --sync gossip; otherwise empty.
   std::vector<std::unique_ptr<backends::Communicator>> pairs;
+  std::span<const std::unique_ptr<backends::DeviceCommunicator>>
+      device_pairs;                                    // DeviceWires::pairs
   backends::DeviceCommunicator* device;                // DeviceWires::gradients
   backends::DeviceCommunicator* device_averaging;      // DeviceWires::parameters
   backends::DeviceCommunicator* device_statistics;     // DeviceWires::statistics

@@ -74,7 +74,6 @@ void measure_training(const RunConfig& config, backends::Group& group,
   group.set_activity("measuring a step for --sync auto");
   TrainSession session(scratch_options(config, data), group);
   static_cast<void>(session.start_state());
-  figures.on_devices = session.facts().ranks.on_device();
   figures.steps = session.facts().length.total_steps;
   figures.step_s = measure_step(session, control);
   const engine::FlatBuffer& gradients = session.state().model.parameters.gradients;

@@ -200,6 +200,8 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
     for (backends::DeviceCommunicator* wire :
          {parts_->wires.device, parts_->wires.device_averaging, parts_->wires.device_statistics})
       if (wire != nullptr) backends::cancel(*wire);
+    for (const auto& wire : parts_->wires.device_pairs)
+      if (wire != nullptr) backends::cancel(*wire);
     throw;
   }
 }

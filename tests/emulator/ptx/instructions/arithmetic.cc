@@ -47,14 +47,16 @@ void ternary(Warp& w, const Instruction& i) {
 }
 
 // The lowest bits of the first operand take the place of some of the second.
+template <class T>
 void insert_bits(Warp& w, const Instruction& i) {
-  const u32 *from = w.reg<u32>(i.slot[1]), *into = w.reg<u32>(i.slot[2]),
-            *place = w.reg<u32>(i.slot[3]), *length = w.reg<u32>(i.slot[4]);
-  each_lane<u32>(w, i.slot[0], [&](unsigned l) {
-    const unsigned at = place[l] & 255, bits = std::min(length[l] & 255, 32u);
-    if (at >= 32 || bits == 0) return into[l];
-    const u32 mask = static_cast<u32>(((std::uint64_t{1} << bits) - 1) << at);
-    return (into[l] & ~mask) | (from[l] << at & mask);
+  constexpr unsigned kBits = 8 * sizeof(T);
+  const T *from = w.reg<T>(i.slot[1]), *into = w.reg<T>(i.slot[2]);
+  const u32 *place = w.reg<u32>(i.slot[3]), *length = w.reg<u32>(i.slot[4]);
+  each_lane<T>(w, i.slot[0], [&](unsigned l) {
+    const unsigned at = place[l] & 255, bits = std::min(length[l] & 255, kBits);
+    if (at >= kBits || bits == 0) return into[l];
+    const T mask = static_cast<T>(static_cast<T>(-1) >> (kBits - bits) << at);
+    return static_cast<T>((into[l] & ~mask) | (from[l] << at & mask));
   });
 }
 
@@ -399,7 +401,8 @@ Forms make_forms() {
   f["selp.b32"] = f["selp.u32"] = f["selp.s32"] = {ternary<u32, u32, choose, u32, u8>, "w=wwp"};
   f["selp.b64"] = f["selp.u64"] = f["selp.s64"] = {ternary<u64, u64, choose, u64, u8>, "d=ddp"};
   f["prmt.b32"] = {ternary<u32, u32, permute>, "w=www"};
-  f["bfi.b32"] = {insert_bits, "w=wwww"};
+  f["bfi.b32"] = {insert_bits<u32>, "w=wwww"};
+  f["bfi.b64"] = {insert_bits<u64>, "d=ddww"};
 
   f["fma.rm.f32"] = {ternary<f32, f32, fused_down>, "w=www"};
   f["div.approx.f32"] = f["div.full.f32"] = f["div.rn.f32"];

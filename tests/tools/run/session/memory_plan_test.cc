@@ -267,7 +267,7 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
                                 .optimizer = *optimizer,
                                 .context = context,
                                 .seed = 1,
-                                .pairs = pairs};
+                                .pairs = {.in_host_memory = pairs}};
     const auto made = tools::make_averaging(policy.options, *groups[0], parts);
     const double kept = static_cast<double>(mapped_bytes() - before) / gradients,
                  planned = static_cast<double>(

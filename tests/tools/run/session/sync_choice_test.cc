@@ -120,10 +120,10 @@ TEST(SyncChoice, RanksThatShareMemorySumGradients) {
 TEST(SyncChoice, AGainIsWorthItsLossOfAccuracy) {
   SyncFigures f = figures(1000, 0, 80 / 0.12);
   EXPECT_EQ(chosen(f), "--sync grad --compress int8");
-  f.on_devices = true;  // which encode nothing
-  EXPECT_EQ(chosen(f), "--sync grad");
+  const SyncLimits uncompressed{.every = {}, .compression = Compression::kNone};
+  EXPECT_EQ(chosen(f, uncompressed), "--sync grad");
   f.step_s /= 3;  // 36 %
-  EXPECT_EQ(chosen(f), "--sync params --sync-every 4");
+  EXPECT_EQ(chosen(f, uncompressed), "--sync params --sync-every 4");
 }
 
 TEST(SyncChoice, EveryStepIsForParametersAlone) {
@@ -146,13 +146,6 @@ TEST(SyncChoice, CodesAreSummedInShares) {
   f.hosts = 2;  // four ranks on each receive the shares of four others, and their sums
   EXPECT_NEAR(sync_candidates(f, {})[1].wire_s, 5 * 4 / 8.0 * candidates[1].bytes_per_step / 125e6,
               1e-9);
-}
-
-TEST(SyncChoice, GradientsOnDevicesAreNotEncoded) {
-  SyncFigures f = figures(1000, 0.2, 300);
-  EXPECT_EQ(chosen(f), "--sync grad --compress int8");
-  f.on_devices = true;
-  EXPECT_EQ(chosen(f), "--sync params --sync-every 4");
 }
 
 TEST(SyncChoice, StreamingHidesOnlyWhatItsThreadCanSend) {

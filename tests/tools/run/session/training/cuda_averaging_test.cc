@@ -89,8 +89,9 @@ const Options kStreaming[] = {
 const Options kCoded[] = {
     "sync=params compress=int8",
     "sync=diloco compress=int4 average-state=all",
-    "sync=diloco compress=sparse sparse-ratio=0.2 outer-momentum=0",
+    "sync=diloco compress=sparse sparse-ratio=0.2 sparse-decay=0.9 outer-momentum=0",
     "sync=streaming sync-fragments=2 sync-overlap=1 compress=int8",
+    "sync=streaming sync-fragments=2 sync-overlap=1 compress=sparse sparse-ratio=0.1 sparse-bits=4",
 };
 const Options kInPairs[] = {
     "sync=gossip",
@@ -183,11 +184,14 @@ TEST_F(CudaAveraging, ARankWithoutSamplesFollows) {
     expect_same_state(kRanks, with(kMlp, "batch-size=2 synthetic-size=20", sync));
 }
 
-// A mark in the mirror is there as long as nothing is copied to it.
-bool mirror_stays(const Options& options) {
+// A mark in a mirror is there as long as nothing is copied to it.
+enum class Mirror { kValues, kGradients };
+bool mirror_stays(const Options& options, Mirror mirror = Mirror::kValues) {
   std::vector<char> kept(2, 1);
-  train(2, options, [&kept](int rank, engine::TrainState& state) {
-    float& mirrored = state.model.parameters.values.span<float>()[0];
+  train(2, options, [&kept, mirror](int rank, engine::TrainState& state) {
+    const engine::ParameterBuffer& parameters = state.model.parameters;
+    float& mirrored =
+        (mirror == Mirror::kValues ? parameters.values : parameters.gradients).span<float>()[0];
     constexpr float kMark = 12345;
     if (state.progress.global_step >= 3 && mirrored != kMark)
       kept[static_cast<std::size_t>(rank)] = 0;
@@ -200,12 +204,22 @@ TEST_F(CudaAveraging, LeavesTheMirrorAlone) {
   const Options quiet = with(kMlp, "log-every=0 eval-every=0");
   for (const Options& policy :
        {kPolicies[0], kPolicies[1], kPolicies[3], kPolicies[5], kStreaming[0], kStreaming[2],
-        kCoded[0], kCoded[1], kCoded[3], kInPairs[0], kInPairs[1]}) {
+        kCoded[0], kCoded[1], kCoded[2], kCoded[3], kInPairs[0], kInPairs[1]}) {
     SCOPED_TRACE(text_of(policy));
     EXPECT_TRUE(mirror_stays(with(quiet, policy, over_nccl(2))));
     EXPECT_TRUE(mirror_stays(with(quiet, policy, kStaged)));
   }
   EXPECT_FALSE(mirror_stays(with(quiet, "sync=params verify-every=1", over_nccl(2))));
+}
+
+// The memory of the gradients holds what ranks exchange.
+TEST_F(CudaAveraging, OverNcclNothingIsExchangedInHostMemory) {
+  const Options quiet = with(kMlp, "log-every=0 eval-every=0");
+  for (const Options& policy : {kPolicies[0], kCoded[2], kInPairs[0]}) {
+    SCOPED_TRACE(text_of(policy));
+    EXPECT_TRUE(mirror_stays(with(quiet, policy, over_nccl(2)), Mirror::kGradients));
+  }
+  EXPECT_FALSE(mirror_stays(with(quiet, kInPairs[0], kStaged), Mirror::kGradients));
 }
 
 TEST_F(CudaAveraging, ThePlanNamesWhereItTakesPlace) {
@@ -221,9 +235,11 @@ TEST_F(CudaAveraging, ThePlanNamesWhereItTakesPlace) {
   expect_line(with("sync=params compress=int8", over_nccl(2)), nccl);
   expect_line(with("sync=params compress=int8", kStaged),
               "averagings on the devices; codes of changes pass through host memory");
-  expect_line(with("sync=params compress=sparse", over_nccl(2)),
-              "averagings on the devices; changes of parameters are encoded in host memory");
-  expect_line(with("sync=gossip", over_nccl(2)),
+  expect_line(with("sync=params compress=sparse", over_nccl(2)), nccl);
+  expect_line(with("sync=params compress=sparse", kStaged),
+              "averagings on the devices; codes of changes pass through host memory");
+  expect_line(with("sync=gossip", over_nccl(2)), nccl);
+  expect_line(with("sync=gossip", kStaged),
               "averagings on the devices; pairs exchange parameters through host memory");
   expect_line(with(kStale, over_nccl(2)),
               "averagings in host memory: devices copy their parameters to and from it");
@@ -237,7 +253,7 @@ TEST_F(CudaAveraging, ResumesOnTheOtherKindOfDevice) {
   const Options cpu = "device=cpu";
   // Step 3 saves while an exchange of kStreaming[3] is in flight.
   for (const Options& policy :
-       {kPolicies[1], kPolicies[4], kStreaming[3], kCoded[1], kInPairs[1]}) {
+       {kPolicies[1], kPolicies[4], kStreaming[3], kCoded[1], kCoded[2], kInPairs[1]}) {
     SCOPED_TRACE(text_of(policy));
     const Options base = with(kMlp, "dtype=f64", policy, "save-every=3s");
     const auto continued = [&](const Options& first, const Options& second) {
@@ -253,8 +269,8 @@ TEST_F(CudaAveraging, ResumesOnTheOtherKindOfDevice) {
 }
 
 TEST_F(CudaAveraging, GoesOnWhenRanksLeaveAndJoin) {
-  for (const Options& policy :
-       {kPolicies[1], kPolicies[4], kStreaming[0], kStreaming[3], kCoded[0], kInPairs[0]}) {
+  for (const Options& policy : {kPolicies[1], kPolicies[4], kStreaming[0], kStreaming[3], kCoded[0],
+                                kCoded[2], kInPairs[0]}) {
     SCOPED_TRACE(text_of(policy));
     changing_ranks::expect_equal_after_changes(with(kMlp, policy, over_nccl(kRanks)), kRanks);
   }

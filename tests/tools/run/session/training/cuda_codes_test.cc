@@ -31,7 +31,9 @@ const Options kOfBuckets =
     "model=convnet synthetic-shape=4x4x1 batch-size=13 steps=7 lr=0.05 momentum=0.9 "
     "weight-decay=0.001 bucket-cap-mb=0.03";
 const Options kInHostMemory = cuda_ranks::on_devices(kRanks, /*nccl=*/false);
-const Options kCodes[] = {"compress=int8", "compress=int4"};
+const Options kCodes[] = {
+    "compress=int8", "compress=int4",
+    "compress=sparse sparse-ratio=0.1 sparse-warmup=3 sparse-momentum=0.9 momentum=0"};
 
 Options by_nccl(int world) { return cuda_ranks::on_devices(world, /*nccl=*/true); }
 
@@ -151,8 +153,10 @@ std::vector<std::vector<std::byte>> errors_of(const io::Checkpoint& state) {
 
 // A step that fails has encoded gradients: the error becomes that of the step before.
 TEST_F(CudaCodes, AFailedStepLeavesTheErrorOfTheOneBefore) {
-  for (const Options& devices : {by_nccl(kRanks), kInHostMemory}) {
-    const Options options = with(kOfBuckets, kCodes[1], devices, "steps=9");
+  for (const auto& [codes, devices] :
+       {std::pair{kCodes[1], by_nccl(kRanks)}, std::pair{kCodes[1], kInHostMemory},
+        std::pair{kCodes[2], by_nccl(kRanks)}, std::pair{kCodes[2], kInHostMemory}}) {
+    const Options options = with(kOfBuckets, codes, devices, "steps=9");
     changing_ranks::Job job(options, kRanks);
     job.join(kRanks);
     job.until_death(1, 5);
@@ -166,9 +170,9 @@ TEST_F(CudaCodes, AFailedStepLeavesTheErrorOfTheOneBefore) {
 }
 
 TEST_F(CudaCodes, GoOnWhenRanksLeaveAndJoin) {
-  for (const Options& devices : {by_nccl(kRanks), kInHostMemory}) {
-    changing_ranks::expect_equal_after_changes(with(kOfBuckets, kCodes[0], devices), kRanks);
-  }
+  for (const Options& codes : {kCodes[0], kCodes[2]})
+    for (const Options& devices : {by_nccl(kRanks), kInHostMemory})
+      changing_ranks::expect_equal_after_changes(with(kOfBuckets, codes, devices), kRanks);
 }
 
 }  // namespace

@@ -453,7 +453,7 @@ TEST_F(CudaTrain, RegressionsAgreeWithTheCpu) {
   }
 }
 
-// Compressed gradients, or their quantized codes, pass through host memory. Where codes are
+// Compressed gradients, or their codes, pass through host memory. Where codes are
 // rounded, what differs in the last bit may be rounded to another code.
 TEST_F(CudaTrain, CompressedGradientsAreThoseOfTheCpu) {
   struct Method {
