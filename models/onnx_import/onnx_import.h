@@ -11,7 +11,7 @@
 
 namespace models {
 
-// Of a network that reads token ids.
+// The texts of a network that reads token ids.
 struct OnnxTextCounts {
   std::int64_t length = 0;      // token ids of a sample
   std::int64_t vocabulary = 0;  // classes of each position; 0: a sample has one class

@@ -103,7 +103,7 @@ constexpr std::array kOperators{
     Operator{"Identity", "A", ""},
 };
 
-// Of networks that read token ids, beside those above.
+// Networks that read token ids have these beside those above.
 constexpr std::array kTextOperators{
     Operator{"Gather", "Fi", "axis"},
     Operator{"Gather", "FV", ""},
