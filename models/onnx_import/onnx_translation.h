@@ -27,6 +27,7 @@ inline constexpr std::int64_t kMaxOnnxExtent = 1 << 30;   // sums of a few do no
 inline constexpr std::size_t kMaxOnnxNumbers = 64;        // limit of a list of integers
 inline constexpr std::size_t kMaxOnnxComputed = 1 << 20;  // limit of a computed tensor's elements
 inline constexpr std::size_t kMaxOnnxAllComputed = 1 << 25;  // of all of them
+inline constexpr std::uint64_t kMaxOnnxCompared = std::uint64_t{1} << 32;
 inline constexpr std::size_t kMaxOnnxLayers = 10'000;
 
 inline bool is_onnx_symbol(std::int64_t extent) { return extent <= kOnnxUnknown + kMaxOnnxExtent; }
@@ -193,6 +194,7 @@ struct OnnxTranslation {
   std::vector<std::string> read_as_numbers, read_as_computed;  // each once
   // Layers that share a weight with an earlier one, although the exporter may have merged both.
   std::vector<std::string> sharing;
+  std::uint64_t compared = 0;    // elements of tables of embeddings, with matrices
   std::size_t computed = 0;      // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
   bool ends_in_softmax = false;  // which is left out

@@ -96,12 +96,14 @@ std::unordered_set<const io::StoredTensor*> causal_masks(const io::OnnxReader& f
   std::unordered_set<const io::StoredTensor*> masks;
   const io::OnnxGraph& graph = file.graph();
   if (graph.inputs.size() != 1 || !tokens_of(file.name(), graph.inputs[0])) return masks;
+  std::size_t left = kMaxOnnxAllComputed;  // elements to read: tensors may share bytes of a file
   for (const io::StoredTensor& tensor : graph.constants) {
     const std::int64_t positions = positions_of(tensor.shape);
     const bool is_wide = tensor.type == io::DType::kF64;
-    if (positions == 0 || tensor.count() > kMaxOnnxComputed || tensor.name.ends_with(".weight") ||
-        (!is_wide && tensor.type != io::DType::kF32))
+    if (positions == 0 || tensor.count() > std::min(kMaxOnnxComputed, left) ||
+        tensor.name.ends_with(".weight") || (!is_wide && tensor.type != io::DType::kF32))
       continue;
+    left -= tensor.count();
     const std::vector<double> numbers = reals_of(file.load(tensor), is_wide);
     const bool is_choice = is_triangle(
         positions, [&](std::size_t k) { return numbers[k] == 1; },

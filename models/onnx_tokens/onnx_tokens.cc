@@ -24,11 +24,13 @@ bool is_same_shape(OnnxOperator& op, const Numbers& to, std::int64_t length) {
   return has_batch && (to[1] == length || to[1] == -1 || (to[1] == 0 && takes_zero));
 }
 
-bool is_copy(const OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
+bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
   if (matrix.tensor == table.tensor) return false;
   const std::vector<std::string> sources = all.origins.parameters_in(matrix.tensor->name);
   if (!sources.empty()) return sources == std::vector<std::string>{table.tensor->name};
   if (all.origins.are_known() || !all.origins.is_anonymous(matrix.tensor->name)) return false;
+  all.compared += table.tensor->count();
+  if (all.compared > kMaxOnnxCompared) return false;
   io::NamedArray own = all.file.load(*matrix.tensor);
   const io::NamedArray other = all.file.load(*table.tensor);
   if (own.type != other.type) return false;
@@ -99,7 +101,7 @@ bool set_embedding(OnnxOperator& op) {
 }
 
 void share_table(OnnxOperator& op, OnnxListedLayer& layer) {
-  const OnnxTranslation& all = op.all();
+  OnnxTranslation& all = op.all();
   OnnxConstant& matrix = layer.arrays.at(0).from;
   if (all.tokens == 0 || layer.kind != "dense" || layer.arrays.size() != 1) return;
   for (const OnnxListedLayer& other : all.layers.all())
