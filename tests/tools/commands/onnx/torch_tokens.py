@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes networks of PyTorch that read token ids as ONNX files, with ids and what PyTorch and onnxruntime compute from them.
 
-Usage: torch_tokens.py FOLDER NAME
-NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME.npz with `input` and `logits`. Or trace_NAME: NAME.onnx and
+Usage: torch_tokens.py FOLDER NAME [EXPORTER]
+NAME is one of NETWORKS: for each exporter, or this one, NAME_EXPORTER.onnx, and NAME.npz with `input` and `logits`. Or trace_NAME: NAME.onnx and
 NAME.npz, the network in float64, `batches`, `labels`, and the losses of 20 steps of SGD. Exit code 77 where a package is missing.
 """
 import copy
@@ -166,12 +166,13 @@ def export(model, x, path, options):
         torch.onnx.export(model, (x,), path, input_names=["input"], dynamic_axes={"input": {0: "batch"}}, **options)
 
 
-def write_network(folder, name):
+def write_network(folder, name, kinds):
     model = made(name)
     x = torch.randint(VOCABULARY, (2, LENGTH))
     with torch.no_grad():
         logits = copy.deepcopy(model).eval()(x).numpy()
-    for kind, options in EXPORTS.items():
+    for kind in kinds:
+        options = EXPORTS[kind]
         path = str(folder / f"{name}_{kind}.onnx")
         export(copy.deepcopy(model).train(kind == "train"), x, path, options)
         if kind != "train":  # onnxruntime would draw Dropout
@@ -207,13 +208,13 @@ def write_trace(folder, name):
                 rate=numpy.array([RATE]))
 
 
-def main(folder, name):
+def main(folder, name, kinds):
     warnings.filterwarnings("ignore")
     if name.startswith("trace_"):
         write_trace(folder, name[len("trace_"):])
     else:
-        write_network(folder, name)
+        write_network(folder, name, kinds)
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), sys.argv[2])
+    main(pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or list(EXPORTS))
