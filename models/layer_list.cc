@@ -145,6 +145,23 @@ class Builder {
   std::map<std::string, engine::NodeId> ids_;
 };
 
+// The layers of an ONNX file's network fit token ids of its own length alone, or images; a layer's
+// shape error would not explain that.
+void check_samples(const std::string& path, const std::optional<std::vector<std::int64_t>>& stated,
+                   const engine::Shape& sample) {
+  if (!path.ends_with(".onnx")) return;
+  const bool reads_tokens = stated && stated->size() == 1;
+  if (!reads_tokens && sample.rank() == 1)
+    throw engine::ModelError(path + ": reads images or rows of numbers; the data set has " +
+                             sample.to_string() + " token ids per sample");
+  if (!reads_tokens || (sample.rank() == 1 && sample[0] == stated->front())) return;
+  const std::string expected = path + ": reads " + std::to_string(stated->front()) +
+                               " token ids per sample; the data set has ";
+  if (sample.rank() != 1)
+    throw engine::ModelError(expected + "samples of shape " + sample.to_string());
+  throw engine::ModelError(expected + std::to_string(sample[0]) + " (--context for texts)");
+}
+
 // `text` is the contents of the file; "": the file is read.
 toml::table parse(const std::string& path, const std::string& text = {}) {
   const std::string content = text.empty() ? model_definition(path) : text;
@@ -179,7 +196,7 @@ std::string read_layer_list(const std::string& path) {
 engine::Graph build_layer_list(const std::string& path, const ModelOptions& options) {
   const toml::table file = parse(path, options.definition);
   Options top(path, file);
-  top.list<std::int64_t>("sample_shape", "integers");
+  check_samples(path, top.list<std::int64_t>("sample_shape", "integers"), options.sample_shape);
   top.integer("classes", 0);
   top.list<std::int64_t>("label_shape", "integers");
   top.allow("logits");

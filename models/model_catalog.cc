@@ -154,6 +154,12 @@ bool is_published_model(const std::string& path) {
 }
 
 std::optional<TokenCounts> token_counts(const std::string& name) {
+  std::error_code unknown;
+  if (is_onnx(name) && std::filesystem::exists(name, unknown)) {
+    const auto text = import_onnx(io::OnnxReader(name), OnnxArrays::kSkip).text;
+    if (!text) return std::nullopt;
+    return TokenCounts{.vocabulary = text->vocabulary, .context = text->length, .is_fixed = true};
+  }
   if (!is_published(name)) return std::nullopt;
   const PublishedConfig config = read_published_config(name);
   return TokenCounts{.vocabulary = config.vocabulary, .context = config.context};

@@ -52,10 +52,12 @@ bool has_weights(const std::string& name);
 // Returns true for a folder with config.json.
 bool is_published_model(const std::string& path);
 struct TokenCounts {
-  std::int64_t vocabulary = 0;  // its data must have as many tokens
+  std::int64_t vocabulary = 0;  // its data must have as many tokens; 0: it predicts no tokens
   std::int64_t context = 0;     // of the longest text
+  bool is_fixed = false;        // all texts have this length
 };
-// Returns those of a folder of Hugging Face; nullopt for another model. Throws engine::ModelError.
+// Returns those of a folder of Hugging Face, and of an ONNX file that reads token ids; nullopt for
+// another model. Throws as model_definition() does.
 std::optional<TokenCounts> token_counts(const std::string& name);
 // Returns the tokens that end a text, if the layer list `definition` was made from a config.json
 // that states them; else none. Throws engine::ModelError.

@@ -2,6 +2,7 @@
 #include "models/onnx/onnx_export.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "models/onnx/onnx_builder.h"
@@ -29,18 +30,38 @@ bool is_feature_input(const engine::Graph::Node& input) {
   return input.shape.rank() == 3 && input.shape[0] == 1 && input.shape[1] == 1;
 }
 
+// Whether the layers that are needed compute texts of any length: others have extents in them.
+bool takes_any_length(const engine::Graph& graph, const std::vector<bool>& needed) {
+  constexpr std::string_view kOfEachPosition[] = {
+      "embedding",  "position_embedding", "dense",  "layer_norm",
+      "rms_norm",   "head_rms_norm",      "rotary", "causal_self_attention",
+      "dropout",    "self_attention",     "gelu",   "relu",
+      "activation", "scale_shift",        "softmax"};
+  for (std::size_t i = 1; i < needed.size(); ++i) {
+    if (!needed[i] || !graph.nodes()[i].layer) continue;
+    const std::string_view kind = graph.nodes()[i].layer->kind();
+    const bool is_elementwise = kind == "add" || kind == "subtract" || kind == "multiply";
+    if (!is_elementwise && std::ranges::find(kOfEachPosition, kind) == std::end(kOfEachPosition))
+      return false;
+  }
+  return true;
+}
+
 // Returns the dimensions of an item after the batch. Images get PyTorch's order.
-std::vector<io::OnnxDimension> dimensions(const engine::Shape& item) {
+std::vector<io::OnnxDimension> dimensions(const engine::Shape& item, bool any_length) {
   if (item.rank() == 3) return {"batch", item[2], item[0], item[1]};
-  if (item.rank() == 2) return {"batch", "positions", item[1]};
+  if (item.rank() == 2 && any_length) return {"batch", "positions", item[1]};
+  if (item.rank() == 2) return {"batch", item[0], item[1]};
   return {"batch", item[0]};
 }
 
-io::OnnxValue input_of(const engine::Graph::Node& input) {
-  if (is_token_input(input))
+io::OnnxValue input_of(const engine::Graph::Node& input, bool any_length) {
+  if (is_token_input(input) && any_length)
     return {.name = kInput, .type = io::DType::kI64, .shape = {"batch", "positions"}};
+  if (is_token_input(input))
+    return {.name = kInput, .type = io::DType::kI64, .shape = {"batch", input.shape[0]}};
   if (is_feature_input(input)) return {.name = kInput, .shape = {"batch", input.shape[2]}};
-  return {.name = kInput, .shape = dimensions(input.shape)};
+  return {.name = kInput, .shape = dimensions(input.shape, any_length)};
 }
 
 std::string add_scaling(OnnxBuilder& out, std::string x, const PixelScaling& pixels) {
@@ -102,9 +123,10 @@ io::OnnxModel onnx_model(const engine::Graph& graph, std::vector<io::NamedArray>
   const auto logits = static_cast<std::size_t>(graph.logits());
   if (values[logits] == kInput) values[logits] = out.add("Identity", {kInput});
   out.rename(values[logits], kLogits);
+  const bool any_length = takes_any_length(graph, needed);
   io::OnnxModel model;
-  model.inputs = {input_of(nodes[0])};
-  model.outputs = {{.name = kLogits, .shape = dimensions(nodes[logits].shape)}};
+  model.inputs = {input_of(nodes[0], any_length)};
+  model.outputs = {{.name = kLogits, .shape = dimensions(nodes[logits].shape, any_length)}};
   out.finish(model);
   return model;
 }

@@ -156,10 +156,21 @@ OnnxTensor fold_clip(OnnxOperator& op) {
   return all;
 }
 
-// ONNX's types: 1 float, 11 double, 6 and 7 integers, 9 booleans.
-OnnxTensor fold_cast(OnnxOperator& op) {
-  const std::int64_t to = op.integer("to", 0);
-  OnnxTensor all = op.tensor(0);
+OnnxTensor fold_cast(OnnxOperator& op) { return converted(op, op.tensor(0), op.integer("to", 0)); }
+
+OnnxTensor fold_where(OnnxOperator& op) {
+  OnnxTensor choice = op.tensor(0), a = op.tensor(1), b = op.tensor(2);
+  if (choice.is_real || a.is_real != b.is_real) throw OnnxUnsupported("of different types");
+  const Numbers shape = broadcast_shape(broadcast_shape(choice.shape, a.shape), b.shape);
+  choice = expanded(op, choice, shape), a = expanded(op, a, shape), b = expanded(op, b, shape);
+  for (std::size_t i = 0; i < choice.integers.size(); ++i)
+    if (choice.integers[i] != 0) copy_element(a, i, b, i);
+  return b;
+}
+
+}  // namespace
+
+OnnxTensor converted(OnnxOperator& op, OnnxTensor all, std::int64_t to) {
   if (to == 1 || to == 11) return as_reals(std::move(all));
   if (to != 6 && to != 7 && to != 9)
     throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
@@ -178,18 +189,6 @@ OnnxTensor fold_cast(OnnxOperator& op) {
   }
   return result;
 }
-
-OnnxTensor fold_where(OnnxOperator& op) {
-  OnnxTensor choice = op.tensor(0), a = op.tensor(1), b = op.tensor(2);
-  if (choice.is_real || a.is_real != b.is_real) throw OnnxUnsupported("of different types");
-  const Numbers shape = broadcast_shape(broadcast_shape(choice.shape, a.shape), b.shape);
-  choice = expanded(op, choice, shape), a = expanded(op, a, shape), b = expanded(op, b, shape);
-  for (std::size_t i = 0; i < choice.integers.size(); ++i)
-    if (choice.integers[i] != 0) copy_element(a, i, b, i);
-  return b;
-}
-
-}  // namespace
 
 std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;

@@ -163,9 +163,12 @@ OnnxTensor fold_concat(OnnxOperator& op) {
   return all;
 }
 
+// The same numbers for each sample are computed for one of them, from which sums expand them.
 OnnxTensor fold_expand(OnnxOperator& op) {
   const OnnxTensor all = op.tensor(0);
-  return expanded(op, all, broadcast_shape(all.shape, op.numbers(1)));
+  Numbers to = op.numbers(1);
+  if (to.size() > 1 && to[0] == kOnnxBatch) to[0] = 1;
+  return expanded(op, all, broadcast_shape(all.shape, to));
 }
 
 // Each dimension becomes two: the first repeats the second.

@@ -166,6 +166,7 @@ bool fold_node(OnnxOperator& op) {
   static const std::map<std::string, OnnxFold> table = [] {
     std::map<std::string, OnnxFold> all = onnx_arithmetic();
     all.merge(onnx_constant_movements());
+    all.merge(onnx_constant_entries());
     return all;
   }();
   const auto found = table.find(type);

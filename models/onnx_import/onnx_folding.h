@@ -39,5 +39,9 @@ std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64
 using OnnxFold = OnnxTensor (*)(OnnxOperator& op);
 std::map<std::string, OnnxFold> onnx_arithmetic();
 std::map<std::string, OnnxFold> onnx_constant_movements();
+std::map<std::string, OnnxFold> onnx_constant_entries();  // onnx_tokens/ has these
+
+// Converts the elements to ONNX's type 1 or 11 (floats), 6 or 7 (integers), or 9 (booleans).
+OnnxTensor converted(OnnxOperator& op, OnnxTensor all, std::int64_t type);
 
 }  // namespace models

@@ -51,9 +51,10 @@ std::string open_head(OnnxLayerList& layers, const OnnxActivation& output) {
   return "";
 }
 
-// [h, w, c]; empty: chosen when the model runs.
-std::vector<std::int64_t> sample_shape_of(const io::ReadValue& input) {
-  const std::vector<std::int64_t>& shape = input.shape;
+// [h, w, c], or [length] of token ids; empty: chosen when the model runs.
+std::vector<std::int64_t> sample_shape_of(const OnnxTranslation& all) {
+  if (all.tokens > 0) return {all.tokens};
+  const std::vector<std::int64_t>& shape = all.graph.inputs[0].shape;
   if (shape.size() == 2) return {1, 1, shape[1]};
   if (shape[2] < 1 || shape[3] < 1) return {};
   return {shape[2], shape[3], shape[1]};
@@ -88,9 +89,10 @@ std::string layer_text(const OnnxLayerList& layers, const OnnxListedLayer& layer
 
 std::string definition_of(const OnnxTranslation& all, const OnnxActivation& output,
                           const std::vector<bool>& needed) {
-  const std::vector<std::int64_t> sample = sample_shape_of(all.graph.inputs[0]);
+  const std::vector<std::int64_t> sample = sample_shape_of(all);
   std::string text = extents_text("sample_shape", sample);
   if (!sample.empty()) text += extents_text("label_shape", label_shape_of(output));
+  if (all.tokens > 0 && output.shape.size() == 2) text += "label_shape = []\n";
   text += "classes = " + std::to_string(output.shape[1]) + "\nlogits = \"" +
           all.layers.at(output.layer).name + "\"\n";
   for (std::size_t i = 0; i < needed.size(); ++i)
@@ -208,6 +210,9 @@ void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed
        "; " + freeze_option(lists.buffers) + " keeps them");
   note(lists.computed, "trained as the exporter has computed them: ",
        "; export with optimize=False to train what they were computed from");
+  note(all.sharing, "share weights that are equal in the file: ",
+       "; to train them apart, export with training=TrainingMode.TRAINING and "
+       "do_constant_folding=False");
   note(all.read_as_numbers, "not trained, as they are read as numbers: ", "");
   note(all.read_as_computed, "not trained, as the exporter has computed them: ",
        "; export with do_constant_folding=False (dynamo=True: optimize=False) to train parameters "
@@ -242,6 +247,9 @@ OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
   result.definition = definition_of(all, output, needed);
   result.notes = std::move(all.notes);
   result.leaves_out_softmax = all.ends_in_softmax;
+  if (all.tokens > 0)
+    result.text = {.length = all.tokens,
+                   .vocabulary = output.shape.size() > 2 ? output.shape[1] : 0};
   if (result.head.empty())
     result.notes.push_back("no last layer can be replaced: the data must have " +
                            std::to_string(output.shape[1]) + " classes");

@@ -2,6 +2,8 @@
 // parameters of these layers.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +11,17 @@
 
 namespace models {
 
+// The texts of a network that reads token ids.
+struct OnnxTextCounts {
+  std::int64_t length = 0;      // token ids of a sample
+  std::int64_t vocabulary = 0;  // classes of each position; 0: a sample has one class
+};
+
 struct OnnxImport {
-  std::string definition;              // the list of layers, as TOML text
-  std::string head;                    // the layer with an output per class; "": none was found
-  std::vector<std::string> notes;      // what the user should know, a line each
+  std::string definition;          // the list of layers, as TOML text
+  std::string head;                // the layer with an output per class; "": none was found
+  std::vector<std::string> notes;  // what the user should know, a line each
+  std::optional<OnnxTextCounts> text;
   bool leaves_out_softmax = false;     // at the end, as the loss of classes contains it
   std::vector<io::NamedArray> arrays;  // with the names of the layers' parameters and buffers
 };

@@ -6,6 +6,7 @@
 namespace models {
 
 OnnxActivation OnnxOperator::activation(std::size_t index) {
+  refuse_tokens(index);
   const auto* found = std::get_if<OnnxActivation>(&input(index));
   if (found == nullptr)
     throw OnnxUnsupported("input " + std::to_string(index) +

@@ -139,8 +139,31 @@ bool set_own_entries(OnnxOperator& op) {
   return true;
 }
 
+// These entries of a dimension; the first ones in their order are a part of it.
+OnnxActivation chosen_entries(OnnxOperator& op, OnnxActivation value, std::size_t dim,
+                              const Numbers& indices) {
+  std::size_t place = 0;
+  value = with_axis(op, std::move(value), dim, place);
+  const std::int64_t count = std::ssize(indices), extent = value.plain.stored[place];
+  Numbers first(indices.size());
+  std::iota(first.begin(), first.end(), 0);
+  if (indices == first && count == extent) return value;
+  if (indices == first) return sliced(op, std::move(value), {dim, 0, count});
+  value.layer = op.add_layer("gather", {value.layer},
+                             {{"axis", std::to_string(place)}, {"indices", list_text(indices)}});
+  value.plain.stored[place] = count;
+  std::vector<int>& axes = value.plain.dims[dim];
+  if (axes.empty()) {
+    if (count != 1) throw OnnxUnsupported("one entry, repeated");
+  } else {
+    value.plain.axes[static_cast<std::size_t>(axes[0])].extent = count;
+    if (count == 1) remove_axis(value.plain, axes[0]);
+  }
+  return value;
+}
+
 void translate_gather(OnnxOperator& op) {
-  if (set_own_entries(op)) return;
+  if (set_embedding(op) || set_own_entries(op)) return;
   OnnxActivation value = plain_input(op, 0);
   const std::size_t dim = dimension_of(op.integer("axis", 0), value.plain.dims.size());
   const std::int64_t extent = known_extent(value, dim);
@@ -156,20 +179,7 @@ void translate_gather(OnnxOperator& op) {
   }
   if (indices.shape.empty())
     return set_plain(op, entry_of(op, std::move(value), dim, indices.integers[0]));
-  std::size_t place = 0;
-  value = with_axis(op, std::move(value), dim, place);
-  value.layer =
-      op.add_layer("gather", {value.layer},
-                   {{"axis", std::to_string(place)}, {"indices", list_text(indices.integers)}});
-  const std::int64_t count = std::ssize(indices.integers);
-  value.plain.stored[place] = count;
-  std::vector<int>& axes = value.plain.dims[dim];
-  if (axes.empty()) {
-    if (count != 1) throw OnnxUnsupported("one entry, repeated");
-  } else {
-    value.plain.axes[static_cast<std::size_t>(axes[0])].extent = count;
-    if (count == 1) remove_axis(value.plain, axes[0]);
-  }
+  value = chosen_entries(op, std::move(value), dim, indices.integers);
   Numbers shape = shape_of(value.plain);
   shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), indices.shape.begin(),

@@ -94,6 +94,15 @@ OnnxActivation with_classes_last(OnnxOperator& op, const OnnxActivation& output)
   return ordered(op, value, {dims[2], dims[1]});
 }
 
+// Networks that read token ids have the scores of each token after its position: [batch, length,
+// classes].
+OnnxActivation with_classes_before_positions(OnnxActivation output, std::int64_t tokens) {
+  if (tokens == 0 || !is_plain_map(output) || output.shape[1] != tokens) return output;
+  std::swap(output.shape[1], output.shape[2]);
+  std::swap(output.plain.dims[1], output.plain.dims[2]);
+  return output;
+}
+
 }  // namespace
 
 OnnxActivation translate_nodes(OnnxTranslation& all) {
@@ -115,14 +124,15 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
   }
   if (output.layout == OnnxActivation::Layout::kPlain) {
     OnnxOperator last(all, all.graph.nodes.back());
-    output = with_classes_last(last, output);
+    output = with_classes_last(last, with_classes_before_positions(output, all.tokens));
   }
   if (output.layout == OnnxActivation::Layout::kVector ||
       output.layout == OnnxActivation::Layout::kImage || is_plain_map(output))
     return output;
   throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
                            ", expected [batch, classes], [batch, classes, height, width] or "
-                           "[batch, classes, length]");
+                           "[batch, classes, length] (of token ids also [batch, length, "
+                           "classes])");
 }
 
 }  // namespace models

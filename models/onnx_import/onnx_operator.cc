@@ -20,7 +20,7 @@ const std::map<std::string, OnnxBuild>& onnx_table() {
     for (const auto& rows :
          {onnx_weight_operators(), onnx_activations(), onnx_plain_operators(),
           onnx_shape_operators(), onnx_general_operators(), onnx_movements(), onnx_convolutions(),
-          onnx_norms(), onnx_pools(), onnx_resizing(), onnx_padding()})
+          onnx_norms(), onnx_pools(), onnx_resizing(), onnx_padding(), onnx_token_operators()})
       for (const OnnxOperatorRow& row : rows) all.emplace(row.type, row.build);
     return all;
   }();
@@ -122,11 +122,19 @@ const OnnxKnown& OnnxOperator::input(std::size_t index) const {
   return *known;
 }
 
+void OnnxOperator::refuse_tokens(std::size_t index) const {
+  if (std::holds_alternative<OnnxTokens>(input(index)))
+    throw OnnxUnsupported(
+        "it computes with token ids, expected them in Gather alone, as rows of an embedding table "
+        "(axis 0); export the network without a mask of padding");
+}
+
 bool OnnxOperator::is_activation(std::size_t index) const {
   return std::holds_alternative<OnnxActivation>(input(index));
 }
 
 OnnxConstant OnnxOperator::constant(std::size_t index) const {
+  refuse_tokens(index);
   if (const auto* found = std::get_if<OnnxConstant>(&input(index))) return *found;
   throw OnnxUnsupported("input " + std::to_string(index) +
                         " is computed, expected a constant: a parameter of the model");
@@ -154,7 +162,7 @@ bool OnnxOperator::is_computable(std::size_t index) const {
 }
 
 // Floats are the shortest decimal numbers, as attributes are: both stand for Python's numbers.
-// Numbers of buffers are exact. Integers of a file are not taken for symbols.
+// Numbers of buffers are exact.
 OnnxTensor OnnxOperator::tensor(std::size_t index) const {
   if (const auto* found = std::get_if<OnnxTensor>(&input(index))) return *found;
   const OnnxConstant from = constant(index);
@@ -181,8 +189,7 @@ OnnxTensor OnnxOperator::tensor(std::size_t index) const {
     if (type == io::DType::kU8) all.integers.push_back(read_number<std::uint8_t>(array, i));
     if (type == io::DType::kI32) all.integers.push_back(read_number<std::int32_t>(array, i));
     if (type == io::DType::kI64)
-      all.integers.push_back(
-          std::max(read_number<std::int64_t>(array, i), kOnnxUnknown + 2 * kMaxOnnxExtent));
+      all.integers.push_back(integer_of_file(read_number<std::int64_t>(array, i)));
   }
   return all;
 }

@@ -45,6 +45,7 @@ class OnnxOperator : public OnnxAttributes {
   bool has_input(std::size_t index) const;
   const OnnxKnown& input(std::size_t index) const;
   bool is_activation(std::size_t index) const;
+  void refuse_tokens(std::size_t index) const;
   // A layer's output; rows of numbers, [batch, columns], become vectors.
   OnnxActivation activation(std::size_t index);
   OnnxActivation image(std::size_t index);  // [batch, c, h, w] with the engine's layout [h, w, c]
@@ -89,6 +90,9 @@ inline const std::string& initializer_name(const OnnxConstant& constant) {
 // Adds a layer with a weight and perhaps a bias. A weight that an earlier layer has is shared, as
 // in PyTorch, with its bias. Returns the layer's index.
 int add_weighted(OnnxOperator& op, OnnxListedLayer layer);
+// Remembers a layer that shares this weight, for a notice: without a name, a tensor does not tell
+// whether it was one parameter or several equal ones.
+void note_sharing(OnnxTranslation& all, const io::StoredTensor& weight, const std::string& layer);
 
 // The inputs of Slice, of equal lengths. Throws OnnxUnsupported if they are not.
 struct OnnxSlice {
@@ -98,6 +102,30 @@ OnnxSlice slice_numbers(OnnxOperator& op);
 
 // Computes the node if all of its inputs are computable constants; else returns false.
 bool fold_node(OnnxOperator& op);
+
+// Networks that read token ids: onnx_tokens/ has these.
+//
+// Passes on token ids that a node does not change: a Reshape to their shape, a Cast to integers.
+// Returns false for other inputs. Throws OnnxUnsupported if the node changes them.
+bool keep_tokens(OnnxOperator& op);
+
+// Gather of rows of a table by token ids is a layer `embedding`. Returns false for other indices.
+bool set_embedding(OnnxOperator& op);
+
+// Lets the matrix of a dense layer be the table of an embedding if the exporter has computed the
+// matrix from it: PyTorch trains one tensor then.
+void share_table(OnnxOperator& op, OnnxListedLayer& layer);
+
+// Adds input `index`, a constant mask, to scores of attention. Returns false for other sums.
+bool add_mask(OnnxOperator& op, std::size_t index);
+// Returns the layer of the scores of attention of which the node masks later positions by this
+// condition; -1: it is another choice. The node's input becomes that layer's output.
+int masked_scores(OnnxOperator& op, const OnnxTensor& condition);
+// A choice of all entries of one value is that value. Returns false for other choices.
+bool set_only_choice(OnnxOperator& op, const OnnxTensor& condition);
+// IsNaN of a softmax of which each row has entries without a mask is false. Returns false for other
+// values.
+bool set_never_nan(OnnxOperator& op);
 
 // x * sigmoid(x) as one layer; returns false for other products.
 bool set_gated(OnnxOperator& op);
@@ -123,5 +151,6 @@ std::vector<OnnxOperatorRow> onnx_padding();
 std::vector<OnnxOperatorRow> onnx_shape_operators();    // shapes, and constants
 std::vector<OnnxOperatorRow> onnx_general_operators();  // sums, products and means of any tensors
 std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order
+std::vector<OnnxOperatorRow> onnx_token_operators();    // onnx_tokens/ has these
 
 }  // namespace models

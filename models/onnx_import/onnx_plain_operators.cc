@@ -45,6 +45,8 @@ void add_to_sum(OnnxOperator& op, std::optional<OnnxActivation>& sum, OnnxActiva
 void translate_constant_where(OnnxOperator& op) {
   const OnnxTensor condition = op.tensor(0);
   if (condition.is_real) throw OnnxUnsupported("a condition of floats");
+  if (set_only_choice(op, condition)) return;
+  const int scores = masked_scores(op, condition);
   std::optional<OnnxActivation> sum;
   for (const std::size_t index : {1U, 2U}) {
     OnnxTensor mask = condition;
@@ -65,6 +67,7 @@ void translate_constant_where(OnnxOperator& op) {
       if (places.integers[i] == 0) chosen_numbers.reals[i] = 0;
     add_to_sum(op, sum, tensor_value(op, std::move(chosen_numbers)));
   }
+  if (scores >= 0) op.all().causal[sum->layer] = scores;
   set_plain(op, std::move(*sum));
 }
 
@@ -125,6 +128,7 @@ void translate_logic(OnnxOperator& op) {
 
 // ONNX's types: 1 float, 9 booleans, 11 double. Constants are computed elsewhere.
 void translate_cast(OnnxOperator& op) {
+  if (keep_tokens(op)) return;
   const std::int64_t to = op.integer("to", 0);
   if (to == 1 || to == 11) return op.set(op.input(0));
   if (to != 9 || !op.is_activation(0))
@@ -136,6 +140,13 @@ void translate_cast(OnnxOperator& op) {
   OnnxTensor zero{.shape = {1}, .integers = {0}, .reals = {}};
   set_plain(
       op, negated(op, compared(op, "equal", std::move(value), tensor_value(op, std::move(zero)))));
+}
+
+// The softmax of scores is a number.
+void translate_is_nan(OnnxOperator& op) {
+  if (set_never_nan(op)) return;
+  const OnnxActivation value = settled(op, plain_input(op, 0));
+  set_plain(op, negated(op, compared(op, "equal", value, value)));
 }
 
 void translate_where(OnnxOperator& op) {
@@ -161,6 +172,7 @@ std::vector<OnnxOperatorRow> onnx_plain_operators() {
   std::vector<OnnxOperatorRow> rows{{"Dropout", translate_dropout},
                                     {"ReduceMean", translate_reduce_mean},
                                     {"Cast", translate_cast},
+                                    {"IsNaN", translate_is_nan},
                                     {"Where", translate_where}};
   for (const char* type : {"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"})
     rows.push_back({type, translate_comparison});

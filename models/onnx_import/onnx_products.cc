@@ -57,6 +57,7 @@ struct Attention {
   std::int64_t heads = 0, size = 0;
   double dropout = 0;
   int entries = -1;  // the axis of 3
+  bool is_causal = false;
 };
 
 // The axis whose entry 0, 1 or 2 is selected, and no other; -1: there is none.
@@ -76,16 +77,20 @@ bool same_layout(const OnnxActivation& a, const OnnxActivation& b) {
                             &OnnxPlain::Axis::extent);
 }
 
-// The layer of scores whose softmax the value is, perhaps with dropout; -1: it is another value.
-int scores_of(OnnxOperator& op, const OnnxActivation& weights, double& dropout) {
+// The layer of scores whose softmax the value is, perhaps with a mask and dropout; -1: it is
+// another value.
+int scores_of(OnnxOperator& op, const OnnxActivation& weights, Attention& found) {
   const OnnxLayerList& layers = op.all().layers;
   int layer = weights.layer;
   if (layer_of_kind(op, layer, "dropout") >= 0) {
-    dropout = std::stod(layers.at(layer).options.at(0).second);
+    found.dropout = std::stod(layers.at(layer).options.at(0).second);
     layer = layers.at(layer).inputs[0];
   }
   if (layer_of_kind(op, layer, "softmax") < 0 || weights.plain.scale != 1) return -1;
-  return layers.at(layer).inputs[0];
+  layer = layers.at(layer).inputs[0];
+  const auto causal = op.all().causal.find(layer);
+  found.is_causal = causal != op.all().causal.end();
+  return found.is_causal ? causal->second : layer;
 }
 
 // Whether the axes are [t..., 3, heads..., size...] in this order; sets their extents.
@@ -107,7 +112,7 @@ bool is_attention_order(const OnnxPlain& q, Attention& found) {
 std::optional<Attention> attention_of(OnnxOperator& op, const OnnxActivation& weights,
                                       const OnnxActivation& v) {
   Attention found;
-  const auto operands = op.all().products.find(scores_of(op, weights, found.dropout));
+  const auto operands = op.all().products.find(scores_of(op, weights, found));
   if (operands == op.all().products.end() || v.layer < 0) return std::nullopt;
   auto [q, k] = operands->second;
   const std::size_t rank = q.plain.dims.size();
@@ -134,7 +139,8 @@ void set_attention(OnnxOperator& op, Attention found) {
   OnnxActivation value = ordered(op, q, {positions, rest});
   std::vector<std::pair<std::string, std::string>> options{{"heads", std::to_string(found.heads)}};
   if (found.dropout > 0) options.emplace_back("dropout", io::shortest_text(found.dropout));
-  value.layer = op.add_layer("self_attention", {value.layer}, std::move(options));
+  value.layer = op.add_layer(found.is_causal ? "causal_self_attention" : "self_attention",
+                             {value.layer}, std::move(options));
   value.plain.stored[1] = found.heads * found.size;
   remove_axis(value.plain, found.entries);
   set_plain(op, std::move(value));
@@ -145,8 +151,10 @@ bool is_last_softmax(OnnxOperator& op) {
   const auto* value = std::get_if<OnnxActivation>(&op.input(0));
   const std::int64_t axis = op.integer("axis", -1);
   if (value == nullptr || op.node().outputs[0] != op.all().graph.outputs[0].name) return false;
-  const std::int64_t rank = std::ssize(value->shape);
-  return rank >= 2 && rank <= 4 && (axis == 1 || axis == 1 - rank);
+  const std::int64_t rank = std::ssize(value->shape), tokens = op.all().tokens;
+  const bool is_last = tokens > 0 && rank == 3 && value->shape[1] == tokens;
+  const std::int64_t classes = is_last ? 2 : 1;
+  return rank >= 2 && rank <= 4 && (axis == classes || axis == classes - rank);
 }
 
 void translate_softmax(OnnxOperator& op) {

@@ -16,13 +16,23 @@ void fold_constant(OnnxOperator& op) {
     if (const auto* tensor = std::get_if<io::StoredTensor>(&value->value))
       return op.set(OnnxConstant{.tensor = tensor});
   if (op.attribute("value_int") != nullptr)
-    return op.set(OnnxTensor{.shape = {}, .integers = {op.integer("value_int", 0)}, .reals = {}});
-  if (const auto list = op.integers("value_ints"); list && list->size() <= kMaxOnnxNumbers)
+    return op.set(OnnxTensor{
+        .shape = {}, .integers = {integer_of_file(op.integer("value_int", 0))}, .reals = {}});
+  if (auto list = op.integers("value_ints"); list && list->size() <= kMaxOnnxNumbers) {
+    std::ranges::transform(*list, list->begin(), integer_of_file);
     return op.set(OnnxTensor{.shape = {std::ssize(*list)}, .integers = *list, .reals = {}});
+  }
+  if (const io::ReadAttribute* list = op.attribute("value_floats"))
+    if (const auto* reals = std::get_if<std::vector<float>>(&list->value);
+        reals != nullptr && reals->size() <= kMaxOnnxNumbers) {
+      OnnxTensor all{.shape = {std::ssize(*reals)}, .integers = {}, .reals = {}, .is_real = true};
+      for (const float value : *reals) all.reals.push_back(shortest_decimal(value));
+      return op.set(std::move(all));
+    }
   if (op.attribute("value_float") != nullptr)
     return op.set(OnnxTensor{
         .shape = {}, .integers = {}, .reals = {op.real("value_float", 0)}, .is_real = true});
-  throw OnnxUnsupported("a constant that is no tensor, float, integer or short list of integers");
+  throw OnnxUnsupported("a constant that is no tensor, number or short list of numbers");
 }
 
 // PyTorch's exporter merges tensors that are equal; the output has the name of the other one.
@@ -39,8 +49,10 @@ void fold_identity(OnnxOperator& op) {
 void fold_shape(OnnxOperator& op) {
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
   const auto* tensor = std::get_if<OnnxTensor>(&op.input(0));
+  const auto* tokens = std::get_if<OnnxTokens>(&op.input(0));
   const Numbers shape = known != nullptr    ? known->shape
                         : tensor != nullptr ? tensor->shape
+                        : tokens != nullptr ? tokens->shape
                                             : shape_of(op.constant(0));
   const auto rank = std::ssize(shape);
   const auto place = [&](const char* name, std::int64_t otherwise) {
@@ -197,6 +209,7 @@ void translate_flatten(OnnxOperator& op) {
 }
 
 void translate_reshape(OnnxOperator& op) {
+  if (keep_tokens(op)) return;
   const auto* known = std::get_if<OnnxActivation>(&op.input(0));
   if (known == nullptr) return reshape_any(op, wanted_shape(op, shape_of(op.constant(0))));
   OnnxActivation value = *known;

@@ -21,11 +21,16 @@ bool has_arrays_of(const OnnxListedLayer& layer, const OnnxListedLayer& other) {
                             });
 }
 
-// A layer with the weight and the bias of an earlier one shares them.
-void tie_to_owner(OnnxLayerList& layers, int index) {
+// A layer with the weight and the bias of an earlier one shares them, unless the exporter has
+// merged them.
+void tie_to_owner(OnnxTranslation& all, int index) {
+  OnnxLayerList& layers = all.layers;
+  for (const auto& [name, merged] : all.merged)
+    if (merged == index) return;
   OnnxListedLayer& layer = layers.at(index);
   const int owner = layers.user_of(layer.arrays[0].from.tensor);
   if (owner < 0 || owner == index || !has_arrays_of(layer, layers.at(owner))) return;
+  note_sharing(all, *layer.arrays[0].from.tensor, layer.name);
   layer.tied = layers.at(owner).name;
   layer.arrays.clear();
 }
@@ -64,7 +69,7 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   if (!initializer_name(layer.arrays[0].from).ends_with(".weight"))
     op.all().layers.rename(found->layer, initializer_name(*bias));
   layer.arrays.push_back({"bias", *bias, {channels}});
-  tie_to_owner(op.all().layers, found->layer);
+  tie_to_owner(op.all(), found->layer);
   op.set(OnnxActivation(*found));
   return true;
 }
@@ -273,9 +278,16 @@ OnnxActivation combined_like(OnnxOperator& op, const OnnxElementwise& layer,
   return with_layer(op, layer, first, values);
 }
 
+// A bias, or a mask of scores.
+bool set_special_sum(OnnxOperator& op) {
+  for (const std::size_t index : {0U, 1U})
+    if (add_bias(op, index) || add_mask(op, index)) return true;
+  return false;
+}
+
 void translate_sum(OnnxOperator& op) {
   const std::string& type = op.node().type;
-  if (type == "Add" && (add_bias(op, 0) || add_bias(op, 1))) return;
+  if (type == "Add" && set_special_sum(op)) return;
   if ((type == "Add" || type == "Mul") && (set_norm_parameter(op, 0) || set_norm_parameter(op, 1)))
     return;
   for (const std::size_t index : {0U, 1U})

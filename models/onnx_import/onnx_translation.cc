@@ -58,7 +58,9 @@ void check_ends(const std::string& name, const io::OnnxGraph& graph) {
     if (found != 1)
       throw engine::ModelError(name + ": its graph has " + std::to_string(found) + " " + what);
   };
-  count(graph.inputs.size(), "inputs, expected 1: the images or rows of numbers");
+  count(graph.inputs.size(),
+        "inputs, expected 1: images, rows of numbers or token ids; export a module whose forward "
+        "takes these alone, without masks");
   count(graph.outputs.size(), "outputs, expected 1: the logits");
 }
 
@@ -77,11 +79,13 @@ void check_origins(const std::string& file, const io::OnnxGraph& graph) {
 }
 
 // Returns the value of the input.
-OnnxActivation sample_of(const std::string& name, const io::ReadValue& input) {
+OnnxKnown sample_of(const std::string& name, const io::ReadValue& input) {
   const std::string who = name + ": its input '" + base::escape_text(input.name) + "' is ";
+  if (const auto tokens = tokens_of(name, input)) return *tokens;
   if (!is_floating_onnx_type(input.type_number))
     throw engine::ModelError(who + "of ONNX's type " + std::to_string(input.type_number) +
-                             ", expected floats: images or rows of numbers");
+                             ", expected floats (images or rows of numbers) or int64 or int32 "
+                             "(token ids)");
   std::vector<std::int64_t> shape = input.shape;
   std::ranges::replace(shape, std::int64_t{-1}, kOnnxUnknown);
   const std::string text = onnx_shape_text(shape);
@@ -92,7 +96,7 @@ OnnxActivation sample_of(const std::string& name, const io::ReadValue& input) {
     throw engine::ModelError(who + text + ", expected a fixed number of " +
                              (shape.size() == 4 ? "channels" : "columns"));
   shape[0] = kOnnxBatch;
-  return {.layer = -1, .shape = std::move(shape)};
+  return OnnxActivation{.layer = -1, .shape = std::move(shape)};
 }
 
 // The number of nodes by which `engine export --input pixels` normalizes its input; 0 for other
@@ -218,11 +222,16 @@ int OnnxLayerList::user_of(const io::StoredTensor* weight) const {
 }
 
 OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
-    : file(source), graph(source.graph()), origins(graph), values(graph, origins), layers(graph) {
+    : file(source),
+      graph(source.graph()),
+      origins(graph, causal_masks(source)),
+      values(graph, origins),
+      layers(graph) {
   check_ends(file.name(), graph);
   check_origins(file.name(), graph);
   const io::ReadValue& input = graph.inputs[0];
-  const OnnxActivation sample = sample_of(file.name(), input);
+  const OnnxKnown sample = sample_of(file.name(), input);
+  if (const auto* ids = std::get_if<OnnxTokens>(&sample)) tokens = ids->shape[1];
   fixed_batch = std::max<std::int64_t>(0, input.shape[0]);
   pixel_nodes = count_pixel_nodes(file.name(), graph);
   values.set(input.name, sample);

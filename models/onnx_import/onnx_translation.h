@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,9 +27,14 @@ inline constexpr std::int64_t kMaxOnnxExtent = 1 << 30;   // sums of a few do no
 inline constexpr std::size_t kMaxOnnxNumbers = 64;        // limit of a list of integers
 inline constexpr std::size_t kMaxOnnxComputed = 1 << 20;  // limit of a computed tensor's elements
 inline constexpr std::size_t kMaxOnnxAllComputed = 1 << 25;  // of all of them
+inline constexpr std::uint64_t kMaxOnnxCompared = std::uint64_t{1} << 32;
 inline constexpr std::size_t kMaxOnnxLayers = 10'000;
 
 inline bool is_onnx_symbol(std::int64_t extent) { return extent <= kOnnxUnknown + kMaxOnnxExtent; }
+// Returns an integer of a file, which is not taken for a symbol.
+inline std::int64_t integer_of_file(std::int64_t value) {
+  return std::max(value, kOnnxUnknown + 2 * kMaxOnnxExtent);
+}
 // Returns n for n times the number of samples, 0 for any other extent.
 inline std::int64_t batches_of(std::int64_t extent) {
   return is_onnx_symbol(extent) ? extent - kOnnxUnknown : 0;
@@ -91,11 +97,21 @@ struct OnnxSampleIndices {
   OnnxTensor offsets;  // [1, ...]
 };
 
+// The token ids of all samples, [batch, length]: the graph's input. They choose rows of a table.
+struct OnnxTokens {
+  std::vector<std::int64_t> shape;
+};
+
+// The parts of a value by SplitToSequence, which are values of their own: part_name().
+struct OnnxSequence {
+  std::int64_t count = 0;
+};
+
 // The output of a node that has no translation.
 struct OnnxUntranslated {};
 
-using OnnxKnown =
-    std::variant<OnnxUntranslated, OnnxActivation, OnnxConstant, OnnxTensor, OnnxSampleIndices>;
+using OnnxKnown = std::variant<OnnxUntranslated, OnnxActivation, OnnxConstant, OnnxTensor,
+                               OnnxSampleIndices, OnnxTokens, OnnxSequence>;
 
 // A parameter or buffer of a layer, and where its numbers are. Without a tensor they are 0.
 struct OnnxLayerArray {
@@ -157,8 +173,8 @@ class OnnxLayerList {
 };
 
 struct OnnxTranslation {
-  // Throws engine::ModelError unless the graph has one input, images or rows of numbers, and one
-  // output.
+  // Throws engine::ModelError unless the graph has one input, images, rows of numbers or token ids,
+  // and one output.
   explicit OnnxTranslation(const io::OnnxReader& source);
 
   const io::OnnxReader& file;
@@ -171,17 +187,33 @@ struct OnnxTranslation {
   std::unordered_map<std::string, int> merged;
   // The operands of layers `matmul`, before they were brought in order.
   std::unordered_map<int, std::pair<OnnxActivation, OnnxActivation>> products;
+  // The scores of attention to earlier positions alone, and the same before the mask: layers.
+  std::unordered_map<int, int> causal;
   // Tensors of the file that are not trained, although they are parameters or may contain some:
   // those that are read as a number, and those that the exporter has computed.
   std::vector<std::string> read_as_numbers, read_as_computed;  // each once
-  std::size_t computed = 0;                                    // elements of computed constants
+  // Layers that share a weight with an earlier one, although the exporter may have merged both.
+  std::vector<std::string> sharing;
+  std::uint64_t compared = 0;    // elements of tables of embeddings, with matrices
+  std::size_t computed = 0;      // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
   bool ends_in_softmax = false;  // which is left out
   std::size_t pixel_nodes = 0;   // the first nodes, which scale pixels as the data set does
   std::int64_t fixed_batch = 0;  // number of samples; 0: chosen when the model runs
+  std::int64_t tokens = 0;       // token ids of a sample; 0: it is an image or a row of numbers
 };
 
 void add_once(std::vector<std::string>& names, const std::string& name);
+
+// onnx_tokens/ has these.
+//
+// Returns the value of an input of integers, [batch, length]; nullopt for other types. Throws
+// engine::ModelError, which names `file`, for other shapes.
+std::optional<OnnxTokens> tokens_of(const std::string& file, const io::ReadValue& input);
+
+// Returns the tensors that are causal masks by their numbers: 1 or 0 for earlier positions, 0 or
+// below -10,000 for later ones. A file without a signature does not tell them from parameters.
+std::unordered_set<const io::StoredTensor*> causal_masks(const io::OnnxReader& file);
 
 // The module that a node belongs to, "layer1.0.conv1"; "": unknown.
 std::string module_of(const io::ReadNode& node);

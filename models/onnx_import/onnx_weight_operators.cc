@@ -143,20 +143,53 @@ void translate_mat_mul(OnnxOperator& op) {
   translate_product(op);
 }
 
+// Returns the name of the node's own weight if the exporter has merged it with that of the layer
+// `owner`, because they were equal; else "". Layers of a torch.nn.TransformerEncoder start equal.
+std::string merged_parameter(OnnxOperator& op, const OnnxListedLayer& layer, int owner) {
+  if (owner < 0) return "";
+  const OnnxTranslation& all = op.all();
+  const OnnxListedLayer& other = all.layers.at(owner);
+  if (other.kind != layer.kind || other.arrays.empty()) return "";
+  const OnnxConstant& own = layer.arrays[0].from;
+  if (own.alias != other.arrays[0].from.alias) return initializer_name(own);
+  if (!all.origins.are_known()) return "";
+  const std::vector<std::string> sources = all.origins.parameters_in(own.tensor->name);
+  const std::string name = sources.size() == 1 ? sources[0] : own.tensor->name;
+  const std::string found = all.origins.parameter_of(module_of(op.node()), name);
+  return found == name ? "" : found;
+}
+
 }  // namespace
+
+void note_sharing(OnnxTranslation& all, const io::StoredTensor& weight, const std::string& layer) {
+  const bool is_named = all.origins.are_known() || !all.origins.is_anonymous(weight.name);
+  if (!is_named) add_once(all.sharing, layer);
+}
 
 int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
   OnnxTranslation& all = op.all();
+  share_table(op, layer);
   const io::StoredTensor* weight = layer.arrays.at(0).from.tensor;
-  layer.name = all.layers.free_name(initializer_name(layer.arrays.at(0).from), op.node());
-  const int owner = all.layers.user_of(weight);
+  int owner = all.layers.user_of(weight);
+  const std::string own = merged_parameter(op, layer, owner);
+  if (!own.empty()) {
+    const auto found = all.merged.find(own);
+    owner = found == all.merged.end() ? -1 : found->second;
+  }
+  const std::string& stored = initializer_name(layer.arrays.at(0).from);
+  layer.name = all.layers.free_name(own.empty() ? stored : own, op.node());
   if (owner < 0) {
     const int index = all.layers.add(std::move(layer));
-    all.layers.set_user(weight, index);
+    if (own.empty())
+      all.layers.set_user(weight, index);
+    else
+      all.merged[own] = index;
     return index;
   }
   const OnnxListedLayer& other = all.layers.at(owner);
-  bool is_same = other.kind == layer.kind && other.arrays.size() == layer.arrays.size();
+  const bool is_head = other.kind == "embedding" && layer.kind == "dense";  // scores of tokens
+  bool is_same =
+      (other.kind == layer.kind || is_head) && other.arrays.size() == layer.arrays.size();
   for (std::size_t i = 0; is_same && i < layer.arrays.size(); ++i)
     is_same = other.arrays[i].from.tensor == layer.arrays[i].from.tensor &&
               other.arrays[i].from.transposed == layer.arrays[i].from.transposed &&
@@ -170,6 +203,7 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
                           "', but not its bias, shape or use");
   layer.tied = other.name;
   layer.arrays.clear();
+  if (!is_head) note_sharing(all, *weight, layer.name);
   return all.layers.add(std::move(layer));
 }
 

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 namespace models {
 namespace {
@@ -50,8 +51,10 @@ bool OnnxOrigins::is_anonymous(const std::string& name) const {
   return is_counted || is_value || name.starts_with("onnx::");
 }
 
-OnnxOrigins::OnnxOrigins(const io::OnnxGraph& graph)
-    : is_torch_(graph.producer.starts_with("pytorch")),
+OnnxOrigins::OnnxOrigins(const io::OnnxGraph& graph,
+                         std::unordered_set<const io::StoredTensor*> buffers)
+    : buffers_(std::move(buffers)),
+      is_torch_(graph.producer.starts_with("pytorch")),
       is_own_(graph.producer.starts_with("engine")) {
   if (const auto text = graph.metadata.find(io::kOnnxSignature); text != graph.metadata.end()) {
     std::istringstream lines(text->second);
@@ -82,6 +85,7 @@ OnnxOrigin OnnxOrigins::by_name(const io::StoredTensor& tensor, const std::strin
   const bool is_number = tensor.count() == 1;
   if (is_own_ && name.starts_with("constant/")) return OnnxOrigin::kNumbers;
   if (is_own_ && name.ends_with(".value")) return OnnxOrigin::kBuffer;
+  if (buffers_.contains(&tensor)) return OnnxOrigin::kBuffer;
   if (is_statistic(name) || frozen_norms_.contains(owner_of(name))) return OnnxOrigin::kBuffer;
   if (is_anonymous(name)) return is_number ? OnnxOrigin::kNumbers : OnnxOrigin::kComputed;
   // Other programs than PyTorch name the numbers of expressions as well.
@@ -104,6 +108,15 @@ std::vector<std::string> OnnxOrigins::parameters_in(const std::string& name) con
         known != signature_.end() && known->second == OnnxOrigin::kParameter)
       found.push_back(source);
   return found;
+}
+
+std::string OnnxOrigins::parameter_of(const std::string& module, const std::string& name) const {
+  for (std::size_t dot = 0; dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const std::string own = module + "." + name.substr(dot == 0 ? 0 : dot + 1);
+    const auto found = signature_.find(own);
+    if (found != signature_.end() && found->second == OnnxOrigin::kParameter) return own;
+  }
+  return name;
 }
 
 }  // namespace models

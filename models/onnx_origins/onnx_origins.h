@@ -25,7 +25,9 @@ enum class OnnxOrigin : std::uint8_t {
 
 class OnnxOrigins {
  public:
-  explicit OnnxOrigins(const io::OnnxGraph& graph);
+  // `buffers`: tensors that are no parameters by their numbers, whatever their names are.
+  explicit OnnxOrigins(const io::OnnxGraph& graph,
+                       std::unordered_set<const io::StoredTensor*> buffers = {});
 
   // Returns the origin of this tensor under this name: its own, or that of a node `Identity`, which
   // the exporter writes for tensors that are equal.
@@ -34,6 +36,11 @@ class OnnxOrigins {
   bool are_known() const { return !signature_.empty(); }
   // The parameters that the exporter has computed this tensor from; none for others.
   std::vector<std::string> parameters_in(const std::string& name) const;
+
+  // Returns the parameter of this module, or of one in it, that has the last parts of the name in
+  // common with another one: "a.1" and "a.0.fc.weight" give "a.1.fc.weight". If there is none, or
+  // it is that parameter, returns the name.
+  std::string parameter_of(const std::string& module, const std::string& name) const;
 
   // Returns whether it is the name of a value and not of a module's tensor.
   bool is_anonymous(const std::string& name) const;
@@ -45,7 +52,8 @@ class OnnxOrigins {
   std::unordered_map<std::string, OnnxOrigin> signature_;  // by name
   std::unordered_map<std::string, std::vector<std::string>> folded_;
   std::unordered_set<std::string> frozen_norms_;  // modules whose statistics no norm updates
-  bool is_torch_ = false, is_own_ = false;        // the file's producer
+  std::unordered_set<const io::StoredTensor*> buffers_;
+  bool is_torch_ = false, is_own_ = false;  // the file's producer
 };
 
 // The texts between pairs of single quotes: the elements of a list of Python.

@@ -157,7 +157,8 @@ void run_step(const engine::Graph& graph, const engine::Plan& plan,
   const std::int64_t batch = plan.options.max_batch;
   const auto count = static_cast<std::size_t>(batch * options.sample_shape.count());
   const bool text = options.sample_shape.rank() == 1;
-  const std::size_t labels = static_cast<std::size_t>(batch) * (text ? count / batch : 1);
+  const bool by_token = text && !options.label_shape;
+  const std::size_t labels = static_cast<std::size_t>(batch) * (by_token ? count / batch : 1);
   const std::vector<float> samples(text ? 0 : count, 0.5F);
   const std::vector<std::int32_t> tokens(text ? count : 0, 0);
   const std::vector<std::int32_t> classes(options.regression ? 0 : labels, 0);

@@ -103,6 +103,26 @@ constexpr std::array kOperators{
     Operator{"Identity", "A", ""},
 };
 
+// Networks that read token ids have these beside those above.
+constexpr std::array kTextOperators{
+    Operator{"Gather", "Fi", "axis"},
+    Operator{"Gather", "FV", ""},
+    Operator{"Cast", "V", "to"},
+    Operator{"CastLike", "AA", ""},
+    Operator{"Trilu", "Ai", "upper"},
+    Operator{"GatherElements", "II", "axis"},
+    Operator{"GatherND", "AI", ""},
+    Operator{"IsNaN", "V", ""},
+    Operator{"SplitToSequence", "Vi", "axis"},
+    Operator{"SequenceAt", "VI", ""},
+    Operator{"MatMul", "VF", ""},
+    Operator{"MatMul", "VV", ""},
+    Operator{"Transpose", "A", "perm"},
+    Operator{"Where", "AAA", ""},
+    Operator{"Softmax", "V", "axis"},
+    Operator{"Expand", "FI", ""},
+};
+
 constexpr std::array<std::int64_t, 24> kSmall{0, 1, 2, 3, 4, 6,  8,  12, 1, 2,  3,   4,
                                               1, 2, 4, 6, 5, -1, -2, 7,  9, 36, 144, -3};
 constexpr std::array<std::int64_t, 8> kExtreme{INT64_MAX, INT64_MIN,  INT64_C(1) << 31, -4,
@@ -147,6 +167,8 @@ class GraphMaker {
     model_.inputs = {{.name = "x", .shape = {"batch", 4, 6, 6}}};
     if (how % 8 == 7) model_.inputs[0].shape = {"batch", 4};
     if (how % 16 == 6) model_.inputs[0].shape[0] = std::int64_t{2};
+    is_text_ = how % 16 == 13;
+    if (is_text_) begin_text();
     if (how % 16 == 4) model_.inputs[0].shape = {"batch", 4, "height", "width"};
     constexpr unsigned kMaxNodes = 12;
     for (unsigned i = 0; i < kMaxNodes && !choices_.ended(); ++i) add_node();
@@ -156,6 +178,12 @@ class GraphMaker {
   }
 
  private:
+  // Ids [batch, 6] choose rows of a table, whose transposed copy others may read.
+  void begin_text() {
+    model_.inputs = {{.name = "x", .type = io::DType::kI64, .shape = {"batch", 6}}};
+    add({.type = "Gather", .name = "embedding", .inputs = {add_floats({6, 4}), "x"}});
+  }
+
   std::string add_floats(const Ints& shape) {
     std::size_t count = 1;
     for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
@@ -209,7 +237,10 @@ class GraphMaker {
   }
 
   void add_node() {
-    const Operator& kind = kOperators[choices_.next() % kOperators.size()];
+    const unsigned which = choices_.next();
+    const Operator& kind = is_text_ && which % 2 == 0
+                               ? kTextOperators[which / 2 % kTextOperators.size()]
+                               : kOperators[which % kOperators.size()];
     io::OnnxNode node{.type = kind.type, .name = "n" + std::to_string(model_.nodes.size())};
     for (const char* input_kind = kind.inputs; *input_kind != 0; ++input_kind) {
       if (*input_kind >= 'a' && choices_.next() % 4 == 0) break;
@@ -232,6 +263,7 @@ class GraphMaker {
   void add_end(unsigned how) {
     if (how % 4 == 3) return;
     const bool has_mean = how % 4 != 2;
+    if (is_text_) return add_end_of_text(has_mean);
     add({.type = has_mean ? "GlobalAveragePool" : "Identity",
          .name = "mean",
          .inputs = {values_.back()}});
@@ -241,18 +273,31 @@ class GraphMaker {
          .inputs = {values_.back(), add_floats(has_mean ? Ints{4, 3} : Ints{144, 3})}});
   }
 
+  // A class for each text, or for each position.
+  void add_end_of_text(bool has_mean) {
+    if (has_mean)
+      add({.type = "ReduceMean",
+           .name = "mean",
+           .inputs = {values_.back()},
+           .attributes = {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}}});
+    add({.type = "MatMul", .name = "fc", .inputs = {values_.back(), add_floats({4, 3})}});
+  }
+
   Choices& choices_;
+  bool is_text_ = false;
   io::OnnxModel model_;
   std::vector<std::string> values_{"x"};
 };
 
 void run(const models::OnnxImport& found) {
-  const models::ModelOptions options{
+  models::ModelOptions options{
       .sample_shape = found.definition.find("sample_shape = [1, 1, 4]") == std::string::npos
                           ? engine::Shape{6, 6, 4}
                           : engine::Shape{1, 1, 4},
       .classes = 3,
       .definition = found.definition};
+  if (found.text) options.sample_shape = engine::Shape{found.text->length};
+  if (found.text && found.text->vocabulary == 0) options.label_shape = engine::Shape{};
   const engine::Graph graph = models::build_model("file.onnx", options);
   static engine::ThreadPool one(1);
   const engine::Plan plan = engine::Plan::compile(

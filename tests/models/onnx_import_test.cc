@@ -493,7 +493,9 @@ TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
   EXPECT_CONTAINS(fault(model), "its graph has 2 outputs, expected 1: the logits");
   model = small_net();
   model.inputs[0].type = io::DType::kI64;
-  EXPECT_CONTAINS(fault(model), "expected floats: images or rows of numbers");
+  EXPECT_CONTAINS(fault(model), "of integers is [?, 3, 8, 8], expected token ids, [batch, length]");
+  model.inputs[0].type = io::DType::kU8;
+  EXPECT_CONTAINS(fault(model), "expected floats (images or rows of numbers) or int64 or int32");
   model = small_net();
   model.outputs[0].name = "c";
   EXPECT_EQ(fault(model), "") << "logits of 4 classes for each of 8 x 8 pixels";

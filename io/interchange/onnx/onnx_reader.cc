@@ -149,12 +149,13 @@ StoredTensor read_tensor(ProtobufFields message) {
 }
 
 ReadAttribute read_attribute(ProtobufFields message) {
-  enum Type { kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kInts = 7 };
+  enum Type { kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kFloats = 6, kInts = 7 };
   ReadAttribute attribute;
   std::int64_t type = 0, whole = 0;
   float real = 0;
   std::string text;
   std::vector<std::int64_t> list;
+  std::vector<float> reals;
   std::optional<StoredTensor> tensor;
   while (message.next()) switch (message.field()) {
       case 1:
@@ -175,6 +176,9 @@ ReadAttribute read_attribute(ProtobufFields message) {
       case 8:
         message.append_integers(list, kMaxOnnxParts);
         break;
+      case 7:
+        message.append_reals(reals, kMaxOnnxParts);
+        break;
       case 20:
         type = message.integer();
         break;
@@ -185,6 +189,7 @@ ReadAttribute read_attribute(ProtobufFields message) {
   if (type == kInt) attribute.value = whole;
   if (type == kString) attribute.value = std::move(text);
   if (type == kTensor && tensor) attribute.value = *std::move(tensor);
+  if (type == kFloats) attribute.value = std::move(reals);
   if (type == kInts) attribute.value = std::move(list);
   return attribute;
 }

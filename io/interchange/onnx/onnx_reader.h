@@ -43,9 +43,9 @@ struct StoredTensor {
 
 struct ReadAttribute {
   std::string name;
-  // std::monostate: a kind that is not read (graphs, lists of floats, texts or tensors).
+  // std::monostate: a kind that is not read (graphs, lists of texts or tensors).
   std::variant<std::monostate, std::int64_t, float, std::string, std::vector<std::int64_t>,
-               StoredTensor>
+               std::vector<float>, StoredTensor>
       value;
 };
 

@@ -113,6 +113,21 @@ void ProtobufFields::append_integers(std::vector<std::int64_t>& values, std::siz
   values.push_back(static_cast<std::int64_t>(value_));
 }
 
+void ProtobufFields::append_reals(std::vector<float>& values, std::size_t max_count) {
+  const ByteExtent packed = wire_type_ == kFixed32 ? ByteExtent{} : extent();
+  const std::uint64_t count = wire_type_ == kFixed32 ? 1 : packed.bytes / sizeof(float);
+  if (packed.bytes % sizeof(float) != 0 || count > max_count - values.size())
+    fail("floats of " + std::to_string(packed.bytes) + " bytes, expected at most " +
+         std::to_string(max_count) + " numbers");
+  if (wire_type_ == kFixed32) return values.push_back(real32());
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t bits = 0;
+    for (std::uint64_t byte = 0; byte < sizeof bits; ++byte)
+      bits |= std::uint32_t{bytes_.at(packed.offset + i * sizeof bits + byte)} << (8 * byte);
+    values.push_back(std::bit_cast<float>(bits));
+  }
+}
+
 void ProtobufFields::append_packed(BufferedBytes& bytes, ByteExtent extent,
                                    std::vector<std::int64_t>& values, std::size_t max_count) {
   ProtobufFields packed(bytes, extent);

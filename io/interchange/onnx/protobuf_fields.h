@@ -57,6 +57,8 @@ class ProtobufFields {
   // Appends the field's integers, packed or single, up to a total of `max_count`.
   void append_integers(std::vector<std::int64_t>& values, std::size_t max_count);
 
+  // The same for floats of 32 bits.
+  void append_reals(std::vector<float>& values, std::size_t max_count);
   // Appends all integers of packed data.
   static void append_packed(BufferedBytes& bytes, ByteExtent extent,
                             std::vector<std::int64_t>& values, std::size_t max_count);

@@ -54,7 +54,7 @@ void check_tokenizers(const RunConfig& config, std::vector<std::string>& notices
 }
 
 void note_shadowed_folder(const std::string& model, std::vector<std::string>& notices) {
-  if (models::token_counts(model) == std::nullopt && models::is_published_model(model))
+  if (models::is_published_model(model) && models::token_counts(model) == std::nullopt)
     notices.push_back(model + ": the built-in model, not the folder ./" + model);
 }
 
@@ -75,11 +75,19 @@ std::optional<TrainArguments> parse_train_arguments(
 
 void take_vocabulary(ConfigValues& values) {
   const auto model = values.find("model"), dataset = values.find("dataset");
-  if (model == values.end() || dataset == values.end() || dataset->second.value != "tokens") return;
-  const std::string& folder = model->second.value;
-  if (const auto tokens = models::token_counts(folder))
-    values.try_emplace("vocabulary-size",
-                       ConfigValue{std::to_string(tokens->vocabulary), folder + "/config.json"});
+  if (model == values.end() || dataset == values.end()) return;
+  const std::string& name = model->second.value;
+  const bool has_ids = dataset->second.value == "tokens",
+             has_text = dataset->second.value == "text";
+  if ((!has_ids && !has_text) || (values.contains("vocabulary-size") && values.contains("context")))
+    return;
+  const auto tokens = models::token_counts(name);
+  if (!tokens) return;
+  const std::string source = tokens->is_fixed ? name : name + "/config.json";
+  if (has_ids && tokens->vocabulary > 0)
+    values.try_emplace("vocabulary-size", ConfigValue{std::to_string(tokens->vocabulary), source});
+  if (tokens->is_fixed)
+    values.try_emplace("context", ConfigValue{std::to_string(tokens->context), source});
 }
 
 RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::string>& notices) {

@@ -25,8 +25,9 @@ struct TrainArguments {
 std::optional<TrainArguments> parse_train_arguments(const Arguments& arguments,
                                                     const std::function<void(CLI::App&)>& add_more);
 
-// If the model is a folder of Hugging Face and the data set consists of tokens, gives it the
-// model's number of tokens, unless --vocabulary-size is given. Throws engine::ModelError.
+// If the model is a folder of Hugging Face or an ONNX file that predicts tokens, and the data set
+// consists of tokens, gives it the model's number of tokens, unless --vocabulary-size is given; of
+// an ONNX file that reads token ids also --context, for texts as well. Throws engine::ModelError.
 void take_vocabulary(ConfigValues& values);
 
 // Completes the values from the environment, the configuration file, the run that is resumed and

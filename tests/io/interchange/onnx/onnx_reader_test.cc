@@ -79,6 +79,27 @@ class OnnxReaderTest : public testing::Test {
   const std::string path_ = folder_ / "net.onnx";
 };
 
+// One after another, or packed.
+TEST_F(OnnxReaderTest, ReadsListsOfFloatsOfNodes) {
+  const std::vector<float> numbers{0.5F, -2, 3};
+  const auto list_of = [&](ProtobufMessage attribute) {
+    ProtobufMessage node, graph;
+    attribute.text(1, "value_floats").integer(20, 6);
+    node.text(4, "Constant").message(5, std::move(attribute));
+    graph.message(1, std::move(node));
+    const io::OnnxReader reader = read(std::move(graph));
+    return std::get<std::vector<float>>(reader.graph().nodes.at(0).attributes.at(0).value);
+  };
+  ProtobufMessage single, packed;
+  for (const float number : numbers) single.real32(7, number);
+  EXPECT_EQ(list_of(std::move(single)), numbers);
+  packed.text(7, raw(numbers));
+  EXPECT_EQ(list_of(std::move(packed)), numbers);
+  ProtobufMessage torn;
+  torn.text(7, raw(numbers).substr(1));
+  EXPECT_CONTAINS(fault([&] { list_of(std::move(torn)); }), "floats of 11 bytes");
+}
+
 TEST_F(OnnxReaderTest, ReadsWhatTheWriterHasWritten) {
   io::OnnxModel model;
   model.producer = "engine";

@@ -161,11 +161,13 @@ void expect_equal_in_onnxruntime(const std::string& model_path,
   std::printf("%s", result.out.c_str());
 }
 
-std::string missing_after_script(const std::string& script, const std::string& folder) {
-  const test_support::CommandResult made = test_support::run_command(
-      {peer_python(), test_support::source_directory() + "/tests/tools/commands/onnx/" + script,
-       folder},
-      {}, 600'000);
+std::string missing_after_script(const std::string& script, const std::string& folder,
+                                 const std::vector<std::string>& more) {
+  std::vector<std::string> words{
+      peer_python(), test_support::source_directory() + "/tests/tools/commands/onnx/" + script,
+      folder};
+  words.insert(words.end(), more.begin(), more.end());
+  const test_support::CommandResult made = test_support::run_command(words, {}, 600'000);
   if (made.exit_code == 77 || made.exit_code == 127)
     return peer_python() + " has no torch, onnx or onnxscript";
   EXPECT_EQ(made.exit_code, 0) << made.out << made.err;

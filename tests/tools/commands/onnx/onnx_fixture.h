@@ -43,7 +43,9 @@ test_support::CommandResult compare_in_onnxruntime(const std::string& model_path
 void expect_equal_in_onnxruntime(const std::string& model_path,
                                  const std::vector<io::NamedArray>& cases);
 
-// Lets a script of this folder write its files. Returns which packages are missing, or "".
-std::string missing_after_script(const std::string& script, const std::string& folder);
+// Lets a script of this folder write its files, by more arguments if there are some. Returns which
+// packages are missing, or "".
+std::string missing_after_script(const std::string& script, const std::string& folder,
+                                 const std::vector<std::string>& more = {});
 
 }  // namespace onnx_fixture
