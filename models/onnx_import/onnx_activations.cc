@@ -78,6 +78,7 @@ int add_negative(OnnxOperator& op, int layer) {
 
 // An exporter may have given the slope further dimensions; it is the same parameter.
 OnnxActivation slope_value(OnnxOperator& op, OnnxConstant slope) {
+  slope = named_constant(op.all(), op.node(), slope);
   const std::vector<std::string> sources = op.all().origins.parameters_in(slope.tensor->name);
   if (sources.size() == 1 && slope.alias.empty()) slope.alias = sources[0];
   return parameter_value(op, slope);

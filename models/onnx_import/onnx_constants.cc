@@ -29,7 +29,7 @@ OnnxActivation buffer_value(OnnxOperator& op, const OnnxConstant& stored) {
   OnnxLayerList& layers = op.all().layers;
   const Numbers shape = shape_of(stored);
   OnnxActivation value = without_samples(shape);
-  const int user = layers.user_of(stored.tensor);
+  const int user = layers.user_of(stored);
   const bool is_kept = user >= 0 && layers.at(user).kind == "constant" &&
                        layers.at(user).arrays[0].from.transposed == stored.transposed;
   value.layer = user;
@@ -42,14 +42,16 @@ OnnxActivation buffer_value(OnnxOperator& op, const OnnxConstant& stored) {
                             .inputs = {},
                             .options = {{"shape", list_text(shape)}},
                             .arrays = {{"value", stored, shape}}});
-  if (user < 0) layers.set_user(stored.tensor, value.layer);
+  if (user < 0) layers.set_user(stored, value.layer);
   return value;
 }
 
 // The parameter's own name. With dynamo=True, the exporter reads equal parameters of other modules
-// in its place: the one that the node's module has under the same name is meant.
+// in its place: if the node does not say which one, that of its module under the same name is
+// meant.
 std::string parameter_name(OnnxOperator& op, const OnnxConstant& stored) {
   const std::string& name = initializer_name(stored);
+  if (!op.node().call.empty()) return name;
   const std::string own =
       module_of(op.node()) + name.substr(std::min(name.rfind('.'), name.size()));
   const OnnxOrigins& origins = op.all().origins;
@@ -58,23 +60,17 @@ std::string parameter_name(OnnxOperator& op, const OnnxConstant& stored) {
   return is_merged ? own : name;
 }
 
-// The layer that has this parameter; -1: none so far.
-int parameter_user(const OnnxTranslation& all, const OnnxConstant& stored,
-                   const std::string& name) {
-  if (name == stored.tensor->name) return all.layers.user_of(stored.tensor);
-  const auto found = all.merged.find(name);
-  return found == all.merged.end() ? -1 : found->second;
-}
-
 }  // namespace
 
-OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored) {
+OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& read) {
   OnnxTranslation& all = op.all();
+  OnnxConstant stored = named_constant(all, op.node(), read);
   Numbers shape = shape_of(stored);
   if (shape.empty()) shape = {1};
   OnnxActivation value = without_samples(shape);
   const std::string name = parameter_name(op, stored);
-  const int user = parameter_user(all, stored, name);
+  if (name != initializer_name(stored)) stored.alias = name;
+  const int user = all.layers.user_of(stored);
   if (user >= 0 && all.layers.at(user).kind != "parameter")
     throw OnnxUnsupported("it shares '" + name + "' with layer '" + all.layers.at(user).name +
                           "', which uses it in another way");
@@ -86,10 +82,7 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored) {
                                 .inputs = {},
                                 .options = {{"shape", list_text(shape)}},
                                 .arrays = {{"weight", stored, shape}}});
-  if (name == stored.tensor->name)
-    all.layers.set_user(stored.tensor, value.layer);
-  else
-    all.merged[name] = value.layer;
+  all.layers.set_user(stored, value.layer);
   return value;
 }
 

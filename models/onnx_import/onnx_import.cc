@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <unordered_set>
 
 #include "engine/core/error.h"
 #include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_nodes.h"
 #include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_origins/onnx_calls.h"
 
 namespace models {
 namespace {
@@ -194,6 +196,48 @@ void add_to_lists(const OnnxTranslation& all, const OnnxListedLayer& layer,
     lists.computed.push_back(name + " (from " + base::join_text(sources) + ")");
 }
 
+// The parameters of the signature that are in a layer or in another list.
+std::unordered_set<std::string> known_parameters(const OnnxTranslation& all) {
+  std::unordered_set<std::string> known(all.read_as_numbers.begin(), all.read_as_numbers.end());
+  const auto add = [&](const std::string& tensor) {
+    known.insert(tensor);
+    for (const std::string& source : all.origins.parameters_in(tensor)) known.insert(source);
+  };
+  for (const std::string& name : all.read_as_computed) add(name);
+  for (const OnnxListedLayer& layer : all.layers.all()) {
+    if (!layer.zero_bias.empty()) known.insert(layer.zero_bias);
+    for (const OnnxLayerArray& array : layer.arrays) {
+      if (array.from.tensor == nullptr) continue;
+      known.insert(initializer_name(array.from));
+      add(array.from.tensor->name);
+    }
+  }
+  return known;
+}
+
+// Parameters that no node reads. A module without any is unused, or shares those of another one.
+std::vector<std::string> left_out_parameters(const OnnxTranslation& all) {
+  const std::unordered_set<std::string> known = known_parameters(all);
+  std::vector<std::string> left_out;
+  for (const std::string& name : all.origins.parameters()) {
+    const bool is_bias = name.ends_with("bias");
+    const bool is_alone = is_bias && !known.contains(name.substr(0, name.size() - 4) + "weight");
+    if (!known.contains(name) && !name.ends_with("weight") && !is_alone) left_out.push_back(name);
+  }
+  return left_out;
+}
+
+// Layers of weights that the file has once, and that have no name of their own there.
+std::vector<std::string> separated_weights(const OnnxTranslation& all) {
+  std::unordered_set<const io::StoredTensor*> seen;
+  std::vector<std::string> separated;
+  for (const OnnxListedLayer& layer : all.layers.all())
+    for (const OnnxLayerArray& array : layer.arrays)
+      if (!array.from.reader.empty() && !seen.insert(array.from.tensor).second)
+        separated.push_back(layer.name + "." + array.name);
+  return separated;
+}
+
 void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
                      std::vector<std::string>& notes) {
   OnnxParameterLists lists;
@@ -210,9 +254,10 @@ void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed
        "; " + freeze_option(lists.buffers) + " keeps them");
   note(lists.computed, "trained as the exporter has computed them: ",
        "; export with optimize=False to train what they were computed from");
-  note(all.sharing, "share weights that are equal in the file: ",
-       "; to train them apart, export with training=TrainingMode.TRAINING and "
-       "do_constant_folding=False");
+  note(separated_weights(all), "trained apart from equal ones, which the file has merged: ",
+       "; export with do_constant_folding=False if they are shared");
+  note(left_out_parameters(all), "not trained, as the file does not contain them: ",
+       "; if the network uses them, export with optimize=False");
   note(all.read_as_numbers, "not trained, as they are read as numbers: ", "");
   note(all.read_as_computed, "not trained, as the exporter has computed them: ",
        "; export with do_constant_folding=False (dynamo=True: optimize=False) to train parameters "
@@ -222,9 +267,7 @@ void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed
 // With dynamo=True, the optimizer folds norms in every mode, and names its rule at the node.
 void note_folded_norms(const OnnxTranslation& all, std::vector<std::string>& notes) {
   const auto by_rule =
-      static_cast<std::size_t>(std::ranges::count_if(all.graph.nodes, [](const io::ReadNode& node) {
-        return node.rule.find("FuseBatchNormInto") != std::string::npos;
-      }));
+      static_cast<std::size_t>(std::ranges::count_if(all.graph.nodes, has_folded_norm));
   const std::size_t count = all.folded_norms + by_rule;
   if (count == 0) return;
   const bool is_dynamo = by_rule > 0 || all.origins.are_known();

@@ -57,10 +57,6 @@ std::string onnx_operator_names() {
   return base::join_text(names);
 }
 
-bool is_trained_weight(const OnnxConstant& constant) {
-  return constant.origin == OnnxOrigin::kParameter || constant.origin == OnnxOrigin::kComputed;
-}
-
 bool is_all(OnnxOperator& op, std::size_t index, double number) {
   const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
   if (op.is_activation(index) || (constant != nullptr && !op.is_computable(index))) return false;
@@ -72,6 +68,15 @@ std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
   std::vector<std::int64_t> shape = constant.tensor->shape;
   if (constant.transposed) std::swap(shape.at(0), shape.at(1));
   return shape;
+}
+
+OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
+                            OnnxConstant constant) {
+  if (!is_trained_weight(constant)) return constant;
+  const std::string& name = initializer_name(constant);
+  if (std::string read = all.origins.parameter_read(node, name); read != name)
+    constant.alias = std::move(read);
+  return constant;
 }
 
 const io::ReadAttribute* OnnxAttributes::attribute(const std::string& name) const {
@@ -135,7 +140,8 @@ bool OnnxOperator::is_activation(std::size_t index) const {
 
 OnnxConstant OnnxOperator::constant(std::size_t index) const {
   refuse_tokens(index);
-  if (const auto* found = std::get_if<OnnxConstant>(&input(index))) return *found;
+  if (const auto* found = std::get_if<OnnxConstant>(&input(index)))
+    return named_constant(all_, node(), *found);
   throw OnnxUnsupported("input " + std::to_string(index) +
                         " is computed, expected a constant: a parameter of the model");
 }

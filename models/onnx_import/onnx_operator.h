@@ -49,6 +49,7 @@ class OnnxOperator : public OnnxAttributes {
   // A layer's output; rows of numbers, [batch, columns], become vectors.
   OnnxActivation activation(std::size_t index);
   OnnxActivation image(std::size_t index);  // [batch, c, h, w] with the engine's layout [h, w, c]
+  // A constant, with the name of the parameter that PyTorch reads there.
   OnnxConstant constant(std::size_t index) const;
   // A constant that has this shape.
   OnnxConstant constant(std::size_t index, const std::vector<std::int64_t>& shape) const;
@@ -73,9 +74,6 @@ OnnxActivation image_or_vector(OnnxOperator& op, std::size_t index);
 // PyTorch's attributes are doubles, stored as floats: 9.99999975e-06 stands for 1e-05.
 double shortest_decimal(float value);
 std::vector<std::int64_t> shape_of(const OnnxConstant& constant);
-// Whether a layer that trains its weights may train this one as such: a parameter, or a tensor that
-// the exporter has computed, perhaps from a parameter.
-bool is_trained_weight(const OnnxConstant& constant);
 // Whether the input is a constant that is not trained, and all of its numbers are this one.
 bool is_all(OnnxOperator& op, std::size_t index, double number);
 // Returns the activation as a vector per sample, by a flatten layer if it needs one.
@@ -84,15 +82,18 @@ OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 std::int64_t elements_of(const OnnxActivation& value);
 
 inline std::string bool_text(bool value) { return value ? "true" : "false"; }
-inline const std::string& initializer_name(const OnnxConstant& constant) {
-  return constant.alias.empty() ? constant.tensor->name : constant.alias;
-}
+// The constant, with the name of the parameter that PyTorch reads where the node reads it.
+OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
+                            OnnxConstant constant);
+// Whether two constants have the same numbers. The exporter may have stored a parameter twice: as
+// it is, and transposed.
+bool has_same_numbers(const io::OnnxReader& file, const OnnxConstant& a, const OnnxConstant& b);
+// Whether both layers have the same parameters.
+bool has_arrays_of(const OnnxTranslation& all, const OnnxListedLayer& layer,
+                   const OnnxListedLayer& other);
 // Adds a layer with a weight and perhaps a bias. A weight that an earlier layer has is shared, as
 // in PyTorch, with its bias. Returns the layer's index.
 int add_weighted(OnnxOperator& op, OnnxListedLayer layer);
-// Remembers a layer that shares this weight, for a notice: without a name, a tensor does not tell
-// whether it was one parameter or several equal ones.
-void note_sharing(OnnxTranslation& all, const io::StoredTensor& weight, const std::string& layer);
 
 // The inputs of Slice, of equal lengths. Throws OnnxUnsupported if they are not.
 struct OnnxSlice {

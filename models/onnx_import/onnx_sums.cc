@@ -12,25 +12,26 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-bool has_arrays_of(const OnnxListedLayer& layer, const OnnxListedLayer& other) {
-  return layer.kind == other.kind &&
-         std::ranges::equal(layer.arrays, other.arrays,
-                            [](const OnnxLayerArray& a, const OnnxLayerArray& b) {
-                              return a.from.tensor == b.from.tensor &&
-                                     a.from.transposed == b.from.transposed && a.shape == b.shape;
-                            });
-}
-
-// A layer with the weight and the bias of an earlier one shares them, unless the exporter has
-// merged them.
+// A layer with the weight and the bias of an earlier one shares them. The bias names a weight that
+// the exporter has transposed.
 void tie_to_owner(OnnxTranslation& all, int index) {
   OnnxLayerList& layers = all.layers;
-  for (const auto& [name, merged] : all.merged)
-    if (merged == index) return;
   OnnxListedLayer& layer = layers.at(index);
-  const int owner = layers.user_of(layer.arrays[0].from.tensor);
-  if (owner < 0 || owner == index || !has_arrays_of(layer, layers.at(owner))) return;
-  note_sharing(all, *layer.arrays[0].from.tensor, layer.name);
+  OnnxConstant& weight = layer.arrays[0].from;
+  const OnnxConstant read = weight;
+  const std::string& bias = initializer_name(layer.arrays[1].from);
+  if (!weight.reader.empty() && bias.ends_with(".bias")) {
+    OnnxConstant named = weight;
+    named.alias = bias.substr(0, bias.size() - 4) + "weight";
+    named.reader.clear();
+    const int user = layers.user_of(named);
+    if (user < 0) layers.set_user(named, index);
+    if (user < 0 || has_same_numbers(all.file, weight, layers.at(user).arrays[0].from))
+      weight = named;
+  }
+  const int owner = layers.user_of(weight);
+  if (owner < 0 || owner == index || !has_arrays_of(all, layer, layers.at(owner))) return;
+  if (layers.user_of(read) == index) layers.set_user(read, owner);
   layer.tied = layers.at(owner).name;
   layer.arrays.clear();
 }
@@ -50,16 +51,17 @@ std::optional<std::size_t> bias_dimension(const OnnxListedLayer& layer, const On
 // A constant that is added to the output of a layer without a bias is its bias: Linear as MatMul
 // and Add. Returns false for other sums.
 bool add_bias(OnnxOperator& op, std::size_t index) {
-  const auto* bias = std::get_if<OnnxConstant>(&op.input(index));
+  const auto* stored = std::get_if<OnnxConstant>(&op.input(index));
   const auto* found = std::get_if<OnnxActivation>(&op.input(1 - index));
-  if (bias == nullptr || !is_trained_weight(*bias) || found == nullptr || found->layer < 0 ||
+  if (stored == nullptr || !is_trained_weight(*stored) || found == nullptr || found->layer < 0 ||
       op.all().values.readers(op.node().inputs[1 - index]) != 1)
     return false;
   const OnnxPlain plain = as_plain(*found).plain;
   const auto dim = bias_dimension(op.all().layers.at(found->layer), plain);
   if (!dim) return false;
   const std::int64_t channels = plain.stored.back();
-  Numbers shape = shape_of(*bias), wanted(plain.dims.size() - *dim, 1);
+  const OnnxConstant bias = op.constant(index);
+  Numbers shape = shape_of(bias), wanted(plain.dims.size() - *dim, 1);
   wanted[0] = channels;
   while (shape.size() > wanted.size() && shape[0] == 1) shape.erase(shape.begin());
   if (shape != wanted) return false;
@@ -67,8 +69,8 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   for (auto& [key, text] : layer.options)
     if (key == "bias") text = "true";
   if (!initializer_name(layer.arrays[0].from).ends_with(".weight"))
-    op.all().layers.rename(found->layer, initializer_name(*bias));
-  layer.arrays.push_back({"bias", *bias, {channels}});
+    op.all().layers.rename(found->layer, initializer_name(bias));
+  layer.arrays.push_back({"bias", bias, {channels}});
   tie_to_owner(op.all(), found->layer);
   op.set(OnnxActivation(*found));
   return true;

@@ -48,7 +48,8 @@ std::string module_name(const std::string& node_name) {
 
 // Converts a parameter's name to that of its layer: "fc.weight" to "fc"; "" for other names.
 std::string owner_name(const std::string& parameter) {
-  for (const std::string_view ending : {".weight", ".bias", ".running_mean", ".running_var"})
+  for (const std::string_view ending :
+       {".weight", ".bias", ".running_mean", ".running_var", ".in_proj_weight", ".in_proj_bias"})
     if (parameter.ends_with(ending)) return parameter.substr(0, parameter.size() - ending.size());
   return "";
 }
@@ -136,6 +137,18 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
+bool is_trained_weight(const OnnxConstant& constant) {
+  return constant.origin == OnnxOrigin::kParameter || constant.origin == OnnxOrigin::kComputed;
+}
+
+// Names of tensors in Constant nodes may repeat. PyTorch trains none of them.
+std::string parameter_key(const OnnxConstant& constant) {
+  if (!is_trained_weight(constant))
+    return std::to_string(reinterpret_cast<std::uintptr_t>(constant.tensor));
+  const std::string& name = initializer_name(constant);
+  return constant.reader.empty() ? name : name + '\n' + constant.reader;
+}
+
 // "['', 'layer1', 'layer1.0', 'conv1', 'conv2d_3']": the last scope is the node's own name.
 std::string module_of(const io::ReadNode& node) {
   if (node.scopes.empty()) return module_name(node.name);
@@ -172,9 +185,25 @@ std::size_t OnnxValues::readers(const std::string& value) const {
   return found == readers_.end() ? 0 : found->second;
 }
 
-OnnxLayerList::OnnxLayerList(const io::OnnxGraph& graph) {
-  for (const io::StoredTensor& tensor : graph.constants)
-    owners_.insert(plain_characters(owner_name(tensor.name)));
+// Tensors that the exporter has computed or merged have other names than in PyTorch.
+OnnxLayerList::OnnxLayerList(const io::OnnxGraph& graph, const OnnxOrigins& origins) {
+  const auto reserve = [&](const std::string& name) {
+    owners_.insert(plain_characters(owner_name(name)));
+  };
+  std::unordered_set<std::string_view> unowned;
+  for (const io::StoredTensor& tensor : graph.constants) {
+    reserve(tensor.name);
+    if (owner_name(tensor.name).empty()) unowned.insert(tensor.name);
+  }
+  for (const std::string& name : origins.parameters()) reserve(name);
+  for (const io::ReadNode& node : graph.nodes) {
+    if (node.type == "Identity" && !node.outputs.empty()) reserve(node.outputs[0]);
+    const bool is_weighted = node.type == "MatMul" || node.type == "Gemm" || node.type == "Conv";
+    if (is_weighted && std::ranges::any_of(node.inputs, [&](const std::string& input) {
+          return unowned.contains(input);
+        }))
+      owners_.insert(plain_characters(module_of(node)));
+  }
 }
 
 int OnnxLayerList::add(OnnxListedLayer layer) {
@@ -216,9 +245,13 @@ void OnnxLayerList::rename(int layer, const std::string& parameter) {
   if (!owner.empty() && !names_.contains(owner) && !is_read) renamed.name = unique(owner);
 }
 
-int OnnxLayerList::user_of(const io::StoredTensor* weight) const {
-  const auto found = users_.find(weight);
+int OnnxLayerList::user_of(const OnnxConstant& weight) const {
+  const auto found = users_.find(parameter_key(weight));
   return found == users_.end() ? -1 : found->second;
+}
+
+void OnnxLayerList::set_user(const OnnxConstant& weight, int layer) {
+  users_[parameter_key(weight)] = layer;
 }
 
 OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
@@ -226,7 +259,7 @@ OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
       graph(source.graph()),
       origins(graph, causal_masks(source)),
       values(graph, origins),
-      layers(graph) {
+      layers(graph, origins) {
   check_ends(file.name(), graph);
   check_origins(file.name(), graph);
   const io::ReadValue& input = graph.inputs[0];

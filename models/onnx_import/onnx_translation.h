@@ -80,7 +80,8 @@ struct OnnxConstant {
   const io::StoredTensor* tensor = nullptr;
   bool transposed = false;                   // its two dimensions change places
   OnnxOrigin origin = OnnxOrigin::kNumbers;  // that of a Constant node
-  std::string alias{};                       // its name as the output of an Identity; "": its own
+  std::string alias{};   // its name as the output of an Identity, or in PyTorch; "": its own
+  std::string reader{};  // the module that reads a tensor without a name of its own
 };
 
 // A constant that is computed: from shapes, indices and masks.
@@ -127,6 +128,7 @@ struct OnnxListedLayer {
   std::vector<int> inputs;                                   // -1: the sample
   std::vector<std::pair<std::string, std::string>> options;  // with values as in TOML
   std::vector<OnnxLayerArray> arrays;
+  std::string zero_bias{};  // the bias in PyTorch of a layer that has none in the file
 };
 
 // The known values of the graph.
@@ -146,7 +148,7 @@ class OnnxValues {
 // The list of layers, in the order of the nodes.
 class OnnxLayerList {
  public:
-  explicit OnnxLayerList(const io::OnnxGraph& graph);
+  OnnxLayerList(const io::OnnxGraph& graph, const OnnxOrigins& origins);
 
   const std::vector<OnnxListedLayer>& all() const { return layers_; }
   OnnxListedLayer& at(int layer) { return layers_.at(static_cast<std::size_t>(layer)); }
@@ -158,15 +160,16 @@ class OnnxLayerList {
   std::string free_parameter_name(const std::string& parameter);
   // Lets the layer have the name of the owner of this parameter, if that is free.
   void rename(int layer, const std::string& parameter);
-  // The layer that reads this tensor as its weight; -1: none so far.
-  int user_of(const io::StoredTensor* weight) const;
-  void set_user(const io::StoredTensor* weight, int layer) { users_[weight] = layer; }
+  // The layer that has this parameter as its weight; -1: none so far. Parameters with different
+  // names are separate, even if the file has one tensor for them.
+  int user_of(const OnnxConstant& weight) const;
+  void set_user(const OnnxConstant& weight, int layer);
 
  private:
   std::string unique(const std::string& wanted);
 
   std::vector<OnnxListedLayer> layers_;
-  std::unordered_map<const io::StoredTensor*, int> users_;
+  std::unordered_map<std::string, int> users_;    // by parameter_key()
   std::unordered_map<std::string, int> repeats_;  // how often a name was wanted again
   std::unordered_set<std::string> names_{"", "input", "labels", "targets"};
   std::unordered_set<std::string> owners_;  // names for the layers of the graph's parameters
@@ -183,8 +186,6 @@ struct OnnxTranslation {
   OnnxValues values;
   OnnxLayerList layers;
   std::vector<std::string> notes;  // what the user should know, a line each
-  // The layers of parameters that the exporter has merged with equal ones, by name.
-  std::unordered_map<std::string, int> merged;
   // The operands of layers `matmul`, before they were brought in order.
   std::unordered_map<int, std::pair<OnnxActivation, OnnxActivation>> products;
   // The scores of attention to earlier positions alone, and the same before the mask: layers.
@@ -192,8 +193,6 @@ struct OnnxTranslation {
   // Tensors of the file that are not trained, although they are parameters or may contain some:
   // those that are read as a number, and those that the exporter has computed.
   std::vector<std::string> read_as_numbers, read_as_computed;  // each once
-  // Layers that share a weight with an earlier one, although the exporter may have merged both.
-  std::vector<std::string> sharing;
   std::uint64_t compared = 0;    // elements of tables of embeddings, with matrices
   std::size_t computed = 0;      // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
@@ -202,6 +201,15 @@ struct OnnxTranslation {
   std::int64_t fixed_batch = 0;  // number of samples; 0: chosen when the model runs
   std::int64_t tokens = 0;       // token ids of a sample; 0: it is an image or a row of numbers
 };
+
+inline const std::string& initializer_name(const OnnxConstant& constant) {
+  return constant.alias.empty() ? constant.tensor->name : constant.alias;
+}
+// Whether a layer that trains its weights may train this one as such: a parameter, or a tensor that
+// the exporter has computed, perhaps from a parameter.
+bool is_trained_weight(const OnnxConstant& constant);
+// Identifies the parameter that a constant stands for.
+std::string parameter_key(const OnnxConstant& constant);
 
 void add_once(std::vector<std::string>& names, const std::string& name);
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
+#include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_plain.h"
 #include "models/onnx_import/onnx_products.h"
 
@@ -88,6 +89,30 @@ void set_dense(OnnxOperator& op, OnnxActivation value, std::size_t dim, const On
   set_plain(op, std::move(value));
 }
 
+// The name of the module at its first use: "head.fc" for "head_1.fc".
+std::string first_use(const std::string& module) {
+  std::string name;
+  for (std::size_t begin = 0; begin <= module.size();) {
+    const std::size_t end = std::min(module.find('.', begin), module.size());
+    std::string part = module.substr(begin, end - begin);
+    const std::size_t last = part.find_last_not_of("0123456789");
+    if (last != std::string::npos && last > 0 && last + 1 < part.size() && part[last] == '_')
+      part.resize(last);
+    name += (begin == 0 ? "" : ".") + part;
+    begin = end + 1;
+  }
+  return name;
+}
+
+// A weight with no name of its own may stand for those of several modules.
+void set_reader(OnnxOperator& op, OnnxConstant& weight) {
+  OnnxTranslation& all = op.all();
+  if (!all.origins.is_anonymous(initializer_name(weight)) || !is_trained_weight(weight)) return;
+  const std::string module = module_of(op.node());
+  weight.reader = first_use(module);
+  if (all.layers.user_of(weight) < 0) weight.reader = module;
+}
+
 OnnxConstant matrix_of(OnnxOperator& op, std::size_t index, bool transposed) {
   OnnxConstant matrix = op.constant(index);
   if (matrix.tensor->shape.size() != 2)
@@ -143,67 +168,57 @@ void translate_mat_mul(OnnxOperator& op) {
   translate_product(op);
 }
 
-// Returns the name of the node's own weight if the exporter has merged it with that of the layer
-// `owner`, because they were equal; else "". Layers of a torch.nn.TransformerEncoder start equal.
-std::string merged_parameter(OnnxOperator& op, const OnnxListedLayer& layer, int owner) {
-  if (owner < 0) return "";
-  const OnnxTranslation& all = op.all();
-  const OnnxListedLayer& other = all.layers.at(owner);
-  if (other.kind != layer.kind || other.arrays.empty()) return "";
-  const OnnxConstant& own = layer.arrays[0].from;
-  if (own.alias != other.arrays[0].from.alias) return initializer_name(own);
-  if (!all.origins.are_known()) return "";
-  const std::vector<std::string> sources = all.origins.parameters_in(own.tensor->name);
-  const std::string name = sources.size() == 1 ? sources[0] : own.tensor->name;
-  const std::string found = all.origins.parameter_of(module_of(op.node()), name);
-  return found == name ? "" : found;
-}
-
 }  // namespace
 
-void note_sharing(OnnxTranslation& all, const io::StoredTensor& weight, const std::string& layer) {
-  const bool is_named = all.origins.are_known() || !all.origins.is_anonymous(weight.name);
-  if (!is_named) add_once(all.sharing, layer);
+bool has_same_numbers(const io::OnnxReader& file, const OnnxConstant& a, const OnnxConstant& b) {
+  if (a.tensor == b.tensor) return a.transposed == b.transposed;
+  if (a.tensor == nullptr || b.tensor == nullptr || shape_of(a) != shape_of(b)) return false;
+  const auto loaded = [&](const OnnxConstant& constant) {
+    io::NamedArray array = file.load(*constant.tensor);
+    return constant.transposed ? io::transposed(std::move(array)) : array;
+  };
+  const io::NamedArray first = loaded(a), second = loaded(b);
+  return first.type == second.type && first.data == second.data;
+}
+
+bool has_arrays_of(const OnnxTranslation& all, const OnnxListedLayer& layer,
+                   const OnnxListedLayer& other) {
+  const bool is_head = other.kind == "embedding" && layer.kind == "dense";  // scores of tokens
+  const bool has_one_bias = layer.arrays.size() > 1 || layer.zero_bias == other.zero_bias;
+  return (layer.kind == other.kind || is_head) && has_one_bias &&
+         std::ranges::equal(
+             layer.arrays, other.arrays, [&](const OnnxLayerArray& a, const OnnxLayerArray& b) {
+               return a.shape == b.shape && parameter_key(a.from) == parameter_key(b.from) &&
+                      has_same_numbers(all.file, a.from, b.from);
+             });
 }
 
 int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
   OnnxTranslation& all = op.all();
   share_table(op, layer);
-  const io::StoredTensor* weight = layer.arrays.at(0).from.tensor;
-  int owner = all.layers.user_of(weight);
-  const std::string own = merged_parameter(op, layer, owner);
-  if (!own.empty()) {
-    const auto found = all.merged.find(own);
-    owner = found == all.merged.end() ? -1 : found->second;
-  }
-  const std::string& stored = initializer_name(layer.arrays.at(0).from);
-  layer.name = all.layers.free_name(own.empty() ? stored : own, op.node());
+  OnnxConstant& weight = layer.arrays.at(0).from;
+  const std::string name = initializer_name(weight);
+  set_reader(op, weight);
+  layer.name = all.layers.free_name(name, op.node());
+  if (layer.arrays.size() == 1) layer.zero_bias = all.origins.bias_of(op.node());
+  const int owner = all.layers.user_of(weight);
   if (owner < 0) {
+    const OnnxConstant used = weight;
     const int index = all.layers.add(std::move(layer));
-    if (own.empty())
-      all.layers.set_user(weight, index);
-    else
-      all.merged[own] = index;
+    all.layers.set_user(used, index);
     return index;
   }
   const OnnxListedLayer& other = all.layers.at(owner);
-  const bool is_head = other.kind == "embedding" && layer.kind == "dense";  // scores of tokens
-  bool is_same =
-      (other.kind == layer.kind || is_head) && other.arrays.size() == layer.arrays.size();
-  for (std::size_t i = 0; is_same && i < layer.arrays.size(); ++i)
-    is_same = other.arrays[i].from.tensor == layer.arrays[i].from.tensor &&
-              other.arrays[i].from.transposed == layer.arrays[i].from.transposed &&
-              other.arrays[i].shape == layer.arrays[i].shape;
-  // An Add may follow with the bias; a weight that is equal by chance is not shared then.
+  const bool is_same = has_arrays_of(all, layer, other);
+  // An Add may follow with the bias.
   if (!is_same && op.node().type == "MatMul" && other.kind == "dense" &&
       other.arrays.at(0).shape == layer.arrays.at(0).shape)
     return all.layers.add(std::move(layer));
   if (!is_same)
-    throw OnnxUnsupported("it shares the weight '" + weight->name + "' with layer '" + other.name +
+    throw OnnxUnsupported("it shares the weight '" + name + "' with layer '" + other.name +
                           "', but not its bias, shape or use");
   layer.tied = other.name;
   layer.arrays.clear();
-  if (!is_head) note_sharing(all, *weight, layer.name);
   return all.layers.add(std::move(layer));
 }
 

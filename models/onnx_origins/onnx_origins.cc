@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "models/onnx_origins/onnx_calls.h"
+
 namespace models {
 namespace {
 
@@ -14,19 +16,31 @@ bool is_statistic(const std::string& name) {
          name.ends_with(".num_batches_tracked");
 }
 
-// "p_fc_weight: PARAMETER target='fc.weight'"; inputs come first, outputs may repeat a target.
-void read_signature_line(const std::string& line,
-                         std::unordered_map<std::string, OnnxOrigin>& signature) {
-  const std::size_t kind = line.find(": "), target = line.find(" target='");
-  if (kind == std::string::npos || target == std::string::npos || target < kind + 2) return;
-  const std::size_t end = line.find('\'', target + 9);
-  if (end == std::string::npos) return;
-  const bool is_parameter = line.substr(kind + 2, target - kind - 2) == "PARAMETER";
-  signature.try_emplace(line.substr(target + 9, end - target - 9),
-                        is_parameter ? OnnxOrigin::kParameter : OnnxOrigin::kBuffer);
+std::string owner_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+// The name within its module: "weight".
+std::string own_name(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
 }
 
-std::string owner_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+bool has_weight_input(const io::ReadNode& node) {
+  return node.type == "Conv" || node.type == "ConvTranspose" || node.type == "Gemm" ||
+         node.type == "PRelu" || node.type.ends_with("Normalization");
+}
+
+// The argument of the call that input `tensor` of the node stands for, by its role in the layer; 0:
+// unknown.
+std::size_t argument_read(const OnnxCall& call, const io::ReadNode& node,
+                          const std::string& tensor) {
+  if (node.type == "Mul" && !call.is_weighted_sum()) return weight_argument(call);
+  if (node.type == "Add") return bias_argument(call);
+  if (!has_weight_input(node) && node.type != "MatMul") return 0;
+  // A bias may be equal to the weight of a norm, and is the same tensor then.
+  const auto place = std::ranges::find(node.inputs, tensor);
+  if (place == node.inputs.end() || place == node.inputs.begin()) return 0;
+  const bool is_weight = place == node.inputs.begin() + 1;
+  return is_weight ? weight_argument(call) : bias_argument(call);
+}
 
 }  // namespace
 
@@ -40,6 +54,22 @@ std::vector<std::string> quoted_words(const std::string& text) {
     begin = end + 1;
   }
   return words;
+}
+
+// "p_fc_weight: PARAMETER target='fc.weight'"; inputs come first, outputs may repeat a target.
+void OnnxOrigins::read_signature_line(const std::string& line) {
+  const std::size_t kind = line.find(": "), target = line.find(" target='");
+  if (kind == std::string::npos || target == std::string::npos || target < kind + 2) return;
+  const std::size_t end = line.find('\'', target + 9);
+  if (end == std::string::npos) return;
+  const bool is_parameter = line.substr(kind + 2, target - kind - 2) == "PARAMETER";
+  const std::string name = line.substr(target + 9, end - target - 9);
+  const bool is_new =
+      signature_.try_emplace(name, is_parameter ? OnnxOrigin::kParameter : OnnxOrigin::kBuffer)
+          .second;
+  if (!is_parameter || !is_new) return;
+  placeholders_[line.substr(0, kind)] = name;
+  parameters_.push_back(name);
 }
 
 bool OnnxOrigins::is_anonymous(const std::string& name) const {
@@ -58,7 +88,7 @@ OnnxOrigins::OnnxOrigins(const io::OnnxGraph& graph,
       is_own_(graph.producer.starts_with("engine")) {
   if (const auto text = graph.metadata.find(io::kOnnxSignature); text != graph.metadata.end()) {
     std::istringstream lines(text->second);
-    for (std::string line; std::getline(lines, line);) read_signature_line(line, signature_);
+    for (std::string line; std::getline(lines, line);) read_signature_line(line);
   }
   for (const auto& [name, sources] : graph.folded_from) folded_[name] = quoted_words(sources);
   for (const io::ReadNode& node : graph.nodes)
@@ -99,6 +129,39 @@ OnnxOrigin OnnxOrigins::of(const io::StoredTensor& tensor, const std::string& na
   return are_known() ? by_signature(name) : by_name(tensor, name);
 }
 
+std::string OnnxOrigins::parameter_of(const std::string& argument) const {
+  if (!argument.starts_with('%')) return "";
+  const auto found = placeholders_.find(argument.substr(1));
+  return found == placeholders_.end() ? "" : found->second;
+}
+
+std::string OnnxOrigins::parameter_read(const io::ReadNode& node, const std::string& name) const {
+  if (has_folded_norm(node)) return name;  // computed from several
+  const OnnxCall call = read_onnx_call(node.call);
+  const std::size_t argument = argument_read(call, node, name);
+  if (argument > 0 && argument < call.arguments.size()) {
+    std::string found = parameter_of(call.arguments[argument]);
+    return found.empty() ? name : found;
+  }
+  const bool is_computed = folded_.contains(name) && !signature_.contains(name);
+  if (is_computed || has_weight_input(node)) return name;
+  std::vector<std::string> read;
+  for (const std::string& text : call.arguments)
+    if (std::string found = parameter_of(text); !found.empty()) read.push_back(std::move(found));
+  if (std::ranges::find(read, name) != read.end()) return name;
+  if (read.size() == 1) return read[0];
+  const auto namesake = std::ranges::find(read, own_name(name), own_name);
+  return namesake == read.end() ? name : *namesake;
+}
+
+std::string OnnxOrigins::bias_of(const io::ReadNode& node) const {
+  const OnnxCall call = read_onnx_call(node.call);
+  const std::size_t argument = bias_argument(call);
+  const bool is_sum = call.is_weighted_sum() || has_folded_norm(node);
+  if (!is_sum || argument >= call.arguments.size()) return "";
+  return parameter_of(call.arguments[argument]);
+}
+
 std::vector<std::string> OnnxOrigins::parameters_in(const std::string& name) const {
   std::vector<std::string> found;
   const auto folded = folded_.find(name);
@@ -108,15 +171,6 @@ std::vector<std::string> OnnxOrigins::parameters_in(const std::string& name) con
         known != signature_.end() && known->second == OnnxOrigin::kParameter)
       found.push_back(source);
   return found;
-}
-
-std::string OnnxOrigins::parameter_of(const std::string& module, const std::string& name) const {
-  for (std::size_t dot = 0; dot != std::string::npos; dot = name.find('.', dot + 1)) {
-    const std::string own = module + "." + name.substr(dot == 0 ? 0 : dot + 1);
-    const auto found = signature_.find(own);
-    if (found != signature_.end() && found->second == OnnxOrigin::kParameter) return own;
-  }
-  return name;
 }
 
 }  // namespace models

@@ -4,6 +4,9 @@
 // and the tensors that it has computed name the ones that they were computed from. Other files only
 // have names: parameters and buffers look alike there, and count as parameters unless their name
 // belongs to a buffer or to no module at all.
+//
+// Exporters merge tensors that are equal, and leave out biases that are zero. The calls in the
+// metadata of nodes (onnx_calls.h) name the parameters that PyTorch reads there.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +40,14 @@ class OnnxOrigins {
   // The parameters that the exporter has computed this tensor from; none for others.
   std::vector<std::string> parameters_in(const std::string& name) const;
 
-  // Returns the parameter of this module, or of one in it, that has the last parts of the name in
-  // common with another one: "a.1" and "a.0.fc.weight" give "a.1.fc.weight". If there is none, or
-  // it is that parameter, returns the name.
-  std::string parameter_of(const std::string& module, const std::string& name) const;
+  // Returns the parameter that PyTorch reads where this node reads this tensor: `name`, unless the
+  // exporter has merged or transposed it. `name`: that of the tensor, or of an Identity.
+  std::string parameter_read(const io::ReadNode& node, const std::string& name) const;
+  // Returns the bias of the Linear layer or the convolution that this node comes from, which the
+  // file does not contain if it is zero; "": it has none, or the file does not say.
+  std::string bias_of(const io::ReadNode& node) const;
+  // The parameters that the signature names, in its order.
+  const std::vector<std::string>& parameters() const { return parameters_; }
 
   // Returns whether it is the name of a value and not of a module's tensor.
   bool is_anonymous(const std::string& name) const;
@@ -49,7 +56,12 @@ class OnnxOrigins {
   OnnxOrigin by_signature(const std::string& name) const;
   OnnxOrigin by_name(const io::StoredTensor& tensor, const std::string& name) const;
 
-  std::unordered_map<std::string, OnnxOrigin> signature_;  // by name
+  void read_signature_line(const std::string& line);
+  std::string parameter_of(const std::string& argument) const;  // of a call; "": no parameter
+
+  std::unordered_map<std::string, OnnxOrigin> signature_;      // by name
+  std::unordered_map<std::string, std::string> placeholders_;  // parameters by the name in calls
+  std::vector<std::string> parameters_;
   std::unordered_map<std::string, std::vector<std::string>> folded_;
   std::unordered_set<std::string> frozen_norms_;  // modules whose statistics no norm updates
   std::unordered_set<const io::StoredTensor*> buffers_;

@@ -145,9 +145,11 @@ std::optional<OnnxConstant> channel_parameter(OnnxOperator& op, std::size_t inde
     wanted[0] = channels;
     return shape == wanted;
   };
-  if (const auto* constant = std::get_if<OnnxConstant>(&op.input(index)))
-    return is_trained_weight(*constant) && fits(shape_of(*constant)) ? std::optional(*constant)
-                                                                     : std::nullopt;
+  if (std::holds_alternative<OnnxConstant>(op.input(index))) {
+    const OnnxConstant constant = op.constant(index);
+    return is_trained_weight(constant) && fits(shape_of(constant)) ? std::optional(constant)
+                                                                   : std::nullopt;
+  }
   const auto* value = std::get_if<OnnxActivation>(&op.input(index));
   if (value == nullptr || value->layer < 0 || !fits(value->shape)) return std::nullopt;
   const OnnxListedLayer& layer = op.all().layers.at(value->layer);

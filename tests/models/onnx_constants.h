@@ -38,6 +38,13 @@ inline io::NamedArray integers(const std::string& name, const Ints& values) {
           .data = {bytes.begin(), bytes.end()}};
 }
 
+// An entry of metadata.
+inline base::ProtobufMessage metadata_entry(const std::string& key, const std::string& value) {
+  base::ProtobufMessage message;
+  message.text(1, key).text(2, value);
+  return message;
+}
+
 // Adds fields to the graph of a file, e.g. metadata, which save_onnx() does not write: after its
 // own, or before them.
 inline void add_to_graph(const std::string& path, const base::ProtobufMessage& fields,

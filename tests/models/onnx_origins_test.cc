@@ -14,17 +14,12 @@
 namespace {
 
 using base::ProtobufMessage;
-using onnx_constants::floats, onnx_constants::scalar, onnx_constants::Ints;
+using onnx_constants::floats, onnx_constants::metadata_entry, onnx_constants::scalar,
+    onnx_constants::Ints;
 
 io::OnnxNode value_node(const std::string& type, const std::vector<std::string>& inputs,
                         const std::string& to, std::vector<io::OnnxAttribute> attributes = {}) {
   return {type, "/" + to + "/" + type, inputs, {to}, std::move(attributes)};
-}
-
-ProtobufMessage entry(const std::string& key, const std::string& value) {
-  ProtobufMessage message;
-  message.text(1, key).text(2, value);
-  return message;
 }
 
 // Equal numbers.
@@ -58,13 +53,14 @@ class OnnxOriginsTest : public testing::Test {
     io::save_onnx(model, path_);
     if (!signature_.empty()) {
       ProtobufMessage more;
-      more.message(16, entry(io::kOnnxSignature,
+      more.message(
+          16, metadata_entry(io::kOnnxSignature,
                              "\n# inputs\np_fc_weight: PARAMETER target='fc.weight'\np_fc_bias: "
                              "PARAMETER target='fc.bias'\n" +
                                  signature_));
       for (const auto& [name, sources] : folded_) {
         ProtobufMessage value;
-        value.text(1, name).message(4, entry(io::kOnnxFoldedFrom, sources));
+        value.text(1, name).message(4, metadata_entry(io::kOnnxFoldedFrom, sources));
         more.message(13, std::move(value));
       }
       onnx_constants::add_to_graph(path_, more);

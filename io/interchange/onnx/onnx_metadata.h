@@ -22,6 +22,8 @@ inline constexpr const char* kOnnxFoldedFrom =  // of a value: the values that i
     "pkg.onnxscript.optimizer.folded_from";
 inline constexpr const char* kOnnxScopes =  // of a node: the modules that it is in, and its name
     "pkg.torch.onnx.name_scopes";
+inline constexpr const char* kOnnxCall =  // of a node: the call of PyTorch that it comes from
+    "pkg.torch.onnx.fx_node";
 inline constexpr const char* kOnnxRule =  // of a node: the rule that has put it in place of others
     "pkg.onnxscript.rewriter.rule_name";
 

@@ -221,6 +221,7 @@ ReadNode read_node(ProtobufFields message) {
       case 9:
         read_onnx_text(message.message(), kOnnxRule, node.rule);
         read_onnx_text(message.message(), kOnnxScopes, node.scopes);
+        read_onnx_text(message.message(), kOnnxCall, node.call);
         break;
       default:
         break;

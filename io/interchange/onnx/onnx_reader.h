@@ -53,7 +53,7 @@ struct ReadNode {
   std::string type, domain, name;            // domain "": ONNX's own
   std::vector<std::string> inputs, outputs;  // "": left out
   std::vector<ReadAttribute> attributes;
-  std::string rule, scopes;  // kOnnxRule, kOnnxScopes; "": none
+  std::string rule, scopes, call;  // kOnnxRule, kOnnxScopes, kOnnxCall; "": none
 };
 
 struct ReadValue {

@@ -214,7 +214,32 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
                                          "trace_windows", "trace_rearranged", "trace_frames",
-                                         "trace_choosing", "trace_trained", "trace_buffers"),
+                                         "trace_choosing", "trace_trained", "trace_buffers",
+                                         "trace_fresh", "trace_fresh_legacy", "trace_fresh_folded"),
+                         [](const auto& test) { return test.param; });
+
+class TorchNames : public testing::TestWithParam<std::string> {};
+
+// What the engine has trained returns to PyTorch by the lines of docs/onnx-models.md.
+TEST_P(TorchNames, AllParametersReturnToTheModel) {
+  const test_support::TemporaryDirectory folder;
+  const std::string missing = missing_after_writing(GetParam(), folder / ".");
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  const std::string run = folder / "run";
+  expect_success(test_support::engine(program::quick_train(
+      argv("--synthetic-shape 8x8x3 --synthetic-classes 7 --steps 1 --lr 0.1 --save-dir", run,
+           "--model", folder / (GetParam() + ".onnx")))));
+  expect_success(call("export", run, "-o", folder / "model.pth"));
+  const CommandResult loaded = test_support::run_command(
+      {peer_interpreter(),
+       test_support::source_directory() + "/tests/tools/commands/onnx/torch_networks.py",
+       folder / ".", "load:" + GetParam()},
+      {}, 600'000);
+  EXPECT_EQ(loaded.exit_code, 0) << loaded.out << loaded.err;
+  EXPECT_CONTAINS(loaded.out, "attention.in_proj_weight loaded");
+  EXPECT_EQ(loaded.out.find("kept"), std::string::npos) << loaded.out;
+}
+INSTANTIATE_TEST_SUITE_P(Networks, TorchNames, testing::Values("trace_fresh", "trace_fresh_legacy"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

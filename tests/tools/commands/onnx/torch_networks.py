@@ -4,10 +4,12 @@ Usage: torch_networks.py FOLDER NAME
 NAME is one of NETWORKS: for each exporter NAME_EXPORTER.onnx, and NAME_EXPORTER.npz with `input` and `logits`. Or one of
 TIMM: the first exporter alone. Or one of
 TRACES: NAME.onnx and NAME.npz, a network in float64, batches, labels, and the losses of plain SGD in training mode. Or one of
+load:NAME of these: loads model.pth. Or one of
 GRAPHS, which PyTorch does not export: NAME.onnx and NAME.npz, operators on an image whose numbers a matrix reads. Exit code 77
 where torch, torchvision, onnx, onnxscript or onnxruntime are missing.
 """
 import copy
+import os
 import pathlib
 import sys
 import warnings
@@ -353,6 +355,33 @@ class Buffers(torch.nn.Module):
         return self.fc(self.rows(x.amax((2, 3))))
 
 
+class Fresh(torch.nn.Module):
+    """As constructed: layers that are equal, biases of 0, and modules that share parameters. Exporters merge and drop such ones."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.patches, self.pixels = n.Conv2d(3, 8, 4, 4), n.ConvTranspose2d(8, 8, 2)
+        layer = n.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.encoder = n.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.attention = n.MultiheadAttention(8, 2, batch_first=True)
+        self.one, self.same, self.equal = n.Linear(8, 8), n.Linear(8, 8), n.Linear(8, 8)
+        self.equal.load_state_dict(self.one.state_dict())
+        self.same.weight, self.same.bias = self.one.weight, self.one.bias
+        self.slope, self.fc = n.PReLU(), n.Linear(8, CLASSES)
+        self.kernel, self.mean = n.Conv1d(8, 8, 1), n.Linear(8, 8)
+        for module in (self.patches, self.pixels, self.fc, self.kernel, self.mean):
+            n.init.zeros_(module.bias)
+
+    def forward(self, x):
+        x = self.encoder(self.pixels(self.patches(x)).flatten(2).transpose(1, 2))
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        for layer in (self.one, self.same, self.equal, self.same):
+            x = self.slope(layer(x)) + 0.5 * x
+        x = x + self.mean(self.kernel(x.transpose(1, 2)).transpose(1, 2))
+        return self.fc(self.equal(x.mean(1)))
+
+
 NETWORKS = {
     "choosing": (Choices, 16),
     "norms": (Norms, 16),
@@ -410,6 +439,9 @@ TRACES = {
     "trace_frames": (Frames, (4, 3, 16, 16), 0.05),
     "trace_trained": (Trained, (6, 3, 10, 8), 0.02),
     "trace_buffers": (Buffers, (5, 3, 6, 8), 0.02),
+    "trace_fresh": (Fresh, (4, 3, 8, 8), 0.02),
+    "trace_fresh_legacy": (Fresh, (4, 3, 8, 8), 0.02),
+    "trace_fresh_folded": (Fresh, (4, 3, 8, 8), 0.02),
 }
 MASK = [[[(3 * i + j) % 4 == 0 for j in range(11)] for i in range(9)]]
 # For each: (operator, attributes, further inputs). "x" and "x2" among these are the image, also in place of the first input.
@@ -479,12 +511,15 @@ GRAPHS = {
 }
 GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
-WITH_SIGNATURE = ("trace_buffers",)  # only these files tell buffers from parameters
+WITH_SIGNATURE = ("trace_buffers", "trace_fresh")  # only these files tell buffers from parameters
+AS_CONSTRUCTED = ("trace_fresh", "trace_fresh_legacy", "trace_fresh_folded")
 EXPORTS = {
     "eval": {"dynamo": False},
     "train": {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False},
     "dynamo": {"dynamo": True},
+    "preserve": {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False},
 }
+EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval"}  # of a network in eval mode
 
 
 def with_statistics(model):
@@ -547,7 +582,7 @@ def write_network(folder, name, make, extent, kinds=tuple(EXPORTS)):
 
 def write_trace(folder, name, make, shape, rate, steps=20):
     torch.manual_seed(1)
-    model = with_statistics(make()).double().train()
+    model = (make() if name in AS_CONSTRUCTED else with_statistics(make())).double().train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -556,8 +591,9 @@ def write_trace(folder, name, make, shape, rate, steps=20):
     targets = torch.empty(steps, 0)
     if name in REGRESSIONS:
         targets = torch.randn(steps, *model(batches[0].double()).shape)
-    exporter = EXPORTS["dynamo" if name in WITH_SIGNATURE else "train"]
-    export(copy.deepcopy(model), batches[0].double(), str(folder / f"{name}.onnx"), exporter)
+    exporter = EXPORTS[EXPORTERS.get(name, "dynamo" if name in WITH_SIGNATURE else "train")]
+    exported = copy.deepcopy(model).train(name not in EXPORTERS)
+    export(exported, batches[0].double(), str(folder / f"{name}.onnx"), exporter)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     losses = []
     for x, y, target in zip(batches, labels, targets):
@@ -642,8 +678,23 @@ def write_graph(folder, name, operators):
     numpy.savez(folder / f"{name}.npz", input=x, logits=logits)
 
 
+def load_documented(folder, name):
+    """Loads model.pth, which the engine has written, by the lines of docs/onnx-models.md; a line for each parameter follows."""
+    page = pathlib.Path(__file__).parents[4] / "docs/onnx-models.md"
+    lines = next(block for block in page.read_text().split("```")[1::2] if "load_state_dict" in block)
+    torch.manual_seed(2)
+    model = TRACES[name][0]()
+    before = {key: value.clone() for key, value in model.named_parameters()}
+    os.chdir(folder)
+    exec(lines, {"model": model, "torch": torch})
+    for key, value in model.named_parameters():
+        print(key, "kept" if torch.equal(value, before[key]) else "loaded")
+
+
 def main(folder, name):
     warnings.filterwarnings("ignore")
+    if name.startswith("load:"):
+        return load_documented(folder, name.removeprefix("load:"))
     if name in GRAPHS:
         return write_graph(folder, name, GRAPHS[name])
     if name in TIMM:
