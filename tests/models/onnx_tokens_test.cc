@@ -208,21 +208,6 @@ TEST_F(CausalMask, NeedsNoCheckForNumbers) {
         << found.definition;
 }
 
-// Equal weights that have lost their names may be one parameter or several.
-TEST_F(OnnxTokensTest, SharedWeightsWithoutNamesAreNoted) {
-  std::vector<io::OnnxNode> nodes = classifier();
-  nodes.insert(nodes.begin() + 1,
-               {{"MatMul", "/a/MatMul", {"rows", "onnx::MatMul_1"}, {"first"}, {}},
-                {"MatMul", "/b/MatMul", {"first", "onnx::MatMul_1"}, {"second"}, {}}});
-  nodes[3].inputs[0] = "second";
-  std::vector<io::NamedArray> all = constants();
-  all.push_back(floats("onnx::MatMul_1", {2, 2}));
-  const models::OnnxImport found = imported(nodes, all);
-  EXPECT_CONTAINS(found.definition, "tied = \"a\"\n");
-  ASSERT_FALSE(found.notes.empty());
-  EXPECT_CONTAINS(found.notes.back(), "share weights that are equal in the file: b; ");
-}
-
 TEST_F(OnnxTokensTest, OtherUsesOfIdsAreRejected) {
   std::vector<io::OnnxNode> nodes = classifier();
   nodes.insert(nodes.begin(), made("Equal", {"ids", "one"}, "is_padding"));
