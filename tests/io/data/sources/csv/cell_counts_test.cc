@@ -47,6 +47,27 @@ class CellCountsOfTables : public dataset_fixture::CsvFile {
       "a,color,class\n1.5,red,x\n2.25,green,y\n3.5,red,x\n4.75,green,y\n5.5,red,x\n0.25,green,y\n";
 };
 
+// Training has not learned a weight for other numbers.
+TEST_F(CellCountsOfTables, AConstantColumnIsZeroWhateverItsNumber) {
+  training_ = "a,year,class\n1.5,2023,x\n2.25,2023,y\n3.5,,x\n4.75,2023,y\n";
+  EXPECT_EQ(lines_of("a,year,class\n1.5,2023,x\n1.5,2023.0,y\n"), Lines{});
+  EXPECT_EQ(lines_of("a,year,class\n1.5,2023,x\n1.5,2024,y\n1.5,2100,x\n"),
+            (Lines{"2 of 3 rows have a value in year that the model lacks: '2024', '2100' (first: "
+                   "row 3)"}));
+  options_.coding = nullptr;
+  options_.parts = Parts::kSplit;
+  const DatasetSplits trained = load(training_);
+  write("new.csv", "a,year\n1.5,2023\n1.5,2100\n1.5,\n");
+  SampleBlock block;
+  open_samples({folder_ / "new.csv"}, trained)->fill(1000, Wanted::kSamples, block);
+  const std::vector<float>& values = std::get<FeatureSamples>(block.samples).values;
+  ASSERT_EQ(values.size(), 6u);
+  for (std::size_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(values[2 * row], values[0]);
+    EXPECT_EQ(values[2 * row + 1], 0.0f);
+  }
+}
+
 TEST_F(CellCountsOfTables, MissingValuesAreCountedByColumn) {
   EXPECT_EQ(lines_of("a,color,class\n1.5,red,x\n2.5,green,y\n"), Lines{});
   EXPECT_EQ(lines_of("a,color,class\n1.5,red,x\n,,y\nNA,green,x\n"),
