@@ -124,11 +124,12 @@ void ColumnScan::add(const CsvTable& table, std::size_t column, std::size_t row,
     ++missing;
     return;
   }
-  const bool may_mark = markers.has_numbers() && markers.has(field);
+  const bool may_mark = markers.has_numbers() && markers.has(field, decimal);
   const CsvNumber number = may_mark ? CsvNumber{} : read_number(field, decimal);
   if (number.content != Found::kNumber && (may_mark || markers.has(field))) {
     ++missing;
-    return count_row(marked, first_marked, row);
+    return markers.has(field) ? count_row(marked, first_marked, row)
+                              : count_row(equal, first_equal, row);
   }
   if (number.content != Found::kText) {
     ++numbers;

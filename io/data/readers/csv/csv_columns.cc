@@ -18,7 +18,7 @@ using Content = CsvNumber::Content;
 
 // Returns a number, or nothing for a missing value and for any other text.
 std::optional<double> read_value(std::string_view field, char decimal, const CsvMissing& missing) {
-  if (field.empty() || (missing.has_numbers() && missing.has(field))) return std::nullopt;
+  if (field.empty() || (missing.has_numbers() && missing.has(field, decimal))) return std::nullopt;
   const CsvNumber number = read_number(field, decimal);
   return number.content == Content::kNumber ? std::optional(number.value) : std::nullopt;
 }
@@ -107,8 +107,12 @@ Spread spread_of(std::span<const double> numbers) {
   return spread;
 }
 
+bool CsvColumn::is_missing(std::string_view field) const {
+  return text ? missing->has(field) : missing->has(field, decimal);
+}
+
 bool CsvColumn::accepts(std::string_view field) const {
-  if (text || read_value(field, decimal, *missing) || missing->has(field)) return true;
+  if (text || read_value(field, decimal, *missing) || is_missing(field)) return true;
   return std::ranges::find(odd, field) != odd.end();
 }
 
@@ -117,7 +121,7 @@ CsvColumn::Cell CsvColumn::cell_of(std::string_view field) const {
     if (missing->has(field)) return Cell::kMissing;
     return std::ranges::binary_search(categories, field) ? Cell::kValue : Cell::kUnknown;
   }
-  if (field.empty() || (missing->has_numbers() && missing->has(field))) return Cell::kMissing;
+  if (field.empty() || (missing->has_numbers() && is_missing(field))) return Cell::kMissing;
   const CsvNumber number = read_number(field, decimal);
   if (number.content == Content::kNumber && constant) {
     constexpr double kRounding = 1e-12;
@@ -180,7 +184,7 @@ std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::
 float read_flag(const CsvTable& table, std::size_t index, std::size_t row,
                 const CsvMissing& missing, const std::string& title) {
   const std::string_view field = table.field(row, index);
-  if (missing.has(field)) return std::numeric_limits<float>::quiet_NaN();
+  if (missing.has(field, '.')) return std::numeric_limits<float>::quiet_NaN();
   const auto number = read_value(field, '.', missing);
   if (number && (*number == 0 || *number == 1)) return static_cast<float>(*number);
   throw DataError(table.place(row) + ": found '" + std::string(field.substr(0, 40)) +

@@ -37,6 +37,7 @@ struct CsvColumn {
 
   bool one_hot() const { return text && categories.size() <= kMaxOneHot; }
   std::size_t features() const { return one_hot() ? categories.size() : 1; }
+  bool is_missing(std::string_view field) const;  // empty, or a marker of missing values
   // Returns true if encode() supports the field: in a column of numbers a number, a missing value,
   // or an odd cell that also occurs in training.
   bool accepts(std::string_view field) const;

@@ -179,10 +179,12 @@ class Notices {
     for (const CsvColumn& column : columns_) {
       const std::size_t c = column.index;
       const ColumnScan& scan = scans_[c];
-      const std::size_t odd = column.text ? 0 : scan.others, cells = scan.marked + odd;
+      std::size_t cells = scan.marked, row = scan.first_marked;
+      if (!column.text) {
+        cells += scan.equal + scan.others;
+        row = std::min({row, scan.first_equal, scan.first_other});
+      }
       if (cells == 0) continue;
-      const std::size_t row =
-          odd > 0 ? std::min(scan.first_marked, scan.first_other) : scan.first_marked;
       missing.add(selection_.place(c) + ": " + std::to_string(cells) + " of " +
                   std::to_string(rows()) + " cells " +
                   (column.text  ? cells == 1 ? "has no value" : "have no value"

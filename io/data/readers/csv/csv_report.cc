@@ -71,7 +71,7 @@ bool all_are(const CsvTable& table, const CsvColumn& column, std::size_t first,
   bool any = false;
   for (std::size_t row = first; row < table.rows(); ++row) {
     const std::string_view field = table.field(row, column.index);
-    if (column.missing->has(field)) continue;
+    if (column.is_missing(field)) continue;
     if (!kind(field)) return false;
     any = true;
   }
@@ -81,7 +81,7 @@ bool all_are(const CsvTable& table, const CsvColumn& column, std::size_t first,
 bool all_differ(const CsvTable& table, const CsvColumn& column, std::size_t first) {
   std::vector<std::string_view> values;
   for (std::size_t row = first; row < table.rows(); ++row) {
-    if (column.missing->has(table.field(row, column.index))) return false;
+    if (column.is_missing(table.field(row, column.index))) return false;
     values.push_back(table.field(row, column.index));
   }
   std::sort(values.begin(), values.end());

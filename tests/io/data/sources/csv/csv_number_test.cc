@@ -82,12 +82,25 @@ TEST(CsvMissing, TheOptionReplacesOrAddsTo) {
   EXPECT_TRUE(own.has("-999") && own.has("none") && own.has(""));
   EXPECT_FALSE(own.has("NA"));
   EXPECT_TRUE(own.has_numbers());
+  EXPECT_TRUE(CsvMissing::of_option("-999").has("-999.0", '.'));
   const CsvMissing more = CsvMissing::of_option("auto,-999");
   EXPECT_TRUE(more.has("-999") && more.has("NA"));
   EXPECT_THROW(CsvMissing::of_option(","), ConfigError);
   const CsvMissing before = CsvMissing::of_unstated();
   EXPECT_TRUE(before.has("nUlL") && before.has("?"));
   EXPECT_FALSE(before.has("None") || before.has("-"));
+}
+
+TEST(CsvMissing, EqualNumbersAreMissingInColumnsOfNumbers) {
+  const CsvMissing missing = CsvMissing::of_option("-999,99.50,1.234");
+  for (const char* field : {"-999.0", "-999", "-9.99e2", "99.5", "", "1.2340"})
+    EXPECT_TRUE(missing.has(field, '.')) << field;
+  for (const char* field : {"-999,0", "99,5", "1,234", "1.234"})  // the last one as it is written
+    EXPECT_TRUE(missing.has(field, ',')) << field;
+  for (const char* field : {"-998.5", "999", "x", "1,234", "-999 m"})
+    EXPECT_FALSE(missing.has(field, '.')) << field;
+  EXPECT_FALSE(missing.has("-999.0")) << "texts are compared byte for byte";
+  EXPECT_FALSE(CsvMissing().has("-999", '.'));
 }
 
 }  // namespace
