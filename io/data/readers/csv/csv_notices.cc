@@ -21,7 +21,7 @@ bool has_unit(std::string_view field) {
   while (field.starts_with(' ')) field.remove_prefix(1);
   while (field.ends_with(' ')) field.remove_suffix(1);
   if (field.starts_with('(') && field.ends_with(')')) field = field.substr(1, field.size() - 2);
-  for (const std::string_view sign : {"-", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
+  for (const std::string_view sign : {"-", "\xE2\x88\x92", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
     if (field.starts_with(sign)) field.remove_prefix(sign.size());
   if (field.empty() || field[0] < '0' || field[0] > '9') return false;
   const std::size_t end = field.find_first_not_of("0123456789.,");

@@ -57,6 +57,20 @@ TEST(CsvNumber, WithADecimalComma) {
     expect_text(text, ',');
 }
 
+// Typesetting programs and web pages write U+2212 for the hyphen.
+TEST(CsvNumber, TheMinusSignIsAMinus) {
+  const std::string minus = "\xE2\x88\x92";
+  expect_number(minus + "1.5", '.', -1.5);
+  expect_number(minus + ".5e1", '.', -5);
+  expect_number(minus + "1,234.5", '.', -1234.5);
+  expect_number(minus + "1.234,5", ',', -1234.5);
+  for (const char* rest : {"", "-1", "+1", "x",
+                           "\xE2\x88\x92"
+                           "1"})
+    expect_text(minus + rest, '.');
+  EXPECT_EQ(read_number(minus + "1e39", '.').content, Content::kTooLarge);
+}
+
 TEST(CsvNumber, BeyondFloatIsTooLarge) {
   for (const char* text : {"1e39", "-1e39", "inf", "nan", "1e999"})
     EXPECT_EQ(read_number(text, '.').content, Content::kTooLarge) << text;
