@@ -24,8 +24,8 @@ constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{6
 class TableBlocks {
  public:
   // `start`: that of the first block.
-  TableBlocks(const std::string& path, std::string separator, const CsvStart& start)
-      : file_(path), wanted_(std::move(separator)), start_(start) {}
+  TableBlocks(const std::string& path, std::string separator, const CsvStart& start, Pipes pipes)
+      : file_(path, pipes), wanted_(std::move(separator)), start_(start) {}
 
   // Returns null at the end.
   std::unique_ptr<CsvTable> next() {
@@ -86,7 +86,8 @@ class TableRows : public SampleStream {
         coding_(coding),
         like_{.extents = {1, 1, static_cast<std::int64_t>(coding.features)}},
         answers_(answers),
-        blocks_(path, coding.separator, first_start(coding)),
+        blocks_(path, coding.separator, first_start(coding),
+                answers.kind == TableAnswers::Kind::kNone ? Pipes::kRead : Pipes::kReject),
         table_(blocks_.next()),
         cells_(coding) {
     if (answers.kind == TableAnswers::Kind::kFlags) flag_titles_ = coding.selection.label_titles();
