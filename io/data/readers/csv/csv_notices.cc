@@ -18,7 +18,8 @@ constexpr std::size_t kMaxColumnsShown = 8;
 // Recognizes "12%", "$7.50", "180 cm", and in accounting notation " 7.50 " and "(7.50)"; not dates
 // and times.
 bool has_unit(std::string_view field) {
-  while (field.starts_with(' ')) field.remove_prefix(1);
+  for (const std::string_view blank : {" ", "\xC2\xA0", "\xE2\x80\xAF"})  // no-break spaces
+    while (field.starts_with(blank)) field.remove_prefix(blank.size());
   while (field.ends_with(' ')) field.remove_suffix(1);
   if (field.starts_with('(') && field.ends_with(')')) field = field.substr(1, field.size() - 2);
   for (const std::string_view sign : {"-", "\xE2\x88\x92", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
