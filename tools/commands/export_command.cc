@@ -12,6 +12,7 @@
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/byte_source.h"
@@ -33,6 +34,7 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/saved_input.h"
 #include "tools/run/data/saved_weights.h"
+#include "tools/run/data/table_columns.h"
 
 namespace tools {
 namespace {
@@ -175,6 +177,9 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
     for (const char c : model.input.vocabulary) bytes.push_back(static_cast<unsigned char>(c));
     entries.emplace_back("vocabulary", list_json(bytes));  // the byte of each token id
   }
+  if (model.input.table)
+    entries.emplace_back("columns",
+                         "[" + base::join_text(column_descriptions(*model.input.table), ",") + "]");
   if (!model.input.normalization.empty()) {
     entries.emplace_back("input", o.input);
     entries.emplace_back("normalization", model.input.normalization);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
@@ -21,6 +22,9 @@
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/standard_output.h"
+#include "tools/run/data/sample_statement.h"
+#include "tools/run/data/table_columns.h"
 
 namespace tools {
 namespace {
@@ -108,6 +112,16 @@ void print_tensors(const io::Checkpoint& c) {
                 shape_text(a).c_str(), escape_text(a.device).c_str());
 }
 
+void print_columns(const io::Checkpoint& c, const std::string& path) {
+  const StatedCoding stated = stated_coding(c, path);
+  if (!stated.coding || !stated.coding->table)
+    throw io::DataError(path +
+                        ": states no coding of a table's columns; expected a model of "
+                        "--dataset csv");
+  for (const std::string& column : column_descriptions(*stated.coding->table))
+    print_output(column + "\n");
+}
+
 // Prints the order of an epoch's samples, as in the run that wrote this checkpoint.
 void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   tools::ConfigValues config;
@@ -136,6 +150,29 @@ void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   for (const std::int64_t id : sampler.order()) std::printf("%lld\n", static_cast<long long>(id));
 }
 
+// What the options select of a checkpoint.
+struct ShownParts {
+  bool tensors = false, config = false, columns = false, check = false;
+  std::int64_t order = -1;  // an epoch; below 0: none
+};
+
+// `with_model`: true if the run's model has not been printed.
+void print_checkpoint(const io::Checkpoint& checkpoint, const ShownParts& shown,
+                      const std::string& path, bool with_model) {
+  if (shown.check) {
+    std::printf("%s: intact, %zu arrays\n", escape_text(path).c_str(), checkpoint.arrays.size());
+  } else if (shown.order >= 0) {
+    print_order(checkpoint, shown.order);
+  } else if (shown.columns) {
+    print_columns(checkpoint, path);
+  } else if (shown.config) {
+    std::printf("%s", base::visible_lines(for_a_file(checkpoint.config)).c_str());
+  } else {
+    print_summary(checkpoint, with_model);
+    if (shown.tensors) print_tensors(checkpoint);
+  }
+}
+
 }  // namespace
 
 int inspect_command(const Arguments& arguments) {
@@ -144,8 +181,7 @@ int inspect_command(const Arguments& arguments) {
       "failed run were doing.",
       "engine inspect");
   std::string path, flight, format = "text";
-  bool tensors = false, config = false, check = false;
-  std::int64_t order = -1;
+  ShownParts shown;
   app.add_option("RUN|CKPT", path, "run's folder (its newest checkpoint) or a checkpoint");
   app.add_option("--flight", flight,
                  "merge the flight_rank_*.json files in DIR and show who waited for whom")
@@ -153,10 +189,12 @@ int inspect_command(const Arguments& arguments) {
   app.add_option("--format", format, "with --flight: text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  app.add_flag("--tensors", tensors, "print a line per array: section, name, dtype, shape, device");
-  app.add_flag("--config", config, "print the resolved configuration as TOML");
-  app.add_flag("--check", check, "only check whether the file is intact");
-  app.add_option("--order", order, "print the sample ids in the order of this epoch (from 0)")
+  app.add_flag("--tensors", shown.tensors,
+               "print a line per array: section, name, dtype, shape, device");
+  app.add_flag("--config", shown.config, "print the resolved configuration as TOML");
+  app.add_flag("--columns", shown.columns, "print the coding of each column of a table as JSON");
+  app.add_flag("--check", shown.check, "only check whether the file is intact");
+  app.add_option("--order", shown.order, "print the sample ids in the order of this epoch (from 0)")
       ->type_name("EPOCH")
       ->transform(whole_number(0, kMaxCount));
   if (!parse(app, arguments)) return kExitOk;
@@ -170,7 +208,7 @@ int inspect_command(const Arguments& arguments) {
   }
   if (format != "text")
     throw UsageError("--format json needs --flight; a checkpoint's contents are shown as text");
-  const bool summary = !check && !config && order < 0;
+  const bool summary = !shown.check && !shown.config && !shown.columns && shown.order < 0;
   std::error_code unknown;
   std::optional<RunRecord> run;
   std::string fault;
@@ -183,16 +221,7 @@ int inspect_command(const Arguments& arguments) {
         path = file;
         return io::load_checkpoint(file);
       });
-  if (check) {
-    std::printf("%s: intact, %zu arrays\n", escape_text(path).c_str(), checkpoint.arrays.size());
-  } else if (order >= 0) {
-    print_order(checkpoint, order);
-  } else if (config) {
-    std::printf("%s", base::visible_lines(for_a_file(checkpoint.config)).c_str());
-  } else {
-    print_summary(checkpoint, !run);
-    if (tensors) print_tensors(checkpoint);
-  }
+  print_checkpoint(checkpoint, shown, path, !run);
   return kExitOk;
 }
 

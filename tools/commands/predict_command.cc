@@ -129,6 +129,8 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
       outputs.embeddings.emplace(o.layer_file, predictor->watched_shape());
   });
   check_inputs(o, model, group);
+  if (root)
+    for (const std::string& line : model.data_notices()) print_notice("warning: " + line);
   const base::BoundThread bound(model.compute().own_cpus());
   o.format.top = std::min(o.format.top, train.classes());
   if (root) begin_predictions(o, train, outputs);

@@ -136,6 +136,15 @@ OpenedFile open_regular_file(const std::string& path, Links links) {
   refuse_kind(path, status.st_mode);
 }
 
+OpenedFile open_file_or_pipe(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return open_regular_file(path);
+  base::Descriptor pipe(
+      base::retry_on_eintr([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (!pipe) fail_to_open(path, errno);
+  return {std::move(pipe), 0};
+}
+
 bool is_regular_file(const std::string& path) {
   std::error_code fault;
   const std::filesystem::file_status status = std::filesystem::status(path, fault);

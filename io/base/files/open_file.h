@@ -24,6 +24,10 @@ enum class Links { kFollow, kReject };
 // other kind of file: a folder, a device, a pipe, a link that is rejected.
 OpenedFile open_regular_file(const std::string& path, Links links = Links::kFollow);
 
+// The same for a file that is read once, from its beginning to its end: a pipe is opened as well,
+// which waits for its writer. Its `bytes` are 0.
+OpenedFile open_file_or_pipe(const std::string& path);
+
 // Returns false if the file does not exist or is of another kind. Throws Error if that cannot be
 // determined.
 bool is_regular_file(const std::string& path);

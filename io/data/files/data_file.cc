@@ -29,10 +29,11 @@ bool starts_gzip(std::span<const std::uint8_t> bytes) {
 
 }  // namespace
 
-DataFile::DataFile(std::string path) : path_(std::move(path)) {
-  OpenedFile opened = open_regular_file(path_);
+DataFile::DataFile(std::string path, Pipes pipes) : path_(std::move(path)) {
+  OpenedFile opened = pipes == Pipes::kRead ? open_file_or_pipe(path_) : open_regular_file(path_);
   file_bytes_ = opened.bytes;
-  buffer_.resize(std::clamp<std::size_t>(file_bytes_, 1, kBufferBytes));
+  buffer_.resize(pipes == Pipes::kRead ? kBufferBytes
+                                       : std::clamp<std::size_t>(file_bytes_, 1, kBufferBytes));
   file_.reset(fdopen(opened.descriptor.fd(), "rb"));
   if (!file_) throw Error(path_ + ": cannot be read: " + base::system_error_text(errno));
   opened.descriptor.release();
@@ -49,6 +50,7 @@ DataFile::~DataFile() {
 }
 
 bool DataFile::unpack_whole() {
+  if (file_bytes_ == 0) return false;  // a pipe, which can be read only once
   const std::uint64_t most = unpacked_limit(file_bytes_);
   if (most > kLargestWhole) return false;
   std::vector<std::uint8_t> file;

@@ -12,17 +12,21 @@
 
 namespace io {
 
+// The treatment of a name that is a pipe: only a file that is read once can be one.
+enum class Pipes : std::uint8_t { kReject, kRead };
+
 // The first two bytes determine if the content is gzipped, not the name. For one thread.
 class DataFile {
  public:
-  // Throws MissingFileError if it cannot be opened, DataError if it is not a regular file.
-  explicit DataFile(std::string path);
+  // Throws MissingFileError if it cannot be opened, DataError if it is not a regular file or, with
+  // Pipes::kRead, a pipe.
+  explicit DataFile(std::string path, Pipes pipes = Pipes::kReject);
   ~DataFile();
   DataFile(const DataFile&) = delete;
   DataFile& operator=(const DataFile&) = delete;
 
   const std::string& path() const { return path_; }
-  std::uint64_t file_bytes() const { return file_bytes_; }  // as it lies there
+  std::uint64_t file_bytes() const { return file_bytes_; }  // on disk; 0 for a pipe
   bool is_packed() const { return content_ != Content::kPlain; }
 
   // Fills `out` with (unpacked) content; returns the number of bytes. Fewer than requested means

@@ -157,6 +157,11 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
   if (positions != nullptr && splits.train.size() > 0 && positions->labelled() == 0)
     splits.warnings.push_back("no position of the " + std::to_string(splits.train.size()) +
                               " training samples has a label that counts: every loss is 0");
+  const auto* labels = splits.train.find<MultiLabels>();
+  if (labels != nullptr && splits.train.size() > 0 && labels->known() == 0)
+    throw DataError(splits.train.name + ": all labels of the " +
+                    std::to_string(splits.train.size()) +
+                    " training samples are unknown, expected 0 or 1 besides missing values");
   set_class_weights(options.class_weights, splits.train);
   return splits;
 }

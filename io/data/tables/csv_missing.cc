@@ -49,9 +49,9 @@ CsvMissing::CsvMissing(std::vector<std::string> markers) : markers_(std::move(ma
   for (const std::string& marker : markers_) {
     first_[static_cast<unsigned char>(marker[0])] = true;
     longest_ = std::max(longest_, marker.size());
-    for (const char decimal : {'.', ','})
-      has_numbers_ =
-          has_numbers_ || read_number(marker, decimal).content == CsvNumber::Content::kNumber;
+    CsvNumber number = read_number(marker, '.');
+    if (number.content == CsvNumber::Content::kText) number = read_number(marker, ',');
+    if (number.content == CsvNumber::Content::kNumber) numbers_.push_back(number.value);
   }
 }
 
@@ -78,6 +78,14 @@ bool CsvMissing::has(std::string_view field) const {
   if (field.empty()) return true;
   if (field.size() > longest_ || !first_[static_cast<unsigned char>(field[0])]) return false;
   return std::binary_search(markers_.begin(), markers_.end(), field);
+}
+
+bool CsvMissing::has(std::string_view field, char decimal) const {
+  if (has(field)) return true;
+  if (!has_numbers()) return false;
+  const CsvNumber number = read_number(field, decimal);
+  return number.content == CsvNumber::Content::kNumber &&
+         std::ranges::find(numbers_, number.value) != numbers_.end();
 }
 
 }  // namespace io

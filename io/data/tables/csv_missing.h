@@ -10,6 +10,8 @@
 namespace io {
 
 // An empty field never has a value; other fields have none if they equal a marker, byte for byte.
+// In columns of numbers also equal numbers have none, as with na_values of pandas: the marker -999
+// covers -999.0, which pandas writes if a column of integers has missing values.
 class CsvMissing {
  public:
   // The markers of --csv-missing auto: those of pandas' read_csv(), and - \N ? and NA, N/A, NaN and
@@ -24,14 +26,16 @@ class CsvMissing {
   static CsvMissing of_unstated();
 
   bool has(std::string_view field) const;
+  // For a column of numbers with this decimal sign.
+  bool has(std::string_view field, char decimal) const;
   const std::vector<std::string>& markers() const { return markers_; }  // ascending
-  bool has_numbers() const { return has_numbers_; }  // a marker reads as a finite number
+  bool has_numbers() const { return !numbers_.empty(); }  // a marker reads as a finite number
 
  private:
   std::vector<std::string> markers_;
   std::array<bool, 256> first_{};  // for each byte: a marker starts with it
   std::size_t longest_ = 0;
-  bool has_numbers_ = false;
+  std::vector<double> numbers_;  // of the markers that read as finite numbers
 };
 
 }  // namespace io

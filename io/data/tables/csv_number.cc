@@ -12,7 +12,8 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kLongestNumber = 64;  // for a number that is not plain
+constexpr std::size_t kLongestNumber = 64;               // for a number that is not plain
+constexpr std::string_view kMinusSign = "\xE2\x88\x92";  // U+2212, as typesetting programs write it
 
 bool is_figure(char c) { return c >= '0' && c <= '9'; }
 
@@ -115,6 +116,14 @@ std::optional<std::int64_t> whole_number(std::string_view field) {
 }
 
 CsvNumber read_number(std::string_view field, char decimal) {
+  if (field.starts_with(kMinusSign)) {
+    field.remove_prefix(kMinusSign.size());
+    const bool figure =
+        !field.empty() && field[0] != '-' && field[0] != '+' && !field.starts_with(kMinusSign);
+    CsvNumber number = figure ? read_number(field, decimal) : CsvNumber{};
+    number.value = -number.value;
+    return number;
+  }
   if (field.empty()) return {};
   if (decimal == '.' || field.find('.') == std::string_view::npos) {
     const CsvNumber number = plain_number(field);

@@ -23,7 +23,7 @@ struct CsvNumber {
 // Reads the whole field. `decimal` is '.' or ','. Digits before it may be in groups of three,
 // separated by the other one of the two, an apostrophe, a space, or the no-break spaces U+00A0 and
 // U+202F: 1,234.5 or 1'234.5 or, with a decimal comma, 1.234,5. The first group must not start with
-// 0. A number too small for a double is 0.
+// 0. A number too small for a double is 0. The minus sign U+2212 is read as "-".
 CsvNumber read_number(std::string_view field, char decimal);
 
 // Parses the whole field as a 64-bit integer in plain digits.

@@ -29,7 +29,8 @@ enum class Shape { kOther, kSmall, kGrouped, kNoGroups };
 
 // Returns the shape of "12", "1.234" or "12.5"; kOther is not a number.
 Shape shape_of(std::string_view field, char sign) {
-  if (field.starts_with('-') || field.starts_with('+')) field.remove_prefix(1);
+  for (const std::string_view sign : {"-", "+", "\xE2\x88\x92"})
+    if (field.starts_with(sign)) field.remove_prefix(sign.size());
   const std::size_t end = field.find_first_not_of("0123456789");
   const std::size_t digits = std::min(end, field.size());
   if (digits == field.size() && digits > 0)
@@ -124,11 +125,12 @@ void ColumnScan::add(const CsvTable& table, std::size_t column, std::size_t row,
     ++missing;
     return;
   }
-  const bool may_mark = markers.has_numbers() && markers.has(field);
+  const bool may_mark = markers.has_numbers() && markers.has(field, decimal);
   const CsvNumber number = may_mark ? CsvNumber{} : read_number(field, decimal);
   if (number.content != Found::kNumber && (may_mark || markers.has(field))) {
     ++missing;
-    return count_row(marked, first_marked, row);
+    return markers.has(field) ? count_row(marked, first_marked, row)
+                              : count_row(equal, first_equal, row);
   }
   if (number.content != Found::kText) {
     ++numbers;

@@ -21,12 +21,14 @@ struct ColumnScan {
 
   char decimal = '.';  // '.' or ',': the decimal sign of the column's numbers
   std::size_t numbers = 0, missing = 0, others = 0;
-  std::size_t marked = 0;   // missing cells that are not empty
+  std::size_t marked = 0;   // missing cells that are not empty, but one of the markers
+  std::size_t equal = 0;    // missing cells that are no marker, but an equal number
   std::size_t grouped = 0;  // numbers like 1,234
   std::size_t commas = 0;   // other cells that would be numbers with a decimal comma
   // Rows of the first such cell, or kNoRow.
-  std::size_t first_marked = kNoRow, first_other = kNoRow, first_grouped = kNoRow,
-              first_large = kNoRow, first_comma = kNoRow;  // too large for float32
+  std::size_t first_marked = kNoRow, first_equal = kNoRow, first_other = kNoRow,
+              first_grouped = kNoRow, first_large = kNoRow,
+              first_comma = kNoRow;   // too large for float32
   std::vector<std::string_view> odd;  // distinct values of `others`, ascending, at most kMaxOdd
   bool more_odd = false;              // there are more
   // If decimal signs are detected: numbers that may also be integers with digits in groups. Row of

@@ -152,6 +152,7 @@ CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separ
     }
     check_row(count);
   }
+  if (long_row_ && start_.may_have_index) extend_header();
   if (long_row_) refuse_row(1, columns_ + 1);
   end_line_ = reader.line() - 1;
   if (start_.rows + rows() == 0)
@@ -166,12 +167,16 @@ void CsvTable::check_row(std::size_t count) {
   }
   if (long_row_) {
     if (count != columns_ + 1 || fields_.back().empty()) refuse_row(1, columns_ + 1);
-    fields_.insert(fields_.begin(), std::string_view());
-    ++columns_;
-    start_.short_header = true;
-    long_row_ = false;
+    extend_header();
   }
   if (count != columns_) refuse_row(rows() - 1, count);
+}
+
+void CsvTable::extend_header() {
+  fields_.insert(fields_.begin(), std::string_view());
+  ++columns_;
+  start_.short_header = true;
+  long_row_ = false;
 }
 
 void CsvTable::refuse_row(std::size_t row, std::size_t count) const {

@@ -14,6 +14,7 @@ struct CsvStart {
   std::size_t rows = 0, lines = 0;  // before this table
   std::size_t columns = 0;          // in the previous rows; 0: the first row determines it
   bool short_header = false;        // see CsvTable::short_header()
+  bool may_have_index = false;      // a single row may have an index that row 1 does not name
 };
 
 // A table of rows of equal length. The fields refer to the file's own bytes, which the table owns,
@@ -24,10 +25,10 @@ class CsvTable {
   // CRLF or CR; a field in double quotes may contain separators, line ends and doubled quotes. More
   // lenient than the RFC: a byte-order mark, empty lines, blanks around fields (outside quotes),
   // and Excel's first line "sep=;" are skipped. If row 1 has one field less than all other rows, of
-  // which there are at least two that end with a value, an empty one is inserted before it, because
-  // R's write.table() omits it. `name` names the file in messages. Throws DataError with row and
-  // line: rows of unequal length (both counts), an unclosed quote, text beside quotes, a NUL byte,
-  // a field above 1 MiB, no row in the whole file.
+  // which there are at least two (with start.may_have_index one) that end with a value, an empty
+  // one is inserted before it, because R's write.table() omits it. `name` names the file in
+  // messages. Throws DataError with row and line: rows of unequal length (both counts), an unclosed
+  // quote, text beside quotes, a NUL byte, a field above 1 MiB, no row in the whole file.
   CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator = ',',
            const CsvStart& start = {});
   CsvTable(CsvTable&&) = default;  // the bytes do not move
@@ -44,10 +45,16 @@ class CsvTable {
   bool short_header() const { return start_.short_header; }
   std::string place(std::size_t row) const;  // "F.csv, row 3 (line 4)", both from 1
   // The start of a table with the rows after these.
-  CsvStart next() const { return {start_.rows + rows(), end_line_, columns_, short_header()}; }
+  CsvStart next() const {
+    return {.rows = start_.rows + rows(),
+            .lines = end_line_,
+            .columns = columns_,
+            .short_header = short_header()};
+  }
 
  private:
   void check_row(std::size_t count);
+  void extend_header();
   [[noreturn]] void refuse_row(std::size_t row, std::size_t count) const;
 
   std::vector<std::uint8_t> bytes_;  // quoted fields are unpacked in place

@@ -16,7 +16,7 @@ namespace io {
 class CsvText {
  public:
   // Throws as DataFile does.
-  explicit CsvText(const std::string& path) : file_(path) {}
+  explicit CsvText(const std::string& path, Pipes pipes = Pipes::kReject) : file_(path, pipes) {}
 
   const std::string& path() const { return file_.path(); }
   // Appends the conversion of the next `bytes` of the file; false at its end. Throws DataError for

@@ -398,4 +398,32 @@ TEST_F(ModelCoding, SnapshotsOfEarlierVersionsAreResumedAndJudged) {
                "does not state how its samples are coded");
 }
 
+// Weights alone state no coding: the table at hand is coded by itself, which may be another coding.
+TEST_F(ModelCoding, WeightsAloneAreCodedByTheDataWithAWarning) {
+  train_colours();
+  write_text(path("hold.csv"), colors(90, 1000));
+  const Words other = argv("--dataset csv --annotations", path("hold.csv"));
+  const std::string learned = "coding and classes are learned from hold.csv, as if the model had";
+  for (const char* name : {"w.safetensors", "w.npz", "w.pth"}) {
+    expect_success(call("export", run(), "-o", path(name)));
+    Words words = other;
+    words.insert(words.end(), {"--model", "mlp"});
+    const Evaluated eval = evaluate(path(name), words);
+    expect_words(eval.err, {"warning: " + path(name), learned, "its test part has 18 of 90"});
+    EXPECT_EQ(eval.report["samples"], 18) << name;
+    words.insert(words.end(), {"--split", "train"});
+    EXPECT_EQ(evaluate(path(name), words).report["samples"], 72) << name;
+    words = argv("predict", path(name), path("hold.csv"), "--model mlp --threads 1");
+    words.insert(words.end(), other.begin(), other.end());
+    expect_words(expect_success(engine(words)).err, {"warning: " + path(name), learned});
+  }
+  Words import = argv("import", path("w.pth"), "-o", path("i.ckpt"), "--model mlp");
+  import.insert(import.end(), other.begin(), other.end());
+  expect_success(engine(import));
+  expect_words(evaluate(path("i.ckpt")).err, {learned, "18 of 90"});
+  // The run's own checkpoint states its coding.
+  const CommandResult own = expect_success(call("predict", run(), path("hold.csv"), "--threads 1"));
+  EXPECT_EQ(own.err, "");
+}
+
 }  // namespace

@@ -8,6 +8,11 @@
 #include <filesystem>
 #include <map>
 #include <sstream>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
@@ -366,6 +371,43 @@ TEST_F(Predictions, OfWeightsWithoutASnapshotAreTheSame) {
               lines)
         << name;
   }
+}
+
+// Writes a short text into a pipe while the program reads it.
+class PipeWriter {
+ public:
+  PipeWriter(const std::string& path, const std::string& text)
+      : path_(path), thread_([path, text] { write_text(path, text); }) {}
+  ~PipeWriter() {  // the thread ends even if the program has not opened the pipe
+    const int reader = open(path_.c_str(), O_RDONLY | O_NONBLOCK);
+    thread_.join();
+    close(reader);
+  }
+
+ private:
+  const std::string path_;
+  std::thread thread_;
+};
+
+TEST_F(Predictions, OfAPipeAreThoseOfTheFile) {
+  std::string table = "x,label\n";
+  for (int i = 0; i < 40; ++i) table += std::to_string(i) + (i < 20 ? ",low\n" : ",high\n");
+  write_text(folder_ / "t.csv", table);
+  train({"--dataset", "csv", "--annotations", folder_ / "t.csv", "--epochs", "2"});
+  const std::vector<Json> lines = predicted(run(), {folder_ / "t.csv"});
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::vector<Json> read;
+  {
+    const PipeWriter writer(pipe, table);
+    read = predicted(run(), {pipe});
+  }
+  ASSERT_EQ(read.size(), lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    EXPECT_EQ(read[i]["probability"], lines[i]["probability"]);
+  // Each rank would read a part.
+  expect_error(call("predict", run(), pipe, "--spawn 2 --backend inproc"), 78,
+               "can be read only once, by one rank");
 }
 
 // Five blocks that do not end with the files.

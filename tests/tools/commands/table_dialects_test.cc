@@ -99,6 +99,15 @@ TEST_F(TablesOfOthers, OneOddCellIsMissingAndSaid) {
   EXPECT_EQ(split_lines(predicted("odd")).size(), std::size_t{kPoints + 1});
 }
 
+TEST_F(TablesOfOthers, AColumnWithoutDifferentValuesHasNoPartInPredictions) {
+  const auto year = [](const std::string& text) { return [text](int) { return text + ","; }; };
+  const CommandResult result = train("constant", "year,x0,x1,label\n" + points(year("2023")));
+  expect_words(result.out, {"always 0, for lack of different values: year"});
+  const std::string expected = predicted("constant");
+  write_text(file("t.csv"), "year,x0,x1,label\n" + points(year("2100")));
+  EXPECT_EQ(predicted("constant"), expected);
+}
+
 TEST_F(TablesOfOthers, ANameTwiceTrainsAndPredicts) {
   expect_words(train("twice", "x,x,label\n" + points()).err, {"becomes 'x.1'"});
   EXPECT_EQ(split_lines(predicted("twice")).size(), std::size_t{kPoints + 1});

@@ -84,7 +84,7 @@ class Texts : public InputPredictor {
   // text for evaluation.
   std::vector<std::int32_t> end_of_text(const std::string& path) {
     const auto most = static_cast<std::size_t>(next_.context());
-    io::CsvText file(path);
+    io::CsvText file(path, io::Pipes::kRead);
     io::UnknownNames unknown;
     std::vector<std::int32_t> tokens;
     std::int64_t read = 0;

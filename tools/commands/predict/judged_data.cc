@@ -13,7 +13,7 @@ namespace {
 // Returns true if the data are the run's. `splits`: the parts that `options` select.
 bool is_own(const ModelReference& model, const io::DatasetOptions& options,
             const io::DatasetSplits& splits) {
-  if (model.data_digest.empty()) return !model.names_data;
+  if (model.data_digest.empty()) return model.of_run && !model.names_data;
   if (!model.other_samples) return data_digest(splits).is(model.data_digest);
   const std::optional<io::DatasetOptions> own = as_the_run(model, options);
   return own && data_digest(io::load_dataset(*own)).is(model.data_digest);
@@ -67,14 +67,29 @@ std::shared_ptr<const io::SampleCoding> learned_coding(const ModelReference& mod
   return coding_of(splits, place);
 }
 
+// Returns true for data whose coding depends on them. Token ids and the numbers of arrays are the
+// model's input as they are.
+bool has_learned_coding(const io::DatasetSplits& splits) {
+  const io::Dataset& train = splits.train;
+  return splits.coding || train.find<io::ImageSamples>() != nullptr ||
+         !train.class_names().empty() || !train.vocabulary().empty();
+}
+
+std::string own_coding_line(const ModelReference& model, const io::DatasetSplits& splits) {
+  return model.path + " does not state how its samples are coded: coding and classes are learned " +
+         "from " + splits.train.name + ", as if the model had been trained on it";
+}
+
 // For weights without a statement of their coding, or of their training data.
 void read_by_itself(const ModelReference& model, const io::DatasetOptions& options,
                     LoadedData& loaded) {
   loaded.splits = io::load_dataset(options);
-  loaded.splits.warnings.push_back(
-      model.path + " does not state how its samples are coded: " + loaded.splits.train.name +
-      " is coded by itself, as if it were what the model was trained "
-      "on");
+  io::DatasetSplits& splits = loaded.splits;
+  if (!has_learned_coding(splits)) return;
+  const std::int64_t test = splits.test.size(), all = test + splits.train.size();
+  splits.warnings.push_back(own_coding_line(model, splits) + "; its test part has " +
+                            std::to_string(test) + " of " + std::to_string(all) +
+                            " samples, and --split train evaluates the others");
 }
 
 }  // namespace
@@ -88,6 +103,16 @@ std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
   own.images.cache_bytes = given.images.cache_bytes;
   own.coding = given.coding;
   return own;
+}
+
+void read_coding(const ModelReference& model, const io::DatasetOptions& options,
+                 LoadedData& loaded) {
+  loaded.splits = io::load_dataset(options);
+  io::DatasetSplits& splits = loaded.splits;
+  if (!model.data_digest.empty() || !has_learned_coding(splits))
+    splits.warnings.clear();  // the training has printed them, or they do not matter here
+  else
+    splits.warnings.push_back(own_coding_line(model, splits));
 }
 
 void read_judged_data(const ModelReference& model, const io::DatasetOptions& given,

@@ -16,9 +16,14 @@ namespace tools {
 // values that the model does not know, are added to the warnings. A checkpoint without a statement
 // needs the run's own data: for the evaluation, or to recompute its coding. Throws io::DataError if
 // they are missing. Weights without a run, and checkpoints without a digest of the data, are then
-// evaluated with data that define their own coding, with a warning.
+// evaluated with data that define their own coding, with a warning that counts the test part.
 void read_judged_data(const ModelReference& model, const io::DatasetOptions& options,
                       LoadedData& loaded);
+
+// Reads the data from which samples for a prediction take their coding, for a model that states
+// none. Adds a warning if the data are not known to be the run's.
+void read_coding(const ModelReference& model, const io::DatasetOptions& options,
+                 LoadedData& loaded);
 
 // Returns the options with which the run read the data at the location of `given`; nullopt if it
 // read another data set, or none.

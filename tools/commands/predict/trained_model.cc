@@ -125,13 +125,11 @@ DataOptions options_of(const RunConfig& config, const ModelReference& reference,
 std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReference& reference,
                                  DataUse use, const backends::Group& group,
                                  backends::Communicator& control) {
-  if (use == DataUse::kSamples)
-    return load_together(options, group, control, nullptr,
-                         [&](const io::DatasetOptions& set, LoadedData& loaded) {
-                           read_judged_data(reference, set, loaded);
-                         });
-  return reference.coding ? without_samples(*reference.coding)
-                          : load_together(options, group, control);
+  if (use == DataUse::kCoding && reference.coding) return without_samples(*reference.coding);
+  const auto read = use == DataUse::kSamples ? read_judged_data : read_coding;
+  return load_together(
+      options, group, control, nullptr,
+      [&](const io::DatasetOptions& set, LoadedData& loaded) { read(reference, set, loaded); });
 }
 
 engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {

@@ -14,30 +14,13 @@
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"
 #include "tools/report/output/json_file.h"
+#include "tools/run/data/statement_text.h"
 
 namespace tools {
 namespace {
 
 constexpr std::size_t kLongestStatement = std::size_t{16} << 20;
 constexpr std::int64_t kMost = std::int64_t{1} << 40;  // samples are far smaller
-
-// JSON text must be UTF-8, so other text becomes a list of bytes.
-void write_text(base::JsonWriter& json, const std::string& text) {
-  if (io::is_utf8(text)) {
-    json.value(text);
-    return;
-  }
-  json.begin_array();
-  for (const char byte : text) json.value(int{static_cast<unsigned char>(byte)});
-  json.end_array();
-}
-
-void write_texts(base::JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
-  if (texts.empty()) return;
-  json.key(key).begin_array();
-  for (const std::string& text : texts) write_text(json, text);
-  json.end_array();
-}
 
 std::string decimal_text(char decimal) { return std::string(1, decimal); }
 

@@ -60,6 +60,7 @@ SavedInput of_set(const io::Dataset& set, const std::string& normalization) {
 SavedInput of_statement(const InputSchema& stated, const std::string& vocabulary) {
   SavedInput input = of_set(stated.splits.train, stated.normalization);
   input.vocabulary = vocabulary;
+  input.table = stated.splits.coding;
   return input;
 }
 
@@ -67,9 +68,11 @@ SavedInput of_data(const ConfigValues& given) {
   ConfigValues values = given;
   complete_values(values, "");
   const DataOptions options = resolve_run_config(values).data;
-  const io::Dataset data = io::load_dataset(options.set).train;
-  return of_set(data,
-                normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard");
+  const io::DatasetSplits splits = io::load_dataset(options.set);
+  const bool unit = normalization(options, splits.train) == io::Normalization::kUnit;
+  SavedInput input = of_set(splits.train, unit ? "unit" : "standard");
+  input.table = splits.coding;
+  return input;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // ones, from the run's record beside it, so that the data are not needed.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,10 +20,11 @@ struct SavedInput {
   std::int64_t classes = 0;
   std::string vocabulary = {};     // for text: the byte of each token id
   std::string normalization = {};  // for images: "unit" or "standard"; "": unknown, or not images
-  std::vector<float> mean = {}, deviation = {};  // for each channel, if known
-  std::vector<std::string> class_names = {};     // by class, if known; or by label
-  std::optional<io::TargetScale> target = {};    // set if the model predicts a number
-  bool multi_label = false;                      // the model predicts several labels of 0 or 1
+  std::vector<float> mean = {}, deviation = {};     // for each channel, if known
+  std::vector<std::string> class_names = {};        // by class, if known; or by label
+  std::optional<io::TargetScale> target = {};       // set if the model predicts a number
+  std::shared_ptr<const io::CsvCoding> table = {};  // coding of a table's columns; null: no table
+  bool multi_label = false;                         // the model predicts several labels of 0 or 1
 };
 
 // `snapshot`: the description of the checkpoint at `path`; nullptr: the file is not a checkpoint.

@@ -78,7 +78,7 @@ class Numbers : public CsvAnswers {
     if (spread.constant)
       throw DataError(file_ + ": " + scale.name + ", the target, is " +
                       io::shortest_text(scale.mean) + " in all " + std::to_string(training.size()) +
-                      " training rows, expected numbers that differ");
+                      " training rows, expected numbers that differ within 15 digits");
     return scale;
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -17,7 +18,7 @@ using Content = CsvNumber::Content;
 
 // Returns a number, or nothing for a missing value and for any other text.
 std::optional<double> read_value(std::string_view field, char decimal, const CsvMissing& missing) {
-  if (field.empty() || (missing.has_numbers() && missing.has(field))) return std::nullopt;
+  if (field.empty() || (missing.has_numbers() && missing.has(field, decimal))) return std::nullopt;
   const CsvNumber number = read_number(field, decimal);
   return number.content == Content::kNumber ? std::optional(number.value) : std::nullopt;
 }
@@ -38,6 +39,26 @@ std::optional<double> number_of(const CsvColumn& column, std::string_view field)
   return static_cast<double>(found - column.categories.begin());
 }
 
+// Returns the digits of a whole number of any length, without leading zeros; "" for other fields.
+std::string_view digits_of(std::string_view field) {
+  if (field.starts_with('-') || field.starts_with('+')) field.remove_prefix(1);
+  if (field.find_first_not_of("0123456789") != std::string_view::npos) return {};
+  return field.substr(std::min(field.find_first_not_of('0'), field.size()));
+}
+
+// Returns true if numbers that count as equal differ: as doubles, or as whole numbers that the same
+// double stands for, e.g. identifiers of 64 bits.
+bool differ_beyond(const CsvColumn& column, const CsvTable& table,
+                   std::span<const std::size_t> training, std::span<const double> numbers) {
+  if (std::ranges::adjacent_find(numbers, std::not_equal_to<>()) != numbers.end()) return true;
+  std::vector<std::string_view> fields;
+  for (const std::size_t row : training) {
+    const std::string_view field = table.field(row, column.index), digits = digits_of(field);
+    if (!digits.empty() && number_of(column, field)) fields.push_back(digits);
+  }
+  return std::ranges::adjacent_find(fields, std::not_equal_to<>()) != fields.end();
+}
+
 void measure(CsvColumn& column, const CsvTable& table, std::span<const std::size_t> training) {
   std::vector<double> numbers;
   for (const std::size_t row : training) {
@@ -48,7 +69,10 @@ void measure(CsvColumn& column, const CsvTable& table, std::span<const std::size
   if (numbers.empty()) return;
   const Spread spread = spread_of(numbers);
   column.mean = spread.mean;
-  if (spread.constant) return;
+  if (spread.constant) {
+    column.too_close = !column.text && differ_beyond(column, table, training, numbers);
+    return;
+  }
   column.constant = false;
   column.deviation = spread.deviation;
 }
@@ -83,8 +107,12 @@ Spread spread_of(std::span<const double> numbers) {
   return spread;
 }
 
+bool CsvColumn::is_missing(std::string_view field) const {
+  return text ? missing->has(field) : missing->has(field, decimal);
+}
+
 bool CsvColumn::accepts(std::string_view field) const {
-  if (text || read_value(field, decimal, *missing) || missing->has(field)) return true;
+  if (text || read_value(field, decimal, *missing) || is_missing(field)) return true;
   return std::ranges::find(odd, field) != odd.end();
 }
 
@@ -93,8 +121,13 @@ CsvColumn::Cell CsvColumn::cell_of(std::string_view field) const {
     if (missing->has(field)) return Cell::kMissing;
     return std::ranges::binary_search(categories, field) ? Cell::kValue : Cell::kUnknown;
   }
-  if (field.empty() || (missing->has_numbers() && missing->has(field))) return Cell::kMissing;
+  if (field.empty() || (missing->has_numbers() && is_missing(field))) return Cell::kMissing;
   const CsvNumber number = read_number(field, decimal);
+  if (number.content == Content::kNumber && constant) {
+    constexpr double kRounding = 1e-12;
+    const bool same = std::abs(number.value - mean) <= kRounding * std::abs(mean);
+    return same ? Cell::kValue : Cell::kUnknown;
+  }
   if (number.content == Content::kNumber) return number.grouped ? Cell::kGrouped : Cell::kValue;
   return accepts(field) ? Cell::kMissing : Cell::kUnknown;
 }
@@ -102,7 +135,7 @@ CsvColumn::Cell CsvColumn::cell_of(std::string_view field) const {
 bool CsvColumn::encode(std::string_view field, float* out) const {
   if (!one_hot()) {
     const auto number = number_of(*this, field);
-    *out = number ? static_cast<float>((*number - mean) / deviation) : 0.0f;
+    *out = number && !constant ? static_cast<float>((*number - mean) / deviation) : 0.0f;
     return number || accepts(field);
   }
   const bool none = missing->has(field);
@@ -151,7 +184,7 @@ std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::
 float read_flag(const CsvTable& table, std::size_t index, std::size_t row,
                 const CsvMissing& missing, const std::string& title) {
   const std::string_view field = table.field(row, index);
-  if (missing.has(field)) return std::numeric_limits<float>::quiet_NaN();
+  if (missing.has(field, '.')) return std::numeric_limits<float>::quiet_NaN();
   const auto number = read_value(field, '.', missing);
   if (number && (*number == 0 || *number == 1)) return static_cast<float>(*number);
   throw DataError(table.place(row) + ": found '" + std::string(field.substr(0, 40)) +

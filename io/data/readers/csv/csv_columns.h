@@ -16,9 +16,10 @@
 namespace io {
 
 // The properties learned from one column. Numbers become (x - mean) / deviation, both over the
-// training rows' values (deviation: of the population; 1 if all are equal), and a missing number
-// becomes the mean, i.e. 0. So does an odd cell that csv_scan.h accepts in a column of numbers. A
-// column with other text is text. With at most kMaxOneHot different values in the training rows it
+// training rows' values (deviation: of the population), and a missing number becomes the mean, i.e.
+// 0. So does an odd cell that csv_scan.h accepts in a column of numbers. If training has no two
+// different values, every value becomes 0, because no weight for others is trained. A column with
+// other text is text. With at most kMaxOneHot different values in the training rows it
 // becomes a 0/1 feature for each of them, in byte order, all 0 for a missing or a new value. With
 // more, it becomes the position of its value in their order, standardized like a number.
 struct CsvColumn {
@@ -31,10 +32,12 @@ struct CsvColumn {
   std::vector<std::string> odd;  // for numbers: other texts in the table that count as missing
   std::vector<std::string> categories;  // for text, ascending
   double mean = 0, deviation = 1;
-  bool constant = false;  // a number, or a position, of which training has at most one value
+  bool constant = false;   // a number, or a position, of which training has at most one value
+  bool too_close = false;  // constant, although training has numbers that differ after 15 digits
 
   bool one_hot() const { return text && categories.size() <= kMaxOneHot; }
   std::size_t features() const { return one_hot() ? categories.size() : 1; }
+  bool is_missing(std::string_view field) const;  // empty, or a marker of missing values
   // Returns true if encode() supports the field: in a column of numbers a number, a missing value,
   // or an odd cell that also occurs in training.
   bool accepts(std::string_view field) const;
@@ -43,7 +46,7 @@ struct CsvColumn {
     kValue,    // a number, or one of the categories
     kGrouped,  // a number with digits in groups, which may be decimals: "1,234"
     kMissing,  // no value, which includes odd cells
-    kUnknown,  // not accepted, or not one of the categories
+    kUnknown,  // not accepted, not one of the categories, or not the number of a constant column
   };
   Cell cell_of(std::string_view field) const;
   // Writes features() numbers; returns accepts(field), and writes zeros if that is false.

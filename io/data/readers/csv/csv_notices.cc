@@ -18,10 +18,11 @@ constexpr std::size_t kMaxColumnsShown = 8;
 // Recognizes "12%", "$7.50", "180 cm", and in accounting notation " 7.50 " and "(7.50)"; not dates
 // and times.
 bool has_unit(std::string_view field) {
-  while (field.starts_with(' ')) field.remove_prefix(1);
+  for (const std::string_view blank : {" ", "\xC2\xA0", "\xE2\x80\xAF"})  // no-break spaces
+    while (field.starts_with(blank)) field.remove_prefix(blank.size());
   while (field.ends_with(' ')) field.remove_suffix(1);
   if (field.starts_with('(') && field.ends_with(')')) field = field.substr(1, field.size() - 2);
-  for (const std::string_view sign : {"-", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
+  for (const std::string_view sign : {"-", "\xE2\x88\x92", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
     if (field.starts_with(sign)) field.remove_prefix(sign.size());
   if (field.empty() || field[0] < '0' || field[0] > '9') return false;
   const std::size_t end = field.find_first_not_of("0123456789.,");
@@ -179,10 +180,12 @@ class Notices {
     for (const CsvColumn& column : columns_) {
       const std::size_t c = column.index;
       const ColumnScan& scan = scans_[c];
-      const std::size_t odd = column.text ? 0 : scan.others, cells = scan.marked + odd;
+      std::size_t cells = scan.marked, row = scan.first_marked;
+      if (!column.text) {
+        cells += scan.equal + scan.others;
+        row = std::min({row, scan.first_equal, scan.first_other});
+      }
       if (cells == 0) continue;
-      const std::size_t row =
-          odd > 0 ? std::min(scan.first_marked, scan.first_other) : scan.first_marked;
       missing.add(selection_.place(c) + ": " + std::to_string(cells) + " of " +
                   std::to_string(rows()) + " cells " +
                   (column.text  ? cells == 1 ? "has no value" : "have no value"

@@ -71,7 +71,7 @@ bool all_are(const CsvTable& table, const CsvColumn& column, std::size_t first,
   bool any = false;
   for (std::size_t row = first; row < table.rows(); ++row) {
     const std::string_view field = table.field(row, column.index);
-    if (column.missing->has(field)) continue;
+    if (column.is_missing(field)) continue;
     if (!kind(field)) return false;
     any = true;
   }
@@ -81,7 +81,7 @@ bool all_are(const CsvTable& table, const CsvColumn& column, std::size_t first,
 bool all_differ(const CsvTable& table, const CsvColumn& column, std::size_t first) {
   std::vector<std::string_view> values;
   for (std::size_t row = first; row < table.rows(); ++row) {
-    if (column.missing->has(table.field(row, column.index))) return false;
+    if (column.is_missing(table.field(row, column.index))) return false;
     values.push_back(table.field(row, column.index));
   }
   std::sort(values.begin(), values.end());
@@ -106,7 +106,7 @@ std::string file_name(const CsvTable& table) {
 
 std::string columns_text(const CsvTable& table, const CsvSelection& selection,
                          std::span<const CsvColumn> columns, const std::string& label) {
-  std::vector<std::string> numbers, categories, positions, constant, left_out;
+  std::vector<std::string> numbers, categories, positions, constant, close, left_out;
   for (const CsvColumn& column : columns) {
     const std::string title = selection.title(column.index),
                       values = " (" + std::to_string(column.categories.size()) + " values)";
@@ -115,7 +115,7 @@ std::string columns_text(const CsvTable& table, const CsvSelection& selection,
     else if (column.one_hot())
       categories.push_back(title + values);
     else if (column.constant)
-      constant.push_back(title);
+      (column.too_close ? close : constant).push_back(title);
     else if (column.text)
       positions.push_back(title + values);
     else
@@ -132,6 +132,7 @@ std::string columns_text(const CsvTable& table, const CsvSelection& selection,
   add("categories", categories);
   add("text by its position in sorted order", positions);
   add("always 0, for lack of different values", constant);
+  add("always 0, for numbers that differ only after 15 digits", close);
   add("left out", left_out);
   if (table.separator() != ',') text += "; separated by " + separator_text(table.separator());
   return text;

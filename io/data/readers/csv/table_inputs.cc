@@ -23,8 +23,9 @@ constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{6
 // Reads the file as tables of whole rows.
 class TableBlocks {
  public:
-  TableBlocks(const std::string& path, std::string separator)
-      : file_(path), wanted_(std::move(separator)) {}
+  // `start`: that of the first block.
+  TableBlocks(const std::string& path, std::string separator, const CsvStart& start, Pipes pipes)
+      : file_(path, pipes), wanted_(std::move(separator)), start_(start) {}
 
   // Returns null at the end.
   std::unique_ptr<CsvTable> next() {
@@ -71,6 +72,13 @@ class TableBlocks {
   CsvStart start_;
 };
 
+// The header of one row with an index is too short, as R's write.table() writes it. That is
+// expected of a model whose own table had an index without a name.
+CsvStart first_start(const CsvCoding& coding) {
+  const std::vector<std::string>& header = coding.selection.header;
+  return {.may_have_index = !header.empty() && header[0] == unique_names({""})[0]};
+}
+
 class TableRows : public SampleStream {
  public:
   TableRows(const std::string& path, const CsvCoding& coding, const TableAnswers& answers)
@@ -78,7 +86,8 @@ class TableRows : public SampleStream {
         coding_(coding),
         like_{.extents = {1, 1, static_cast<std::int64_t>(coding.features)}},
         answers_(answers),
-        blocks_(path, coding.separator),
+        blocks_(path, coding.separator, first_start(coding),
+                answers.kind == TableAnswers::Kind::kNone ? Pipes::kRead : Pipes::kReject),
         table_(blocks_.next()),
         cells_(coding) {
     if (answers.kind == TableAnswers::Kind::kFlags) flag_titles_ = coding.selection.label_titles();

@@ -17,8 +17,9 @@ struct TableAnswers {
   // Its name in this file's header; otherwise, and for flags, columns are found as in training.
   std::string column = {};
 };
-// `coding` must outlive the stream. Throws DataError with the row for an answer that is missing
-// (unless it is a flag), for a target that is not a number, and for a flag that is not 0 or 1.
+// `coding` must outlive the stream. A table without answers is read once, so it may be a pipe.
+// Throws DataError with the row for an answer that is missing (unless it is a flag), for a target
+// that is not a number, and for a flag that is not 0 or 1.
 std::unique_ptr<SampleStream> open_table(const std::string& path, const CsvCoding& coding,
                                          const TableAnswers& answers = {});
 

@@ -7,6 +7,7 @@
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/sources/data_digest.h"
 #include "io/data/sources/dataset.h"
+#include "io/data/sources/sample_inputs.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
@@ -170,6 +171,47 @@ TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
       }
     }
   }
+}
+
+// R's write.table() writes no name for the index, also of a single row.
+TEST_F(CodedData, ASingleRowMayHaveAnIndexIfTrainingHadOne) {
+  for (const std::string separator : {",", "\t", " "}) {
+    const auto with_separator = [&](std::string text) {
+      std::ranges::replace(text, ',', separator[0]);
+      return text;
+    };
+    const std::string trained = with_separator(
+        "\"a\",\"b\",\"y\"\n\"1\",1.5,2,\"u\"\n\"2\",2.5,9,\"v\"\n\"3\",3.5,4,\"u\"\n");
+    write_text(folder_ / "t.csv", trained);
+    DatasetOptions options;
+    options.name = "csv";
+    options.csv.annotations = folder_ / "t.csv";
+    const DatasetSplits learned = io::load_dataset(options);
+    ASSERT_EQ(learned.train.shape()[2], 2);
+    const auto samples = [&](const std::string& text) {
+      write_text(folder_ / "new.csv", with_separator(text));
+      io::SampleBlock block;
+      io::open_samples({folder_ / "new.csv"}, learned)->fill(9, io::Wanted::kSamples, block);
+      return std::get<io::FeatureSamples>(block.samples).values;
+    };
+    const std::vector<float> two = samples("\"a\",\"b\"\n\"7\",5,8\n\"8\",6,1\n");
+    ASSERT_EQ(two.size(), 4u);
+    EXPECT_EQ(samples("\"a\",\"b\"\n\"7\",5,8\n"),
+              std::vector<float>(two.begin(), two.begin() + 2));
+    EXPECT_EQ(samples("\"a\",\"b\",\"y\"\n\"7\",5,8,\"u\"\n"),
+              std::vector<float>(two.begin(), two.begin() + 2));
+    EXPECT_THROW(samples("\"a\",\"b\"\n\"7\",5,8,9\n"), io::DataError);
+  }
+  // Without one, the row has a field too many.
+  write_text(folder_ / "t.csv", "a,y\n1,u\n2,v\n3,u\n");
+  DatasetOptions options;
+  options.name = "csv";
+  options.csv.annotations = folder_ / "t.csv";
+  const DatasetSplits learned = io::load_dataset(options);
+  write_text(folder_ / "new.csv", "a\n7,5\n");
+  io::SampleBlock block;
+  const auto stream = io::open_samples({folder_ / "new.csv"}, learned);
+  EXPECT_THROW(stream->fill(9, io::Wanted::kSamples, block), io::DataError);
 }
 
 TEST_F(CodedData, ATableOfAnotherTaskIsRefused) {

@@ -2,6 +2,7 @@
 // weights.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -13,6 +14,7 @@
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tests/tools/commands/program.h"
+#include "tools/report/output/json_file.h"
 
 namespace {
 
@@ -117,6 +119,42 @@ TEST_F(OnnxExport, NeedsNoDataBesideARun) {
   EXPECT_EQ(about["classes"], "2");
   EXPECT_FALSE(about.contains("normalization"));
   expect_error(call("export", run_, "-o", file_, "--input pixels"), 78, "which are no images");
+}
+
+// Another program computes the inputs from the metadata alone, as `engine inspect` prints them.
+TEST_F(OnnxExport, OfATableHasTheCodingOfItsColumns) {
+  std::string table = "mass,sex,name,year,kind\n";
+  for (int i = 0; i < 80; ++i)
+    table += std::to_string(i * 3 % 16) + (i % 3 == 0 ? ".5,m," : ".5,\"\xE9\",") + "n" +
+             std::to_string(i % 20) + ",2023," + (i % 2 == 0 ? "even" : "odd") + "\n";
+  test_support::write_text(folder_ / "t.csv", table);
+  expect_success(call("train --model mlp --dataset csv --test-share 0 --annotations",
+                      folder_ / "t.csv", "--batch-size 8 --threads 1 --save-dir", run_));
+  std::filesystem::remove(folder_ / "t.csv");
+  const std::string columns = metadata(exported({run_}))["columns"];
+  const tools::Json list = tools::parse_json(columns, "columns");
+  ASSERT_EQ(list.size(), 4u);
+  const tools::Json expected_sex = tools::parse_json(
+      R"({"column":"sex","number":2,"kind":"categories","inputs":2,"categories":["m",[233]]})", "");
+  EXPECT_EQ(list[0]["column"], "mass");
+  EXPECT_EQ(list[0]["kind"], "number");
+  EXPECT_DOUBLE_EQ(list[0]["mean"].get<double>(), 8);
+  EXPECT_NEAR(list[0]["deviation"].get<double>(), 4.609772, 1e-6);
+  EXPECT_EQ(list[1], expected_sex);
+  EXPECT_EQ(list[2]["kind"], "position");
+  EXPECT_EQ(list[2]["categories"].size(), 20u);
+  EXPECT_DOUBLE_EQ(list[2]["mean"].get<double>(), 9.5);
+  EXPECT_EQ(list[3],
+            tools::parse_json(R"({"column":"year","number":4,"kind":"constant","inputs":1})", ""));
+  std::string lines = expect_success(call("inspect", run_, "--columns")).out;
+  std::ranges::replace(lines, '\n', ',');
+  EXPECT_EQ("[" + lines.substr(0, lines.size() - 1) + "]", columns);
+}
+
+TEST_F(OnnxExport, OnlyTablesHaveColumns) {
+  train({"--save-dir", run_});
+  EXPECT_FALSE(metadata(exported({run_})).contains("columns"));
+  expect_error(call("inspect", run_, "--columns"), 65, "states no coding of a table's columns");
 }
 
 TEST_F(OnnxExport, OfTextHasItsVocabulary) {

@@ -47,6 +47,52 @@ class CellCountsOfTables : public dataset_fixture::CsvFile {
       "a,color,class\n1.5,red,x\n2.25,green,y\n3.5,red,x\n4.75,green,y\n5.5,red,x\n0.25,green,y\n";
 };
 
+// A program that turns a column into decimals changes the marker, too.
+TEST_F(CellCountsOfTables, NumbersThatEqualAMarkerAreMissing) {
+  options_.csv.missing = "auto,-999";
+  training_ = "a,b,class\n1.5,2,x\n-999.0,1,y\n3.5,-999,x\n4.75,5,y\n5.5,7,x\n0.25,9,y\n";
+  options_.csv.test_share = 0;
+  const DatasetSplits trained = load(training_);
+  for (const CsvColumn& column : trained.coding->columns) EXPECT_GT(column.mean, 0);
+  EXPECT_EQ(trained.warnings,
+            (Lines{"set.csv: read as missing: column 1 ('a'): 1 of 6 cells is not a number (row "
+                   "3: '-999.0'); column 2 ('b'): 1 of 6 cells is not a number (row 4: '-999')"}));
+  EXPECT_EQ(lines_of("a,b,class\n-999,2,x\n1.5,-999.00,y\n-999.0,1,y\n"),
+            (Lines{"2 of 3 rows have no value in a, which counts as its mean (first: row 2: "
+                   "'-999')",
+                   "1 of 3 rows have no value in b, which counts as its mean (first: row 3: "
+                   "'-999.00')"}));
+  options_.coding = nullptr;
+  options_.parts = Parts::kSplit;
+  // Texts are compared as they are.
+  training_ = "a,class\n-999.0,x\nred,y\n-999.0,x\nred,y\n";
+  EXPECT_EQ(load(training_).coding->columns[0].categories, (Lines{"-999.0", "red"}));
+  options_.csv.task = Task::kMultiLabel;
+  options_.csv.label_column = "u,v";
+  EXPECT_EQ(load("a,u,v\n1,0,-999.0\n2,1,0\n").train.as<MultiLabels>().known(), 3);
+}
+
+// Training has not learned a weight for other numbers.
+TEST_F(CellCountsOfTables, AConstantColumnIsZeroWhateverItsNumber) {
+  training_ = "a,year,class\n1.5,2023,x\n2.25,2023,y\n3.5,,x\n4.75,2023,y\n";
+  EXPECT_EQ(lines_of("a,year,class\n1.5,2023,x\n1.5,2023.0,y\n"), Lines{});
+  EXPECT_EQ(lines_of("a,year,class\n1.5,2023,x\n1.5,2024,y\n1.5,2100,x\n"),
+            (Lines{"2 of 3 rows have a value in year that the model lacks: '2024', '2100' (first: "
+                   "row 3)"}));
+  options_.coding = nullptr;
+  options_.parts = Parts::kSplit;
+  const DatasetSplits trained = load(training_);
+  write("new.csv", "a,year\n1.5,2023\n1.5,2100\n1.5,\n");
+  SampleBlock block;
+  open_samples({folder_ / "new.csv"}, trained)->fill(1000, Wanted::kSamples, block);
+  const std::vector<float>& values = std::get<FeatureSamples>(block.samples).values;
+  ASSERT_EQ(values.size(), 6u);
+  for (std::size_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(values[2 * row], values[0]);
+    EXPECT_EQ(values[2 * row + 1], 0.0f);
+  }
+}
+
 TEST_F(CellCountsOfTables, MissingValuesAreCountedByColumn) {
   EXPECT_EQ(lines_of("a,color,class\n1.5,red,x\n2.5,green,y\n"), Lines{});
   EXPECT_EQ(lines_of("a,color,class\n1.5,red,x\n,,y\nNA,green,x\n"),

@@ -468,6 +468,10 @@ TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
                   options)
                  .warnings);
   EXPECT_CONTAINS(account, "numbers with a unit, blanks or parentheses are read as text");
+  const std::string no_break =
+      joined(load(numbers_with([](int i) { return "\xC2\xA0" + std::to_string(i % 25); }), options)
+                 .warnings);
+  EXPECT_CONTAINS(no_break, "numbers with a unit, blanks or parentheses are read as text");
   for (const std::string other : {"-05-2024", ":30", "-a", ".12.2024"})
     EXPECT_EQ(
         joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + other; }), options)

@@ -297,6 +297,15 @@ TEST_F(CsvFiles, WrongLabelsOfSeveralAreNamed) {
   expect_complaint("a,u,v\n1,0,0.5\n2,1,0\n", {"row 2", "'0.5' in column 3 ('v')"});
 }
 
+TEST_F(CsvFiles, LabelsThatAreAllUnknownAreRefused) {
+  options_.csv.task = io::Task::kMultiLabel;
+  options_.csv.label_column = "u,v";
+  options_.csv.test_share = 0;
+  expect_complaint("a,u,v\n1,,NA\n2,,\n3,NA,\n",
+                   {"set.csv: all labels of the 3 training samples are unknown, expected 0 or 1"});
+  EXPECT_EQ(load("a,u,v\n1,,NA\n2,,1\n3,NA,\n").train.as<MultiLabels>().known(), 1);
+}
+
 TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
   std::string original = "kind,size,colour,weight\n";
   for (int i = 0; i < 12; ++i)

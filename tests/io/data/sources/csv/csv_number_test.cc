@@ -57,6 +57,20 @@ TEST(CsvNumber, WithADecimalComma) {
     expect_text(text, ',');
 }
 
+// Typesetting programs and web pages write U+2212 for the hyphen.
+TEST(CsvNumber, TheMinusSignIsAMinus) {
+  const std::string minus = "\xE2\x88\x92";
+  expect_number(minus + "1.5", '.', -1.5);
+  expect_number(minus + ".5e1", '.', -5);
+  expect_number(minus + "1,234.5", '.', -1234.5);
+  expect_number(minus + "1.234,5", ',', -1234.5);
+  for (const char* rest : {"", "-1", "+1", "x",
+                           "\xE2\x88\x92"
+                           "1"})
+    expect_text(minus + rest, '.');
+  EXPECT_EQ(read_number(minus + "1e39", '.').content, Content::kTooLarge);
+}
+
 TEST(CsvNumber, BeyondFloatIsTooLarge) {
   for (const char* text : {"1e39", "-1e39", "inf", "nan", "1e999"})
     EXPECT_EQ(read_number(text, '.').content, Content::kTooLarge) << text;
@@ -82,12 +96,25 @@ TEST(CsvMissing, TheOptionReplacesOrAddsTo) {
   EXPECT_TRUE(own.has("-999") && own.has("none") && own.has(""));
   EXPECT_FALSE(own.has("NA"));
   EXPECT_TRUE(own.has_numbers());
+  EXPECT_TRUE(CsvMissing::of_option("-999").has("-999.0", '.'));
   const CsvMissing more = CsvMissing::of_option("auto,-999");
   EXPECT_TRUE(more.has("-999") && more.has("NA"));
   EXPECT_THROW(CsvMissing::of_option(","), ConfigError);
   const CsvMissing before = CsvMissing::of_unstated();
   EXPECT_TRUE(before.has("nUlL") && before.has("?"));
   EXPECT_FALSE(before.has("None") || before.has("-"));
+}
+
+TEST(CsvMissing, EqualNumbersAreMissingInColumnsOfNumbers) {
+  const CsvMissing missing = CsvMissing::of_option("-999,99.50,1.234");
+  for (const char* field : {"-999.0", "-999", "-9.99e2", "99.5", "", "1.2340"})
+    EXPECT_TRUE(missing.has(field, '.')) << field;
+  for (const char* field : {"-999,0", "99,5", "1,234", "1.234"})  // the last one as it is written
+    EXPECT_TRUE(missing.has(field, ',')) << field;
+  for (const char* field : {"-998.5", "999", "x", "1,234", "-999 m"})
+    EXPECT_FALSE(missing.has(field, '.')) << field;
+  EXPECT_FALSE(missing.has("-999.0")) << "texts are compared byte for byte";
+  EXPECT_FALSE(CsvMissing().has("-999", '.'));
 }
 
 }  // namespace

@@ -41,6 +41,26 @@ TEST_F(CsvReport, OneLineSaysWhatEachColumnBecame) {
             "set.csv: label column 2 (2 classes); numbers: column 1; separated by ';'");
 }
 
+// Identifiers of 64 bits are different texts, but the same double.
+TEST_F(CsvReport, NumbersThatDifferOnlyAfter15DigitsAreNamed) {
+  std::string whole = "id,year,kind\n", decimals = "x,y,kind\n";
+  for (int i = 0; i < 8; ++i) {
+    const std::string kind = i % 2 == 0 ? ",x\n" : ",y\n";
+    whole += "123456789012345670" + std::to_string(i) + ",2023" + kind;
+    decimals += (i % 2 == 0 ? "0.3," : "0.30000000000000004,") + std::to_string(i) + kind;
+  }
+  const DatasetSplits ids = load(whole);
+  EXPECT_CONTAINS(ids.columns,
+                  "; always 0, for lack of different values: year; always 0, for numbers that "
+                  "differ only after 15 digits: id");
+  EXPECT_EQ(ids.train.as<FeatureSamples>().values, std::vector<float>(16, 0.0f));
+  EXPECT_CONTAINS(load(decimals).columns,
+                  "numbers: y; always 0, for numbers that differ only after 15 digits: x");
+  options_.csv.task = Task::kRegression;
+  options_.csv.label_column = "id";
+  EXPECT_CONTAINS(complaint(whole), "expected numbers that differ within 15 digits");
+}
+
 TEST_F(CsvReport, ALongListIsCut) {
   std::string header, row;
   for (int i = 0; i < 50; ++i) {
