@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <exception>
 
 #include "backends/backend_error.h"
 #include "engine/train/step/loaded_batch.h"
@@ -125,7 +126,12 @@ void Trainer::synchronize_replicas() {
 
 const io::Batch& Trainer::next_batch() {
   const base::TraceSpan span("wait for data");
-  return context_.parts.loader.next();
+  try {
+    return context_.parts.loader.next();
+  } catch (const std::exception&) {
+    milestones_.save_after_data_error();
+    throw;
+  }
 }
 
 // Stops this rank after a collective was abandoned because of a stop signal.

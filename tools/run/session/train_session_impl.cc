@@ -166,7 +166,8 @@ std::unique_ptr<engine::Evaluator> make_evaluator(const SessionParts& s) {
         engine::EvaluatorOptions{.normalization = data.normalization(),
                                  .dtype = s.compute.storage,
                                  .device = s.compute.device,
-                                 .products = s.compute.products});
+                                 .products = s.compute.products,
+                                 .exit_code_of = s.carried == nullptr ? exit_code_of : nullptr});
   });
 }
 
