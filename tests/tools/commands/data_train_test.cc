@@ -324,6 +324,17 @@ TEST_F(ImageFolders, EvalReadsThePartThatIsNamed) {
   EXPECT_CONTAINS(evaluated({"--split", "train"}).out, "/24)");
 }
 
+TEST_F(ImageFolders, PredictNamesTheCheckpointOfARun) {
+  const test_support::TemporaryDirectory runs;
+  const std::string run = runs / "run", image = folder_ / "val/blue/a.png";
+  expect_success(train({"--save-dir", run}));
+  std::string best = test_support::read_text(run + "/best");
+  best.pop_back();
+  EXPECT_EQ(expect_success(call("predict", run, image)).err,
+            "engine: " + run + ": its best snapshot, " + best + "\n");
+  EXPECT_EQ(expect_success(call("predict", run + "/" + best, image)).err, "");
+}
+
 TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
   test_support::write_text(folder_ / "train/red/c.png", "GIF89a");
   const CommandResult result = train({});
