@@ -58,6 +58,7 @@ struct Checkpoint {
   std::string
       definition;  // the layer list (TOML) of a model defined by a file; "": a built-in model
   std::string data_digest;  // digest of the training samples and labels; "": unknown
+  std::string test_digest;  // the same of the test samples; "": unknown, or there are none
   // Describes a sample and its preparation as JSON; "": unknown. Not checked here.
   std::string samples;
   // The tokenizer.json of the training text's tokens; "": none. Not checked here.

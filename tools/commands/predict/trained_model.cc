@@ -169,6 +169,7 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
     reference.of_run = !is_import(snapshot);
     reference.names_data = names_data(values);
     reference.data_digest = snapshot.data_digest;
+    reference.test_digest = snapshot.test_digest;
     reference.other_samples = asks_for_other_samples(values);
     refuse_other_split(values, snapshot, reference.path);
     const StatedCoding stated = stated_coding(snapshot, reference.path);
