@@ -329,6 +329,17 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
             run({"eval", folder_ / "m.npz", "--model", "convnet", "--dataset", "synthetic",
                  "--synthetic-size", "40", "--format", "json"})
                 .out);
+  // PyTorch Lightning's files have the extension of this program's checkpoints.
+  const auto judged = [&](const std::string& file) {
+    return run({"eval", folder_ / file, "--model", "convnet", "--dataset", "synthetic",
+                "--synthetic-size", "40", "--format", "json"})
+        .out;
+  };
+  for (const char* name : {"m.npz", "m.safetensors", "m.pth"}) {
+    std::filesystem::copy_file(folder_ / name, folder_ / "named.ckpt",
+                               std::filesystem::copy_options::overwrite_existing);
+    EXPECT_EQ(judged("named.ckpt"), judged("m.npz")) << name;
+  }
   run({"export", ckpt, "-o", folder_ / "half.npz", "--half"});
   run({"import", folder_ / "half.npz", "-o", folder_ / "half.ckpt", "--model", "convnet"});
   expect(verify({"--atol", "0.001", "--rtol", "0.001", ckpt, folder_ / "half.ckpt"}), 0, "");

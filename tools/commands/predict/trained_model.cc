@@ -29,7 +29,7 @@ namespace {
 bool is_snapshot(const std::string& path) {
   if (models::is_published_model(path)) return false;
   std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
-  if (path.ends_with(".ckpt") || io::is_checkpoint(*bytes)) return true;
+  if (io::is_checkpoint(*bytes)) return true;
   static_cast<void>(io::open_arrays(std::move(bytes)));
   return false;
 }
