@@ -361,6 +361,26 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
 }
 
+TEST_F(VerifyFiles, AnImportedModelOfOtherClassesIsExportedToOnnx) {
+  const std::string run = folder_ / "run", imported = folder_ / "imported.ckpt";
+  expect_success(
+      call("train --model resnet20-cifar --dataset synthetic --synthetic-shape 32x32x3 "
+           "--synthetic-classes 7 --synthetic-size 14 --batch-size 7 --steps 1 --threads 1 "
+           "--save-dir",
+           run));
+  expect_success(call("export", run, "-o", folder_ / "m.pth"));
+  expect_success(call("import", folder_ / "m.pth", "-o", imported));
+  const auto classes = [&](const CommandResult& exported) {
+    return expect_success(exported).out.substr(exported.out.rfind("->"));
+  };
+  const std::string own = classes(call("export", run, "-o", folder_ / "a.onnx"));
+  EXPECT_CONTAINS(own, ", 7]");
+  EXPECT_EQ(classes(call("export", imported, "-o", folder_ / "b.onnx")), own);
+  EXPECT_EQ(classes(call("export", folder_ / "m.pth", "-o", folder_ / "c.onnx",
+                         "--model resnet20-cifar")),
+            own);
+}
+
 // A pipeline that exported nothing has proved nothing.
 // Masks, indices and names beside the weights are passed over, unless the model needs one of them.
 TEST_F(VerifyFiles, ArraysOfTypesThatNoModelHasArePassedOver) {

@@ -22,6 +22,7 @@ struct SavedInput {
   std::vector<float> mean = {}, deviation = {};  // for each channel, if known
   std::vector<std::string> class_names = {};     // by class, if known; or by label
   std::optional<io::TargetScale> target = {};    // set if the model predicts a number
+  bool is_default = false;                       // what the model was made for: no data are known
   bool multi_label = false;                      // the model predicts several labels of 0 or 1
 };
 
