@@ -190,6 +190,15 @@ struct Evaluator::Impl {
     return unknown;
   }
 
+  // Samples are numbered in each set, so an error names the set as well.
+  BatchResult forward(const BatchView& view) {
+    try {
+      return model.forward(view);
+    } catch (const InputError& error) {
+      throw InputError("evaluation of " + set.name + ": " + error.what());
+    }
+  }
+
   // Exchanges the results of all chunks.
   void gather() {
     std::copy(own_sums.begin(), own_sums.end(), sums.begin());
@@ -283,7 +292,7 @@ int Evaluator::measure_chunks(const std::atomic<int>* stop_signal) {
     const io::Batch& batch = e.loader.next();
     BatchView view = view_of(batch, e.draws);
     const std::int64_t unknown = e.replace_unknown(view);
-    BatchResult result = e.model.forward(view);
+    BatchResult result = e.forward(view);
     if (unknown > 0) result = known_rows(e.model.logits(), batch.labels, e.set.classes());
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
     if (e.targets != nullptr) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
@@ -310,6 +319,8 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
   std::exception_ptr failure;
   try {
     ends[0] = measure_chunks(stop_signal);
+  } catch (const cuda::CudaError&) {
+    throw;  // the state may be on this device
   } catch (const std::exception&) {
     if (stop_signal == nullptr || !e.exit_code_of) throw;
     failure = std::current_exception();
@@ -319,8 +330,6 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     e.communicator.all_reduce(ends.data(), ends.size(), DType::kI64, backends::ReduceOp::kMax);
   if (ends[1] != 0) throw_on_all_ranks(e.communicator, failure, e.exit_code_of);
   if (ends[0] != 0) return static_cast<int>(ends[0]);
-  } catch (const cuda::CudaError&) {
-    throw;  // the state may be on this device
   e.gather();
   return 0;
 }

@@ -265,7 +265,9 @@ void Milestones::save_after_loss() noexcept {
 void Milestones::save_after_data_error() noexcept {
   const bool alone = context_.parts.control.world_size() == 1;
   const std::int64_t step = context_.progress().global_step;
-  if (context_.parts.keeper == nullptr || step == 0 || done_.saved == step) return;
+  if (context_.parts.keeper == nullptr || step == 0 || done_.saved == step ||
+      !recovery_.is_settled())
+    return;
   if (!alone && (context_.parts.control.rank() != 0 || !context_.may_keep_state() ||
                  context_.options.supports_rollback))
     return;
@@ -279,7 +281,7 @@ void Milestones::save_after_data_error() noexcept {
       saved = save_own_state();
     }
     context_.report_saved();
-    if (saved) tell_saved("the next batch could not be read", *saved);
+    if (saved) tell_saved("the next step failed", *saved);
   } catch (const std::exception& error) {
     keeper.tell("the last step could not be saved: " + std::string(error.what()));
   }

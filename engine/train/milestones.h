@@ -43,8 +43,8 @@ class Milestones {
   // The same after the loss of another rank, on rank 1 also if rank 0 is lost: without it, the
   // steps since the last checkpoint would be lost. Does not throw: the loss is what ends the run.
   void save_after_loss() noexcept;
-  // Called if the next batch cannot be read: a rank that is alone, or rank 0, saves the last
-  // completed step. Does not throw: the error is what ends the run.
+  // Called if the next batch cannot be read, or contradicts the model: a rank that is alone, or
+  // rank 0, saves the last completed step. Does not throw: the error is what ends the run.
   void save_after_data_error() noexcept;
 
   TrainerParts::Done done() const { return done_; }

@@ -116,8 +116,8 @@ TEST_F(DataError, OfATrainingSampleLosesNoStep) {
     const std::string run = runs_ / ("run" + ranks), whole = runs_ / ("whole" + ranks);
     const Words options{"--spawn", ranks, "--eval-every", "0"};
     damage("train", "red", 3);
-    expect_saved(train(run, options), run, 2,
-                 ranks == "1" ? "the next batch could not be read" : "", file("train", "red", 3));
+    expect_saved(train(run, options), run, 2, ranks == "1" ? "the next step failed" : "",
+                 file("train", "red", 3));
     write("train", "red", 3);
     expect_success(engine({"train", "--resume", run, "--allow-change", "data"}));
     expect_success(train(whole, options));
