@@ -50,6 +50,12 @@ std::int64_t matching_classes(const Shapes& found, const std::string& model) {
 
 }  // namespace
 
+std::int64_t classes_of_image_weights(const std::string& model,
+                                      const std::vector<io::NamedArray>& arrays) {
+  const bool is_built_in = std::ranges::count(model_names(), model) > 0;
+  return is_built_in ? matching_classes(shapes_of(arrays), model) : 0;
+}
+
 std::optional<ImageWeights> recognize_image_weights(const std::vector<io::NamedArray>& arrays) {
   const Shapes found = shapes_of(arrays);
   for (const std::string& model : model_names())

@@ -19,4 +19,9 @@ struct ImageWeights {
 // of classes; torchvision and timm publish such files of its residual networks. nullopt: none has.
 std::optional<ImageWeights> recognize_image_weights(const std::vector<io::NamedArray>& arrays);
 
+// Returns the number of classes if these arrays are the parameters of the built-in image model
+// `model`; else 0.
+std::int64_t classes_of_image_weights(const std::string& model,
+                                      const std::vector<io::NamedArray>& arrays);
+
 }  // namespace models

@@ -14,6 +14,15 @@ std::string label(const std::string& name, std::size_t index, const Layer& layer
   return "layer " + who + " (" + std::string(layer.kind()) + ")";
 }
 
+// Checkpoints have array names of at most 4096 bytes, which add the name of a parameter and of a
+// state to the layer's. Without this check a run would train, and then fail to save.
+void check_length(const std::string& name, const std::string& who) {
+  constexpr std::size_t kMaxNameBytes = 4000;
+  if (name.size() > kMaxNameBytes)
+    throw ModelError(who + ": the name has " + std::to_string(name.size()) +
+                     " bytes; expected at most " + std::to_string(kMaxNameBytes));
+}
+
 void check_shape(const Shape& shape, const std::string& who) {
   for (const std::int64_t extent : shape.dims())
     if (extent < 1)
@@ -88,6 +97,7 @@ NodeId Graph::add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inp
 
 NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner) {
   require(layer != nullptr, "a graph node needs a layer");
+  check_length(name, label("", nodes_.size(), *layer));
   const std::string who = label(name, nodes_.size(), *layer);
   check_name(name, who);
   std::vector<Shape> shapes;

@@ -5,6 +5,7 @@
 #include "engine/layers/layers.h"
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/ops/embedding/token_error.h"
 
 namespace engine::layers {
 namespace {
@@ -39,8 +40,15 @@ class Embedding final : public Layer {
   }
 
   void forward(const LayerRun& run) const override {
-    ops::embedding_forward(run.kernels,
-                           {.tokens = run.inputs[0], .table = run.parameters[0], .y = run.output});
+    try {
+      ops::embedding_forward(
+          run.kernels, {.tokens = run.inputs[0], .table = run.parameters[0], .y = run.output});
+    } catch (const ops::TokenError& error) {  // a row does not tell a user which sample it is
+      const auto row = static_cast<std::size_t>(error.token().row);
+      const std::span<const std::int64_t> ids = run.random.sample_ids;
+      if (row >= ids.size()) throw;
+      throw ops::TokenError(error.token(), "sample " + std::to_string(ids[row]));
+    }
   }
   void backward(const LayerRun& run) const override {
     ops::embedding_backward(run.kernels, {.tokens = run.inputs[0],

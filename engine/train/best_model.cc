@@ -125,6 +125,12 @@ void BestModel::restore(const io::Checkpoint& checkpoint, const std::string& sou
              to_string(options_.measure) + ": the best is sought anew");
     return;
   }
+  const std::string& before = checkpoint.test_digest;
+  if (!before.empty() && !options_.test_digest.empty() && before != options_.test_digest) {
+    if (notice)
+      notice(source + " was evaluated on other test samples: the best evaluation is reset");
+    return;
+  }
   const auto evaluation = [&](const std::string& name) -> std::optional<Evaluation> {
     const std::int64_t step = find(name + "step");
     if (step < 0) return std::nullopt;

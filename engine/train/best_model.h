@@ -19,6 +19,9 @@ struct BestModelOptions {
   // (accuracies are fractions of 1): as in Keras's EarlyStopping, relative to the last improvement.
   // 0: any.
   double min_delta = 0;
+  // Evaluations of another test set are not compared with those of this run (Checkpoint::
+  // test_digest); "": unknown.
+  std::string test_digest = {};
 };
 
 class BestModel final : public Stateful {

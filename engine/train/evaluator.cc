@@ -9,7 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "engine/core/cuda.h"
 #include "engine/graph/inference.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "engine/train/step/loaded_batch.h"
 
 namespace engine {
@@ -123,6 +125,7 @@ struct Evaluator::Impl {
         targets(dataset.find<io::TargetValues>()),
         labels_of_set(dataset.find<io::MultiLabels>()),
         classes_of_set(gathered_classes(dataset, options)),
+        exit_code_of(options.exit_code_of),
         sampler(chunks(dataset, evaluation_batch(dataset, options.batch))),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype, {}, /*gradients=*/false)
                                : ModelState{}),
@@ -187,6 +190,30 @@ struct Evaluator::Impl {
     return unknown;
   }
 
+  // Samples are numbered in each set, so an error names the set as well.
+  BatchResult forward(const BatchView& view) {
+    try {
+      return model.forward(view);
+    } catch (const InputError& error) {
+      throw InputError("evaluation of " + set.name + ": " + error.what());
+    }
+  }
+
+  // Exchanges the results of all chunks.
+  void gather() {
+    std::copy(own_sums.begin(), own_sums.end(), sums.begin());
+    std::copy(own_logits.begin(), own_logits.end(), all_logits.begin());
+    if (communicator.world_size() == 1) return;
+    communicator.all_gather(own_sums.data(), own_sums.size() * sizeof(ChunkSums), sums.data());
+    if (gathers_logits())
+      communicator.all_gather(own_logits.data(), own_logits.size() * sizeof(double),
+                              all_logits.data());
+    communicator.all_reduce(counts.data(), counts.size(), DType::kI64, backends::ReduceOp::kSum);
+    if (by_class)
+      communicator.all_reduce(by_class->all().data(), by_class->all().size(), DType::kI64,
+                              backends::ReduceOp::kSum);
+  }
+
   ModelState& state() { return communicator.world_size() > 1 ? own : training; }
 
   // The ranks' models may differ (running statistics, or parameters between averagings): all ranks
@@ -209,6 +236,7 @@ struct Evaluator::Impl {
   const io::TargetValues* const targets;        // null: the labels are others
   const io::MultiLabels* const labels_of_set;   // the same
   const io::ClassLabels* const classes_of_set;  // null: no roc_auc()
+  const std::function<int(const std::exception&)> exit_code_of;
   io::Sampler sampler;
   ModelState own;
   Inference model;
@@ -252,25 +280,19 @@ std::optional<EvalReport> Evaluator::run_unless(const std::atomic<int>& stop_sig
   return std::nullopt;
 }
 
-int Evaluator::measure(const std::atomic<int>* stop_signal) {
+int Evaluator::measure_chunks(const std::atomic<int>* stop_signal) {
   Impl& e = *impl_;
-  const int world = e.communicator.world_size();
-  if (world > 1) e.take_rank_0();
   e.model.load();
-  if (e.by_class) e.by_class->clear();
-  e.counts = {};
-  std::int64_t stopped = 0;
   std::size_t own = 0;
-  std::fill(e.own_sums.begin(), e.own_sums.end(), ChunkSums{});
   for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch();
-       chunk += world) {
-    if (stop_signal != nullptr) stopped = stop_signal->load();
-    if (stopped != 0) break;
+       chunk += e.communicator.world_size()) {
+    if (const int stopped = stop_signal == nullptr ? 0 : stop_signal->load(); stopped != 0)
+      return stopped;
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
     BatchView view = view_of(batch, e.draws);
     const std::int64_t unknown = e.replace_unknown(view);
-    BatchResult result = e.model.forward(view);
+    BatchResult result = e.forward(view);
     if (unknown > 0) result = known_rows(e.model.logits(), batch.labels, e.set.classes());
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
     if (e.targets != nullptr) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
@@ -283,23 +305,32 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     e.counts[3] += result.top5;
     e.counts[4] += unknown;
   }
-  if (stop_signal != nullptr && world > 1)
-    e.communicator.all_reduce(&stopped, 1, DType::kI64, backends::ReduceOp::kMax);
-  if (stopped != 0) return static_cast<int>(stopped);
-  std::copy(e.own_sums.begin(), e.own_sums.end(), e.sums.begin());
-  std::copy(e.own_logits.begin(), e.own_logits.end(), e.all_logits.begin());
-  if (world > 1) {
-    e.communicator.all_gather(e.own_sums.data(), e.own_sums.size() * sizeof(ChunkSums),
-                              e.sums.data());
-    if (e.gathers_logits())
-      e.communicator.all_gather(e.own_logits.data(), e.own_logits.size() * sizeof(double),
-                                e.all_logits.data());
-    e.communicator.all_reduce(e.counts.data(), e.counts.size(), DType::kI64,
-                              backends::ReduceOp::kSum);
-    if (e.by_class)
-      e.communicator.all_reduce(e.by_class->all().data(), e.by_class->all().size(), DType::kI64,
-                                backends::ReduceOp::kSum);
+  return 0;
+}
+
+int Evaluator::measure(const std::atomic<int>* stop_signal) {
+  Impl& e = *impl_;
+  const int world = e.communicator.world_size();
+  if (world > 1) e.take_rank_0();
+  if (e.by_class) e.by_class->clear();
+  e.counts = {};
+  std::fill(e.own_sums.begin(), e.own_sums.end(), ChunkSums{});
+  std::array<std::int64_t, 2> ends{};  // the signal, and 1 for an error
+  std::exception_ptr failure;
+  try {
+    ends[0] = measure_chunks(stop_signal);
+  } catch (const cuda::CudaError&) {
+    throw;  // the state may be on this device
+  } catch (const std::exception&) {
+    if (stop_signal == nullptr || !e.exit_code_of) throw;
+    failure = std::current_exception();
+    ends[1] = 1;
   }
+  if (stop_signal != nullptr && world > 1)
+    e.communicator.all_reduce(ends.data(), ends.size(), DType::kI64, backends::ReduceOp::kMax);
+  if (ends[1] != 0) throw_on_all_ranks(e.communicator, failure, e.exit_code_of);
+  if (ends[0] != 0) return static_cast<int>(ends[0]);
+  e.gather();
   return 0;
 }
 

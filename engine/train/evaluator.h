@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -23,6 +25,9 @@ struct EvaluatorOptions {
   // Also counts per class, as it always does for labels of positions: run() then copies and
   // allocates.
   bool by_class = false;
+  // The exit code of an error. If set, an error of one rank ends run_unless() on all of them, with
+  // RemoteError on the others; else the others wait for the rank.
+  std::function<int(const std::exception&)> exit_code_of = {};
 };
 
 // Returns the number of samples per forward pass over this set, at most `most`: fewer if their
@@ -51,7 +56,9 @@ class Evaluator {
   // of the set's unknown_classes counts as wrong and has no loss.
   EvalReport run();
   // The same, but once `stop_signal` is not 0 on a rank, every rank ends the evaluation within one
-  // of its chunks: then returns null on all ranks, and `stop` is the largest signal.
+  // of its chunks: then returns null on all ranks, and `stop` is the largest signal. Throws what
+  // reading or computing a chunk throws, with EvaluatorOptions::exit_code_of on all ranks together;
+  // the state is unchanged then.
   std::optional<EvalReport> run_unless(const std::atomic<int>& stop_signal, int& stop);
   // The exact counts of the last run() over all ranks; null unless they were requested, and if
   // no classes are predicted.
@@ -66,6 +73,8 @@ class Evaluator {
  private:
   int measure(const std::atomic<int>* stop_signal);  // returns the signal that ended it; 0: it was
                                                      // completed
+  // Computes this rank's chunks, until there is a signal, which it returns.
+  int measure_chunks(const std::atomic<int>* stop_signal);
   EvalReport report() const;
 
   struct Impl;

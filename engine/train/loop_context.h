@@ -94,6 +94,11 @@ struct LoopContext {
   }
   // The same for the state itself, after a failure: a device may be in a sum that has failed.
   bool can_save_alone() const { return may_keep_state() && parts.state.control == nullptr; }
+  // The same for a run of one rank, after a sample that contradicts the model.
+  bool is_alone_on_host() const {
+    return parts.control.world_size() == 1 && parts.keeper != nullptr &&
+           parts.state.control == nullptr;
+  }
   // Returns true if ranks are at unequal points of a step until all of them average, because they
   // take different numbers of local steps or average in pairs.
   bool ranks_run_apart() const {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backend_error.h"
+#include "engine/core/cuda.h"
 #include "io/base/time/deadline.h"
 #include "io/base/time/trace.h"
 
@@ -110,7 +112,7 @@ void Milestones::evaluate() {
   if (keeps || (policy.coupling().stays_apart && !policy.together()))
     synchronize(parts.control, parts.state);
   std::optional<EvalReport> report = evaluate_weights();
-  if (!report) return;
+  if (!report) return end_evaluation();
   done_.evaluated = report->progress.global_step;
   if (best != nullptr && best->update(*report)) best_unsaved_ = parts.keeper != nullptr;
   parts.state.pending_evaluation = PendingEvaluation::kNone;
@@ -122,12 +124,48 @@ std::optional<EvalReport> Milestones::evaluate_weights() {
   const TrainerParts& parts = context_.parts;
   const HostView view(parts.state.home, Access::kRead);
   int stop = agreement_.stop_signal();
-  std::optional<EvalReport> report = parts.evaluator->run_unless(context_.stop_signal, stop);
+  std::optional<EvalReport> report;
+  try {
+    report = parts.evaluator->run_unless(context_.stop_signal, stop);
+  } catch (const backends::Error&) {
+    throw;  // the other ranks are gone
+  } catch (const cuda::CudaError&) {
+    throw;  // the state may be on this device
+  } catch (const std::exception&) {
+    evaluation_error_ = std::current_exception();
+    return report;
+  }
   agreement_.stop(stop);
   if (!report) return report;
   report->progress = parts.state.progress;
   recovery_.check_evaluation(*report);
   return report;
+}
+
+// An evaluation changes nothing, so the steps since the last checkpoint would be lost without need.
+// All ranks are here. Elastic ranks that remain continue without the one that failed.
+void Milestones::end_evaluation() {
+  const std::exception_ptr error = std::exchange(evaluation_error_, nullptr);
+  if (!error) return;
+  const backends::Communicator& control = context_.parts.control;
+  const std::int64_t step = context_.progress().global_step;
+  const bool others_continue = context_.options.supports_rollback && control.world_size() > 1;
+  if (context_.parts.keeper == nullptr || others_continue || done_.saved == step)
+    std::rethrow_exception(error);
+  CheckpointManager& keeper = *context_.parts.keeper;
+  try {
+    save();
+    keeper.finish();
+    context_.report_saved();
+    if (control.rank() == 0)
+      keeper.tell("the evaluation failed: saved " + keeper.path_of(step) +
+                  ", the last completed step; --resume repeats the evaluation");
+  } catch (const backends::PeerError&) {
+    save_after_loss();
+  } catch (const std::exception& failure) {
+    keeper.tell("the last step could not be saved: " + std::string(failure.what()));
+  }
+  std::rethrow_exception(error);
 }
 
 void Milestones::evaluate_average() {
@@ -139,7 +177,7 @@ void Milestones::evaluate_average() {
     const AverageInPlace average(*parts.average);
     report = evaluate_weights();
   }
-  if (!report) return;
+  if (!report) return end_evaluation();
   report->weights = parts.average->name();
   parts.state.pending_evaluation = PendingEvaluation::kNone;
   context_.observers.on_eval(*report);
@@ -216,20 +254,46 @@ void Milestones::save_after_loss() noexcept {
   try {
     if (context_.progress().global_step == 0) return;
     const std::optional<TrainProgress> saved = save_own_state();
-    if (saved) tell_saved(*saved);
+    if (saved) tell_saved("a rank was lost", *saved);
     context_.report_saved();
   } catch (const std::exception& error) {
     context_.parts.keeper->tell("the last step could not be saved: " + std::string(error.what()));
   }
 }
 
-void Milestones::tell_saved(const TrainProgress& saved) const {
+// The ranks that remain save if this is another rank than 0, and continue if they are elastic.
+void Milestones::save_after_data_error() noexcept {
+  const bool alone = context_.parts.control.world_size() == 1;
+  const std::int64_t step = context_.progress().global_step;
+  if (context_.parts.keeper == nullptr || step == 0 || done_.saved == step ||
+      !recovery_.is_settled())
+    return;
+  if (!alone && (context_.parts.control.rank() != 0 || !context_.may_keep_state() ||
+                 context_.options.supports_rollback))
+    return;
+  CheckpointManager& keeper = *context_.parts.keeper;
+  try {
+    std::optional<TrainProgress> saved = context_.progress();
+    if (alone) {
+      save();
+      keeper.finish();
+    } else {
+      saved = save_own_state();
+    }
+    context_.report_saved();
+    if (saved) tell_saved("the next step failed", *saved);
+  } catch (const std::exception& error) {
+    keeper.tell("the last step could not be saved: " + std::string(error.what()));
+  }
+}
+
+void Milestones::tell_saved(const std::string& cause, const TrainProgress& saved) const {
   const AveragingPolicy& policy = context_.parts.state.policy;
   const bool is_independent = policy.coupling().lone == LoneState::kIndependent;
   const std::int64_t later = context_.progress().global_step - saved.global_step;
   const std::string replica = "replica of rank " + std::to_string(context_.parts.control.rank());
   std::string text =
-      "a rank was lost: saved " + context_.parts.keeper->path_of(saved.global_step) + ", the ";
+      cause + ": saved " + context_.parts.keeper->path_of(saved.global_step) + ", the ";
   if (later > 0)
     text += (is_independent ? "last copied " + replica
                             : std::string("last copied state that all ranks had")) +

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -42,6 +43,9 @@ class Milestones {
   // The same after the loss of another rank, on rank 1 also if rank 0 is lost: without it, the
   // steps since the last checkpoint would be lost. Does not throw: the loss is what ends the run.
   void save_after_loss() noexcept;
+  // Called if the next batch cannot be read, or contradicts the model: a rank that is alone, or
+  // rank 0, saves the last completed step. Does not throw: the error is what ends the run.
+  void save_after_data_error() noexcept;
 
   TrainerParts::Done done() const { return done_; }
   bool should_stop_early() const;
@@ -54,11 +58,13 @@ class Milestones {
   bool has_average() const;
   void evaluate();
   void evaluate_average();
-  std::optional<EvalReport> evaluate_weights();  // evaluates the current weights; null: stopped
+  // Evaluates the current weights. Null: stopped, or an error that end_evaluation() throws.
+  std::optional<EvalReport> evaluate_weights();
+  void end_evaluation();
   void save();
   // Returns the progress of the state that was written; none if there is no newer one to save.
   std::optional<TrainProgress> save_own_state();
-  void tell_saved(const TrainProgress& saved) const;
+  void tell_saved(const std::string& cause, const TrainProgress& saved) const;
   // Returns what the other ranks had that a state of this rank lacks; "": nothing.
   std::string lost_with_others() const;
 
@@ -66,8 +72,9 @@ class Milestones {
   StepRecovery& recovery_;
   StepAgreement& agreement_;
   TrainerParts::Done done_;
-  bool best_unsaved_ = false;  // the last evaluation was the best
-  double next_copy_ = 0;       // steady seconds before which keep_state() copies nothing
+  bool best_unsaved_ = false;            // the last evaluation was the best
+  std::exception_ptr evaluation_error_;  // set while an evaluation ends by it
+  double next_copy_ = 0;                 // steady seconds before which keep_state() copies nothing
 };
 
 }  // namespace engine

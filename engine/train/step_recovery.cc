@@ -29,7 +29,9 @@ void StepRecovery::end_update() {
 // Copies the state that a step changes before its update: statistics changed by forward, and the
 // memory of an exchange. On a device, the work itself keeps the statistics there.
 void StepRecovery::keep_state() {
-  if (!context_.options.supports_rollback && !context_.can_save_alone()) return;
+  if (!context_.options.supports_rollback && !context_.can_save_alone() &&
+      !context_.is_alone_on_host())
+    return;
   TrainState& state = context_.parts.state;
   changed_in_step_.clear();
   if (state.control == nullptr) changed_in_step_ = {&state.model.running, &state.model.counters};

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <exception>
 
 #include "backends/backend_error.h"
 #include "engine/train/step/loaded_batch.h"
@@ -125,7 +126,12 @@ void Trainer::synchronize_replicas() {
 
 const io::Batch& Trainer::next_batch() {
   const base::TraceSpan span("wait for data");
-  return context_.parts.loader.next();
+  try {
+    return context_.parts.loader.next();
+  } catch (const std::exception&) {
+    milestones_.save_after_data_error();
+    throw;
+  }
 }
 
 // Stops this rank after a collective was abandoned because of a stop signal.
@@ -210,17 +216,29 @@ void Trainer::compute(const io::Batch& batch, const StepCounts& counts,
   idle_ = parts.local_steps != nullptr && counts.local == 0 && policy.coupling().steps_alone;
   const MayUpdate* may_update = recovery_.begin_step(exchange);
   if (!idle_)
-    parts.work.step({.batch = view_of(batch, draws_),
-                     .global_count = counts.global,
-                     .counts = counts_of_ranks(batch.step),
-                     .round = policy.round(),
-                     .scale = scale,
-                     .lr = lr_,
-                     .clip_grad = options.clip_grad,
-                     .exchange = exchange,
-                     .may_update = may_update},
-                    phases_);
+    work({.batch = view_of(batch, draws_),
+          .global_count = counts.global,
+          .counts = counts_of_ranks(batch.step),
+          .round = policy.round(),
+          .scale = scale,
+          .lr = lr_,
+          .clip_grad = options.clip_grad,
+          .exchange = exchange,
+          .may_update = may_update});
   recovery_.end_update();
+}
+
+// A sample that contradicts the model ends the step in forward, before the update.
+void Trainer::work(const StepRequest& request) {
+  try {
+    context_.parts.work.step(request, phases_);
+  } catch (const InputError& error) {
+    if (context_.parts.control.world_size() == 1) {
+      recovery_.roll_back();
+      milestones_.save_after_data_error();
+    }
+    throw InputError(std::string("training: ") + error.what());
+  }
 }
 
 // Every rank knows which ranks took the step, so their counts need no exchange.

@@ -53,6 +53,7 @@ class Trainer {
   bool count_steps();  // counts also those that the policy has skipped
   void exchange();     // agrees on stopping, and reports if due
   void compute(const io::Batch& batch, const StepCounts& counts, GradientExchange* exchange);
+  void work(const StepRequest& request);
   void count_local_steps(std::int64_t step);
   void balance_shares();
   io::BatchShares due_shares() const;  // for the next step

@@ -58,6 +58,7 @@ struct Checkpoint {
   std::string
       definition;  // the layer list (TOML) of a model defined by a file; "": a built-in model
   std::string data_digest;  // digest of the training samples and labels; "": unknown
+  std::string test_digest;  // the same of the test samples; "": unknown, or there are none
   // Describes a sample and its preparation as JSON; "": unknown. Not checked here.
   std::string samples;
   // The tokenizer.json of the training text's tokens; "": none. Not checked here.
@@ -115,6 +116,9 @@ int delete_older_snapshots(const std::string& directory, const std::string& run_
 // Returns the checkpoint named in `best`; "" if there is no name or the checkpoint does not exist.
 // Throws Error if `best` cannot be read.
 std::string find_best_checkpoint(const std::string& directory);
+// Returns the name of the checkpoint in `best` if that checkpoint does not exist; else "". Throws
+// the same.
+std::string missing_best_checkpoint(const std::string& directory);
 // Lets `best` name this checkpoint of the folder, if it does not already. Throws as
 // save_to_directory().
 void name_best(const std::string& directory, std::int64_t step);

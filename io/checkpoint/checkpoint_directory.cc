@@ -266,6 +266,12 @@ std::string find_best_checkpoint(const std::string& directory) {
   return is_regular_file(path) ? path : "";
 }
 
+std::string missing_best_checkpoint(const std::string& directory) {
+  const std::optional<std::int64_t> step = named_step(directory, kBest);
+  if (!step || is_regular_file(path_of(directory, *step))) return "";
+  return checkpoint_file_name(*step);
+}
+
 void name_best(const std::string& directory, std::int64_t step) {
   if (named_step(directory, kBest) == step) return;
   write_file_atomically((fs::path(directory) / kBest).string(), checkpoint_file_name(step) + "\n");

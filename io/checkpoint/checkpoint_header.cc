@@ -214,11 +214,10 @@ struct Fact {
   const char* name;
   std::string Checkpoint::*text;
 };
-constexpr Fact kFacts[] = {{"run", &Checkpoint::run_id},
-                           {"definition", &Checkpoint::definition},
-                           {"data", &Checkpoint::data_digest},
-                           {"samples", &Checkpoint::samples},
-                           {"tokenizer", &Checkpoint::tokenizer}};
+constexpr Fact kFacts[] = {
+    {"run", &Checkpoint::run_id},       {"definition", &Checkpoint::definition},
+    {"data", &Checkpoint::data_digest}, {"test", &Checkpoint::test_digest},
+    {"samples", &Checkpoint::samples},  {"tokenizer", &Checkpoint::tokenizer}};
 
 // Returns the facts that are set. A reader skips unknown names, so that a later version may add
 // some.

@@ -44,6 +44,18 @@ void expect_words(const std::string& text, const std::vector<std::string>& words
   EXPECT_EQ(text.find('\n'), std::string::npos) << text;
 }
 
+// Checkpoints have array names of at most 4096 bytes: a run would train, and fail to save.
+TEST(DefinitionLimits, ANameThatNoCheckpointHoldsIsRejectedBeforeTheStart) {
+  const auto model = [](std::size_t bytes) {
+    return image("[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"" +
+                 std::string(bytes, 'n') + "\"\nout = \"classes\"\n");
+  };
+  EXPECT_EQ(fault_of(model(4000)), "no error");
+  const std::string fault = fault_of(model(4001));
+  expect_words(fault, {"(dense): the name has 4001 bytes; expected at most 4000"});
+  EXPECT_LT(fault.size(), 200u);
+}
+
 TEST(DefinitionLimits, OptionsBeyond31BitsNameTheOptionAndBothValues) {
   const std::pair<const char*, std::vector<const char*>> kinds[] = {
       {"conv2d", {"out_channels", "kernel", "stride", "padding", "groups"}},

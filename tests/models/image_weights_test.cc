@@ -33,6 +33,8 @@ TEST(ImageWeights, AreRecognizedWithAnyNumberOfClasses) {
       ASSERT_TRUE(found.has_value()) << model;
       EXPECT_EQ(found->model, model);
       EXPECT_EQ(found->classes, classes);
+      EXPECT_EQ(models::classes_of_image_weights(model, arrays_of(model, classes)), classes);
+      EXPECT_EQ(models::classes_of_image_weights("resnet101", arrays_of(model, classes)), 0);
     }
 }
 

@@ -19,6 +19,7 @@
 #include "io/interchange/array_files.h"
 #include "io/interchange/onnx_file.h"
 #include "io/tokenizer/tokenizer.h"
+#include "models/image_weights.h"
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_export.h"
 #include "models/publish.h"
@@ -143,6 +144,14 @@ SavedModel find_model(const ExportOptions& o) {
   model.input = saved_input(model.snapshot ? &*model.snapshot : nullptr, o.path, values, other_data,
                             o.input == "pixels");
   return model;
+}
+
+// Weights of an image model without data may have another number of classes than its default.
+void take_classes(const std::vector<io::NamedArray>& arrays, SavedModel& model) {
+  if (!model.input.is_default || !model.definition.empty()) return;
+  if (const std::int64_t classes = models::classes_of_image_weights(model.name, arrays);
+      classes > 0)
+    model.input.classes = classes;
 }
 
 std::string list_json(const auto& list) {
@@ -279,7 +288,10 @@ void export_published(const ExportOptions& o) {
 }
 
 void export_onnx(const ExportOptions& o) {
-  const SavedModel model = find_model(o);
+  SavedModel model = find_model(o);
+  std::vector<io::UnreadArray> unread;
+  const std::vector<io::NamedArray> arrays = model_arrays(o, unread);
+  take_classes(arrays, model);
   const engine::Graph graph =
       models::build_model(model.name, {.sample_shape = model.input.sample_shape,
                                        .classes = model.input.classes,
@@ -287,8 +299,6 @@ void export_onnx(const ExportOptions& o) {
                                        .definition = model.definition});
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 0, engine::ModelState::nothing);
-  std::vector<io::UnreadArray> unread;
-  const std::vector<io::NamedArray> arrays = model_arrays(o, unread);
   engine::import_state(arrays, o.path, /*exact=*/false, state, {}, unread);
   if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
     throw io::DataError(o.path + ": '" + state.entries[*bad].name +

@@ -153,6 +153,25 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
   return definition;
 }
 
+// Returns the checkpoint that `best` names; "" if it names none. Throws io::MissingFileError if the
+// checkpoint does not exist: the newest may be a much worse model. A running run that writes a
+// better one deletes the former after it has changed `best`, which is then read again.
+std::string best_snapshot(const std::string& folder) {
+  constexpr int kReads = 10;
+  std::string missing;
+  for (int read = 0; read < kReads; ++read) {
+    if (std::string best = io::find_best_checkpoint(folder); !best.empty()) return best;
+    const std::string name = io::missing_best_checkpoint(folder);
+    if (name.empty() || name == missing) break;
+    missing = name;
+  }
+  if (missing.empty()) return "";
+  const std::string newest = io::newest_checkpoint_name(folder);
+  throw io::MissingFileError(
+      folder + ": `best` names " + missing + ", which does not exist; the newest checkpoint is " +
+      (newest.empty() ? "missing as well" : newest) + ": give the path of a checkpoint");
+}
+
 }  // namespace
 
 std::string snapshot_of(const std::string& path, Snapshot wanted) {
@@ -161,7 +180,7 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   if (!fs::is_directory(path, unknown)) return path;
   if (models::is_published_model(path) && !has_run_record(path)) return path;
   if (wanted == Snapshot::kBest)
-    if (std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
+    if (std::string best = best_snapshot(path); !best.empty()) return best;
   std::vector<std::string> skipped;
   std::string newest = io::find_newest_checkpoint(path, &skipped);
   if (newest.empty()) {

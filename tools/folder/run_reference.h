@@ -13,8 +13,9 @@ namespace tools {
 enum class Snapshot { kBest, kNewest };
 
 // Returns the checkpoint that `path` refers to: a file or a folder of Hugging Face itself; for a
-// run's folder the one that `best` names if that is wanted and exists, else the newest that loads.
-// Throws io::MissingFileError for a folder without checkpoints.
+// run's folder the one that `best` names if that is wanted, else the newest that loads. Throws
+// io::MissingFileError for a folder without checkpoints, and if the one that `best` names does not
+// exist.
 std::string snapshot_of(const std::string& path, Snapshot wanted);
 
 // Returns the result of `read` for the checkpoint that `path` refers to; `file`: already chosen by

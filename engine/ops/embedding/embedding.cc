@@ -9,6 +9,7 @@
 #include "engine/ops/embedding/embedding_cpu.h"
 #include "engine/ops/embedding/embedding_cuda.h"
 #include "engine/ops/embedding/embedding_reference.h"
+#include "engine/ops/embedding/token_error.h"
 
 namespace engine::ops {
 namespace {
@@ -39,11 +40,10 @@ void check_tokens(const TensorView& tokens, std::int64_t vocabulary) {
   const std::int32_t* id = tokens.as<std::int32_t>();
   for (std::int64_t p = 0; p < tokens.count(); ++p) {
     if (id[p] >= 0 && id[p] < vocabulary) continue;
-    throw InputError(
-        "token " + std::to_string(id[p]) + " at position " + std::to_string(p % tokens.shape[1]) +
-        " of row " + std::to_string(p / tokens.shape[1]) +
-        " of the batch is out of range: the model has a vocabulary of " +
-        std::to_string(vocabulary) + " tokens, ids 0 to " + std::to_string(vocabulary - 1));
+    throw TokenError({.token = id[p],
+                      .vocabulary = vocabulary,
+                      .row = p / tokens.shape[1],
+                      .position = p % tokens.shape[1]});
   }
 }
 

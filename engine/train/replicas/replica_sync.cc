@@ -100,25 +100,68 @@ void broadcast_text(backends::Communicator& communicator, std::string& text) {
   broadcast_blocks(communicator, text.data(), text.size(), 0);
 }
 
+namespace {
+
+using FailureFrame = std::array<char, 1024>;  // exit code (0 = success), then the message
+
+void write_failure(FailureFrame& frame, const std::exception& error, int code) {
+  std::memcpy(frame.data(), &code, sizeof code);
+  std::strncpy(frame.data() + sizeof code, error.what(), frame.size() - sizeof code - 1);
+}
+
+int exit_code_in(const FailureFrame& frame) {
+  int code = 0;
+  std::memcpy(&code, frame.data(), sizeof code);
+  return code;
+}
+
+[[noreturn]] void throw_remote(const FailureFrame& frame, int rank) {
+  throw RemoteError(exit_code_in(frame),
+                    "rank " + std::to_string(rank) + ": " + (frame.data() + sizeof(int)));
+}
+
+}  // namespace
+
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,
                  const std::function<int(const std::exception&)>& exit_code_of) {
-  std::array<char, 1024> frame{};  // exit code (0 = success), then the message
+  FailureFrame frame{};
   std::exception_ptr failure;
   if (communicator.rank() == 0) {
     try {
       work();
     } catch (const std::exception& error) {
       failure = std::current_exception();
-      const int code = exit_code_of(error);
-      std::memcpy(frame.data(), &code, sizeof code);
-      std::strncpy(frame.data() + sizeof code, error.what(), frame.size() - sizeof code - 1);
+      write_failure(frame, error, exit_code_of(error));
     }
   }
   if (communicator.world_size() > 1) communicator.broadcast(frame.data(), frame.size(), 0);
   if (failure) std::rethrow_exception(failure);
+  if (exit_code_in(frame) != 0) throw_remote(frame, 0);
+}
+
+void throw_on_all_ranks(backends::Communicator& communicator, const std::exception_ptr& failure,
+                        const std::function<int(const std::exception&)>& exit_code_of) {
+  FailureFrame frame{};
   int code = 0;
-  std::memcpy(&code, frame.data(), sizeof code);
-  if (code != 0) throw RemoteError(code, std::string("rank 0: ") + (frame.data() + sizeof code));
+  if (failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      code = exit_code_of(error);
+      write_failure(frame, error, code);
+    }
+  }
+  std::vector<int> codes(static_cast<std::size_t>(communicator.world_size()), code);
+  if (communicator.world_size() > 1) communicator.all_gather(&code, sizeof code, codes.data());
+  const auto failed = std::ranges::find_if(codes, [](int c) { return c != 0; });
+  if (failed == codes.end()) return;
+  const int rank = static_cast<int>(failed - codes.begin());
+  if (communicator.world_size() > 1) {
+    communicator.broadcast(frame.data(), frame.size(), rank);
+    communicator.barrier();  // a rank that ends earlier would be a lost one for the others
+  }
+  if (failure) std::rethrow_exception(failure);
+  throw_remote(frame, rank);
 }
 
 }  // namespace engine

@@ -1,6 +1,7 @@
 // Broadcasts rank 0's state to all ranks and verifies it.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -22,8 +23,8 @@ void broadcast_blocks(backends::Communicator& communicator, void* data, std::siz
 // Sends rank 0's text to all ranks, where it replaces theirs. Collective.
 void broadcast_text(backends::Communicator& communicator, std::string& text);
 
-// An error on rank 0 that ends the run on all ranks. Rank 0 throws the original; the others throw
-// this.
+// An error of one rank that ends the run on all ranks. That rank throws the original; the others
+// throw this.
 class RemoteError : public Error {
  public:
   RemoteError(int code, const std::string& what) : Error(what), exit_code(code) {}
@@ -35,5 +36,11 @@ class RemoteError : public Error {
 // it. Collective.
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,
                  const std::function<int(const std::exception&)>& exit_code_of);
+
+// Ends all ranks if one of them has failed. A rank with a `failure` rethrows it; the others throw
+// RemoteError with the text of the lowest rank that has one. Returns if no rank has one.
+// Collective.
+void throw_on_all_ranks(backends::Communicator& communicator, const std::exception_ptr& failure,
+                        const std::function<int(const std::exception&)>& exit_code_of);
 
 }  // namespace engine

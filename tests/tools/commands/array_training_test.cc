@@ -168,6 +168,46 @@ TEST_F(ArrayTraining, LearnsLabelsOfTokensAndOfTexts) {
   EXPECT_CONTAINS(predicted.out, "input,sample,prediction,probability");
 }
 
+TEST_F(ArrayTraining, ATokenOutOfRangeNamesItsSampleAndLosesNoStep) {
+  constexpr int kTexts = 10, kTokens = 6, kBad = 5;
+  write_text(model_,
+             "[[layer]]\nkind = \"embedding\"\nname = \"e\"\nvocabulary = 5\nwidth = 4\n"
+             "[[layer]]\nkind = \"dense\"\nname = \"out\"\nout = \"classes\"\n");
+  const auto save = [&](const char* name, bool is_bad) {
+    std::vector<std::int32_t> x, y;
+    for (int i = 0; i < kTexts * kTokens; ++i) {
+      x.push_back(i * 7 % 5);
+      y.push_back(x.back() % 2);
+    }
+    if (is_bad) x[kBad * kTokens + 2] = 11;
+    io::save_npz({array_of("x", {kTexts, kTokens}, x), array_of("y", {kTexts, kTokens}, y)},
+                 folder_ / name);
+  };
+  const std::string what = "token 11 at position 2 of sample ",
+                    why = " is out of range: the model has a vocabulary of 5 tokens, ids 0 to 4";
+  save("train.npz", false);
+  for (const std::string ranks : {"1", "2"}) {
+    const std::string run = folder_ / ("run" + ranks), whole = "whole" + ranks;
+    save("test.npz", true);
+    const CommandResult failed = train("run" + ranks, {"--spawn", ranks});
+    EXPECT_EQ(failed.exit_code, 65) << failed.err;
+    expect_words(failed.err, {"the evaluation failed: saved " + run + "/step-00000002.ckpt",
+                              "evaluation of arrays: " + what + "5" + why});
+    save("test.npz", false);
+    expect_success(call("train --resume", run));
+    expect_success(train(whole, {"--spawn", ranks}));
+    expect_success(
+        call("verify", run + "/step-00000012.ckpt", folder_ / (whole + "/step-00000012.ckpt")));
+  }
+  save("new.npz", true);
+  expect_error(call("predict", folder_ / "run1", folder_ / "new.npz"), 65,
+               (folder_ / "new.npz") + ": " + what + "6" + why);
+  save("train.npz", true);
+  const CommandResult untrained = train("other", {});
+  EXPECT_EQ(untrained.exit_code, 65);
+  EXPECT_CONTAINS(untrained.err, "training: " + what + "5" + why);
+}
+
 TEST_F(ArrayTraining, SaysWhichModelsDoNotFit) {
   expect_error(train("run", argv("--model mlp")), 78,
                "the model 'mlp' does not fit labels of the shape [4, 6] per sample");

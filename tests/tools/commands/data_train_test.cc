@@ -324,6 +324,35 @@ TEST_F(ImageFolders, EvalReadsThePartThatIsNamed) {
   EXPECT_CONTAINS(evaluated({"--split", "train"}).out, "/24)");
 }
 
+// The digest of images states their sizes in bytes, so a comment in a file would be another sample.
+TEST_F(ImageFolders, OtherTestSamplesAreToldAndNotComparedWithEarlierOnes) {
+  const test_support::TemporaryDirectory runs;
+  const std::string run = runs / "run";
+  expect_success(train({"--save-dir", run}));
+  const CommandResult same = expect_success(call("eval", run, "--threads 1"));
+  EXPECT_EQ(same.err, "");
+  for (const auto& image : std::filesystem::directory_iterator(folder_ / "val/blue"))
+    std::filesystem::copy(image.path(), folder_ / ("val/red/b" + image.path().filename().string()));
+  EXPECT_CONTAINS(expect_success(call("eval", run, "--threads 1")).err,
+                  "the test samples of images differ from those of the run: " + run + "/step-");
+  const CommandResult resumed = expect_success(call("train --resume", run, "--epochs 4"));
+  EXPECT_CONTAINS(resumed.err, "changed: test data (24 samples -> 36 samples), epochs 3 -> 4");
+  EXPECT_CONTAINS(resumed.err, "was evaluated on other test samples: the best evaluation is reset");
+  EXPECT_CONTAINS(resumed.out, "Best so far: accuracy 66.67 % at step 16");
+  EXPECT_LACKS(expect_success(call("train --resume", run, "--epochs 5")).err, "test");
+}
+
+TEST_F(ImageFolders, PredictNamesTheCheckpointOfARun) {
+  const test_support::TemporaryDirectory runs;
+  const std::string run = runs / "run", image = folder_ / "val/blue/a.png";
+  expect_success(train({"--save-dir", run}));
+  std::string best = test_support::read_text(run + "/best");
+  best.pop_back();
+  EXPECT_EQ(expect_success(call("predict", run, image)).err,
+            "engine: " + run + ": its best snapshot, " + best + "\n");
+  EXPECT_EQ(expect_success(call("predict", run + "/" + best, image)).err, "");
+}
+
 TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
   test_support::write_text(folder_ / "train/red/c.png", "GIF89a");
   const CommandResult result = train({});

@@ -329,6 +329,17 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
             run({"eval", folder_ / "m.npz", "--model", "convnet", "--dataset", "synthetic",
                  "--synthetic-size", "40", "--format", "json"})
                 .out);
+  // PyTorch Lightning's files have the extension of this program's checkpoints.
+  const auto judged = [&](const std::string& file) {
+    return run({"eval", folder_ / file, "--model", "convnet", "--dataset", "synthetic",
+                "--synthetic-size", "40", "--format", "json"})
+        .out;
+  };
+  for (const char* name : {"m.npz", "m.safetensors", "m.pth"}) {
+    std::filesystem::copy_file(folder_ / name, folder_ / "named.ckpt",
+                               std::filesystem::copy_options::overwrite_existing);
+    EXPECT_EQ(judged("named.ckpt"), judged("m.npz")) << name;
+  }
   run({"export", ckpt, "-o", folder_ / "half.npz", "--half"});
   run({"import", folder_ / "half.npz", "-o", folder_ / "half.ckpt", "--model", "convnet"});
   expect(verify({"--atol", "0.001", "--rtol", "0.001", ckpt, folder_ / "half.ckpt"}), 0, "");
@@ -348,6 +359,26 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
                                       "--model", "convnet", "--strip-prefix", "net."});
   EXPECT_CONTAINS(stripped.err, "removed the prefixes module. and _orig_mod. from 16 of 16 names");
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
+}
+
+TEST_F(VerifyFiles, AnImportedModelOfOtherClassesIsExportedToOnnx) {
+  const std::string run = folder_ / "run", imported = folder_ / "imported.ckpt";
+  expect_success(
+      call("train --model resnet20-cifar --dataset synthetic --synthetic-shape 32x32x3 "
+           "--synthetic-classes 7 --synthetic-size 14 --batch-size 7 --steps 1 --threads 1 "
+           "--save-dir",
+           run));
+  expect_success(call("export", run, "-o", folder_ / "m.pth"));
+  expect_success(call("import", folder_ / "m.pth", "-o", imported));
+  const auto classes = [&](const CommandResult& exported) {
+    return expect_success(exported).out.substr(exported.out.rfind("->"));
+  };
+  const std::string own = classes(call("export", run, "-o", folder_ / "a.onnx"));
+  EXPECT_CONTAINS(own, ", 7]");
+  EXPECT_EQ(classes(call("export", imported, "-o", folder_ / "b.onnx")), own);
+  EXPECT_EQ(classes(call("export", folder_ / "m.pth", "-o", folder_ / "c.onnx",
+                         "--model resnet20-cifar")),
+            own);
 }
 
 // A pipeline that exported nothing has proved nothing.

@@ -281,6 +281,21 @@ TEST_F(RunFolderCli, CommandsTakeAFolder) {
   expect_end(engine({"eval", folder_ / "empty"}), 65, {"no snapshot in"});
 }
 
+// The newest model may have diverged, so it does not replace the best one without a word.
+TEST_F(RunFolderCli, ABestSnapshotThatIsMissingIsAnError) {
+  expect_success(train("--epochs 2 --keep-last 0 --save-every 1"));
+  const fs::path newest = io::find_newest_checkpoint(dir(), nullptr);
+  test_support::write_text(dir() + "/best", "step-00000099.ckpt\n");
+  const std::vector<std::string> words{
+      dir() + ": `best` names step-00000099.ckpt, which does not exist; the newest checkpoint is " +
+      newest.filename().string() + ": give the path of a checkpoint\n"};
+  expect_end(call("eval", dir()), 65, words);
+  expect_end(call("export", dir(), "-o", folder_ / "a.safetensors"), 65, words);
+  expect_end(call("predict", dir(), folder_ / "a.png"), 65, words);
+  expect_success(call("eval", newest.string(), "--threads 1"));
+  expect_success(call("verify -q", dir(), dir()));
+}
+
 TEST_F(RunFolderCli, AutoMakesANewFolder) {
   const fs::path before = fs::current_path();
   fs::current_path(folder_.path());

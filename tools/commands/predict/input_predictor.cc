@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/graph/inference.h"
+#include "engine/ops/embedding/token_error.h"
 #include "engine/train/evaluator.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/files/io_error.h"
@@ -204,7 +205,13 @@ class Samples : public InputPredictor {
 
  private:
   void compute(const io::SampleBlock& samples, PredictedBlock& block) {
-    inference_.predict(prepared_(samples));
+    try {
+      inference_.predict(prepared_(samples));
+    } catch (const engine::ops::TokenError& error) {
+      const auto& origin = samples.origins.at(static_cast<std::size_t>(error.token().row));
+      throw io::DataError(origin.file + ": " +
+                          error.token().text("sample " + std::to_string(origin.sample)));
+    }
     block.logits = inference_.logits();
     if (!watches_) return;
     const std::vector<double>& values = inference_.watched();

@@ -32,6 +32,17 @@ std::optional<io::DatasetSplits> read_own(const ModelReference& model,
   return std::nullopt;
 }
 
+// `--split` names another part than the run's on purpose, as other options request other samples.
+void note_other_test_samples(const ModelReference& model, const io::DatasetOptions& options,
+                             io::DatasetSplits& splits) {
+  if (model.test_digest.empty() || model.other_samples || !options.test_part.empty() ||
+      test_data_digest(splits) == model.test_digest)
+    return;
+  splits.warnings.push_back("the test samples of " + splits.test.name +
+                            " differ from those of the run: " + model.path +
+                            " was evaluated on others in training");
+}
+
 void read_hold_out(const ModelReference& model, io::DatasetOptions options,
                    std::shared_ptr<const io::SampleCoding> coding, LoadedData& loaded) {
   options.coding = std::move(coding);
@@ -121,6 +132,7 @@ void read_judged_data(const ModelReference& model, const io::DatasetOptions& giv
   options.coding = model.coding;
   if (std::optional<io::DatasetSplits> own = read_own(model, options)) {
     loaded.splits = *std::move(own);
+    note_other_test_samples(model, options, loaded.splits);
     return;
   }
   if (model.coding) return read_hold_out(model, options, model.coding, loaded);

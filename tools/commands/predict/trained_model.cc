@@ -29,7 +29,7 @@ namespace {
 bool is_snapshot(const std::string& path) {
   if (models::is_published_model(path)) return false;
   std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
-  if (path.ends_with(".ckpt") || io::is_checkpoint(*bytes)) return true;
+  if (io::is_checkpoint(*bytes)) return true;
   static_cast<void>(io::open_arrays(std::move(bytes)));
   return false;
 }
@@ -167,6 +167,7 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
     reference.of_run = !is_import(snapshot);
     reference.names_data = names_data(values);
     reference.data_digest = snapshot.data_digest;
+    reference.test_digest = snapshot.test_digest;
     reference.other_samples = asks_for_other_samples(values);
     refuse_other_split(values, snapshot, reference.path);
     const StatedCoding stated = stated_coding(snapshot, reference.path);

@@ -30,7 +30,8 @@
 
 namespace tools {
 
-struct LoadedData;  // session_data.h
+struct DataSummary;  // session_data.h, as the next
+struct LoadedData;
 
 // The ranks' shares of a step.
 struct ShareOptions {
@@ -165,11 +166,6 @@ struct UpdateOptions {
   // Patterns of names and factors of the rate of such parameters; the first match counts.
   std::vector<std::pair<std::string, double>> rate_groups = {};
   std::vector<std::string> no_decay = {};  // norms, biases, embeddings, or patterns of names
-};
-
-struct DataSummary {
-  io::DataDigest digest;             // digest of the training samples and labels
-  std::int64_t train = 0, test = 0;  // samples
 };
 
 // The parts of the coding that are taken from the checkpoint of --init-from.

@@ -90,7 +90,7 @@ SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
   }
   if (values.contains("dataset")) return of_data(values);
   const models::ModelOptions options = models::default_options(values.at("model").value);
-  return {.sample_shape = options.sample_shape, .classes = options.classes};
+  return {.sample_shape = options.sample_shape, .classes = options.classes, .is_default = true};
 }
 
 }  // namespace tools

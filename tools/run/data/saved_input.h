@@ -24,7 +24,8 @@ struct SavedInput {
   std::vector<std::string> class_names = {};        // by class, if known; or by label
   std::optional<io::TargetScale> target = {};       // set if the model predicts a number
   std::shared_ptr<const io::CsvCoding> table = {};  // coding of a table's columns; null: no table
-  bool multi_label = false;                         // the model predicts several labels of 0 or 1
+  bool is_default = false;   // what the model was made for: no data are known
+  bool multi_label = false;  // the model predicts several labels of 0 or 1
 };
 
 // `snapshot`: the description of the checkpoint at `path`; nullptr: the file is not a checkpoint.

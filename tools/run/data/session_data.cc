@@ -106,6 +106,11 @@ io::DataDigest data_digest(const io::DatasetSplits& splits) {
   return io::data_digest(splits.train, splits.coding.get());
 }
 
+std::string test_data_digest(const io::DatasetSplits& splits) {
+  if (splits.test.size() == 0) return "";
+  return io::data_digest(splits.test, splits.coding.get()).text;
+}
+
 engine::Shape sample_shape(const io::Dataset& dataset) {
   return engine::Shape(dataset.model_shape());
 }

@@ -26,6 +26,14 @@ io::Normalization normalization(const DataOptions& options, const io::Dataset& d
 std::vector<std::string> class_names(const io::Dataset& dataset);
 // Returns the digest of the training part.
 io::DataDigest data_digest(const io::DatasetSplits& splits);
+// Returns the digest of the test part; "" without test samples.
+std::string test_data_digest(const io::DatasetSplits& splits);
+
+struct DataSummary {
+  io::DataDigest digest;             // digest of the training samples and labels
+  std::string test_digest;           // the same of the test samples; "": there are none
+  std::int64_t train = 0, test = 0;  // samples
+};
 
 struct LoadedData {
   io::DatasetSplits splits;

@@ -61,7 +61,8 @@ engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) 
 
 std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options,
                                                    const backends::Group& group,
-                                                   const SessionData& data) {
+                                                   const SessionData& data,
+                                                   const std::string& test_digest) {
   using When = BestOptions::Keep::When;
   const BestOptions& o = options.best;
   const bool evaluated = options.evaluate.count > 0 && data.test().size() > 0;
@@ -77,7 +78,8 @@ std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options
       engine::BestModelOptions{.measure = measure_of(o, data.train()),
                                .keep = keep,
                                .patience = o.patience,
-                               .min_delta = o.min_delta});
+                               .min_delta = o.min_delta,
+                               .test_digest = test_digest});
 }
 
 std::unique_ptr<engine::EpochAverage> make_epoch_average(

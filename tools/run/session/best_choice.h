@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "backends/group.h"
 #include "engine/train/best_model.h"
@@ -16,7 +17,8 @@ namespace tools {
 // it, and for a measure that the data do not have.
 std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options,
                                                    const backends::Group& group,
-                                                   const SessionData& data);
+                                                   const SessionData& data,
+                                                   const std::string& test_digest);
 
 // Returns null if there is none. `recompute_statistics` as in engine::EpochAverageOptions. Throws
 // io::ConfigError for more epochs than there are, and for options that a CUDA device does not

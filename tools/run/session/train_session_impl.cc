@@ -31,10 +31,17 @@ io::LoaderOptions loader_options(const DataOptions& options, const SessionData& 
           .resident = resident};
 }
 
+bool needs_digest(const KeepingOptions& keeping) {
+  return !keeping.directory.empty() || keeping.resume.is_wanted();
+}
+
 io::DataDigest digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
   if (!data.digest().text.empty()) return data.digest();
-  const bool wanted = !keeping.directory.empty() || keeping.resume.is_wanted();
-  return wanted ? data_digest(data.splits()) : io::DataDigest{};
+  return needs_digest(keeping) ? data_digest(data.splits()) : io::DataDigest{};
+}
+
+std::string digest_of_test_data(const KeepingOptions& keeping, const SessionData& data) {
+  return needs_digest(keeping) ? test_data_digest(data.splits()) : "";
 }
 
 // The tokenizer of the data, or else of the published model that was trained further.
@@ -46,8 +53,8 @@ std::string tokenizer_of(const SessionOptions& options) {
   return text;
 }
 
-io::Checkpoint description(const SessionOptions& options, const SessionData& data,
-                           const std::string& digest) {
+io::Checkpoint description(const SessionOptions& options, const SessionInput& input) {
+  const SessionData& data = input.data;
   io::Checkpoint c;
   c.model = options.model.name;
   c.dataset = options.data.set.name;
@@ -56,7 +63,8 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   c.vocabulary = data.train().vocabulary();
   c.run_id = options.keeping.run_id;
   c.definition = options.model.definition;
-  c.data_digest = digest;
+  c.data_digest = input.digest.text;
+  c.test_digest = input.test_digest;
   c.samples = sample_statement(data.splits(), data.normalization());
   c.tokenizer = tokenizer_of(options);
   return c;
@@ -139,7 +147,7 @@ engine::KeeperOptions keeper_options(const SessionParts& s) {
   return {.directory = keeping.directory,
           .keep_last = keeping.keep_last,
           .background = keeping.background,
-          .description = description(s.options, s.input.data, s.input.digest.text),
+          .description = description(s.options, s.input),
           .exit_code_of = exit_code_of,
           .admit =
               [&s](const io::Checkpoint& snapshot, const std::string& path) {
@@ -147,6 +155,7 @@ engine::KeeperOptions keeper_options(const SessionParts& s) {
                 if (s.options.keeping.admit)
                   s.options.keeping.admit(snapshot, path,
                                           {.digest = input.digest,
+                                           .test_digest = input.test_digest,
                                            .train = input.data.train().size(),
                                            .test = input.data.test().size()});
               },
@@ -166,7 +175,8 @@ std::unique_ptr<engine::Evaluator> make_evaluator(const SessionParts& s) {
         engine::EvaluatorOptions{.normalization = data.normalization(),
                                  .dtype = s.compute.storage,
                                  .device = s.compute.device,
-                                 .products = s.compute.products});
+                                 .products = s.compute.products,
+                                 .exit_code_of = s.carried == nullptr ? exit_code_of : nullptr});
   });
 }
 
@@ -232,7 +242,7 @@ SessionJudges make_judges(SessionParts& s) {
   return {
       .evaluator = make_evaluator(s),
       .desync = make_desync(s),
-      .best = make_best_model(s.options, s.group, s.input.data),
+      .best = make_best_model(s.options, s.group, s.input.data, s.input.test_digest),
       .epoch_average = make_epoch_average(s.options, s.compute, s.input.data, *s.model, recompute),
       .moving_average = engine::make_weight_average(*s.model->optimizer, s.model->state),
       .balance = make_balance(s),
@@ -246,7 +256,8 @@ SessionInput::SessionInput(const SessionParts& s)
     : options(with_start_coding(s.options, *s.control)),
       data(options, s.options.compute.micro_batches, s.group, *s.control,
            coded_alike(s.carried == nullptr ? nullptr : s.carried->data, options)),
-      digest(digest_of_data(s.options.keeping, data)) {}
+      digest(digest_of_data(s.options.keeping, data)),
+      test_digest(digest_of_test_data(s.options.keeping, data)) {}
 
 SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
                            std::unique_ptr<backends::Communicator> c, RetainedState* kept)

@@ -29,6 +29,7 @@ struct SessionInput {
   const DataOptions options;  // with the coding that the run starts from
   SessionData data;
   const io::DataDigest digest;
+  const std::string test_digest;  // "": as Checkpoint::test_digest
 };
 
 // The parts that evaluate and average the weights, and that balance the ranks' shares; null if not

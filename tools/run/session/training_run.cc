@@ -206,6 +206,8 @@ void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
                             data_difference(snapshot, saved, data.train) +
                             "): give the data that it had, or --allow-change data");
     changed_.push_back(data_change(saved, snapshot.data_digest, data));
+  } else if (!snapshot.test_digest.empty() && snapshot.test_digest != data.test_digest) {
+    changed_.push_back(test_data_change(data.test));
   }
   tell_changes(changes);
 }
@@ -231,6 +233,14 @@ std::string TrainingRun::data_change(const ConfigValues& saved, const std::strin
   const bool known = before != nullptr && before->digest == digest;
   return "data " + (known ? counted(saved, before->train, before->test) : "of digest " + digest) +
          " -> " + counted(kept_, data.train, data.test);
+}
+
+// Returns e.g. "test data (5 samples -> 20 samples)". The training is the same, so this is allowed.
+std::string TrainingRun::test_data_change(std::int64_t samples) const {
+  const std::int64_t before = folder_ ? folder_->record().data.test : 0;
+  const std::string now = std::to_string(samples) + " samples";
+  if (before == samples) return "test data (also " + now + ", with other content)";
+  return "test data (" + (before > 0 ? std::to_string(before) + " samples -> " : "") + now + ")";
 }
 
 void TrainingRun::take_back() noexcept {

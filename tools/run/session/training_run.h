@@ -65,6 +65,7 @@ class TrainingRun {
   void tell_changes(const std::vector<OptionChange>& changes);
   std::string data_change(const ConfigValues& saved, const std::string& digest,
                           const DataSummary& data) const;
+  std::string test_data_change(std::int64_t samples) const;
 
   const RunConfig& config_;
   const ConfigValues kept_;

@@ -126,6 +126,23 @@ TEST(BestModel, GoesOnFromASnapshotBitByBit) {
   EXPECT_FALSE(other.should_stop_early());
 }
 
+TEST(BestModel, IsNotComparedWithAnEvaluationOfOtherTestSamples) {
+  const engine::BestModelOptions options{.patience = 1, .test_digest = "one"};
+  BestModel first(options), same(options), other({.patience = 1, .test_digest = "two"});
+  EXPECT_TRUE(judge(first, evaluation(1, 1, 900)));
+  engine::StateCopy copy;
+  first.capture(copy);
+  io::Checkpoint checkpoint = copy.take();
+  checkpoint.test_digest = "one";
+  same.restore(checkpoint, "a.ckpt", [](const std::string& line) { ADD_FAILURE() << line; });
+  EXPECT_FALSE(judge(same, evaluation(2, 1, 800)));
+  std::string told;
+  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { told = line; });
+  EXPECT_EQ(told, "a.ckpt was evaluated on other test samples: the best evaluation is reset");
+  EXPECT_TRUE(judge(other, evaluation(2, 1, 800)));
+  EXPECT_FALSE(other.should_stop_early());
+}
+
 // Of losses, by the evaluations that were made.
 std::int64_t lowest(const std::vector<engine::EvalReport>& evals) {
   std::size_t best = 0;
