@@ -81,6 +81,7 @@ OnnxActivation slope_value(OnnxOperator& op, OnnxConstant slope) {
   slope = named_constant(op.all(), op.node(), slope);
   const std::vector<std::string> sources = op.all().origins.parameters_in(slope.tensor->name);
   if (sources.size() == 1 && slope.alias.empty()) slope.alias = sources[0];
+  set_reader(op, slope);
   return parameter_value(op, slope);
 }
 

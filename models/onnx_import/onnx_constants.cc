@@ -76,12 +76,13 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& read) {
                           "', which uses it in another way");
   value.layer = user;
   if (user >= 0) return value;
-  value.layer = all.layers.add({.kind = "parameter",
-                                .name = all.layers.free_parameter_name(name),
-                                .tied = {},
-                                .inputs = {},
-                                .options = {{"shape", list_text(shape)}},
-                                .arrays = {{"weight", stored, shape}}});
+  value.layer = all.layers.add(
+      {.kind = "parameter",
+       .name = all.layers.free_parameter_name(stored.reader.empty() ? name : stored.reader),
+       .tied = {},
+       .inputs = {},
+       .options = {{"shape", list_text(shape)}},
+       .arrays = {{"weight", stored, shape}}});
   all.layers.set_user(stored, value.layer);
   return value;
 }

@@ -204,6 +204,11 @@ std::unordered_set<std::string> known_parameters(const OnnxTranslation& all) {
     for (const std::string& source : all.origins.parameters_in(tensor)) known.insert(source);
   };
   for (const std::string& name : all.read_as_computed) add(name);
+  for (const io::ReadNode& node : all.graph.nodes)  // the norm's bias contains that of the layer
+    if (const std::string ending = "weight"; has_folded_norm(node))
+      for (const std::string& input : node.inputs)
+        if (input.ends_with(ending))
+          known.insert(input.substr(0, input.size() - ending.size()) + "bias");
   for (const OnnxListedLayer& layer : all.layers.all()) {
     if (!layer.zero_bias.empty()) known.insert(layer.zero_bias);
     for (const OnnxLayerArray& array : layer.arrays) {

@@ -85,6 +85,9 @@ inline std::string bool_text(bool value) { return value ? "true" : "false"; }
 // The constant, with the name of the parameter that PyTorch reads where the node reads it.
 OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
                             OnnxConstant constant);
+// Sets the reader of a weight with no name of its own, which may stand for those of several
+// modules.
+void set_reader(OnnxOperator& op, OnnxConstant& weight);
 // Whether two constants have the same numbers. The exporter may have stored a parameter twice: as
 // it is, and transposed.
 bool has_same_numbers(const io::OnnxReader& file, const OnnxConstant& a, const OnnxConstant& b);

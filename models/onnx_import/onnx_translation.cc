@@ -198,7 +198,8 @@ OnnxLayerList::OnnxLayerList(const io::OnnxGraph& graph, const OnnxOrigins& orig
   for (const std::string& name : origins.parameters()) reserve(name);
   for (const io::ReadNode& node : graph.nodes) {
     if (node.type == "Identity" && !node.outputs.empty()) reserve(node.outputs[0]);
-    const bool is_weighted = node.type == "MatMul" || node.type == "Gemm" || node.type == "Conv";
+    const bool is_weighted =
+        node.type == "MatMul" || node.type == "Gemm" || node.type == "Conv" || node.type == "PRelu";
     if (is_weighted && std::ranges::any_of(node.inputs, [&](const std::string& input) {
           return unowned.contains(input);
         }))

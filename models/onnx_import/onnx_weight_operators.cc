@@ -104,15 +104,6 @@ std::string first_use(const std::string& module) {
   return name;
 }
 
-// A weight with no name of its own may stand for those of several modules.
-void set_reader(OnnxOperator& op, OnnxConstant& weight) {
-  OnnxTranslation& all = op.all();
-  if (!all.origins.is_anonymous(initializer_name(weight)) || !is_trained_weight(weight)) return;
-  const std::string module = module_of(op.node());
-  weight.reader = first_use(module);
-  if (all.layers.user_of(weight) < 0) weight.reader = module;
-}
-
 OnnxConstant matrix_of(OnnxOperator& op, std::size_t index, bool transposed) {
   OnnxConstant matrix = op.constant(index);
   if (matrix.tensor->shape.size() != 2)
@@ -179,6 +170,14 @@ bool has_same_numbers(const io::OnnxReader& file, const OnnxConstant& a, const O
   };
   const io::NamedArray first = loaded(a), second = loaded(b);
   return first.type == second.type && first.data == second.data;
+}
+
+void set_reader(OnnxOperator& op, OnnxConstant& weight) {
+  OnnxTranslation& all = op.all();
+  if (!all.origins.is_anonymous(initializer_name(weight)) || !is_trained_weight(weight)) return;
+  const std::string module = module_of(op.node());
+  weight.reader = first_use(module);
+  if (all.layers.user_of(weight) < 0) weight.reader = module;
 }
 
 bool has_arrays_of(const OnnxTranslation& all, const OnnxListedLayer& layer,

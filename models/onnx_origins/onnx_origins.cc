@@ -117,7 +117,9 @@ OnnxOrigin OnnxOrigins::by_name(const io::StoredTensor& tensor, const std::strin
   if (is_own_ && name.ends_with(".value")) return OnnxOrigin::kBuffer;
   if (buffers_.contains(&tensor)) return OnnxOrigin::kBuffer;
   if (is_statistic(name) || frozen_norms_.contains(owner_of(name))) return OnnxOrigin::kBuffer;
-  if (is_anonymous(name)) return is_number ? OnnxOrigin::kNumbers : OnnxOrigin::kComputed;
+  const bool is_slope = name.starts_with("onnx::PRelu_");  // never a number of an expression
+  if (is_anonymous(name))
+    return is_number && !is_slope ? OnnxOrigin::kNumbers : OnnxOrigin::kComputed;
   // Other programs than PyTorch name the numbers of expressions as well.
   const bool is_named =
       !tensor.shape.empty() && (name.ends_with(".weight") || name.ends_with(".bias"));

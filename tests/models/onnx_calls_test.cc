@@ -157,6 +157,14 @@ TEST_F(OnnxCallsTest, MatricesWithoutANameAreSeparatePerModule) {
                   "do_constant_folding=False if they are shared\n");
 }
 
+TEST_F(OnnxCallsTest, SlopesWithoutANameAreTrainedPerModule) {
+  const models::OnnxImport found = imported({{"PRelu", {"x", "onnx::PRelu_7"}, "h", "", "a"},
+                                             {"PRelu", {"h", "onnx::PRelu_7"}, "i", "", "b"},
+                                             {"PRelu", {"i", "onnx::PRelu_7"}, "y", "", "a_1"}},
+                                            {floats("onnx::PRelu_7", {1, 1}, 0.25F)});
+  EXPECT_EQ(names(found), "a.weight b.weight ");
+}
+
 TEST_F(OnnxCallsTest, ASharedMatrixWithAnotherBiasIsAnError) {
   const std::vector<CalledNode> nodes{{"MatMul", {"x", "a.weight"}, "h", ""},
                                       {"Add", {"h", "a.bias"}, "i", ""},
@@ -180,6 +188,20 @@ TEST_F(OnnxCallsTest, ParametersThatTheFileDoesNotContainAreNamed) {
   EXPECT_CONTAINS(notes(found),
                   "not trained, as the file does not contain them: temperature; if the network "
                   "uses them, export with optimize=False\n");
+}
+
+// The bias of the sum is that of the norm; another rule has left it out.
+TEST_F(OnnxCallsTest, AFoldedNormHasTheBiasOfItsLayer) {
+  parameters_ = {"a.weight", "a.bias", "norm.weight", "norm.bias"};
+  const models::OnnxImport found = imported(
+      {{"Gemm",
+        {"x", "a.weight"},
+        "y",
+        "aten._native_batch_norm_legit.default](args = (%a, %p_norm_weight, %p_norm_bias)"}},
+      {floats("a.weight", {4, 4})});
+  EXPECT_EQ(names(found), "a.weight a.bias ");
+  EXPECT_EQ(notes(found).find("does not contain"), std::string::npos) << notes(found);
+  EXPECT_CONTAINS(notes(found), "1 batch norms are folded into the layers before them");
 }
 
 TEST_F(OnnxCallsTest, LayersLeaveNamesToTheParametersOfTheirModules) {
