@@ -144,4 +144,40 @@ TEST(ResumedAveraging, CountsTheAveragingsOfItsOwnKind) {
   expect_words(later.out, {"in each of 4 steps, then averaged 6/6 parameters 0 times in 0 steps"});
 }
 
+// The states of an optimizer have other sizes than the gradients, whose memory averagings use.
+TEST(ResumedAveraging, ClippedGradientsHaveTheNormOfAnUninterruptedRun) {
+  const std::vector<std::string> train = test_support::split_words(
+      "train --dataset synthetic --synthetic-shape 8x8x1 --synthetic-size 203 --batch-size 24 "
+      "--threads 1 --spawn 2 --eval-every 0 --optimizer muon --average-state all --clip-grad 0.05 "
+      "--sync diloco --sync-every 5 --save-every 7s");
+  const TemporaryDirectory folder;
+  const std::string model = folder / "model.toml";
+  test_support::write_text(model, R"(sample_shape = [8, 8, 1]
+classes = 10
+[[layer]]
+kind = "flatten"
+[[layer]]
+kind = "dense"
+name = "a"
+out = 100
+[[layer]]
+kind = "relu"
+[[layer]]
+kind = "dense"
+name = "b"
+out = 50
+[[layer]]
+kind = "relu"
+[[layer]]
+kind = "dense"
+name = "c"
+out = "classes"
+)");
+  expect_success(call(train, "--model", model, "--steps 18 --save-dir", folder / "whole"));
+  expect_success(call(train, "--model", model, "--steps 7 --save-dir", folder / "resumed"));
+  expect_success(call("train --resume", folder / "resumed", "--steps 18 --spawn 2"));
+  const std::string last = "/step-00000018.ckpt";
+  expect_success(call("verify", folder / "whole" + last, folder / "resumed" + last));
+}
+
 }  // namespace
