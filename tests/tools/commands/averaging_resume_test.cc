@@ -144,6 +144,39 @@ TEST(ResumedAveraging, CountsTheAveragingsOfItsOwnKind) {
   expect_words(later.out, {"in each of 4 steps, then averaged 6/6 parameters 0 times in 0 steps"});
 }
 
+// The names of dropped options are told with their values.
+TEST(ResumedAveraging, TellsWhichOptionsAreDropped) {
+  for (const auto& [before, then, told] :
+       {std::tuple{"--ema 0.9", "--sync params --sync-every 2", "ema 0.9 -> unset (not used)"},
+        {"--compress int8", "--sync gossip --sync-every 2", "compress int8 -> none (not used)"},
+        {"--sync params --sync-every 2 --local-steps 2:1:1", "--sync grad",
+         "local-steps 2:1:1 -> equal (not used)"},
+        {"--sync params --sync-schedule 0:2", "--sync grad",
+         "sync-schedule 0:2 -> unset (not used)"}}) {
+    const TemporaryDirectory folder;
+    const CommandResult result = resumed(folder, before, then);
+    expect_words(result.out + result.err, {told});
+  }
+}
+
+// What an option of the run needed goes with it.
+TEST(ResumedAveraging, OptionsThatDependOnDroppedOnesAreDropped) {
+  for (const auto& [before, then, told] :
+       {std::tuple{"--sync params --sync-every 2 --stale 1 --stale-patience 0.5", "--sync grad",
+                   "stale-patience 0.5 -> 0.1 (not used)"},
+        {"--compress sparse --sparse-ratio 0.05", "--sync none",
+         "sparse-ratio 0.05 -> 0.02 (not used)"}}) {
+    const TemporaryDirectory folder;
+    const CommandResult result = resumed(folder, before, then);
+    expect_words(result.out + result.err, {told});
+  }
+}
+
+TEST(ResumedAveraging, OptionsThatAreOffGoWithEveryPolicy) {
+  for (const std::string policy : {"grad", "none", "gossip"})
+    expect_success(call(kTrain, "--steps 1 --stale 0 --compress none --sync", policy));
+}
+
 // The states of an optimizer have other sizes than the gradients, whose memory averagings use.
 TEST(ResumedAveraging, ClippedGradientsHaveTheNormOfAnUninterruptedRun) {
   const std::vector<std::string> train = test_support::split_words(
