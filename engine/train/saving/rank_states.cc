@@ -101,9 +101,18 @@ FlatBuffer moments_in(const io::Checkpoint& checkpoint, const std::string& sourc
 
 bool moments_differ(int a, int b, const io::Checkpoint& checkpoint, const std::string& source,
                     TrainState& state) {
+  // The buffers of a shard have no names of parameters.
+  const auto is_of_either = [&](const io::NamedArray& array, const LocalBuffer& local) {
+    return array.section == io::Section::kRankState &&
+           (array.name.starts_with(rank_prefix(a) + local.prefix) ||
+            array.name.starts_with(rank_prefix(b) + local.prefix));
+  };
   return std::ranges::any_of(moments_of(state), [&](const LocalBuffer& local) {
+    if (state.shares != nullptr)
+      return std::ranges::any_of(checkpoint.arrays, [&](const io::NamedArray& array) {
+        return is_of_either(array, local);
+      });
     if (!has_state_of(checkpoint, a, local) && !has_state_of(checkpoint, b, local)) return false;
-    if (state.shares != nullptr) return true;  // the buffers are of a shard
     const FlatBuffer x = moments_in(checkpoint, source, a, local),
                      y = moments_in(checkpoint, source, b, local);
     return std::memcmp(x.data(), y.data(), x.bytes()) != 0;

@@ -73,11 +73,15 @@ TEST(ResumedAveraging, RanksOfAnIslandBeginWithOneOptimizerState) {
 }
 
 TEST(ResumedAveraging, GradientsAreAveragedFromOneOptimizerState) {
-  const TemporaryDirectory folder;
-  const CommandResult result = resumed(folder, kOwnMoments, "--sync grad --verify-every 1");
-  expect_equal_models(folder);
-  expect_words(result.out + result.err,
-               {" has an optimizer state for each rank: all ranks take that of rank 0"});
+  for (const std::string policy :
+       {"--sync grad --verify-every 1", "--sync grad --shard-optimizer"}) {
+    SCOPED_TRACE(policy);
+    const TemporaryDirectory folder;
+    const CommandResult result = resumed(folder, kOwnMoments, policy);
+    expect_equal_models(folder);
+    expect_words(result.out + result.err,
+                 {" has an optimizer state for each rank: all ranks take that of rank 0"});
+  }
 }
 
 TEST(ResumedAveraging, ARunThatGoesOnDropsNoState) {
