@@ -31,9 +31,13 @@ OptionChange change_of(const OptionSpec& option, const std::string& before, cons
           option.on_resume == OnResume::kReject};
 }
 
-// E.g. --epochs with --steps: the change of the other option is reported.
-bool plays_no_part(const OptionChange& change) {
-  return change.source == kUnusedSource && !change.experiment;
+// Returns true if the change of another option that is reported implies this one: --epochs with
+// --steps, options of the former optimizer. Other options that are dropped are reported.
+bool is_implied(const OptionChange& change) {
+  const bool is_length = change.name == "epochs" || change.name == "steps";
+  const bool of_optimizer =
+      std::ranges::count(find_option(change.name)->needs, "optimizer", &Condition::option) > 0;
+  return change.source == kUnusedSource && !change.experiment && (is_length || of_optimizer);
 }
 
 // For a run whose length was given by --steps, the epochs are not a number.
@@ -58,7 +62,7 @@ std::vector<OptionChange> option_changes(const ConfigValues& before, const Confi
     if (old_value == new_value) continue;
     OptionChange change = change_of(option, old_value, new_value, now);
     if (change.name == "epochs" && had_no_epochs(before)) change.before = shown("");
-    if (!plays_no_part(change)) changes.push_back(change);
+    if (!is_implied(change)) changes.push_back(change);
   }
   return changes;
 }

@@ -51,6 +51,10 @@ enum class LoneState {
   kIndependent,  // the same, and each rank has a model of its own: nothing is averaged
 };
 
+// The ranks over which a step averages gradients. They begin it with equal optimizer states, so
+// that their updates are equal.
+enum class GradientRanks { kNone, kIsland, kAll };
+
 // States what a rank's next step needs of the others, and what it has without them.
 struct Coupling {
   bool steps_alone = false;  // nothing: all exchanges are in end_step()
@@ -58,6 +62,7 @@ struct Coupling {
   // synchronize() makes replicas equal.
   bool stays_apart = false;
   LoneState lone = LoneState::kLastStep;
+  GradientRanks gradients = GradientRanks::kNone;
 };
 
 // The trainer calls in every step, in this order: loss_scale, begin_step, and end_step after the

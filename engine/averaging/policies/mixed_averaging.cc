@@ -57,7 +57,10 @@ class MixedAveraging final : public AveragingPolicy {
     const Coupling coupling = p_.parameters->coupling();
     return {.steps_alone = of_gradients() == nullptr && coupling.steps_alone,
             .stays_apart = !warming_up() && coupling.stays_apart,
-            .lone = warming_up() ? LoneState::kLastStep : coupling.lone};
+            .lone = warming_up() ? LoneState::kLastStep : coupling.lone,
+            .gradients = warming_up()           ? GradientRanks::kAll
+                         : p_.island != nullptr ? GradientRanks::kIsland
+                                                : GradientRanks::kNone};
   }
   // During the warm-up this does nothing.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
@@ -79,7 +82,10 @@ class MixedAveraging final : public AveragingPolicy {
     if (p_.island != nullptr) p_.island->restore_counters(without_prefix(counters, "island."));
     PolicyCounters of_parameters = counters;
     for (auto& [name, value] : of_parameters)
-      if (name == "updates") value = std::max<std::int64_t>(0, updates_ - p_.warmup);
+      if (name == "updates")
+        value = std::max<std::int64_t>(0, updates_ - p_.warmup);
+      else if (name == "averagings" && updates_ <= p_.warmup)
+        value = 0;  // of an earlier policy
     p_.parameters->restore_counters(of_parameters);
   }
   std::vector<PolicyState> state() override {

@@ -30,6 +30,15 @@ void add_values(ThreadPool* threads, const TensorView& values, const TensorView&
   });
 }
 
+// Returns true if slots and gaps of `buffer` are where those of `gradients` are, as far as both go.
+bool has_slots_of(const FlatBuffer& gradients, const FlatBuffer& buffer) {
+  const auto same = [](const FlatBuffer::Slot& a, const FlatBuffer::Slot& b) {
+    return a.offset == b.offset && a.count == b.count;
+  };
+  const auto slots = buffer.slots(), own = gradients.slots();
+  return slots.size() >= own.size() && std::equal(own.begin(), own.end(), slots.begin(), same);
+}
+
 }  // namespace
 
 ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& context,
@@ -158,6 +167,10 @@ void ReplicaMean::sum(StateMath& math, double weight, const FlatBuffer& buffer) 
   sum_plain(&math, total);
   complete(math, total, Sum::kPlain);
   math.copy(total, own);
+  // Backward leaves the gaps between gradients as they are, and the norm of all gradients includes
+  // them as zeros.
+  if (total.data == parameters_.gradients.data() && !has_slots_of(parameters_.gradients, buffer))
+    math.scale(0, total, total);
   bytes_sent_ += static_cast<std::int64_t>(bytes);
 }
 

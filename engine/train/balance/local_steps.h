@@ -27,6 +27,7 @@ class LocalSteps final : public Stateful {
   void capture(StateCopy& copy) const override;
   void restore(const io::Checkpoint& checkpoint, const std::string& source,
                const std::function<void(const std::string&)>& notice) override;
+  void forget_ranks_updates() override { idle_.assign(idle_.size(), 0); }
 
  private:
   const std::size_t rank_;

@@ -27,8 +27,8 @@ std::string to_error(const NonFiniteReport& report, const std::string& snapshot)
   const std::string text = to_string(report);
   if (report.at_start)
     return text +
-           "; it was in no step of this run: resume from an earlier snapshot, start from "
-           "other weights, or look at the data";
+           "; no earlier check of this start found finite ones: resume from an earlier "
+           "snapshot, start from other weights, or look at the data";
   if (snapshot.empty())
     return text +
            "; there is no snapshot to go on from: start again with a lower --lr, or "

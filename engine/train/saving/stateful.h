@@ -19,6 +19,9 @@ class Stateful {
   // and with the state in host memory; `source` names the file in messages. Throws io::DataError.
   virtual void restore(const io::Checkpoint& checkpoint, const std::string& source,
                        const std::function<void(const std::string&)>& notice) = 0;
+  // Called after restore() if all ranks take the optimizer state of rank 0, with its number of
+  // updates: numbers of other ranks no longer count.
+  virtual void forget_ranks_updates() {}
 };
 
 }  // namespace engine

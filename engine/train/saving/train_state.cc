@@ -13,36 +13,11 @@
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/saving/average_kind.h"
+#include "engine/train/saving/rank_states.h"
 #include "engine/train/saving/weights.h"
 
 namespace engine {
 namespace {
-
-struct LocalBuffer {  // memory whose contents may differ between ranks
-  FlatBuffer* buffer;
-  std::optional<ModelState::Kind> kind;  // none: it has its own slots
-  std::string prefix;                    // prefix of its arrays' names
-};
-
-std::string policy_prefix(const PolicyState& s) { return s.name + "/"; }
-
-std::vector<LocalBuffer> local_buffers(TrainState& state) {
-  std::vector<LocalBuffer> all;
-  if (state.buffers != BufferMode::kEqual)
-    all = {{&state.model.running, ModelState::Kind::kRunning, ""},
-           {&state.model.counters, ModelState::Kind::kCounter, ""}};
-  const RankDifferences differ = state.policy.differences();
-  if (differ.parameters)
-    all.push_back({&state.model.parameters.values, ModelState::Kind::kParameter, ""});
-  if (differ.optimizer_states)
-    for (const Optimizer::State& s : state.optimizer.state())
-      all.push_back({s.buffer, ModelState::Kind::kParameter, std::string(s.name) + "/"});
-  for (const PolicyState& s : state.policy.state())
-    if (s.local) all.push_back({s.buffer, std::nullopt, policy_prefix(s)});
-  return all;
-}
-
-std::string rank_prefix(int rank) { return "rank" + std::to_string(rank) + "/"; }
 
 constexpr const char* kPolicyPrefix = "averaging.";
 
@@ -336,22 +311,7 @@ void capture(backends::Communicator& communicator, TrainState& state, StateCopy&
     capture_shares(communicator, state, copy);
   else if (root)
     capture_own(state, communicator.world_size(), copy);
-  for (int rank = 1; rank < communicator.world_size(); ++rank) {
-    for (const LocalBuffer& local : local_buffers(state)) {
-      if (local.buffer->bytes() == 0) continue;
-      const FlatBuffer theirs = FlatBuffer::like(*local.buffer);
-      if (communicator.rank() == rank)
-        std::memcpy(theirs.data(), local.buffer->data(), theirs.bytes());
-      communicator.broadcast(theirs.data(), theirs.bytes(), rank);
-      if (!root) continue;
-      const std::string prefix = rank_prefix(rank) + local.prefix;
-      if (local.kind)
-        export_buffer(theirs, state.model, *local.kind, prefix, io::Section::kRankState,
-                      state.device, copy);
-      else
-        export_slots(theirs, prefix, io::Section::kRankState, state.device, copy);
-    }
-  }
+  capture_rank_states(communicator, state, copy);
 }
 
 namespace {
@@ -381,8 +341,14 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
   const bool same_world = checkpoint.world_size == world_size;
   const bool saved_alone = checkpoint.world_size == 1;
   PolicyCounters counters{{"updates", checkpoint.global_step}};
+  // All policies but those that average gradients alone store "updates": the averagings of the one
+  // kind are none of the other.
+  const bool other_kind =
+      (find_counter(checkpoint.counters, std::string(kPolicyPrefix) + "updates", -1) < 0) !=
+      (find_counter(state.policy.counters(), "updates", -1) < 0);
   for (const auto& [name, value] : checkpoint.counters)
-    if (name.starts_with(kPolicyPrefix))
+    if (name.starts_with(kPolicyPrefix) &&
+        !(other_kind && name == std::string(kPolicyPrefix) + "averagings"))
       counters.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
   const std::vector<PolicyState> all = state.policy.state();
   if (notice) report_dropped(checkpoint, source, world_size, all, notice);
@@ -469,26 +435,21 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
     if (notice)
       notice(source + " was saved by " + ranks_text(checkpoint.world_size) + ", this run has " +
              std::to_string(world_size) + ": all ranks take rank 0's state");
-  } else if (rank > 0) {
-    for (const LocalBuffer& local : local_buffers(state)) {
-      // If the ranks that saved shared one copy (another policy or order), rank 0's, which is
-      // already in place, is valid for all ranks.
-      const std::string prefix = rank_prefix(rank) + local.prefix;
-      const auto slots = local.buffer->slots();
-      if (slots.empty() ||
-          checkpoint.find(io::Section::kRankState, prefix + slots.front().name) == nullptr)
-        continue;
-      import_buffer(checkpoint.arrays, source, prefix, io::Section::kRankState, *local.buffer);
-    }
+  } else {
+    restore_rank_states(checkpoint, source, rank, state, notice);
   }
   if (state.control != nullptr)
     restore_scale(state.loss_scale, checkpoint.counters, *state.control);
-  state.optimizer.set_step_count(
-      find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
+  const std::int64_t updates =
+      find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step);
+  state.optimizer.set_step_count(updates);
   restore_divisions(checkpoint, source, state, notice);
   state.progress = continued_progress(checkpoint, state.global_batch);
   state.pending_evaluation = pending_evaluation(checkpoint);
   for (Stateful* part : state.parts) part->restore(checkpoint, source, notice);
+  if (state.policy.coupling().gradients != GradientRanks::kAll) return;
+  for (Stateful* part : state.parts) part->forget_ranks_updates();
+  state.optimizer.set_step_count(updates);
 }
 
 }  // namespace

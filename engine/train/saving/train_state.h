@@ -62,6 +62,8 @@ struct TrainState {
   // Set if each rank updates a shard of the parameters and has the optimizer's states only for that
   // shard; null: all ranks have all states.
   const OptimizerShards* shares = nullptr;
+  // By rank: the first rank of its island. Empty without islands.
+  std::vector<int> first_of_island = {};
   PendingEvaluation pending_evaluation = PendingEvaluation::kNone;
   bool whole = true;  // false: a failure has left it between two steps
 };

@@ -35,7 +35,7 @@ TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
            {"--sync", "params", "--sync-every", "3"},
            {"--sync", "diloco", "--sync-every", "3"},
            {"--sync", "diloco", "--sync-every", "2", "--optimizer", "muon", "--lr", "0.01",
-            "--average-state", "momentum:2,second:3"},
+            "--average-state", "momentum:4,second:2"},
            {"--sync", "streaming", "--sync-every", "3", "--sync-overlap", "1", "--verify-every",
             "1"},
            {"--sync", "post-local", "--sync-warmup", "2", "--sync-every", "2", "--sync-island",

@@ -539,6 +539,15 @@ TEST(RunConfig, RangesOfAveraging) {
   EXPECT_EQ(fault_of("sync=params average-state=second:2"),
             "--average-state second:2 requires an optimizer with second moments, as adamw, for "
             "second:Q");
+  for (const char* optimizer : {"adamw", "muon"})
+    for (const char* state : {"momentum", "momentum:3", "momentum:3,second:6"})
+      EXPECT_EQ(
+          fault_of(std::string("sync=params optimizer=") + optimizer + " average-state=" + state),
+          "--average-state is '" + std::string(state) +
+              "' (from --average-state); expected momentum:P,second:Q with P a multiple of "
+              "Q, or all: " +
+              optimizer +
+              " divides first moments by second ones, which have to be averaged with them");
   for (const char* ratio : {"0", "1.01", "-1"})
     EXPECT_THROW(run_of({{"compress", "topk"}, {"topk-ratio", ratio}}), ConfigError) << ratio;
   EXPECT_THROW(run_of("compress=powersgd powersgd-rank=0"), ConfigError);
@@ -557,9 +566,9 @@ TEST(RunConfig, OuterValuesAndPeriodsOfMoments) {
   EXPECT_FALSE(run_of("sync=diloco outer-momentum=0").averaging.diloco.nesterov);
   EXPECT_EQ(run_of("sync=diloco outer-lr=0.50").averaging.diloco.lr, 0.5);
   const auto states =
-      run_of("optimizer=adamw sync=params average-state=second:6,momentum:3").averaging.states;
-  EXPECT_EQ(states.first, 3);
-  EXPECT_EQ(states.second, 6);
+      run_of("optimizer=adamw sync=params average-state=second:3,momentum:6").averaging.states;
+  EXPECT_EQ(states.first, 6);
+  EXPECT_EQ(states.second, 3);
   EXPECT_FALSE(states.all);
   EXPECT_EQ(run_of("sync=params average-state=momentum").averaging.states.first, 1);
   EXPECT_TRUE(run_of("sync=params average-state=all").averaging.states.all);

@@ -2,6 +2,7 @@
 #include "tools/options/table/option_rules.h"
 
 #include <algorithm>
+#include <map>
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
@@ -48,23 +49,32 @@ bool is_met(const Condition& condition, const std::string& value) {
   return std::ranges::find_first_of(parts, choices) != parts.end();
 }
 
-// An option that has no value, was not given, or is switched off has no needs.
-bool needs_nothing(const ConfigValue& option) {
+// An option that has no value, was not given, or is switched off has no needs. A zero switches off
+// an option that is zero by default, as --stale.
+bool needs_nothing(const std::string& name, const ConfigValue& option) {
   return option.value.empty() || option.value == "false" || option.value == "none" ||
+         (option.value == "0" && find_option(name)->default_value == "0") ||
          precedence_of(option) == Precedence::kDefault;
 }
 
-void apply_need(const std::string& name, const Condition& need, ConfigValues& values) {
+// The options that were unset, with the precedence of what they gave way to.
+using UnsetOptions = std::map<std::string, Precedence>;
+
+void apply_need(const std::string& name, const Condition& need, ConfigValues& values,
+                UnsetOptions& gone) {
   ConfigValue& option = values.find(name)->second;
   const ConfigValue& other = values.find(need.option)->second;
   // An option without effect counts as its default.
   const bool idle = other.value.empty() && precedence_of(other) == Precedence::kDefault;
   if (is_met(need, idle ? find_option(need.option)->default_value : other.value)) return;
-  if (!needs_nothing(option) && precedence_of(option) >= precedence_of(other)) {
+  const auto gave_way = gone.find(need.option);
+  const Precedence strength = gave_way == gone.end() ? precedence_of(other) : gave_way->second;
+  if (!needs_nothing(name, option) && precedence_of(option) >= strength) {
     const std::string choices = need.choices.empty() ? "" : " " + need.choices;
     const std::string found = other.value.empty() ? "" : "; " + shown(need.option, other);
     GivenValues(values).demand(name, "--" + need.option + choices + found);
   }
+  if (!option.value.empty()) gone.emplace(name, strength);
   unset(option);
 }
 
@@ -143,8 +153,9 @@ void apply_option_rules(ConfigValues& values) {
     for (const std::string& other : option.excludes) apply_exclusion(option.name, other, values);
   apply_device_rule("gpu-devices", values);
   apply_device_rule("devices", values);
+  UnsetOptions gone;
   for (const OptionSpec& option : train_options())
-    for (const Condition& need : option.needs) apply_need(option.name, need, values);
+    for (const Condition& need : option.needs) apply_need(option.name, need, values, gone);
   leave_to_auto(values);
 }
 
@@ -155,7 +166,7 @@ std::vector<std::string> variables_without_effect(const ConfigValues& given,
     const auto value = given.find(option.name);
     if (value == given.end() || precedence_of(value->second) != Precedence::kEnvironment) continue;
     const bool unused = resolved.find(option.name)->second.source == kUnusedSource;
-    if (unused && !needs_nothing(value->second))
+    if (unused && !needs_nothing(option.name, value->second))
       lines.push_back(value->second.source + " has no effect: " + reason_unset(option, resolved));
   }
   return lines;

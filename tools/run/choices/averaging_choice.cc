@@ -287,6 +287,17 @@ std::vector<int> island_ranks(const AveragingOptions& options, const backends::G
   return ranks;
 }
 
+std::vector<int> first_island_ranks(const AveragingOptions& options, const backends::Group& group) {
+  if (!options.host_islands || !options.of_parameters() || group.world_size() == 1) return {};
+  std::vector<int> first(static_cast<std::size_t>(group.world_size()), group.world_size());
+  for (const backends::PeerInfo& a : group.peers())
+    for (const backends::PeerInfo& b : group.peers())
+      if (a.host_id == b.host_id)
+        first[static_cast<std::size_t>(a.rank)] =
+            std::min(first[static_cast<std::size_t>(a.rank)], b.rank);
+  return first;
+}
+
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,
                                                         const AveragingParts& parts) {

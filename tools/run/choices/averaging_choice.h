@@ -35,6 +35,8 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 
 // Returns the ranks that form one replica with this one, including itself, ascending.
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group);
+// Returns the first rank of each rank's island, by rank; empty without islands.
+std::vector<int> first_island_ranks(const AveragingOptions& options, const backends::Group& group);
 // Returns the codes of what is averaged; none with the methods for gradients alone. `seed`: of
 // stochastic rounding.
 std::optional<engine::LossyOptions> codes_of(const AveragingOptions& options, std::uint64_t seed);

@@ -132,14 +132,16 @@ engine::TrainState make_state(const SessionParts& s) {
           .seed = s.options.seed,
           .global_batch = data.global_batch(),
           .dataset_size = data.train().size(),
-          .buffers = s.options.buffers,
+          .buffers = s.options.model.synchronized_statistics ? engine::BufferMode::kEqual
+                                                             : s.options.buffers,
           .steps_per_epoch = data.sampler().steps_per_epoch(),
           .loss_scale = s.compute.loss_scale,
           .control = s.compute.cuda() ? &model.control : nullptr,
           .may_restore = {.other_optimizer = s.options.keeping.other_optimizer,
                           .other_batch = s.options.data.batch_scales},
           .file_ranks = data.sampling().shard == io::Shard::kFile ? s.group.world_size() : 0,
-          .shares = model.shared_update ? &model.shared_update->shares : nullptr};
+          .shares = model.shared_update ? &model.shared_update->shares : nullptr,
+          .first_of_island = first_island_ranks(s.options.averaging, s.group)};
 }
 
 engine::KeeperOptions keeper_options(const SessionParts& s) {

@@ -130,7 +130,9 @@ bool TrainingRun::take_lost_folder() {
     folder_ = std::make_shared<RunFolder>(
         RunFolderRequest{.folder = folder_path_, .resume = resume_, .restarted = true});
     return folder_->id() == id_;
-  } catch (const std::exception&) {  // the run ends by the loss, whatever the reason is
+  } catch (const std::exception& error) {  // the run ends by the loss, whatever the reason is
+    print_notice("a rank was lost, and rank " + std::to_string(group_.rank()) +
+                 " cannot save the run: " + error.what());
     return false;
   }
 }

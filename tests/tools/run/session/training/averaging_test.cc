@@ -120,15 +120,16 @@ TEST(AverageState, MomentumBringsReplicasNearerToGradientAveraging) {
 
 TEST(AverageState, OfAdamwCountsEveryBuffer) {
   const Options base = "optimizer=adamw lr=0.001 sync=params epochs=1 sync-every=5";
-  const auto none = train(2, base)[0], momentum = train(2, with(base, "average-state=momentum"))[0],
+  const auto none = train(2, base)[0], second = train(2, with(base, "average-state=second:1"))[0],
              all = train(2, with(base, "average-state=all"))[0];
   EXPECT_CONTAINS(all.coverage, "the optimizer's exp_avg and exp_avg_sq,");
-  EXPECT_EQ(momentum.bytes_sent, 2 * none.bytes_sent);
+  EXPECT_EQ(second.bytes_sent, 2 * none.bytes_sent);
   EXPECT_EQ(all.bytes_sent, 3 * none.bytes_sent);
 }
 
-// The clocks of DES-LOC, K = 2: parameters in every averaging, first moments in every second one,
-// second moments in every third. The end of the first epoch, step 5, averages parameters alone.
+// Clocks as those of DES-LOC, K = 2: parameters in every averaging, first moments in every fourth
+// one, second moments in every second. The end of the first epoch, step 5, averages parameters
+// alone.
 TEST(AverageState, MomentsHaveClocksOfTheirOwn) {
   constexpr std::size_t kSteps = 12;
   using Values = std::array<std::array<std::vector<double>, kSteps + 1>, 2>;  // of a rank and step
@@ -136,7 +137,7 @@ TEST(AverageState, MomentsHaveClocksOfTheirOwn) {
   train(2,
         with(kBatchesOf13,
              "epochs= steps=12 momentum= optimizer=adamw lr=0.001 sync=params sync-every=2 "
-             "average-state=momentum:2,second:3"),
+             "average-state=momentum:4,second:2"),
         [&](int rank, engine::TrainState& state) {
           const auto r = static_cast<std::size_t>(rank);
           const auto step = static_cast<std::size_t>(state.progress.global_step);
@@ -150,21 +151,21 @@ TEST(AverageState, MomentsHaveClocksOfTheirOwn) {
   for (std::size_t step = 1; step <= kSteps; ++step) {
     ASSERT_FALSE(parameters[0][step].empty()) << step;
     EXPECT_EQ(parameters[0][step] == parameters[1][step], step % 2 == 0 || step == 5) << step;
-    EXPECT_EQ(first[0][step] == first[1][step], step % 4 == 0) << step;
-    EXPECT_EQ(second[0][step] == second[1][step], step % 6 == 0) << step;
+    EXPECT_EQ(first[0][step] == first[1][step], step % 8 == 0) << step;
+    EXPECT_EQ(second[0][step] == second[1][step], step % 4 == 0) << step;
   }
 }
 
 TEST(AverageState, OfMomentsThatAreAveragedLessSendsLess) {
   const Options base = "optimizer=adamw lr=0.001 sync=params steps=12 sync-every=2 batch-size=13";
   const auto none = train(2, base)[0],
-             some = train(2, with(base, "average-state=momentum:2,second:3"))[0];
+             some = train(2, with(base, "average-state=momentum:4,second:2"))[0];
   EXPECT_EQ(none.averagings, 7);  // six by the clock, and the first epoch's end
-  EXPECT_EQ(some.bytes_sent * 7, none.bytes_sent * 12);  // 7 + 3 + 2
-  EXPECT_CONTAINS(some.coverage, "the optimizer's exp_avg (every 2) and exp_avg_sq (every 3), 7");
+  EXPECT_EQ(some.bytes_sent * 7, none.bytes_sent * 11);  // 7 + 1 + 3
+  EXPECT_CONTAINS(some.coverage, "the optimizer's exp_avg (every 4) and exp_avg_sq (every 2), 7");
   ASSERT_EQ(some.plan.size(), 3u);
-  EXPECT_CONTAINS(some.plan[1], "exp_avg in 1 of 2 averagings by the clock: 3 times, ");
-  EXPECT_CONTAINS(some.plan[2], "exp_avg_sq in 1 of 3 averagings by the clock: 2 times, ");
+  EXPECT_CONTAINS(some.plan[1], "exp_avg in 1 of 4 averagings by the clock: 1 time, ");
+  EXPECT_CONTAINS(some.plan[2], "exp_avg_sq in 1 of 2 averagings by the clock: 3 times, ");
 }
 
 // Muon as the inner optimizer of DiLoCo (MuLoCo: Therien et al. 2025).
@@ -530,7 +531,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Options("sync=diloco sync-every=4 optimizer=muon lr=0.01 "
                             "average-state=momentum:2,second:1"),
                     Options("sync=params sync-every=2 optimizer=adamw lr=0.001 "
-                            "average-state=momentum:2,second:3"),
+                            "average-state=momentum:4,second:2"),
                     Options("sync=slowmo sync-every=4 optimizer=adamw lr=0.001"),
                     Options("sync=post-local sync-every=4 sync-warmup=5"),
                     Options("sync=diloco sync-every=4 sync-island=host sync-warmup=2"),

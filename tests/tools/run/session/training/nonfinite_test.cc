@@ -134,8 +134,8 @@ TEST(NonFinite, ToGoOnWarnsOnceAndPrunesNothingGood) {
   EXPECT_TRUE(left.contains("step-00000002.ckpt") && left.contains("step-00000003.ckpt"));
   // What it left is not gone on with.
   const std::string error = error_of(1, with(options, "on-nonfinite= resume=auto steps=9"));
-  EXPECT_EQ(error.find("the parameter 'layers.0.weight' is not finite at step 8; it was in no step "
-                       "of this run: resume from an earlier snapshot"),
+  EXPECT_EQ(error.find("the parameter 'layers.0.weight' is not finite at step 8; no earlier check "
+                       "of this start found finite ones: resume from an earlier snapshot"),
             0u)
       << error;
 }
