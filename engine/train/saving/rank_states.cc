@@ -83,7 +83,7 @@ int source_of_moments(int rank, const TrainState& state) {
     case GradientRanks::kAll:
       return 0;
     case GradientRanks::kIsland:
-      return state.first_of_island.at(static_cast<std::size_t>(rank));
+      return state.ranks.first_of_island.at(static_cast<std::size_t>(rank));
     case GradientRanks::kNone:
       break;
   }

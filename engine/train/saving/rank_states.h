@@ -5,7 +5,10 @@
 #include <functional>
 #include <string>
 
-#include "engine/train/saving/train_state.h"
+#include "backends/communicator.h"
+#include "engine/train/saving/run_state.h"
+#include "engine/train/saving/state_copy.h"
+#include "io/checkpoint/checkpoint.h"
 
 namespace engine {
 

@@ -90,10 +90,10 @@ std::int64_t samples_done(const io::Checkpoint& checkpoint, std::int64_t global_
 // A single division is stored in the format of earlier versions, which accept no other. Several
 // divisions have a counter each, with the position in its name: "trainer.file_parts@12" = 3.
 void describe_divisions(const TrainState& state, io::Checkpoint& checkpoint) {
-  if (state.file_ranks == 0) return;
+  if (state.ranks.of_files == 0) return;
   if (state.divisions.size() <= 1) {
     checkpoint.counters.emplace_back(
-        kFileParts, state.divisions.empty() ? state.file_ranks : state.divisions.front().ranks);
+        kFileParts, state.divisions.empty() ? state.ranks.of_files : state.divisions.front().ranks);
     return;
   }
   for (const io::Division& d : state.divisions)
@@ -192,7 +192,7 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
     return std::string(file ? "--shard file" : "another --shard than file");
   };
   const bool divided = !saved_divisions(checkpoint, source, done).empty();
-  if (divided != (state.file_ranks > 0)) refuse_texts(sharding(divided), sharding(!divided));
+  if (divided != (state.ranks.of_files > 0)) refuse_texts(sharding(divided), sharding(!divided));
   if (checkpoint.seed != state.seed)
     refuse("seed", static_cast<std::int64_t>(checkpoint.seed),
            static_cast<std::int64_t>(state.seed));
@@ -414,15 +414,15 @@ void restore_divisions(const io::Checkpoint& checkpoint, const std::string& sour
                        TrainState& state, const std::function<void(const std::string&)>& notice) {
   state.divisions.clear();
   const std::int64_t done = samples_done(checkpoint, state.global_batch);
-  if (state.file_ranks == 0 || done == 0) return;
+  if (state.ranks.of_files == 0 || done == 0) return;
   const std::vector<io::Division> saved = saved_divisions(checkpoint, source, done);
-  state.divisions = io::continued_divisions(saved, done, state.file_ranks);
+  state.divisions = io::continued_divisions(saved, done, state.ranks.of_files);
   if (state.divisions.back().first != done || !notice) return;
   notice("--shard file: " + std::to_string(state.dataset_size - done) + " of " +
          std::to_string(state.dataset_size) + " samples of epoch " +
          std::to_string(checkpoint.epoch + 1) + " are left of the parts of " +
-         ranks_text(saved.back().ranks) + "; " + ranks_text(state.file_ranks) +
-         (state.file_ranks == 1 ? " takes them" : " divide them among themselves"));
+         ranks_text(saved.back().ranks) + "; " + ranks_text(state.ranks.of_files) +
+         (state.ranks.of_files == 1 ? " takes them" : " divide them among themselves"));
 }
 
 // REQUIRES: check_continuation().

@@ -123,25 +123,26 @@ std::unique_ptr<engine::StepWork> make_step_work(const SessionParts& s) {
 engine::TrainState make_state(const SessionParts& s) {
   const SessionData& data = s.input.data;
   SessionModel& model = *s.model;
-  return {.model = model.state,
-          .optimizer = *model.optimizer,
-          .policy = *s.policy,
-          .home = s.work->home(),
-          .progress = {},
-          .device = s.compute.device,
-          .seed = s.options.seed,
-          .global_batch = data.global_batch(),
-          .dataset_size = data.train().size(),
-          .buffers = s.options.model.synchronized_statistics ? engine::BufferMode::kEqual
-                                                             : s.options.buffers,
-          .steps_per_epoch = data.sampler().steps_per_epoch(),
-          .loss_scale = s.compute.loss_scale,
-          .control = s.compute.cuda() ? &model.control : nullptr,
-          .may_restore = {.other_optimizer = s.options.keeping.other_optimizer,
-                          .other_batch = s.options.data.batch_scales},
-          .file_ranks = data.sampling().shard == io::Shard::kFile ? s.group.world_size() : 0,
-          .shares = model.shared_update ? &model.shared_update->shares : nullptr,
-          .first_of_island = first_island_ranks(s.options.averaging, s.group)};
+  return {
+      .model = model.state,
+      .optimizer = *model.optimizer,
+      .policy = *s.policy,
+      .home = s.work->home(),
+      .progress = {},
+      .device = s.compute.device,
+      .seed = s.options.seed,
+      .global_batch = data.global_batch(),
+      .dataset_size = data.train().size(),
+      .buffers =
+          s.options.model.synchronized_statistics ? engine::BufferMode::kEqual : s.options.buffers,
+      .steps_per_epoch = data.sampler().steps_per_epoch(),
+      .loss_scale = s.compute.loss_scale,
+      .control = s.compute.cuda() ? &model.control : nullptr,
+      .may_restore = {.other_optimizer = s.options.keeping.other_optimizer,
+                      .other_batch = s.options.data.batch_scales},
+      .ranks = {.of_files = data.sampling().shard == io::Shard::kFile ? s.group.world_size() : 0,
+                .first_of_island = first_island_ranks(s.options.averaging, s.group)},
+      .shares = model.shared_update ? &model.shared_update->shares : nullptr};
 }
 
 engine::KeeperOptions keeper_options(const SessionParts& s) {

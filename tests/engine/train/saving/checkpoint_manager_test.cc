@@ -167,7 +167,7 @@ TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletel
 TEST_F(CheckpointManagerTest, ARankThatSavesAloneStatesTheRanksThatDivideTheEpoch) {
   engine::CheckpointManager keeper = this->keeper(false);
   set_state(1);
-  state_.file_ranks = 3;
+  state_.ranks.of_files = 3;
   keeper.save_alone(state_);
   const io::Checkpoint saved = io::load_checkpoint(keeper.take_saved().value().path);
   EXPECT_EQ(engine::find_counter(saved.counters, "trainer.file_parts", 0), 3);
