@@ -213,4 +213,15 @@ TEST(Doctor, AMissingRankIsNamedInTime) {
   EXPECT_EQ(result.out, "");
 }
 
+TEST(Doctor, ANoticeTellsThatEachTaskStartsAGroup) {
+  const std::map<std::string, std::string> task{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  const CommandResult spawned = expect_success(
+      test_support::run_command({test_support::engine_binary(), "doctor", "--spawn", "2"}, task));
+  EXPECT_CONTAINS(spawned.err,
+                  "each of several processes (WORLD_SIZE=2) starts a group of its own, --spawn 2");
+  const CommandResult launched = expect_success(test_support::run_command(
+      {test_support::engine_binary(), "launch", "--nproc-per-node", "2", "true"}, task));
+  EXPECT_CONTAINS(launched.err, "each of several processes (WORLD_SIZE=2) is a launcher");
+}
+
 }  // namespace
