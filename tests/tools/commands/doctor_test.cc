@@ -213,6 +213,15 @@ TEST(Doctor, AMissingRankIsNamedInTime) {
   EXPECT_EQ(result.out, "");
 }
 
+TEST(Doctor, ItsHelpHasItsOwnTimeLimits) {
+  const std::string help = expect_success(doctor({"--help", "all"})).out;
+  const std::size_t option = help.find("--rdzv-timeout");
+  ASSERT_NE(option, std::string::npos) << help;
+  const std::string text = help.substr(option, help.find("\n  --", option) - option);
+  EXPECT_CONTAINS(text, "60");
+  EXPECT_EQ(text.find("300"), std::string::npos) << text;
+}
+
 TEST(Doctor, ANoticeTellsThatEachTaskStartsAGroup) {
   const std::map<std::string, std::string> task{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
   const CommandResult spawned = expect_success(
