@@ -7,6 +7,7 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/commands/command.h"
@@ -46,6 +47,19 @@ std::string local_file_system(const std::string& folder) {
   }
 }
 
+// Throws io::CannotCreateError for a job.sh that submit has not written.
+void check_script(const std::string& folder) {
+  constexpr std::uint64_t kMaxScript = 16 << 20;
+  const std::string path = folder + "/" + kJobScript;
+  std::error_code missing;
+  const fs::file_status status = fs::symlink_status(path, missing);
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status) || !is_job_script(io::read_run_file(path, kMaxScript)))
+    throw io::CannotCreateError(path +
+                                " was not written by engine submit: rename it, or give "
+                                "another --save-dir");
+}
+
 void write_script(const std::string& script, const std::string& folder) {
   std::error_code failure;
   fs::create_directories(folder, failure);
@@ -72,7 +86,10 @@ int submit(const SubmitOptions& options) {
   }
   check_sbatch();
   const std::vector<std::string> folders = job_folders(request);
-  for (const std::string& folder : folders) check_no_job_of(folder);
+  for (const std::string& folder : folders) {
+    check_no_job_of(folder);
+    check_script(folder);
+  }
   for (const std::string& folder : folders) write_script(script, folder);
   if (const std::string kind = local_file_system(folders.front()); !kind.empty())
     print_notice("warning: " + folders.front() + " is on " + kind + " of " + backends::host_name() +

@@ -30,6 +30,7 @@ std::string directive_text(const std::string& text) {
   }
   return quoted + "\"";
 }
+constexpr std::string_view kAuthorLine = "# Written by `engine submit`.\n";
 
 void check_words(const JobRequest& request) {
   std::vector<std::string> words{request.place.name, request.place.partition, request.place.account,
@@ -142,9 +143,8 @@ std::string job_script(const JobRequest& request) {
                             "expected a path without");
   return "#!/bin/bash\n" + (slurm ? slurm_directives(request) : other_directives(request)) +
          "# Trains until the run is complete: before the time limit the program saves, and the job "
-         "goes back into the queue.\n"
-         "# Written by `engine submit`.\n" +
-         (slurm ? slurm_names(request) : other_names(request)) +
+         "goes back into the queue.\n" +
+         std::string(kAuthorLine) + (slurm ? slurm_names(request) : other_names(request)) +
          "folder=" + shell_text_of_task(request, request.folder) +
          "\ndirectory=" + shell_word(request.directory) + "\nnotes=$folder/" +
          job_notes_name("$job") + "\n" + "elastic=" + (request.elastic ? "1" : "") + "\n" +
@@ -153,6 +153,10 @@ std::string job_script(const JobRequest& request) {
                       "\" 2>&1\n") +
          setup_function(request.setup) +
          (slurm ? slurm_functions(request) : other_functions(request)) + "\n" + kJobBody;
+}
+
+bool is_job_script(const std::string& text) {
+  return text.find("\n" + std::string(kAuthorLine)) != std::string::npos;
 }
 
 }  // namespace tools

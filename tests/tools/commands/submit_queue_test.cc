@@ -1,0 +1,61 @@
+// engine submit and the queue: files and variables of the user, several clusters, preemption, and
+// the ends of jobs.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/running_program.h"
+#include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
+#include "tests/tools/commands/program.h"
+#include "tests/tools/commands/submit_fixture.h"
+
+namespace {
+
+using submit_support::Submit;
+using submit_support::Words;
+using test_support::argv;
+using test_support::CommandResult;
+using test_support::expect_success;
+using test_support::read_text;
+using test_support::write_text;
+namespace fs = std::filesystem;
+
+// A temporary folder may be on a local file system, of which a line warns first.
+void expect_failure(const CommandResult& result, int code, const std::string& words) {
+  EXPECT_EQ(result.exit_code, code) << result.err;
+  EXPECT_CONTAINS(result.err, words);
+}
+
+TEST_F(Submit, AScriptOfTheUserIsKept) {
+  const std::string run = folder_ / "run", script = run + "/job.sh";
+  fs::create_directories(run);
+  write_text(script, "#!/bin/bash\necho mine\n");
+  make("sbatch", "echo sbatch >>" + (folder_ / "told") + "; echo 12");
+  program::expect_error(submit(argv("--no-wait"), {"--save-dir", run}), 73,
+                        script + " was not written by engine submit");
+  EXPECT_EQ(read_text(script), "#!/bin/bash\necho mine\n");
+  EXPECT_EQ(told(), "");
+  // No script of an array is written if one is in the way.
+  fs::create_directories(folder_ / "s1");
+  write_text(folder_ / "s1/job.sh", "mine");
+  program::expect_error(submit(argv("--array 0-1"), {"--save-dir", folder_ / "s%a"}), 73,
+                        folder_ / "s1/job.sh");
+  EXPECT_FALSE(fs::exists(folder_ / "s0/job.sh"));
+  // A link would be replaced, and its target left.
+  fs::create_directories(folder_ / "linked");
+  fs::create_symlink(script, folder_ / "linked/job.sh");
+  program::expect_error(submit(argv("--no-wait"), {"--save-dir", folder_ / "linked"}), 73,
+                        "linked/job.sh");
+  // The program's own script is replaced.
+  make("sbatch", "exit 1");
+  EXPECT_EQ(submit(argv("--no-wait"), {"--save-dir", folder_ / "own"}).exit_code, 78);
+  make("sbatch", "echo 12");
+  expect_success(submit(argv("--no-wait"), {"--save-dir", folder_ / "own"}));
+}
+
+}  // namespace
