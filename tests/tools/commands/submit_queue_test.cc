@@ -58,4 +58,29 @@ TEST_F(Submit, AScriptOfTheUserIsKept) {
   expect_success(submit(argv("--no-wait"), {"--save-dir", folder_ / "own"}));
 }
 
+TEST_F(Submit, OtherSchedulersGiveEachNodeAHost) {
+  const std::string run = folder_ / "run", hosts = folder_ / "hosts";
+  fs::create_directories(run);
+  const auto printed_for = [&](const std::string& scheduler) {
+    return printed(argv("--nodes 2 --ntasks-per-node 2 --program echo --scheduler", scheduler),
+                   {"--save-dir", run});
+  };
+  const std::string pbs = printed_for("pbs");
+  EXPECT_CONTAINS(read_text(pbs), "#PBS -l place=scatter\n");
+  write_text(hosts, "n1\nn1\nn1\nn1\n");
+  const std::map<std::string, std::string> variables{{"PBS_JOBID", "7"}, {"PBS_NODEFILE", hosts}};
+  EXPECT_EQ(turn(pbs, variables).exit_code, 78);
+  EXPECT_CONTAINS(read_text(run + "/job-7.log"), "job 7 has 1 host (n1): expected 2");
+  write_text(hosts, "n1\nn1\nn2\nn2\n");
+  expect_success(turn(pbs, variables));
+  EXPECT_CONTAINS(read_text(run + "/job-7.log"), "launch --hosts n1,n2 ");
+  const std::string lsf = printed_for("lsf");
+  EXPECT_EQ(turn(lsf, {{"LSB_JOBID", "8"}, {"LSB_MCPU_HOSTS", "n1 4"}}).exit_code, 78);
+  EXPECT_CONTAINS(read_text(run + "/job-8.log"), "job 8 has 1 host (n1): expected 2");
+  // A GPU of Grid Engine counts per slot at most sites.
+  program::expect_error(
+      submit(argv("--print --scheduler sge --gpus-per-node 4"), {"--save-dir", run}), 78,
+      "--gpus-per-node 4 with --scheduler sge: give --ntasks-per-node");
+}
+
 }  // namespace

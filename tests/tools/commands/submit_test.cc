@@ -337,10 +337,10 @@ TEST_F(Submit, AScriptOfPbsKeepsItsTime) {
 }
 
 TEST_F(Submit, ScriptsOfOtherSchedulersAskForTheSame) {
-  const Words job = argv(
-                  "--ntasks-per-node 4 --gpus-per-node 4 --cpus-per-task 2 --time 2:00:00 "
-                  "--partition p --account a --print --scheduler"),
-              train = argv("--save-dir", folder_ / "digits");
+  const Words host = argv(
+                  "--ntasks-per-node 4 --cpus-per-task 2 --time 2:00:00 --partition p "
+                  "--account a --print --scheduler"),
+              job = argv("--gpus-per-node 4", host), train = argv("--save-dir", folder_ / "digits");
   const std::string pbs = expect_success(submit(argv(job, "pbs --mem 16G --nodes 2"), train)).out;
   program::expect_words(
       pbs, {"#PBS -N digits\n", "#PBS -l select=2:ncpus=8:mpiprocs=4:ngpus=4:mem=16384mb\n",
@@ -352,13 +352,13 @@ TEST_F(Submit, ScriptsOfOtherSchedulersAskForTheSame) {
             "#BSUB -R \"rusage[mem=16384MB]\"\n", "#BSUB -gpu \"num=4/host\"\n", "#BSUB -W 120\n",
             "#BSUB -wa USR2\n", "#BSUB -wt 2\n", "#BSUB -Q 75\n",
             " --resume auto --preempt-signal USR1,USR2,XCPU --spawn 4\n"});
-  const std::string sge = expect_success(submit(argv(job, "sge"), train)).out;
-  program::expect_words(sge, {"#$ -N digits\n", "#$ -pe smp 8\n", "#$ -l gpu=4\n",
-                              "#$ -l h_rt=7200\n", "#$ -l s_rt=7080\n", "#$ -notify\n"});
-  program::expect_words(expect_success(submit(argv(job, "sge --name 9x"), train)).out,
+  const std::string sge = expect_success(submit(argv(host, "sge"), train)).out;
+  program::expect_words(sge, {"#$ -N digits\n", "#$ -pe smp 8\n", "#$ -l h_rt=7200\n",
+                              "#$ -l s_rt=7080\n", "#$ -notify\n"});
+  program::expect_words(expect_success(submit(argv(host, "sge --name 9x"), train)).out,
                         {"#$ -N run-9x\n"});  // no name begins with a digit
-  program::expect_error(submit(argv(job, "sge --nodes 2"), train), 78, "expected 1");
-  program::expect_error(submit(argv(job, "sge --mem 1G"), train), 78, "leave it out");
+  program::expect_error(submit(argv(host, "sge --nodes 2"), train), 78, "expected 1");
+  program::expect_error(submit(argv(host, "sge --mem 1G"), train), 78, "leave it out");
 }
 
 }  // namespace
