@@ -58,6 +58,37 @@ TEST_F(Submit, AScriptOfTheUserIsKept) {
   expect_success(submit(argv("--no-wait"), {"--save-dir", folder_ / "own"}));
 }
 
+// SLURM announces a preemption with a grace time by TERM, as it announces scancel.
+TEST_F(Submit, APreemptedJobGoesBack) {
+  const std::string run = folder_ / "run";
+  fs::create_directories(run);
+  const std::string script = printed({}, {"--save-dir", run});
+  make("srun", "exit 143");
+  const auto turn_with = [&](const std::string& state, const std::string& preempted) {
+    make("scontrol",
+         "if [ \"$*\" = 'show job 12' ]; then\n"
+         "echo 'JobId=12 JobName=run'\necho '   JobState=" +
+             state +
+             " Reason=None Dependency=(null)'\n"
+             "echo '   StartTime=2026-11-30T03:50:00 EndTime=2026-11-30T04:50:00'\n"
+             "echo '   PreemptEligibleTime=2026-11-30T03:50:00 PreemptTime=" +
+             preempted + "'\nelse echo \"$*\" >>" + (folder_ / "told") + "; fi");
+    fs::remove(run + "/job-12.txt");
+    fs::remove(folder_ / "told");
+    return turn(script);
+  };
+  EXPECT_EQ(turn_with("RUNNING", "2026-11-30T04:00:00").exit_code, 143);
+  EXPECT_EQ(told(), "requeue 12\n");
+  EXPECT_EQ(read_text(run + "/job-12.txt"), "start none\nrequeue 143\n");
+  for (const auto& [state, preempted] : {std::pair{"RUNNING", "None"},
+                                         {"CANCELLED", "2026-11-30T04:00:00"},
+                                         {"RUNNING", "2026-11-29T22:00:00"}}) {  // an earlier turn
+    EXPECT_EQ(turn_with(state, preempted).exit_code, 143);
+    EXPECT_EQ(told(), "") << state << " " << preempted;
+    EXPECT_EQ(read_text(run + "/job-12.txt"), "start none\nend 143\n");
+  }
+}
+
 TEST_F(Submit, OtherSchedulersGiveEachNodeAHost) {
   const std::string run = folder_ / "run", hosts = folder_ / "hosts";
   fs::create_directories(run);

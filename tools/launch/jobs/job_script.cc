@@ -30,6 +30,7 @@ std::string directive_text(const std::string& text) {
   }
   return quoted + "\"";
 }
+
 constexpr std::string_view kAuthorLine = "# Written by `engine submit`.\n";
 
 void check_words(const JobRequest& request) {
@@ -95,6 +96,17 @@ std::string slurm_directives(const JobRequest& request) {
          (request.elastic ? "#SBATCH --no-kill\n" : "");
 }
 
+// A preemption with a grace time begins with a SIGTERM to the ranks, as scancel --signal=TERM does.
+// A job that was preempted in an earlier turn may still have the time of that.
+constexpr std::string_view kSlurmPreempted =
+    "is_preempted() {\n"
+    "  local record start\n"
+    "  record=$(SLURM_TIME_FORMAT=standard scontrol show job \"$job\") || return\n"
+    "  [[ $record == *JobState=RUNNING* && $record =~ StartTime=([0-9][0-9T:-]*) ]] || return\n"
+    "  start=${BASH_REMATCH[1]}\n"
+    "  [[ $record =~ PreemptTime=([0-9][0-9T:-]*) && ! ${BASH_REMATCH[1]} < $start ]]\n"
+    "}\n";
+
 std::string slurm_functions(const JobRequest& request) {
   const bool several = request.resources.max_nodes > 1;
   std::string options = request.elastic ? " --no-kill --kill-on-bad-exit=0 --wait=0" : "";
@@ -114,7 +126,7 @@ std::string slurm_functions(const JobRequest& request) {
   for (const std::string& option : request.srun) options += " --" + shell_word(option);
   return "check_nodes() {\n" + (several ? check : "  :\n") + "}\ntrain() {\n  srun" + options +
          " " + request.program + " train" + train_words(request) +
-         "\n}\nrequeue() { scontrol requeue \"$job\"; }\n";
+         "\n}\nrequeue() { scontrol requeue \"$job\"; }\n" + std::string(kSlurmPreempted);
 }
 
 std::string setup_function(const std::vector<std::string>& lines) {
@@ -129,6 +141,10 @@ std::string slurm_names(const JobRequest& request) {
 }
 
 }  // namespace
+
+std::string setup_lines(const std::string& line) {
+  return "  {\n    " + line + "\n  } || return\n";
+}
 
 std::string job_log_name(const std::string& job) { return "job-" + job + ".log"; }
 std::string job_notes_name(const std::string& job) { return "job-" + job + ".txt"; }
