@@ -114,4 +114,23 @@ TEST_F(Submit, OtherSchedulersGiveEachNodeAHost) {
       "--gpus-per-node 4 with --scheduler sge: give --ntasks-per-node");
 }
 
+TEST_F(Submit, SetUpMayChangeTheFolder) {
+  const std::string run = folder_ / "run";
+  fs::create_directories(run);
+  make("srun", "pwd >" + (folder_ / "place"));
+  expect_success(turn(printed(argv("--setup", std::string("cd /")), {"--save-dir", run})));
+  EXPECT_EQ(read_text(folder_ / "place"), fs::current_path().string() + "\n");
+}
+
+TEST_F(Submit, ALineWithACommentIsChecked) {
+  const std::string run = folder_ / "run";
+  fs::create_directories(run);
+  const CommandResult result = turn(
+      printed(argv("--setup", std::string("false # the modules of 2026")), {"--save-dir", run}));
+  EXPECT_EQ(result.exit_code, 78);
+  EXPECT_CONTAINS(result.err, "a line of --setup failed");
+  program::expect_error(submit(argv("--program", std::string("engine # 2")), {"--save-dir", run}),
+                        2, "--program 'engine # 2' ends in a comment");
+}
+
 }  // namespace

@@ -4,16 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
-#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
+#include "tools/commands/submit/submit_checks.h"
 #include "tools/commands/train_instead.h"
 #include "tools/folder/run_folder.h"
 #include "tools/launch/nodes/own_program.h"
-#include "tools/launch/workers/child_program.h"
 #include "tools/options/input/own_arguments.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
@@ -35,11 +33,6 @@ constexpr const char* kSubmitFooter =
     "  engine submit --print --time 20 train --model convnet --dataset glyphs --save-dir runs/b\n"
     "  engine submit --array 0-4 train --model mlp --dataset mnist --seed %a --save-dir runs/s%a\n"
     "  engine submit --status runs/a";
-
-// Options of sbatch that follow from others; see also --sbatch's help.
-constexpr const char* kManaged[] = {"output", "open-mode", "requeue",  "no-requeue",
-                                    "signal", "wrap",      "no-kill",  "parsable",
-                                    "wait",   "chdir",     "test-only"};
 
 struct RawJob {
   std::string scheduler = "slurm", nodes = "1", time, array;
@@ -122,54 +115,6 @@ Scheduler scheduler_of(const std::string& name) {
   return name == "sge" ? Scheduler::kSge : Scheduler::kSlurm;
 }
 
-// Returns "mail-type=END" also for "--mail-type=END". `what`: the option's name.
-std::vector<std::string> plain_options(const std::vector<std::string>& given, const char* what) {
-  std::vector<std::string> plain;
-  for (std::string option : given) {
-    option.erase(0, option.find_first_not_of('-'));
-    const std::string name = option.substr(0, option.find('='));
-    const bool valid = !name.empty() && option.find('\n') == std::string::npos &&
-                       std::ranges::all_of(name, [](char c) {
-                         return std::isalnum(static_cast<unsigned char>(c)) || c == '-';
-                       });
-    if (!valid)
-      throw UsageError(std::string(what) + " '" + option +
-                       "': expected the long name of an option, as NAME or NAME=VALUE");
-    plain.push_back(std::move(option));
-  }
-  return plain;
-}
-
-void check_sbatch_options(const CLI::App& app, const std::vector<std::string>& options) {
-  for (const std::string& option : options) {
-    const std::string name = option.substr(0, option.find('='));
-    if (std::ranges::find(kManaged, name) != std::end(kManaged))
-      throw UsageError("--sbatch " + option + ": submit sets --" + name + " itself: leave it out");
-    if (const std::string own = name == "job-name" ? "name" : name;
-        app.get_option_no_throw("--" + own) != nullptr)
-      throw UsageError("--sbatch " + option + ": give it as submit's own --" + own);
-  }
-}
-
-// Throws UsageError unless `line`, which the script makes of `value`, is one command line of bash.
-// Without bash here, only the number of lines is checked.
-void check_shell(const std::string& option, const std::string& value, const std::string& line) {
-  const bool blank = base::trimmed(value).empty();
-  if (blank || value.find('\n') != std::string::npos)
-    throw UsageError(option + " '" + base::escape_text(value) + "': expected one line of shell" +
-                     (blank ? "" : "; give the option once for each"));
-  const std::string bash = find_program("bash");
-  if (bash.empty()) return;
-  constexpr std::chrono::seconds kTimeout{10};
-  const ProgramResult checked = run_program({bash, "-n", "-c", "f() {\n" + line + "\n}"}, kTimeout);
-  if (checked.code.value_or(0) == 0) return;
-  constexpr std::string_view kPlace = "line 2: ";  // of "bash: -c: line 2: unexpected EOF ..."
-  const std::string fault = base::split_text(checked.err, '\n').front();
-  const std::size_t place = fault.find(kPlace);
-  throw UsageError(option + " '" + base::escape_text(value) + "' is no line of shell: " +
-                   (place == fault.npos ? fault : fault.substr(place + kPlace.size())));
-}
-
 void take_nodes(const std::string& text, JobResources& resources) {
   constexpr int kMaxNodes = 65536;
   const std::vector<std::string> ends = base::split_text(text, '-');
@@ -199,10 +144,10 @@ void take_job(const CLI::App& app, const RawJob& raw, JobRequest& request) {
   request.sbatch = plain_options(raw.sbatch, "--sbatch");
   request.srun = plain_options(raw.srun, "--srun");
   check_sbatch_options(app, request.sbatch);
-  for (const std::string& line : raw.setup) check_shell("--setup", line, line + " || return");
+  for (const std::string& line : raw.setup) check_setup(line);
   request.setup = raw.setup;
   const bool has_program = app.get_option("--program")->count() > 0;
-  if (has_program) check_shell("--program", raw.program, raw.program + " train");
+  if (has_program) check_program(raw.program);
   request.program = has_program ? raw.program : shell_word(own_path());
   const bool slurm = request.scheduler == Scheduler::kSlurm;
   if (!slurm && (!request.array.spec.empty() || !request.sbatch.empty() || !request.srun.empty() ||

@@ -31,6 +31,7 @@ prepare || {
   say "job $job ends: a line of --setup failed"
   finish 78
 }
+cd "$directory" || finish 73  # a line of --setup may have left it
 note "start $(checkpoint)"
 train
 code=$?

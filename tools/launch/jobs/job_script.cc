@@ -129,9 +129,11 @@ std::string slurm_functions(const JobRequest& request) {
          "\n}\nrequeue() { scontrol requeue \"$job\"; }\n" + std::string(kSlurmPreempted);
 }
 
+// A line may end in a comment, so that its check is on the next one.
 std::string setup_function(const std::vector<std::string>& lines) {
-  return "prepare() {\n  " +
-         (lines.empty() ? ":" : base::join_text(lines, " || return\n  ") + " || return") + "\n}\n";
+  std::string text = "prepare() {\n";
+  for (const std::string& line : lines) text += setup_lines(line);
+  return text + (lines.empty() ? "  :\n" : "") + "}\n";
 }
 
 std::string slurm_names(const JobRequest& request) {
