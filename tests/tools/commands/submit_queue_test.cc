@@ -133,4 +133,18 @@ TEST_F(Submit, ALineWithACommentIsChecked) {
                         2, "--program 'engine # 2' ends in a comment");
 }
 
+TEST_F(Submit, ValuesOfSbatchAreAccepted) {
+  const Words saved{"--save-dir", folder_ / "run"};
+  for (const char* memory : {"0", "16g", "16GB", "512K", "1T"})
+    EXPECT_CONTAINS(read_text(printed({"--mem", memory}, saved)),
+                    "#SBATCH --mem=" + std::string(memory) + "\n");
+  for (const char* time : {"UNLIMITED", "infinite", "0"})
+    EXPECT_CONTAINS(read_text(printed({"--time", time}, saved)), "#SBATCH --time=UNLIMITED\n");
+  EXPECT_CONTAINS(read_text(printed(argv("--gpus-per-node a100:4"), saved)),
+                  "#SBATCH --ntasks-per-node=4\n#SBATCH --gpus-per-node=a100:4\n");
+  for (const Words& job : {argv("--mem 0"), argv("--time 0"), argv("--gpus-per-node a100:4")})
+    program::expect_error(submit(argv("--print --scheduler pbs", job), saved), 2,
+                          job[0] + " " + job[1] + " is for slurm");
+}
+
 }  // namespace

@@ -36,7 +36,8 @@ constexpr const char* kSubmitFooter =
 
 struct RawJob {
   std::string scheduler = "slurm", nodes = "1", time, array;
-  int gpus = 0, tasks = 0, cpus = 0, signal_before = 120;
+  std::string gpus;
+  int tasks = 0, cpus = 0, signal_before = 120;
   std::vector<std::string> sbatch, srun, setup;
   std::string program;
 };
@@ -52,7 +53,9 @@ void add_resource_options(CLI::App& app, RawJob& raw, JobRequest& request) {
         ->transform(whole_number(1, 65536))
         ->group("Resources");
   };
-  number("--gpus-per-node", raw.gpus, "GPUs of each node", "G");
+  app.add_option("--gpus-per-node", raw.gpus, "GPUs of each node, e.g. 4 or a100:4")
+      ->type_name("[TYPE:]G")
+      ->group("Resources");
   number("--ntasks-per-node", raw.tasks, "ranks on each node (default: one per GPU, else 1)", "T");
   number("--cpus-per-task", raw.cpus, "cores of each rank", "C");
   const auto text = [&](const char* name, std::string& value, const char* help,
@@ -125,16 +128,53 @@ void take_nodes(const std::string& text, JobResources& resources) {
   resources.max_nodes = static_cast<int>(*most);
 }
 
+void take_gpus(const std::string& text, JobResources& resources) {
+  constexpr int kMaxGpus = 65536;
+  const std::size_t colon = text.rfind(':');
+  const bool has_type = colon != std::string::npos;
+  const std::string type = has_type ? text.substr(0, colon) : "";
+  const auto number = parse_integer(has_type ? text.substr(colon + 1) : text);
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  };
+  if (!number || *number < 1 || *number > kMaxGpus || (has_type && type.empty()) ||
+      !std::ranges::all_of(type, is_plain))
+    throw io::ConfigError("--gpus-per-node '" + text +
+                          "': expected a number from 1, or TYPE:NUMBER");
+  resources.gpus_per_node = static_cast<int>(*number);
+  resources.gpu_type = type;
+}
+
+// Other schedulers have no word for these.
+void check_for_slurm(const RawJob& raw, const JobRequest& request) {
+  const JobResources& resources = request.resources;
+  if (request.scheduler == Scheduler::kSlurm) return;
+  if (!request.array.spec.empty() || !request.sbatch.empty() || !request.srun.empty() ||
+      !request.place.qos.empty())
+    throw UsageError(
+        "--array, --qos, --sbatch and --srun are for slurm: leave them out with --scheduler " +
+        raw.scheduler + ", or add to the printed script");
+  const auto reject = [&](const std::string& option) {
+    throw UsageError(option + " is for slurm: give another value with --scheduler " +
+                     raw.scheduler + ", or leave it out");
+  };
+  if (resources.is_unlimited) reject("--time " + raw.time);
+  if (!resources.gpu_type.empty()) reject("--gpus-per-node " + raw.gpus);
+  if (!resources.memory.empty() && parse_memory(resources.memory) == 0)
+    reject("--mem " + resources.memory);
+}
+
 // Fills in what the options of the job say.
 void take_job(const CLI::App& app, const RawJob& raw, JobRequest& request) {
   request.scheduler = scheduler_of(raw.scheduler);
   JobResources& resources = request.resources;
   take_nodes(raw.nodes, resources);
-  resources.gpus_per_node = raw.gpus;
-  resources.tasks_per_node = raw.tasks > 0 ? raw.tasks : std::max(1, raw.gpus);
+  if (!raw.gpus.empty()) take_gpus(raw.gpus, resources);
+  resources.tasks_per_node = raw.tasks > 0 ? raw.tasks : std::max(1, resources.gpus_per_node);
   resources.cpus_per_task = raw.cpus;
   if (!resources.memory.empty()) static_cast<void>(parse_memory(resources.memory));
   if (!raw.time.empty()) resources.seconds = parse_time_limit(raw.time);
+  resources.is_unlimited = !raw.time.empty() && resources.seconds == 0;
   request.signal_before = raw.signal_before;
   if (resources.seconds > 0 && resources.seconds <= raw.signal_before)
     throw io::ConfigError("--time " + raw.time + " is " + std::to_string(resources.seconds) +
@@ -149,13 +189,7 @@ void take_job(const CLI::App& app, const RawJob& raw, JobRequest& request) {
   const bool has_program = app.get_option("--program")->count() > 0;
   if (has_program) check_program(raw.program);
   request.program = has_program ? raw.program : shell_word(own_path());
-  const bool slurm = request.scheduler == Scheduler::kSlurm;
-  if (!slurm && (!request.array.spec.empty() || !request.sbatch.empty() || !request.srun.empty() ||
-                 !request.place.qos.empty()))
-    throw UsageError(
-        "--array, --qos, --sbatch and --srun are for slurm: leave them out with "
-        "--scheduler " +
-        raw.scheduler + ", or add to the printed script");
+  check_for_slurm(raw, request);
 }
 
 // Rejects options that would start over, or start ranks twice, in each turn of the job.

@@ -79,8 +79,9 @@ std::string slurm_directives(const JobRequest& request) {
     add("ntasks-per-node", number(r.tasks_per_node));
     add("cpus-per-task", number(r.cpus_per_task));
   }
-  add("gpus-per-node", number(r.gpus_per_node));
+  add("gpus-per-node", (r.gpu_type.empty() ? "" : r.gpu_type + ":") + number(r.gpus_per_node));
   add("mem", r.memory);
+  if (r.is_unlimited) add("time", "UNLIMITED");
   if (r.seconds != 0) add("time", number((r.seconds + 59) / 60));  // sbatch rounds up to minutes
   add("array", request.array.spec);
   add("signal", request.signal + "@" + number(request.signal_before));
