@@ -133,6 +133,25 @@ TEST_F(Submit, ALineWithACommentIsChecked) {
                         2, "--program 'engine # 2' ends in a comment");
 }
 
+TEST_F(Submit, TheFolderMayComeFromElsewhere) {
+  make("srun", "while [[ $1 == --* ]]; do shift; done\necho \"$@\" >" + (folder_ / "arguments"));
+  const std::string run = folder_ / "run", config = folder_ / "run.toml";
+  fs::create_directories(run);
+  fs::create_directories(run + "3");
+  const auto expect_folder = [&](const Words& job, const Words& train,
+                                 const std::map<std::string, std::string>& variables,
+                                 const std::string& folder) {
+    const std::string script = folder_ / "script.sh";
+    write_text(script, expect_success(submit(argv("--print", job), train, variables)).out);
+    expect_success(turn(script, {{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}}));
+    program::expect_words(read_text(folder_ / "arguments"), {" --save-dir " + folder});
+  };
+  expect_folder({}, {}, {{"ENGINE_SAVE_DIR", run}}, run);
+  write_text(config, "save-dir = \"" + run + "\"\n");
+  expect_folder({}, {"--config", config}, {}, run);
+  expect_folder(argv("--array 3"), {}, {{"ENGINE_SAVE_DIR", folder_ / "run%a"}}, run + "3");
+}
+
 TEST_F(Submit, ValuesOfSbatchAreAccepted) {
   const Words saved{"--save-dir", folder_ / "run"};
   for (const char* memory : {"0", "16g", "16GB", "512K", "1T"})
@@ -145,6 +164,11 @@ TEST_F(Submit, ValuesOfSbatchAreAccepted) {
   for (const Words& job : {argv("--mem 0"), argv("--time 0"), argv("--gpus-per-node a100:4")})
     program::expect_error(submit(argv("--print --scheduler pbs", job), saved), 2,
                           job[0] + " " + job[1] + " is for slurm");
+}
+
+TEST_F(Submit, RanksAreNotNumberedByOptions) {
+  program::expect_error(submit({}, argv("--rank 0 --world-size 2 --save-dir", folder_ / "run")), 2,
+                        "submit starts a rank per task: leave --rank out");
 }
 
 }  // namespace

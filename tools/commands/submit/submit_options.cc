@@ -193,10 +193,7 @@ void take_job(const CLI::App& app, const RawJob& raw, JobRequest& request) {
 }
 
 // Rejects options that would start over, or start ranks twice, in each turn of the job.
-void check_train(const TrainArguments& parsed, const Instead& instead) {
-  ConfigValues values = parsed.values;
-  apply_environment(values);
-  if (!parsed.config_file.empty()) apply_config_file(parsed.config_file, values);
+void check_train(const ConfigValues& values, const Instead& instead) {
   const auto given = [&](const char* name) {
     const auto value = values.find(name);
     return value != values.end() && !value->second.value.empty() && value->second.value != "false";
@@ -210,6 +207,10 @@ void check_train(const TrainArguments& parsed, const Instead& instead) {
     throw UsageError(
         "submit starts a rank per task: leave --spawn out, and give submit "
         "--ntasks-per-node N");
+  for (const char* name : {"rank", "world-size", "local-rank"})
+    if (given(name))
+      throw UsageError("submit starts a rank per task: leave --" + std::string(name) +
+                       " out, and give submit --nodes and --ntasks-per-node");
   if (given("overwrite"))
     throw UsageError(
         "--overwrite would start over after each turn of the job: leave it out, and "
@@ -251,15 +252,13 @@ void take_name(JobPlace& place, const std::string& folder) {
 }
 
 // `folder`: --save-dir, with %a for the number of an array's run.
-void take_train(const RunConfig& config, const std::string& folder, const Arguments& train,
-                JobRequest& request) {
+void take_train(const RunConfig& config, const std::string& folder, JobRequest& request) {
   check_resuming(config.keeping);
   request.folder = fs::absolute(folder).lexically_normal().string();
   if (request.folder.ends_with('/')) request.folder.pop_back();
   check_folders(request, config.keeping.resume.is_wanted());
   request.directory = fs::current_path().string();
   take_name(request.place, request.folder);
-  request.train = train;
   request.elastic = config.is_elastic();
   if (!request.elastic && request.resources.max_nodes > request.resources.nodes)
     throw io::ConfigError(
@@ -272,6 +271,24 @@ void take_train(const RunConfig& config, const std::string& folder, const Argume
   if (request.signal.starts_with("SIG")) request.signal.erase(0, 3);
   if (request.scheduler != Scheduler::kSlurm && is_default(signals))
     request.train.insert(request.train.end(), {"--preempt-signal", "USR1,USR2,XCPU"});
+}
+
+// Checks the options of train, and makes those of an array the first run's. Returns --save-dir,
+// with %a for the number of an array's run. A folder from the environment or a file becomes an
+// option of the job, so that each turn has the same.
+std::string take_folder(TrainArguments& parsed, const Instead& instead, JobRequest& request) {
+  ConfigValues all = parsed.values;
+  apply_environment(all);
+  if (!parsed.config_file.empty()) apply_config_file(parsed.config_file, all);
+  check_train(all, instead);
+  const auto folder = all.find("save-dir");
+  const std::string numbered = folder == all.end() ? "" : folder->second.value;
+  if (!numbered.empty() && parsed.values.emplace(*folder).second)
+    request.train.insert(request.train.end(), {"--save-dir", numbered});
+  if (!request.array.spec.empty())
+    for (auto& [name, value] : parsed.values)
+      value.value = of_task(value.value, request.array.tasks.front());
+  return numbered;
 }
 
 }  // namespace
@@ -301,20 +318,15 @@ std::optional<SubmitOptions> parse_submit_options(const Arguments& arguments) {
   if (options.request.scheduler != Scheduler::kSlurm && !options.print)
     throw UsageError("--scheduler " + raw.scheduler +
                      " needs --print: only SLURM's jobs are submitted");
-  const Arguments words(train + 1, arguments.end());
+  options.request.train.assign(train + 1, arguments.end());
   Instead instead;
-  std::optional<TrainArguments> parsed =
-      parse_train_arguments(words, [&](CLI::App& of_train) { add_instead(of_train, instead); });
+  std::optional<TrainArguments> parsed = parse_train_arguments(
+      options.request.train, [&](CLI::App& of_train) { add_instead(of_train, instead); });
   if (!parsed) return std::nullopt;
-  check_train(*parsed, instead);
-  const JobArray& array = options.request.array;
-  const std::string numbered = parsed->values["save-dir"].value;
-  if (!array.spec.empty())  // the first run is checked
-    for (auto& [name, value] : parsed->values)
-      value.value = of_task(value.value, array.tasks.front());
+  const std::string numbered = take_folder(*parsed, instead, options.request);
   std::vector<std::string> ignored;
   const RunConfig config = read_train_config(*parsed, ignored);
-  take_train(config, array.spec.empty() ? config.keeping.directory : numbered, words,
+  take_train(config, options.request.array.spec.empty() ? config.keeping.directory : numbered,
              options.request);
   return options;
 }
