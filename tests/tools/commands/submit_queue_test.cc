@@ -89,6 +89,31 @@ TEST_F(Submit, APreemptedJobGoesBack) {
   }
 }
 
+TEST_F(Submit, AJobOfAnotherClusterIsAskedForThere) {
+  const std::string run = folder_ / "run";
+  make("sbatch", "echo '123;other'");
+  for (const char* name : {"squeue", "scancel", "scontrol"})
+    make(name, "echo \"" + std::string(name) + " $*\" >>" + (folder_ / "told") +
+                   (name == std::string("squeue")
+                        ? "; echo 'CLUSTER: other'; echo '123|RUNNING|n1|None|0:01|20:00'"
+                        : ""));
+  const CommandResult submitted = expect_success(submit(argv("--no-wait"), {"--save-dir", run}));
+  EXPECT_CONTAINS(submitted.out, "submitted job 123 on cluster other; its output: ");
+  const auto expect_asked = [&](const std::string& words) {
+    EXPECT_CONTAINS(told(), words);
+    fs::remove(folder_ / "told");
+  };
+  EXPECT_CONTAINS(expect_success(submit_alone({"--status", run})).out, "job 123: RUNNING on n1");
+  expect_asked("squeue --clusters=other ");
+  program::expect_error(submit(argv("--no-wait"), {"--save-dir", run}), 73, "already has a job");
+  expect_asked("squeue --clusters=other ");
+  EXPECT_CONTAINS(expect_success(submit_alone({"--cancel", run})).out, "cancelled job 123");
+  expect_asked("scancel --clusters=other 123\n");
+  make("squeue", "");
+  EXPECT_CONTAINS(expect_success(submit_alone({"--status", run})).out, "has left the queue");
+  expect_asked("scontrol --clusters=other show job 123\n");
+}
+
 TEST_F(Submit, OtherSchedulersGiveEachNodeAHost) {
   const std::string run = folder_ / "run", hosts = folder_ / "hosts";
   fs::create_directories(run);
@@ -133,6 +158,70 @@ TEST_F(Submit, ALineWithACommentIsChecked) {
                         2, "--program 'engine # 2' ends in a comment");
 }
 
+TEST_F(Submit, TheEndOfAJobWithoutANoteIsItsExitCode) {
+  make("sbatch", "echo 12");
+  make("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+  const auto code_of = [&](const std::string& state, const std::string& exit_code) {
+    make("scontrol", "echo '   JobState=" + state +
+                         " Reason=None'; echo '   ExitCode=" + exit_code + " DerivedExitCode=0:0'");
+    const CommandResult result = submit({}, {"--save-dir", folder_ / "run"});
+    EXPECT_CONTAINS(result.err, "SLURM says " + state);
+    return result.exit_code;
+  };
+  EXPECT_EQ(code_of("CANCELLED", "0:15"), 143);
+  EXPECT_EQ(code_of("CANCELLED", "0:0"), 143);  // before it started
+  EXPECT_EQ(code_of("TIMEOUT", "0:15"), 143);
+  EXPECT_EQ(code_of("TIMEOUT", "0:0"), 143);
+  EXPECT_EQ(code_of("FAILED", "3:0"), 3);
+  EXPECT_EQ(code_of("OUT_OF_MEMORY", "0:125"), 137);
+  EXPECT_EQ(code_of("NODE_FAIL", "0:9"), 69);
+}
+
+TEST_F(Submit, AnEndedJobIsNotCancelled) {
+  const std::string run = folder_ / "run";
+  expect_success(submit({}, {"--save-dir", run}));
+  for (const char* queue : {"", "echo '12|COMPLETING|n1|None|0:01|20:00'"}) {
+    make("squeue", queue);
+    EXPECT_EQ(expect_success(submit_alone({"--cancel", run})).out,
+              "job 12 ended with exit code 0\n");
+  }
+  EXPECT_EQ(told(), "");
+  make("squeue", "echo '12|PENDING||BeginTime|0:00|20:00'");  // put back by hand
+  EXPECT_CONTAINS(expect_success(submit_alone({"--cancel", run})).out, "cancelled job 12;");
+  EXPECT_EQ(told(), "scancel 12\n");
+  make("squeue", "");
+  write_text(run + "/job-12.txt", "submitted\nstart none\n");
+  EXPECT_CONTAINS(expect_success(submit_alone({"--cancel", run})).out,
+                  "job 12 has left the queue, and its script has not noted an end");
+}
+
+TEST_F(Submit, EverythingThatSbatchSaysIsPassedOn) {
+  const Words saved{"--save-dir", folder_ / "run"};
+  make("sbatch",
+       "echo 'sbatch: error: group physics has no hours left' >&2\n"
+       "echo 'sbatch: error: Batch job submission failed: Unspecified error' >&2; exit 1");
+  expect_failure(submit({}, saved), 78,
+                 "sbatch ended with exit code 1: sbatch: error: group physics has no hours "
+                 "left; sbatch: error: Batch job submission failed: Unspecified error");
+  make("sbatch", "echo 'sbatch: warning: 2 nodes were rounded up' >&2; echo 12");
+  EXPECT_CONTAINS(expect_success(submit(argv("--no-wait"), saved)).err,
+                  "sbatch: warning: 2 nodes were rounded up\n");
+}
+
+TEST_F(Submit, OnlyANumberIsAJob) {
+  make("squeue", "");
+  const auto answer = [&](const std::string& text, const std::string& run) {
+    make("sbatch", "echo '" + text + "'");
+    return submit(argv("--no-wait"), {"--save-dir", folder_ / run});
+  };
+  expect_failure(answer("", "a"), 69, "sbatch printed no job's number: ''");
+  expect_failure(answer("queued as seven", "b"), 69,
+                 "sbatch printed no job's number: 'queued as seven'");
+  EXPECT_CONTAINS(expect_success(answer("Submitted batch job 77 on cluster foo", "c")).out,
+                  "submitted job 77 on cluster foo; ");
+  EXPECT_CONTAINS(expect_success(answer("Submitted batch job 78", "d")).out, "submitted job 78; ");
+}
+
 TEST_F(Submit, TheFolderMayComeFromElsewhere) {
   make("srun", "while [[ $1 == --* ]]; do shift; done\necho \"$@\" >" + (folder_ / "arguments"));
   const std::string run = folder_ / "run", config = folder_ / "run.toml";
@@ -164,6 +253,19 @@ TEST_F(Submit, ValuesOfSbatchAreAccepted) {
   for (const Words& job : {argv("--mem 0"), argv("--time 0"), argv("--gpus-per-node a100:4")})
     program::expect_error(submit(argv("--print --scheduler pbs", job), saved), 2,
                           job[0] + " " + job[1] + " is for slurm");
+}
+
+TEST_F(Submit, ASignalEndsAQuestionToSlurm) {
+  make("sbatch", "echo 12");
+  make("squeue", "echo asked >" + (folder_ / "asked") + "; exec sleep 1000");
+  test_support::Running following(argv(test_support::engine_binary(), "submit",
+                                       program::quick_train({"--save-dir", folder_ / "run"})),
+                                  environment());
+  ASSERT_TRUE(test_support::eventually([&] { return fs::exists(folder_ / "asked"); }));
+  kill(following.pid(), SIGTERM);
+  EXPECT_EQ(following.wait(std::chrono::seconds(20)), 143);
+  EXPECT_CONTAINS(following.out(), "submitted job 12; ");
+  EXPECT_CONTAINS(following.err(), "job 12 continues; engine submit --status 12 shows it");
 }
 
 TEST_F(Submit, RanksAreNotNumberedByOptions) {

@@ -3,7 +3,6 @@
 #include <sys/vfs.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
@@ -12,9 +11,9 @@
 #include "io/checkpoint/atomic_file.h"
 #include "tools/commands/command.h"
 #include "tools/commands/submit/submit_options.h"
+#include "tools/commands/submit/submitted_job.h"
 #include "tools/launch/jobs/job_script.h"
 #include "tools/launch/jobs/slurm_queue.h"
-#include "tools/launch/jobs/submitted_job.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
@@ -24,7 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_escaped_line(const std::string& line) { print_output(base::escape_text(line) + "\n"); }
+// Flushes, so that a signal to this process does not lose the line.
+void print_escaped_line(const std::string& line) {
+  print_output(base::escape_text(line) + "\n");
+  flush_standard_output();
+}
 
 // Returns the kind of a file system that only this host has; "" for others.
 std::string local_file_system(const std::string& folder) {
@@ -68,15 +71,6 @@ void write_script(const std::string& script, const std::string& folder) {
   io::write_file_atomically(folder + "/" + kJobScript, script);
 }
 
-// The status of a job is known from now on, also before it starts.
-void note_job(const std::string& id, const std::string& folder) {
-  std::ofstream notes(folder + "/" + job_notes_name(id), std::ios::app);
-  notes << "submitted\n" << std::flush;
-  if (!notes)
-    throw io::CannotCreateError("cannot write " + folder + "/" + job_notes_name(id) + "; job " +
-                                id + " is in the queue");
-}
-
 int submit(const SubmitOptions& options) {
   const JobRequest& request = options.request;
   const std::string script = job_script(request);
@@ -95,14 +89,16 @@ int submit(const SubmitOptions& options) {
     print_notice("warning: " + folders.front() + " is on " + kind + " of " + backends::host_name() +
                  ": expected a file system that the nodes of the job share, unless they share "
                  "this one");
-  const std::string id = submit_to_slurm(folders.front() + "/" + kJobScript);
+  const SlurmJob job = submit_to_slurm(folders.front() + "/" + kJobScript);
   const bool array = !request.array.spec.empty();
-  for (std::size_t i = 0; i < folders.size(); ++i)
-    note_job(array ? id + "_" + std::to_string(request.array.tasks[i]) : id, folders[i]);
-  print_escaped_line("submitted job " + id + "; its output: " +
-                     (array ? request.folder + "/" + job_log_name(id + "_%a")
-                            : request.folder + "/" + job_log_name(id)));
-  return array || !options.wait ? kExitOk : follow_job({id, request.folder});
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    const std::string task = array ? "_" + std::to_string(request.array.tasks[i]) : "";
+    note_job({{job.id + task, job.cluster}, folders[i]});
+  }
+  print_escaped_line(
+      "submitted job " + job.id + (job.cluster.empty() ? "" : " on cluster " + job.cluster) +
+      "; its output: " + request.folder + "/" + job_log_name(job.id + (array ? "_%a" : "")));
+  return array || !options.wait ? kExitOk : follow_job({job, request.folder});
 }
 
 }  // namespace
@@ -116,12 +112,7 @@ int submit_command(const Arguments& arguments) {
     return kExitOk;
   }
   if (options->cancel.empty()) return submit(*options);
-  const SubmittedJob job = find_job(options->cancel);
-  cancel_in_slurm(job.id);
-  print_escaped_line("cancelled job " + job.id +
-                     "; to continue from its newest checkpoint: engine submit ... "
-                     "train --resume " +
-                     job.folder);
+  print_escaped_line(cancel_job(find_job(options->cancel)));
   return kExitOk;
 }
 
