@@ -89,6 +89,29 @@ TEST_F(Submit, APreemptedJobGoesBack) {
   }
 }
 
+TEST_F(Submit, OptionsHoldAgainstVariablesOfSbatch) {
+  make("sbatch", "env | grep ^SBATCH_ | sort >" + (folder_ / "variables") + "; echo 12");
+  const CommandResult result = expect_success(
+      submit(argv("--no-wait --partition p --time 20 --mem 4G --gpus-per-node 1 --sbatch "
+                  "constraint=a100"),
+             {"--save-dir", folder_ / "run"},
+             {{"SBATCH_PARTITION", "other"},
+              {"SBATCH_TIMELIMIT", "7"},
+              {"SBATCH_MEM_PER_CPU", "1G"},
+              {"SBATCH_GPUS", "8"},
+              {"SBATCH_CONSTRAINT", "v100"},
+              {"SBATCH_NO_REQUEUE", "1"},
+              {"SBATCH_ARRAY_INX", "0-3"},
+              {"SBATCH_WAIT", "1"},
+              {"SBATCH_ACCOUNT", "mine"},
+              {"SBATCH_RESERVATION", "course"}}));
+  EXPECT_EQ(read_text(folder_ / "variables"), "SBATCH_ACCOUNT=mine\nSBATCH_RESERVATION=course\n");
+  EXPECT_CONTAINS(result.err,
+                  "not passed to sbatch, since submit's options decide: SBATCH_ARRAY_INX, "
+                  "SBATCH_CONSTRAINT, SBATCH_GPUS, SBATCH_MEM_PER_CPU, SBATCH_NO_REQUEUE, "
+                  "SBATCH_PARTITION, SBATCH_TIMELIMIT, SBATCH_WAIT\n");
+}
+
 TEST_F(Submit, AJobOfAnotherClusterIsAskedForThere) {
   const std::string run = folder_ / "run";
   make("sbatch", "echo '123;other'");

@@ -8,8 +8,10 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
+#include "io/base/text/text_parts.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/commands/command.h"
+#include "tools/commands/submit/sbatch_variables.h"
 #include "tools/commands/submit/submit_options.h"
 #include "tools/commands/submit/submitted_job.h"
 #include "tools/launch/jobs/job_script.h"
@@ -89,6 +91,9 @@ int submit(const SubmitOptions& options) {
     print_notice("warning: " + folders.front() + " is on " + kind + " of " + backends::host_name() +
                  ": expected a file system that the nodes of the job share, unless they share "
                  "this one");
+  if (const std::vector<std::string> removed = remove_sbatch_variables(script); !removed.empty())
+    print_notice("not passed to sbatch, since submit's options decide: " +
+                 base::join_text(removed, ", "));
   const SlurmJob job = submit_to_slurm(folders.front() + "/" + kJobScript);
   const bool array = !request.array.spec.empty();
   for (std::size_t i = 0; i < folders.size(); ++i) {
