@@ -90,7 +90,7 @@ int run(Arguments arguments) {
   arguments.erase(arguments.begin());
   if (name == "--version" || name == "-V") return version_command(arguments);
   if (name == "help" || name == "--help" || name == "-h") {
-    if (arguments.empty()) {
+    if (arguments.empty() || arguments.front() == "help") {
       print_overview();
       return kExitOk;
     }

@@ -2,6 +2,7 @@
 #include "backends/identity/launchers.h"
 
 #include <charconv>
+#include <climits>
 #include <iterator>
 
 #include "backends/backend_error.h"
@@ -181,6 +182,17 @@ Claim reconcile(const std::vector<Claim>& claims) {
     }
   }
   return chosen;
+}
+
+std::string started_tasks_text(const Environment& environment) {
+  try {
+    const Claim claim = reconcile(read_claims(environment, /*uses_file=*/false));
+    const bool several = !empty(claim.rank) && !empty(claim.world_size) &&
+                         whole_number(claim.world_size, 1, INT_MAX, "") > 1;
+    return several && (claim.set_by_user || claim.rank.value == "0") ? shown(claim.world_size) : "";
+  } catch (const ConfigurationError&) {
+    return "";
+  }
 }
 
 void complete_from_fallbacks(Claim& claim, const Environment& environment) {

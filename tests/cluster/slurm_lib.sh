@@ -73,7 +73,11 @@ SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
 $(for i in 1 2 3; do echo "NodeName=node$i NodeHostname=box NodeAddr=10.77.0.$i Port=$((7000 + i)) CPUs=4 Feature=a100"; done)
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 PartitionName=test Nodes=node[1-3] Default=YES OverSubscribe=FORCE:4 State=UP
+PartitionName=spare Nodes=node[1-3] GraceTime=60 State=UP
+PartitionName=urgent Nodes=node[1-3] PriorityTier=10 PreemptMode=OFF State=UP
 END
   export SLURM_CONF=$folder/slurm.conf
   wait_for 5 "munge's socket" test -S "$folder/munge/socket"

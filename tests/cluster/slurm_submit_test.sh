@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# engine submit under a real SLURM of three nodes on this machine: a time limit, five of its signals and a lost node, in a job of two
-# ranks and in an elastic one, which both end like an undisturbed run.
+# engine submit under a real SLURM of three nodes on this machine: a time limit, a preemption, five signals of time limits and a lost
+# node, in a job of two ranks and in an elastic one, which both end like an undisturbed run.
 #
 # Usage: tests/cluster/slurm_submit_test.sh ENGINE       needs what slurm_test.sh needs
 set -euo pipefail
@@ -19,6 +19,7 @@ train=(train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-siz
 
 has() { grep -q "$1" "$2" 2>/dev/null; }
 state() { squeue --noheader --jobs "$job" --format=%T 2>/dev/null || true; }
+gone() { [ -z "$(state)" ]; }
 pending() { [ "$(state)" = PENDING ]; }
 waits_to_begin() { pending && scontrol show job "$job" | grep -q 'Reason=BeginTime'; }
 # submit NAME OPTION...: sets `run` and `job`
@@ -87,7 +88,19 @@ wait_for 60 "job $job in the queue again" pending  # SLURM first completes its l
 "$engine" submit --status "$job" >status.txt
 check "the state of the job is shown" has "^job $job: PENDING" status.txt
 "$engine" submit --cancel "$run" >cancel.txt
-wait_for 40 "end of job $job" test -z "$(state)"
+wait_for 40 "end of job $job" gone
+
+# A preemption with a grace time: SIGTERM, and the nodes are taken away when the program has saved.
+submit spare --partition spare --nodes 3 --cpus-per-task 4 "${train[@]}" --steps 100000000
+wait_for_snapshot ""
+srun --partition urgent --nodes 3 --cpus-per-task 4 true 2>urgent.log || fail "a job that preempts another" urgent.log
+check "a preempted job goes back" has '^requeue 143' "$notes"
+start_again
+wait_for_snapshot "$(newest)"
+check "and continues" test "$(grep -c '^start ' "$notes")" = 2
+"$engine" submit --cancel "$run" >cancel.txt
+wait_for 40 "end of job $job" gone
+check "a job that was cancelled after that does not go back" test "$(grep -c '^requeue' "$notes")" = 1
 
 # Two ranks: five announced limits, and the loss of a node, after which SLURM itself requeues the job.
 steps=15000

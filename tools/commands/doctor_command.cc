@@ -102,6 +102,7 @@ int doctor_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   add_group_flags(app, values, {"save-dir"});
+  for (const char* name : {"--rdzv-timeout", "--timeout"}) app.get_option(name)->default_str("60");
   app.footer(
       "Start it as the training run: srun engine doctor, engine launch ... engine doctor, or "
       "--rank on each host. Default timeouts are shorter: 60 s to join, 60 s per transfer.");

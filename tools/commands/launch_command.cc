@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "backends/identity/launchers.h"
 #include "io/base/files/io_error.h"
 #include "tools/commands/command.h"
 #include "tools/commands/restart_resume.h"
@@ -15,6 +16,18 @@
 #include "tools/report/output/standard_output.h"
 
 namespace tools {
+namespace {
+
+void report_other_launches(const LaunchPlan& plan) {
+  if (plan.nnodes > 1) return;
+  const std::string tasks = backends::started_tasks_text(backends::process_environment());
+  if (!tasks.empty())
+    print_notice("warning: each of several processes (" + tasks +
+                 ") is a launcher of one node, whose ranks are a group of their own: for one "
+                 "group of all nodes, give --nnodes N --master-addr HOST");
+}
+
+}  // namespace
 
 int launch_command(const Arguments& arguments) {
   std::optional<LaunchOptions> options = parse_launch_options(arguments);
@@ -30,6 +43,7 @@ int launch_command(const Arguments& arguments) {
   }
   const LaunchPlan plan = make_launch_plan(*options);
   if (!plan.unused_gpus.empty()) print_notice(plan.unused_gpus);
+  report_other_launches(plan);
   check_hosts(*options, plan);
   if (options->dry_run) {
     print_output(plan_table(plan, *options));

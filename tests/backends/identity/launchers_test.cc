@@ -5,6 +5,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/identity.h"
+#include "backends/identity/launchers.h"
 #include "backends/identity/slurm_launcher.h"
 #include "tests/support/expect_contains.h"
 
@@ -429,6 +430,23 @@ TEST(Launchers, ConsistentDuplicatesAreFine) {
                   {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "1"}})
           .rank,
       1);
+}
+
+// For a notice by rank 0, if each task starts a group of its own.
+TEST(StartedTasks, OnlyOfSeveral) {
+  const auto text = [](const Variables& variables) {
+    return backends::started_tasks_text(environment_of(variables));
+  };
+  EXPECT_EQ(text({}), "");
+  EXPECT_EQ(text(kStep), "");  // not rank 0
+  EXPECT_EQ(
+      text(kStep + Variables{{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "0"}}),
+      "SLURM_STEP_NUM_TASKS=5");
+  EXPECT_EQ(text({{"RANK", "1"}, {"WORLD_SIZE", "2"}}), "WORLD_SIZE=2");
+  EXPECT_EQ(text({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "");
+  EXPECT_EQ(text({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), "");
+  EXPECT_EQ(text({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}}),
+            "OMPI_COMM_WORLD_SIZE=4");
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ TEST(Help, EveryCommandExplainsItself) {
     EXPECT_EQ(engine({"help", command}).out, help.out);
   }
   expect_success(engine({"help"}));
+  EXPECT_EQ(expect_success(engine({"help", "help"})).out, engine({"help"}).out);
   EXPECT_EQ(engine({}).exit_code, 2);
 }
 

@@ -213,4 +213,24 @@ TEST(Doctor, AMissingRankIsNamedInTime) {
   EXPECT_EQ(result.out, "");
 }
 
+TEST(Doctor, ItsHelpHasItsOwnTimeLimits) {
+  const std::string help = expect_success(doctor({"--help", "all"})).out;
+  const std::size_t option = help.find("--rdzv-timeout");
+  ASSERT_NE(option, std::string::npos) << help;
+  const std::string text = help.substr(option, help.find("\n  --", option) - option);
+  EXPECT_CONTAINS(text, "60");
+  EXPECT_EQ(text.find("300"), std::string::npos) << text;
+}
+
+TEST(Doctor, ANoticeTellsThatEachTaskStartsAGroup) {
+  const std::map<std::string, std::string> task{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  const CommandResult spawned = expect_success(
+      test_support::run_command({test_support::engine_binary(), "doctor", "--spawn", "2"}, task));
+  EXPECT_CONTAINS(spawned.err,
+                  "each of several processes (WORLD_SIZE=2) starts a group of its own, --spawn 2");
+  const CommandResult launched = expect_success(test_support::run_command(
+      {test_support::engine_binary(), "launch", "--nproc-per-node", "2", "true"}, task));
+  EXPECT_CONTAINS(launched.err, "each of several processes (WORLD_SIZE=2) is a launcher");
+}
+
 }  // namespace

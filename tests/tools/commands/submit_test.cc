@@ -1,12 +1,8 @@
-// engine submit with programs of SLURM that are scripts: sbatch starts the job, srun its command,
-// and scontrol notes a requeue.
+// engine submit: the scripts that it writes, and the jobs that they are.
 #include <gtest/gtest.h>
-
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 
 #include "io/base/text/text_parts.h"
@@ -16,6 +12,7 @@
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
+#include "tests/tools/commands/submit_fixture.h"
 
 namespace {
 
@@ -23,55 +20,11 @@ using test_support::argv;
 using test_support::CommandResult;
 using test_support::expect_success;
 using test_support::read_text;
-using test_support::run_command;
-using test_support::TemporaryDirectory;
 using test_support::write_text;
 namespace fs = std::filesystem;
 
-using Words = std::vector<std::string>;
-
-class Submit : public testing::Test {
- protected:
-  void SetUp() override {
-    fs::create_directories(bin());
-    make("sbatch",
-         "SLURM_JOB_ID=12 bash \"$2\" >\"${2%job.sh}job-12.log\" 2>&1 </dev/null &\necho 12");
-    make("srun", "while [[ $1 == --* ]]; do shift; done\nexec \"$@\"");
-    make("scontrol", "echo \"$*\" >>" + (folder_ / "told"));
-    make("squeue", "echo '12|RUNNING|n1|None|0:01|20:00'");
-    make("scancel", "echo \"scancel $*\" >>" + (folder_ / "told"));
-  }
-  std::string bin() const { return folder_ / "bin"; }
-  void make(const std::string& name, const std::string& text) const {
-    const std::string path = bin() + "/" + name;
-    write_text(path, "#!/bin/bash\n" + text + "\n");
-    chmod(path.c_str(), 0755);
-  }
-  std::map<std::string, std::string> environment() const {
-    return {{"PATH", bin() + ":" + std::getenv("PATH")}};
-  }
-  CommandResult submit(const Words& job, const Words& train) const {
-    return test_support::engine(argv("submit", job, program::quick_train(train)), environment());
-  }
-  // The script that --print prints.
-  std::string printed(const Words& job, const Words& train) const {
-    const std::string path = folder_ / "printed.sh";
-    write_text(path, expect_success(submit(argv("--print", job), train)).out);
-    return path;
-  }
-  // A turn of the job as SLURM starts it.
-  CommandResult turn(const std::string& script,
-                     std::map<std::string, std::string> more = {}) const {
-    more["PATH"] = environment()["PATH"];
-    more.try_emplace("SLURM_JOB_ID", "12");
-    return run_command({"bash", script}, more);
-  }
-  std::string told() const {
-    return fs::exists(folder_ / "told") ? read_text(folder_ / "told") : "";
-  }
-
-  TemporaryDirectory folder_;
-};
+using submit_support::Submit;
+using submit_support::Words;
 
 TEST_F(Submit, EveryArgumentArrivesAsItWasTyped) {
   make("srun",
@@ -101,7 +54,7 @@ TEST_F(Submit, AskForWhatTheOptionsSay) {
         "#SBATCH --gpus-per-node=4", "#SBATCH --cpus-per-task=8", "#SBATCH --mem=16G",
         "#SBATCH --time=1590", "#SBATCH --partition=p", "#SBATCH --account=a", "#SBATCH --qos=q",
         "#SBATCH --signal=USR1@300", "#SBATCH --mail-type=END", "#SBATCH --exclusive",
-        "#SBATCH --comment=\"it's late\"", "#SBATCH --requeue", "  module load cuda || return"})
+        "#SBATCH --comment=\"it's late\"", "#SBATCH --requeue", "    module load cuda"})
     EXPECT_NE(std::ranges::find(lines, line), lines.end()) << line << " in: " << script;
   program::expect_words(script, {"  srun --cpus-per-task=8 --cpu-bind=cores "});
   EXPECT_FALSE(fs::exists(folder_ / "digits"));
@@ -310,9 +263,6 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
   for (const Mistake& mistake : mistakes)
     program::expect_error(submit(mistake.job, mistake.train), mistake.code, mistake.text);
   EXPECT_FALSE(fs::exists(run));
-  const auto submit_alone = [&](const Words& words) {
-    return test_support::engine(argv("submit", words), environment());
-  };
   program::expect_error(submit_alone({}), 2, "nothing to submit");
   program::expect_error(submit_alone(argv("verify a b")), 2, "cannot submit 'verify'");
   program::expect_error(submit_alone(argv("--status 12 train")), 2, "stand alone");
@@ -387,10 +337,10 @@ TEST_F(Submit, AScriptOfPbsKeepsItsTime) {
 }
 
 TEST_F(Submit, ScriptsOfOtherSchedulersAskForTheSame) {
-  const Words job = argv(
-                  "--ntasks-per-node 4 --gpus-per-node 4 --cpus-per-task 2 --time 2:00:00 "
-                  "--partition p --account a --print --scheduler"),
-              train = argv("--save-dir", folder_ / "digits");
+  const Words host = argv(
+                  "--ntasks-per-node 4 --cpus-per-task 2 --time 2:00:00 --partition p "
+                  "--account a --print --scheduler"),
+              job = argv("--gpus-per-node 4", host), train = argv("--save-dir", folder_ / "digits");
   const std::string pbs = expect_success(submit(argv(job, "pbs --mem 16G --nodes 2"), train)).out;
   program::expect_words(
       pbs, {"#PBS -N digits\n", "#PBS -l select=2:ncpus=8:mpiprocs=4:ngpus=4:mem=16384mb\n",
@@ -402,13 +352,13 @@ TEST_F(Submit, ScriptsOfOtherSchedulersAskForTheSame) {
             "#BSUB -R \"rusage[mem=16384MB]\"\n", "#BSUB -gpu \"num=4/host\"\n", "#BSUB -W 120\n",
             "#BSUB -wa USR2\n", "#BSUB -wt 2\n", "#BSUB -Q 75\n",
             " --resume auto --preempt-signal USR1,USR2,XCPU --spawn 4\n"});
-  const std::string sge = expect_success(submit(argv(job, "sge"), train)).out;
-  program::expect_words(sge, {"#$ -N digits\n", "#$ -pe smp 8\n", "#$ -l gpu=4\n",
-                              "#$ -l h_rt=7200\n", "#$ -l s_rt=7080\n", "#$ -notify\n"});
-  program::expect_words(expect_success(submit(argv(job, "sge --name 9x"), train)).out,
+  const std::string sge = expect_success(submit(argv(host, "sge"), train)).out;
+  program::expect_words(sge, {"#$ -N digits\n", "#$ -pe smp 8\n", "#$ -l h_rt=7200\n",
+                              "#$ -l s_rt=7080\n", "#$ -notify\n"});
+  program::expect_words(expect_success(submit(argv(host, "sge --name 9x"), train)).out,
                         {"#$ -N run-9x\n"});  // no name begins with a digit
-  program::expect_error(submit(argv(job, "sge --nodes 2"), train), 78, "expected 1");
-  program::expect_error(submit(argv(job, "sge --mem 1G"), train), 78, "leave it out");
+  program::expect_error(submit(argv(host, "sge --nodes 2"), train), 78, "expected 1");
+  program::expect_error(submit(argv(host, "sge --mem 1G"), train), 78, "leave it out");
 }
 
 }  // namespace

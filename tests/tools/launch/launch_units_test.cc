@@ -203,6 +203,11 @@ TEST(Options, EnvironmentFillsWhatWasNotSaid) {
     unsetenv(name);
 }
 
+TEST(Options, AnAddressMayHaveItsBrackets) {
+  const auto o = parse_launch_options({"--nnodes", "2", "--master-addr", "[::1]", "true"});
+  EXPECT_EQ(o->rendezvous.master_addr, "::1");
+}
+
 TEST(Quoting, AnyWordSurvivesAShell) {
   EXPECT_EQ(shell_quoted("plain"), "'plain'");
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");

@@ -3,17 +3,19 @@
 #include <sys/vfs.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
+#include "io/base/text/text_parts.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/commands/command.h"
+#include "tools/commands/submit/sbatch_variables.h"
 #include "tools/commands/submit/submit_options.h"
+#include "tools/commands/submit/submitted_job.h"
 #include "tools/launch/jobs/job_script.h"
 #include "tools/launch/jobs/slurm_queue.h"
-#include "tools/launch/jobs/submitted_job.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
@@ -23,7 +25,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_escaped_line(const std::string& line) { print_output(base::escape_text(line) + "\n"); }
+// Flushes, so that a signal to this process does not lose the line.
+void print_escaped_line(const std::string& line) {
+  print_output(base::escape_text(line) + "\n");
+  flush_standard_output();
+}
 
 // Returns the kind of a file system that only this host has; "" for others.
 std::string local_file_system(const std::string& folder) {
@@ -46,21 +52,25 @@ std::string local_file_system(const std::string& folder) {
   }
 }
 
+// Throws io::CannotCreateError for a job.sh that submit has not written.
+void check_script(const std::string& folder) {
+  constexpr std::uint64_t kMaxScript = 16 << 20;
+  const std::string path = folder + "/" + kJobScript;
+  std::error_code missing;
+  const fs::file_status status = fs::symlink_status(path, missing);
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status) || !is_job_script(io::read_run_file(path, kMaxScript)))
+    throw io::CannotCreateError(path +
+                                " was not written by engine submit: rename it, or give "
+                                "another --save-dir");
+}
+
 void write_script(const std::string& script, const std::string& folder) {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure)
     throw io::CannotCreateError("cannot create the folder " + folder + ": " + failure.message());
   io::write_file_atomically(folder + "/" + kJobScript, script);
-}
-
-// The status of a job is known from now on, also before it starts.
-void note_job(const std::string& id, const std::string& folder) {
-  std::ofstream notes(folder + "/" + job_notes_name(id), std::ios::app);
-  notes << "submitted\n" << std::flush;
-  if (!notes)
-    throw io::CannotCreateError("cannot write " + folder + "/" + job_notes_name(id) + "; job " +
-                                id + " is in the queue");
 }
 
 int submit(const SubmitOptions& options) {
@@ -72,20 +82,28 @@ int submit(const SubmitOptions& options) {
   }
   check_sbatch();
   const std::vector<std::string> folders = job_folders(request);
-  for (const std::string& folder : folders) check_no_job_of(folder);
+  for (const std::string& folder : folders) {
+    check_no_job_of(folder);
+    check_script(folder);
+  }
   for (const std::string& folder : folders) write_script(script, folder);
   if (const std::string kind = local_file_system(folders.front()); !kind.empty())
     print_notice("warning: " + folders.front() + " is on " + kind + " of " + backends::host_name() +
                  ": expected a file system that the nodes of the job share, unless they share "
                  "this one");
-  const std::string id = submit_to_slurm(folders.front() + "/" + kJobScript);
+  if (const std::vector<std::string> removed = remove_sbatch_variables(script); !removed.empty())
+    print_notice("not passed to sbatch, since submit's options decide: " +
+                 base::join_text(removed, ", "));
+  const SlurmJob job = submit_to_slurm(folders.front() + "/" + kJobScript);
   const bool array = !request.array.spec.empty();
-  for (std::size_t i = 0; i < folders.size(); ++i)
-    note_job(array ? id + "_" + std::to_string(request.array.tasks[i]) : id, folders[i]);
-  print_escaped_line("submitted job " + id + "; its output: " +
-                     (array ? request.folder + "/" + job_log_name(id + "_%a")
-                            : request.folder + "/" + job_log_name(id)));
-  return array || !options.wait ? kExitOk : follow_job({id, request.folder});
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    const std::string task = array ? "_" + std::to_string(request.array.tasks[i]) : "";
+    note_job({{job.id + task, job.cluster}, folders[i]});
+  }
+  print_escaped_line(
+      "submitted job " + job.id + (job.cluster.empty() ? "" : " on cluster " + job.cluster) +
+      "; its output: " + request.folder + "/" + job_log_name(job.id + (array ? "_%a" : "")));
+  return array || !options.wait ? kExitOk : follow_job({job, request.folder});
 }
 
 }  // namespace
@@ -99,12 +117,7 @@ int submit_command(const Arguments& arguments) {
     return kExitOk;
   }
   if (options->cancel.empty()) return submit(*options);
-  const SubmittedJob job = find_job(options->cancel);
-  cancel_in_slurm(job.id);
-  print_escaped_line("cancelled job " + job.id +
-                     "; to continue from its newest checkpoint: engine submit ... "
-                     "train --resume " +
-                     job.folder);
+  print_escaped_line(cancel_job(find_job(options->cancel)));
   return kExitOk;
 }
 

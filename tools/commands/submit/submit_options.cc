@@ -4,16 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
-#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
+#include "tools/commands/submit/submit_checks.h"
 #include "tools/commands/train_instead.h"
 #include "tools/folder/run_folder.h"
 #include "tools/launch/nodes/own_program.h"
-#include "tools/launch/workers/child_program.h"
 #include "tools/options/input/own_arguments.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
@@ -36,14 +34,10 @@ constexpr const char* kSubmitFooter =
     "  engine submit --array 0-4 train --model mlp --dataset mnist --seed %a --save-dir runs/s%a\n"
     "  engine submit --status runs/a";
 
-// Options of sbatch that follow from others; see also --sbatch's help.
-constexpr const char* kManaged[] = {"output", "open-mode", "requeue",  "no-requeue",
-                                    "signal", "wrap",      "no-kill",  "parsable",
-                                    "wait",   "chdir",     "test-only"};
-
 struct RawJob {
   std::string scheduler = "slurm", nodes = "1", time, array;
-  int gpus = 0, tasks = 0, cpus = 0, signal_before = 120;
+  std::string gpus;
+  int tasks = 0, cpus = 0, signal_before = 120;
   std::vector<std::string> sbatch, srun, setup;
   std::string program;
 };
@@ -59,7 +53,9 @@ void add_resource_options(CLI::App& app, RawJob& raw, JobRequest& request) {
         ->transform(whole_number(1, 65536))
         ->group("Resources");
   };
-  number("--gpus-per-node", raw.gpus, "GPUs of each node", "G");
+  app.add_option("--gpus-per-node", raw.gpus, "GPUs of each node, e.g. 4 or a100:4")
+      ->type_name("[TYPE:]G")
+      ->group("Resources");
   number("--ntasks-per-node", raw.tasks, "ranks on each node (default: one per GPU, else 1)", "T");
   number("--cpus-per-task", raw.cpus, "cores of each rank", "C");
   const auto text = [&](const char* name, std::string& value, const char* help,
@@ -122,54 +118,6 @@ Scheduler scheduler_of(const std::string& name) {
   return name == "sge" ? Scheduler::kSge : Scheduler::kSlurm;
 }
 
-// Returns "mail-type=END" also for "--mail-type=END". `what`: the option's name.
-std::vector<std::string> plain_options(const std::vector<std::string>& given, const char* what) {
-  std::vector<std::string> plain;
-  for (std::string option : given) {
-    option.erase(0, option.find_first_not_of('-'));
-    const std::string name = option.substr(0, option.find('='));
-    const bool valid = !name.empty() && option.find('\n') == std::string::npos &&
-                       std::ranges::all_of(name, [](char c) {
-                         return std::isalnum(static_cast<unsigned char>(c)) || c == '-';
-                       });
-    if (!valid)
-      throw UsageError(std::string(what) + " '" + option +
-                       "': expected the long name of an option, as NAME or NAME=VALUE");
-    plain.push_back(std::move(option));
-  }
-  return plain;
-}
-
-void check_sbatch_options(const CLI::App& app, const std::vector<std::string>& options) {
-  for (const std::string& option : options) {
-    const std::string name = option.substr(0, option.find('='));
-    if (std::ranges::find(kManaged, name) != std::end(kManaged))
-      throw UsageError("--sbatch " + option + ": submit sets --" + name + " itself: leave it out");
-    if (const std::string own = name == "job-name" ? "name" : name;
-        app.get_option_no_throw("--" + own) != nullptr)
-      throw UsageError("--sbatch " + option + ": give it as submit's own --" + own);
-  }
-}
-
-// Throws UsageError unless `line`, which the script makes of `value`, is one command line of bash.
-// Without bash here, only the number of lines is checked.
-void check_shell(const std::string& option, const std::string& value, const std::string& line) {
-  const bool blank = base::trimmed(value).empty();
-  if (blank || value.find('\n') != std::string::npos)
-    throw UsageError(option + " '" + base::escape_text(value) + "': expected one line of shell" +
-                     (blank ? "" : "; give the option once for each"));
-  const std::string bash = find_program("bash");
-  if (bash.empty()) return;
-  constexpr std::chrono::seconds kTimeout{10};
-  const ProgramResult checked = run_program({bash, "-n", "-c", "f() {\n" + line + "\n}"}, kTimeout);
-  if (checked.code.value_or(0) == 0) return;
-  constexpr std::string_view kPlace = "line 2: ";  // of "bash: -c: line 2: unexpected EOF ..."
-  const std::string fault = base::split_text(checked.err, '\n').front();
-  const std::size_t place = fault.find(kPlace);
-  throw UsageError(option + " '" + base::escape_text(value) + "' is no line of shell: " +
-                   (place == fault.npos ? fault : fault.substr(place + kPlace.size())));
-}
-
 void take_nodes(const std::string& text, JobResources& resources) {
   constexpr int kMaxNodes = 65536;
   const std::vector<std::string> ends = base::split_text(text, '-');
@@ -180,16 +128,53 @@ void take_nodes(const std::string& text, JobResources& resources) {
   resources.max_nodes = static_cast<int>(*most);
 }
 
+void take_gpus(const std::string& text, JobResources& resources) {
+  constexpr int kMaxGpus = 65536;
+  const std::size_t colon = text.rfind(':');
+  const bool has_type = colon != std::string::npos;
+  const std::string type = has_type ? text.substr(0, colon) : "";
+  const auto number = parse_integer(has_type ? text.substr(colon + 1) : text);
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  };
+  if (!number || *number < 1 || *number > kMaxGpus || (has_type && type.empty()) ||
+      !std::ranges::all_of(type, is_plain))
+    throw io::ConfigError("--gpus-per-node '" + text +
+                          "': expected a number from 1, or TYPE:NUMBER");
+  resources.gpus_per_node = static_cast<int>(*number);
+  resources.gpu_type = type;
+}
+
+// Other schedulers have no word for these.
+void check_for_slurm(const RawJob& raw, const JobRequest& request) {
+  const JobResources& resources = request.resources;
+  if (request.scheduler == Scheduler::kSlurm) return;
+  if (!request.array.spec.empty() || !request.sbatch.empty() || !request.srun.empty() ||
+      !request.place.qos.empty())
+    throw UsageError(
+        "--array, --qos, --sbatch and --srun are for slurm: leave them out with --scheduler " +
+        raw.scheduler + ", or add to the printed script");
+  const auto reject = [&](const std::string& option) {
+    throw UsageError(option + " is for slurm: give another value with --scheduler " +
+                     raw.scheduler + ", or leave it out");
+  };
+  if (resources.is_unlimited) reject("--time " + raw.time);
+  if (!resources.gpu_type.empty()) reject("--gpus-per-node " + raw.gpus);
+  if (!resources.memory.empty() && parse_memory(resources.memory) == 0)
+    reject("--mem " + resources.memory);
+}
+
 // Fills in what the options of the job say.
 void take_job(const CLI::App& app, const RawJob& raw, JobRequest& request) {
   request.scheduler = scheduler_of(raw.scheduler);
   JobResources& resources = request.resources;
   take_nodes(raw.nodes, resources);
-  resources.gpus_per_node = raw.gpus;
-  resources.tasks_per_node = raw.tasks > 0 ? raw.tasks : std::max(1, raw.gpus);
+  if (!raw.gpus.empty()) take_gpus(raw.gpus, resources);
+  resources.tasks_per_node = raw.tasks > 0 ? raw.tasks : std::max(1, resources.gpus_per_node);
   resources.cpus_per_task = raw.cpus;
   if (!resources.memory.empty()) static_cast<void>(parse_memory(resources.memory));
   if (!raw.time.empty()) resources.seconds = parse_time_limit(raw.time);
+  resources.is_unlimited = !raw.time.empty() && resources.seconds == 0;
   request.signal_before = raw.signal_before;
   if (resources.seconds > 0 && resources.seconds <= raw.signal_before)
     throw io::ConfigError("--time " + raw.time + " is " + std::to_string(resources.seconds) +
@@ -199,25 +184,16 @@ void take_job(const CLI::App& app, const RawJob& raw, JobRequest& request) {
   request.sbatch = plain_options(raw.sbatch, "--sbatch");
   request.srun = plain_options(raw.srun, "--srun");
   check_sbatch_options(app, request.sbatch);
-  for (const std::string& line : raw.setup) check_shell("--setup", line, line + " || return");
+  for (const std::string& line : raw.setup) check_setup(line);
   request.setup = raw.setup;
   const bool has_program = app.get_option("--program")->count() > 0;
-  if (has_program) check_shell("--program", raw.program, raw.program + " train");
+  if (has_program) check_program(raw.program);
   request.program = has_program ? raw.program : shell_word(own_path());
-  const bool slurm = request.scheduler == Scheduler::kSlurm;
-  if (!slurm && (!request.array.spec.empty() || !request.sbatch.empty() || !request.srun.empty() ||
-                 !request.place.qos.empty()))
-    throw UsageError(
-        "--array, --qos, --sbatch and --srun are for slurm: leave them out with "
-        "--scheduler " +
-        raw.scheduler + ", or add to the printed script");
+  check_for_slurm(raw, request);
 }
 
 // Rejects options that would start over, or start ranks twice, in each turn of the job.
-void check_train(const TrainArguments& parsed, const Instead& instead) {
-  ConfigValues values = parsed.values;
-  apply_environment(values);
-  if (!parsed.config_file.empty()) apply_config_file(parsed.config_file, values);
+void check_train(const ConfigValues& values, const Instead& instead) {
   const auto given = [&](const char* name) {
     const auto value = values.find(name);
     return value != values.end() && !value->second.value.empty() && value->second.value != "false";
@@ -231,6 +207,10 @@ void check_train(const TrainArguments& parsed, const Instead& instead) {
     throw UsageError(
         "submit starts a rank per task: leave --spawn out, and give submit "
         "--ntasks-per-node N");
+  for (const char* name : {"rank", "world-size", "local-rank"})
+    if (given(name))
+      throw UsageError("submit starts a rank per task: leave --" + std::string(name) +
+                       " out, and give submit --nodes and --ntasks-per-node");
   if (given("overwrite"))
     throw UsageError(
         "--overwrite would start over after each turn of the job: leave it out, and "
@@ -272,15 +252,13 @@ void take_name(JobPlace& place, const std::string& folder) {
 }
 
 // `folder`: --save-dir, with %a for the number of an array's run.
-void take_train(const RunConfig& config, const std::string& folder, const Arguments& train,
-                JobRequest& request) {
+void take_train(const RunConfig& config, const std::string& folder, JobRequest& request) {
   check_resuming(config.keeping);
   request.folder = fs::absolute(folder).lexically_normal().string();
   if (request.folder.ends_with('/')) request.folder.pop_back();
   check_folders(request, config.keeping.resume.is_wanted());
   request.directory = fs::current_path().string();
   take_name(request.place, request.folder);
-  request.train = train;
   request.elastic = config.is_elastic();
   if (!request.elastic && request.resources.max_nodes > request.resources.nodes)
     throw io::ConfigError(
@@ -293,6 +271,24 @@ void take_train(const RunConfig& config, const std::string& folder, const Argume
   if (request.signal.starts_with("SIG")) request.signal.erase(0, 3);
   if (request.scheduler != Scheduler::kSlurm && is_default(signals))
     request.train.insert(request.train.end(), {"--preempt-signal", "USR1,USR2,XCPU"});
+}
+
+// Checks the options of train, and makes those of an array the first run's. Returns --save-dir,
+// with %a for the number of an array's run. A folder from the environment or a file becomes an
+// option of the job, so that each turn has the same.
+std::string take_folder(TrainArguments& parsed, const Instead& instead, JobRequest& request) {
+  ConfigValues all = parsed.values;
+  apply_environment(all);
+  if (!parsed.config_file.empty()) apply_config_file(parsed.config_file, all);
+  check_train(all, instead);
+  const auto folder = all.find("save-dir");
+  const std::string numbered = folder == all.end() ? "" : folder->second.value;
+  if (!numbered.empty() && parsed.values.emplace(*folder).second)
+    request.train.insert(request.train.end(), {"--save-dir", numbered});
+  if (!request.array.spec.empty())
+    for (auto& [name, value] : parsed.values)
+      value.value = of_task(value.value, request.array.tasks.front());
+  return numbered;
 }
 
 }  // namespace
@@ -322,20 +318,15 @@ std::optional<SubmitOptions> parse_submit_options(const Arguments& arguments) {
   if (options.request.scheduler != Scheduler::kSlurm && !options.print)
     throw UsageError("--scheduler " + raw.scheduler +
                      " needs --print: only SLURM's jobs are submitted");
-  const Arguments words(train + 1, arguments.end());
+  options.request.train.assign(train + 1, arguments.end());
   Instead instead;
-  std::optional<TrainArguments> parsed =
-      parse_train_arguments(words, [&](CLI::App& of_train) { add_instead(of_train, instead); });
+  std::optional<TrainArguments> parsed = parse_train_arguments(
+      options.request.train, [&](CLI::App& of_train) { add_instead(of_train, instead); });
   if (!parsed) return std::nullopt;
-  check_train(*parsed, instead);
-  const JobArray& array = options.request.array;
-  const std::string numbered = parsed->values["save-dir"].value;
-  if (!array.spec.empty())  // the first run is checked
-    for (auto& [name, value] : parsed->values)
-      value.value = of_task(value.value, array.tasks.front());
+  const std::string numbered = take_folder(*parsed, instead, options.request);
   std::vector<std::string> ignored;
   const RunConfig config = read_train_config(*parsed, ignored);
-  take_train(config, array.spec.empty() ? config.keeping.directory : numbered, words,
+  take_train(config, options.request.array.spec.empty() ? config.keeping.directory : numbered,
              options.request);
   return options;
 }

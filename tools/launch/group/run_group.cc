@@ -6,6 +6,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
+#include "backends/identity/launchers.h"
 #include "io/base/files/io_error.h"
 #include "io/base/machine/cpu_affinity.h"
 #include "io/gpu/cuda_runtime.h"
@@ -70,6 +71,15 @@ void report_unused_relay(const RunConfig& config, const backends::Group& group) 
 // More ranks than this per CPU would not even start within their deadlines.
 constexpr int kMaxRanksPerCpu = 16;
 
+void report_other_tasks(const RunConfig& config) {
+  if (config.spawn == 0) return;
+  const std::string tasks = backends::started_tasks_text(backends::process_environment());
+  if (!tasks.empty())
+    print_notice("warning: each of several processes (" + tasks +
+                 ") starts a group of its own, --spawn " + std::to_string(config.spawn) +
+                 ": for one group of all ranks, leave --spawn out");
+}
+
 }  // namespace
 
 void check_spawn(int ranks) {
@@ -95,6 +105,7 @@ int run_elastic(const RunConfig& config, const ElasticBody& group_body) {
     throw io::ConfigError("--elastic needs one device a process, found " +
                           std::to_string(config.compute.device.devices.size()) + " in --devices");
   check_spawn(config.spawn);
+  report_other_tasks(config);
   if (config.spawn == 0) return run_elastic_member(options_of_process(config), config, body);
   return run_worker_processes(
       config.spawn,
@@ -114,6 +125,7 @@ int run_group(const RunConfig& config, const std::function<int(backends::Group&)
   check_threads(config.compute.threads);
   check_bind(config.compute.bind);
   check_spawn(config.spawn);
+  report_other_tasks(config);
   if (config.spawn > 1 && config.group.backend == "inproc") {
     base::cuda::load_kernels_at_start();
     return run_inproc_ranks(config.spawn, config.group.timeout_ms,

@@ -31,13 +31,17 @@ prepare || {
   say "job $job ends: a line of --setup failed"
   finish 78
 }
+cd "$directory" || finish 73  # a line of --setup may have left it
 note "start $(checkpoint)"
 train
 code=$?
 if [ -n "$elastic" ] && [ $code -ne 0 ] && is_completed; then code=0; fi
 case $code in
-  # Complete; a mistake in options or data, or numbers that diverge, which would repeat; stopped by a user.
-  0 | 2 | 65 | 77 | 78 | 79 | 126 | 127 | 129 | 130 | 143) finish $code ;;
+  # Complete; a mistake in options or data, or numbers that diverge, which would repeat.
+  0 | 2 | 65 | 77 | 78 | 79 | 126 | 127) finish $code ;;
+  # Stopped by a user, unless the scheduler has sent the SIGTERM for a job of higher priority.
+  129 | 130) finish $code ;;
+  143) is_preempted || finish $code ;;
 esac
 finish_if_stuck $code
 note "requeue $code"

@@ -2,6 +2,7 @@
 #include "tools/launch/jobs/job_request.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 
 #include "io/base/files/io_error.h"
@@ -13,6 +14,11 @@ namespace {
 
 constexpr std::int64_t kMaxSeconds = 3650LL * 24 * 3600, kMaxIndex = 4'000'000;
 constexpr std::size_t kMaxTasks = 10'000;
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
 
 // Returns one number per part; nothing if one is not a number of 0 or more.
 std::optional<std::vector<std::int64_t>> numbers_of(const std::string& text, char separator) {
@@ -42,7 +48,7 @@ std::optional<std::int64_t> seconds_of(const std::string& text) {
   } else {
     seconds += p[0] * 60 + (p.size() == 2 ? p[1] : 0);
   }
-  return seconds > 0 && seconds <= kMaxSeconds ? std::optional(seconds) : std::nullopt;
+  return seconds >= 0 && seconds <= kMaxSeconds ? std::optional(seconds) : std::nullopt;
 }
 
 // "3", "0-4" or "1-5:2".
@@ -64,11 +70,13 @@ bool add_range(const std::string& text, std::vector<std::int64_t>& tasks) {
 }  // namespace
 
 std::int64_t parse_time_limit(const std::string& text) {
+  const std::string lower = lower_case(text);
+  if (lower == "unlimited" || lower == "infinite") return 0;
   const std::optional<std::int64_t> seconds = seconds_of(text);
   if (!seconds)
     throw io::ConfigError("--time '" + text +
                           "': expected a time limit as sbatch takes it: 30 (minutes), 2:00:00, "
-                          "1-12:00:00 (days-hours:minutes:seconds)");
+                          "1-12:00:00 (days-hours:minutes:seconds), UNLIMITED");
   return *seconds;
 }
 
@@ -88,19 +96,23 @@ JobArray parse_job_array(const std::string& text) {
 }
 
 std::int64_t parse_memory(const std::string& text) {
-  constexpr std::string_view kUnits = "MGT";
-  std::string digits = text;
-  std::int64_t factor = 1;
-  if (const std::size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
-      unit != kUnits.npos) {
+  constexpr std::string_view kUnits = "kmgt";
+  std::string digits = lower_case(text);
+  if (digits.size() > 1 && digits.back() == 'b' &&
+      kUnits.find(digits[digits.size() - 2]) != kUnits.npos)
     digits.pop_back();
-    for (std::size_t i = 0; i < unit; ++i) factor *= 1024;
-  }
+  std::size_t unit = digits.empty() ? kUnits.npos : kUnits.find(digits.back());
+  if (unit == kUnits.npos)
+    unit = 1;
+  else
+    digits.pop_back();
   const auto number = parse_integer(digits);
-  if (!number || *number < 1 || *number > kMaxSeconds)
+  if (!number || *number < 0 || *number > kMaxSeconds)
     throw io::ConfigError("--mem '" + text +
-                          "': expected the memory of a node, as 16G, 800M or 16384 (MiB)");
-  return *number * factor;
+                          "': expected the memory of a node, as 16G, 800M or 16384 (MiB), or 0 "
+                          "for all of it");
+  constexpr std::int64_t kFactors[] = {0, 1, 1024, 1024 * 1024};
+  return unit == 0 ? (*number + 1023) / 1024 : *number * kFactors[unit];
 }
 
 std::vector<std::string> split_at_task(const std::string& text) {

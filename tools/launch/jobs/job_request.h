@@ -14,8 +14,10 @@ struct JobResources {
   int nodes = 1, max_nodes = 1;  // max_nodes: for elastic jobs
   int tasks_per_node = 1;
   int gpus_per_node = 0, cpus_per_task = 0;
-  std::string memory = {};   // per node, "16G"
-  std::int64_t seconds = 0;  // time limit
+  std::string gpu_type = {};  // "a100"
+  std::string memory = {};    // per node, "16G"; "0": all of the node
+  std::int64_t seconds = 0;   // time limit
+  bool is_unlimited = false;  // requests no time limit
 };
 
 // Placement in the queue.
@@ -44,14 +46,16 @@ struct JobRequest {
 };
 
 // Parses a time limit as sbatch does: "30" (minutes), "30:00", "2:00:00", "1-12" (days-hours),
-// "1-12:30", "1-12:30:00". Returns seconds. Throws io::ConfigError.
+// "1-12:30", "1-12:30:00". Returns seconds; 0 for no limit ("UNLIMITED", "INFINITE", "0"). Throws
+// io::ConfigError.
 std::int64_t parse_time_limit(const std::string& text);
 
 // Parses the indices of an array, "0-4", "1-5:2,9" or "0-99%10", at most 10,000 of them. Throws
 // io::ConfigError.
 JobArray parse_job_array(const std::string& text);
 
-// Returns the memory in MiB: "16G", "800M", "16384" (MiB). Throws io::ConfigError.
+// Returns the memory in MiB, as sbatch reads it: "16G", "16GB", "800m", "512K", "16384" (MiB), "0"
+// (all of the node). Throws io::ConfigError.
 std::int64_t parse_memory(const std::string& text);
 
 // Returns the parts between each %a.

@@ -31,6 +31,8 @@ std::string directive_text(const std::string& text) {
   return quoted + "\"";
 }
 
+constexpr std::string_view kAuthorLine = "# Written by `engine submit`.\n";
+
 void check_words(const JobRequest& request) {
   std::vector<std::string> words{request.place.name, request.place.partition, request.place.account,
                                  request.place.qos};
@@ -77,8 +79,9 @@ std::string slurm_directives(const JobRequest& request) {
     add("ntasks-per-node", number(r.tasks_per_node));
     add("cpus-per-task", number(r.cpus_per_task));
   }
-  add("gpus-per-node", number(r.gpus_per_node));
+  add("gpus-per-node", (r.gpu_type.empty() ? "" : r.gpu_type + ":") + number(r.gpus_per_node));
   add("mem", r.memory);
+  if (r.is_unlimited) add("time", "UNLIMITED");
   if (r.seconds != 0) add("time", number((r.seconds + 59) / 60));  // sbatch rounds up to minutes
   add("array", request.array.spec);
   add("signal", request.signal + "@" + number(request.signal_before));
@@ -93,6 +96,17 @@ std::string slurm_directives(const JobRequest& request) {
   return text + "#SBATCH --open-mode=append\n#SBATCH --requeue\n" +
          (request.elastic ? "#SBATCH --no-kill\n" : "");
 }
+
+// A preemption with a grace time begins with a SIGTERM to the ranks, as scancel --signal=TERM does.
+// A job that was preempted in an earlier turn may still have the time of that.
+constexpr std::string_view kSlurmPreempted =
+    "is_preempted() {\n"
+    "  local record start\n"
+    "  record=$(SLURM_TIME_FORMAT=standard scontrol show job \"$job\") || return\n"
+    "  [[ $record == *JobState=RUNNING* && $record =~ StartTime=([0-9][0-9T:-]*) ]] || return\n"
+    "  start=${BASH_REMATCH[1]}\n"
+    "  [[ $record =~ PreemptTime=([0-9][0-9T:-]*) && ! ${BASH_REMATCH[1]} < $start ]]\n"
+    "}\n";
 
 std::string slurm_functions(const JobRequest& request) {
   const bool several = request.resources.max_nodes > 1;
@@ -113,12 +127,14 @@ std::string slurm_functions(const JobRequest& request) {
   for (const std::string& option : request.srun) options += " --" + shell_word(option);
   return "check_nodes() {\n" + (several ? check : "  :\n") + "}\ntrain() {\n  srun" + options +
          " " + request.program + " train" + train_words(request) +
-         "\n}\nrequeue() { scontrol requeue \"$job\"; }\n";
+         "\n}\nrequeue() { scontrol requeue \"$job\"; }\n" + std::string(kSlurmPreempted);
 }
 
+// A line may end in a comment, so that its check is on the next one.
 std::string setup_function(const std::vector<std::string>& lines) {
-  return "prepare() {\n  " +
-         (lines.empty() ? ":" : base::join_text(lines, " || return\n  ") + " || return") + "\n}\n";
+  std::string text = "prepare() {\n";
+  for (const std::string& line : lines) text += setup_lines(line);
+  return text + (lines.empty() ? "  :\n" : "") + "}\n";
 }
 
 std::string slurm_names(const JobRequest& request) {
@@ -128,6 +144,10 @@ std::string slurm_names(const JobRequest& request) {
 }
 
 }  // namespace
+
+std::string setup_lines(const std::string& line) {
+  return "  {\n    " + line + "\n  } || return\n";
+}
 
 std::string job_log_name(const std::string& job) { return "job-" + job + ".log"; }
 std::string job_notes_name(const std::string& job) { return "job-" + job + ".txt"; }
@@ -142,9 +162,8 @@ std::string job_script(const JobRequest& request) {
                             "expected a path without");
   return "#!/bin/bash\n" + (slurm ? slurm_directives(request) : other_directives(request)) +
          "# Trains until the run is complete: before the time limit the program saves, and the job "
-         "goes back into the queue.\n"
-         "# Written by `engine submit`.\n" +
-         (slurm ? slurm_names(request) : other_names(request)) +
+         "goes back into the queue.\n" +
+         std::string(kAuthorLine) + (slurm ? slurm_names(request) : other_names(request)) +
          "folder=" + shell_text_of_task(request, request.folder) +
          "\ndirectory=" + shell_word(request.directory) + "\nnotes=$folder/" +
          job_notes_name("$job") + "\n" + "elastic=" + (request.elastic ? "1" : "") + "\n" +
@@ -153,6 +172,10 @@ std::string job_script(const JobRequest& request) {
                       "\" 2>&1\n") +
          setup_function(request.setup) +
          (slurm ? slurm_functions(request) : other_functions(request)) + "\n" + kJobBody;
+}
+
+bool is_job_script(const std::string& text) {
+  return text.find("\n" + std::string(kAuthorLine)) != std::string::npos;
 }
 
 }  // namespace tools

@@ -16,4 +16,10 @@ std::string job_notes_name(const std::string& job);  // starts and end, by the s
 // Returns the script. Throws io::ConfigError for what the scheduler cannot do.
 std::string job_script(const JobRequest& request);
 
+// Returns the lines of the script for a line of --setup.
+std::string setup_lines(const std::string& line);
+
+// Returns true for a text that job_script() has returned.
+bool is_job_script(const std::string& text);
+
 }  // namespace tools

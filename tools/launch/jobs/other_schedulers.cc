@@ -48,6 +48,7 @@ std::string pbs_directives(const JobRequest& request) {
   if (r.gpus_per_node > 0) select += ":ngpus=" + std::to_string(r.gpus_per_node);
   if (!r.memory.empty()) select += ":mem=" + std::to_string(parse_memory(r.memory)) + "mb";
   lines.add("-l", select);
+  if (r.nodes > 1) lines.add("-l", "place=scatter");  // else two chunks may share a host
   if (r.seconds > 0) lines.add("-l", "walltime=" + walltime_text(r.seconds));
   lines.add("-q", request.place.partition);
   lines.add("-A", request.place.account);
@@ -91,6 +92,11 @@ std::string sge_directives(const JobRequest& request) {
     throw io::ConfigError("--mem " + r.memory +
                           " with --scheduler sge: leave it out, since its limits are per slot and "
                           "named by the site");
+  if (r.gpus_per_node > 0)
+    throw io::ConfigError("--gpus-per-node " + std::to_string(r.gpus_per_node) +
+                          " with --scheduler sge: give --ntasks-per-node, and add the site's "
+                          "request for GPUs to the printed script, since it counts per slot at "
+                          "some sites and per job at others");
   Directives lines("#$");
   lines.add("-S /bin/bash");
   // Grid Engine rejects names that begin with a digit.
@@ -99,7 +105,6 @@ std::string sge_directives(const JobRequest& request) {
   lines.add("-N", digit ? "run-" + name : name);
   if (const int slots = cpus_per_task(r) * r.tasks_per_node; slots > 1)
     lines.add("-pe smp", std::to_string(slots));
-  if (r.gpus_per_node > 0) lines.add("-l", "gpu=" + std::to_string(r.gpus_per_node));
   if (r.seconds > 0) {
     lines.add("-l", "h_rt=" + std::to_string(r.seconds));
     lines.add("-l", "s_rt=" + std::to_string(r.seconds - request.signal_before));
@@ -116,7 +121,8 @@ std::string sge_directives(const JobRequest& request) {
 // Returns the hosts of the job as a list with commas, the first one first.
 std::string host_list_words(Scheduler scheduler) {
   if (scheduler == Scheduler::kPbs) return "awk '!seen[$0]++' \"$PBS_NODEFILE\" | paste -sd, -";
-  return "awk '{ for (i = 1; i < NF; i += 2) print $i }' <<<\"$LSB_MCPU_HOSTS\" | paste -sd, -";
+  return "awk '{ for (i = 1; i < NF; i += 2) if (!seen[$i]++) print $i }' <<<\"$LSB_MCPU_HOSTS\" | "
+         "paste -sd, -";
 }
 
 std::string train_line(const JobRequest& request) {
@@ -124,11 +130,26 @@ std::string train_line(const JobRequest& request) {
   const std::string tasks = std::to_string(r.tasks_per_node);
   const std::string words = train_words(request);
   if (r.nodes > 1)
-    return request.program + " launch --hosts \"$(" + host_list_words(request.scheduler) +
-           ")\" --nproc-per-node " + tasks + " --master-port " + std::to_string(kRendezvousPort) +
-           " train" + words;
+    return request.program + " launch --hosts \"$(hosts)\" --nproc-per-node " + tasks +
+           " --master-port " + std::to_string(kRendezvousPort) + " train" + words;
   return request.program + " train" + words +
          (r.tasks_per_node > 1 ? " --spawn " + tasks : std::string());
+}
+
+// With fewer hosts, the job would train with fewer ranks than requested.
+std::string host_functions(const JobRequest& request) {
+  const std::string nodes = std::to_string(request.resources.nodes);
+  if (request.resources.nodes == 1) return "check_nodes() { :; }\n";
+  return "hosts() { " + host_list_words(request.scheduler) +
+         "; }\ncheck_nodes() {\n"
+         "  local names count\n"
+         "  names=$(hosts)\n"
+         "  count=$(tr , '\\n' <<<\"$names\" | grep -c .)\n"
+         "  [ \"$count\" = " +
+         nodes +
+         " ] && return\n"
+         "  say \"job $job has $count host$([ \"$count\" = 1 ] || echo s) ($names): expected " +
+         nodes + "\"\n  finish 78\n}\n";
 }
 
 }  // namespace
@@ -146,7 +167,8 @@ std::string other_names(const JobRequest& request) {
 
 // The scheduler's signal also goes to the shell, which has to live on until the program has saved.
 std::string other_functions(const JobRequest& request) {
-  const std::string begin = "trap : USR1 USR2 XCPU\ncheck_nodes() { :; }\ntrain() {\n";
+  const std::string begin = "trap : USR1 USR2 XCPU\nis_preempted() { false; }\n" +
+                            host_functions(request) + "train() {\n";
   const std::string line = "  " + train_line(request);
   const std::int64_t seconds = request.resources.seconds;
   if (request.scheduler == Scheduler::kLsf) return begin + line + "\n}\nrequeue() { exit 75; }\n";

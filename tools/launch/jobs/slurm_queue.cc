@@ -1,12 +1,15 @@
 // Reads the output of SLURM's programs.
 #include "tools/launch/jobs/slurm_queue.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "backends/backend_error.h"
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/launch/workers/child_program.h"
+#include "tools/report/observers/console_observer.h"
 
 namespace tools {
 namespace {
@@ -26,20 +29,62 @@ std::string path_of(const std::string& name) {
   return path;
 }
 
-ProgramResult run_slurm(std::vector<std::string> words) {
+// Returns all lines in one, with "; " between them: the reason of an error may be in any.
+std::string joined_lines(const std::string& text) {
+  constexpr std::size_t kMaxLines = 10;
+  std::vector<std::string> lines;
+  for (const std::string& line : base::split_text(text, '\n'))
+    if (const std::string_view words = base::trimmed(line); !words.empty())
+      lines.emplace_back(words);
+  if (lines.size() > kMaxLines) lines.erase(lines.begin(), lines.end() - kMaxLines);
+  return base::join_text(lines, "; ");
+}
+
+bool never() { return false; }
+
+ProgramResult run_slurm(std::vector<std::string> words,
+                        const std::function<bool()>& stops = never) {
   const std::string name = words.front();
   words.front() = path_of(name);
-  ProgramResult result = run_program(std::move(words), kSlurmTimeout);
+  ProgramResult result = run_program(std::move(words), kSlurmTimeout, stops);
   if (!result.code)
     throw backends::Error(name + " took longer than 60 s and was ended: SLURM does not answer");
   if (*result.code != 0 && contains_part(result.err, "contact"))
-    throw backends::Error(name + " cannot reach SLURM: " + last_line(result.err));
+    throw backends::Error(name + " cannot reach SLURM: " + joined_lines(result.err));
   return result;
 }
 
 [[noreturn]] void fail_in_slurm(const char* name, const ProgramResult& result) {
   throw io::ConfigError(std::string(name) + " ended with exit code " +
-                        std::to_string(result.code.value_or(0)) + ": " + last_line(result.err));
+                        std::to_string(result.code.value_or(0)) + ": " + joined_lines(result.err));
+}
+
+// Returns the words that make a program of SLURM ask the job's cluster.
+std::vector<std::string> words_for(const SlurmJob& job, const std::string& program) {
+  if (job.cluster.empty()) return {program};
+  return {program, "--clusters=" + job.cluster};
+}
+
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Reads the answer of sbatch --parsable, "12" or "12;cluster", or of one that ignores the option.
+std::optional<SlurmJob> submitted_job_of(const std::string& line) {
+  constexpr std::string_view kSentence = "Submitted batch job ", kPlace = " on cluster ";
+  std::string text = line;
+  if (text.starts_with(kSentence)) {
+    text.erase(0, kSentence.size());
+    if (const std::size_t place = text.find(kPlace); place != text.npos)
+      text.replace(place, kPlace.size(), ";");
+  }
+  const std::size_t end = std::min(text.find(';'), text.size());
+  const std::string id = text.substr(0, end);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (id.empty() || !std::ranges::all_of(id, is_digit)) return std::nullopt;
+  return SlurmJob{id, end < text.size() ? text.substr(end + 1) : ""};
 }
 
 // Returns the value of a line "   NAME=VALUE".
@@ -62,21 +107,30 @@ std::string word_of(const std::string& text, const std::string& name) {
 
 void check_sbatch() { static_cast<void>(path_of("sbatch")); }
 
-std::string submit_to_slurm(const std::string& script) {
+SlurmJob submit_to_slurm(const std::string& script) {
   const ProgramResult result = run_slurm({"sbatch", "--parsable", script});
   if (*result.code != 0) fail_in_slurm("sbatch", result);
-  const std::string line = last_line(result.out);  // "12", or "12;cluster"
-  return line.substr(0, line.find(';'));
+  for (const std::string& line : base::split_text(result.err, '\n'))
+    if (!base::trimmed(line).empty()) print_notice(line);
+  const std::optional<SlurmJob> job = submitted_job_of(last_line(result.out));
+  if (!job)
+    throw backends::Error("sbatch printed no job's number: '" +
+                          base::escape_text(joined_lines(result.out)) +
+                          "'; squeue --me shows whether the job is in the queue");
+  return *job;
 }
 
-void cancel_in_slurm(const std::string& job) {
-  if (const ProgramResult result = run_slurm({"scancel", job}); *result.code != 0)
+void cancel_in_slurm(const SlurmJob& job) {
+  if (const ProgramResult result = run_slurm(joined(words_for(job, "scancel"), {job.id}));
+      *result.code != 0)
     fail_in_slurm("scancel", result);
 }
 
-std::vector<std::string> tasks_in_queue(const std::string& job) {
+std::vector<std::string> tasks_in_queue(const SlurmJob& job, const std::function<bool()>& stops) {
   const ProgramResult result =
-      run_slurm({"squeue", "--noheader", "--jobs", job, "--format", "%i|%T|%N|%r|%M|%l"});
+      run_slurm(joined(words_for(job, "squeue"),
+                       {"--noheader", "--jobs", job.id, "--format", "%i|%T|%N|%r|%M|%l"}),
+                stops);
   std::vector<std::string> tasks;
   if (*result.code != 0) {
     if (contains_part(result.err, "Invalid job id"))
@@ -94,8 +148,9 @@ std::vector<std::string> tasks_in_queue(const std::string& job) {
   return tasks;
 }
 
-std::optional<RememberedJob> remembered_job(const std::string& job) {
-  const ProgramResult result = run_slurm({"scontrol", "show", "job", job});
+std::optional<RememberedJob> remembered_job(const SlurmJob& job) {
+  const ProgramResult result =
+      run_slurm(joined(words_for(job, "scontrol"), {"show", "job", job.id}));
   if (*result.code != 0) {
     if (contains_part(result.err, "Invalid job id")) return std::nullopt;
     fail_in_slurm("scontrol", result);

@@ -2,6 +2,7 @@
 #include <hwloc.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -13,6 +14,8 @@ namespace tools {
 void require_topology(const std::string& /*option*/) {}
 
 CpuTopology read_topology(const std::string& option, const std::string& synthetic) {
+  // hwloc prints errors of its own, e.g. without /sys; what is missing here is reported below.
+  setenv("HWLOC_HIDE_ERRORS", "2", /*overwrite=*/0);
   hwloc_topology_t made = nullptr;
   const auto refuse = [&] {
     throw io::ConfigError(option + ": hwloc cannot read the topology of " +

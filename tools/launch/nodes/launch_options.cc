@@ -206,6 +206,12 @@ std::vector<std::string> host_names(const std::string& list, const std::string& 
   return backends::expand_hostlist(list, source);
 }
 
+// "[::1]" is also written without its brackets.
+std::string without_brackets(const std::string& host) {
+  const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return brackets ? host.substr(1, host.size() - 2) : host;
+}
+
 // The texts of options that were given, with their sources for messages.
 class GivenTexts {
  public:
@@ -274,7 +280,7 @@ void fill(LaunchOptions& o, const GivenTexts& given) {
     o.monitor_interval_ms = *interval;
   o.restarts.longest_pause_ms = given.milliseconds("respawn-pause");
   check_rendezvous_backend(given);
-  o.rendezvous.master_addr = given.text("master-addr");
+  o.rendezvous.master_addr = without_brackets(given.text("master-addr"));
   o.rendezvous.id = given.text("rdzv-id");
   o.rendezvous.endpoint = given.text("rdzv-endpoint");
   o.output = {.redirects = given.text("redirects"),

@@ -22,7 +22,7 @@ namespace tools {
 namespace {
 
 constexpr std::size_t kMaxOutput = 1 << 20;
-constexpr int kExitPollMs = 5;
+constexpr int kExitPollMs = 5, kStopPollMs = 100;
 
 // The output of a child: its end of the pipe is inherited, ours is not.
 struct OutputPipe {
@@ -71,20 +71,22 @@ pid_t start_child(std::vector<std::string>& words, const OutputPipe& out, const 
   return child;
 }
 
-// Waits for the end of both outputs, or the deadline.
-void read_outputs(OutputPipe& out, OutputPipe& err, base::Deadline deadline) {
-  while ((out.ours || err.ours) && !base::has_passed(deadline)) {
+using Stops = std::function<bool()>;
+
+// Waits for the end of both outputs, the deadline, or a stop.
+void read_outputs(OutputPipe& out, OutputPipe& err, base::Deadline deadline, const Stops& stops) {
+  while ((out.ours || err.ours) && !base::has_passed(deadline) && !stops()) {
     pollfd ready[] = {{out.ours.fd(), POLLIN, 0}, {err.ours.fd(), POLLIN, 0}};
-    if (poll(ready, 2, base::milliseconds_left(deadline)) <= 0) continue;
+    if (poll(ready, 2, std::min(kStopPollMs, base::milliseconds_left(deadline))) <= 0) continue;
     if (ready[0].revents != 0) out.read_some();
     if (ready[1].revents != 0) err.read_some();
   }
 }
 
-std::optional<int> exit_code_by(pid_t child, base::Deadline deadline) {
+std::optional<int> exit_code_by(pid_t child, base::Deadline deadline, const Stops& stops) {
   int status = 0;
   while (base::retry_on_eintr([&] { return waitpid(child, &status, WNOHANG); }) == 0) {
-    if (base::has_passed(deadline)) {
+    if (base::has_passed(deadline) || stops()) {
       kill(child, SIGKILL);
       base::retry_on_eintr([&] { return waitpid(child, &status, 0); });
       return std::nullopt;
@@ -104,14 +106,15 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-ProgramResult run_program(std::vector<std::string> words, std::chrono::milliseconds timeout) {
+ProgramResult run_program(std::vector<std::string> words, std::chrono::milliseconds timeout,
+                          const std::function<bool()>& stops) {
   const base::Deadline deadline = base::deadline_in(timeout);
   OutputPipe out, err;
   const pid_t child = start_child(words, out, err);
   out.childs.close();
   err.childs.close();
-  read_outputs(out, err, deadline);
-  const std::optional<int> code = exit_code_by(child, deadline);
+  read_outputs(out, err, deadline, stops);
+  const std::optional<int> code = exit_code_by(child, deadline, stops);
   return {code, std::move(out.text), std::move(err.text)};
 }
 

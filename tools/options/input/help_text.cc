@@ -93,10 +93,12 @@ std::string description(const OptionShape& option) {
     if (!option.default_value.empty()) text += " (default: " + option.default_value + ")";
     return text;
   }
-  const std::string_view unset = row->default_value;
+  const bool is_flag = row->type() == OptionSpec::Type::kFlag;
+  // A command may have another default than train.
+  const std::string_view unset =
+      is_flag || option.default_value.empty() ? row->default_value : option.default_value;
   const bool is_told = text.find("(default") != std::string::npos;
   if (is_told || unset.empty()) return text;
-  const bool is_flag = row->type() == OptionSpec::Type::kFlag;
   if (is_flag && unset == "false") return text;
   return text + " (default: " + (is_flag ? "on" : std::string(unset)) + ")";
 }

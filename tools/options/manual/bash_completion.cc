@@ -77,7 +77,7 @@ _engine() {
       [[ $kind == flag || $kind == unknown ]] || pending=$word
     elif [[ -n $pending ]]; then
       pending=''
-    elif [[ -z $command || $command == help || $command == launch || $command == bench ]]; then
+    elif [[ -z $command || $command == @(help|launch|submit|bench) ]]; then
       [[ $command != bench ]] || word="bench $word"
       [[ " $_engine_commands " == *" ${word// /_} "* ]] || return 0  # launch: any other program
       command=$word
@@ -98,6 +98,8 @@ _engine() {
   elif [[ -z $command || $command == help || $command == launch ]]; then
     kind=words words=$_engine_first_words
     [[ -n $command ]] || words+=' help'
+  elif [[ $command == submit ]]; then
+    kind=words words=train
   else
     _engine_value "$command" @
   fi

@@ -76,6 +76,7 @@ std::string fish_completion(const ProgramShape& program) {
       text << "complete -c engine -n " << condition(c.name.substr(0, space)) << " -a "
            << c.name.substr(space + 1) << " -d " << fish_quoted(c.summary) << '\n';
   }
+  text << "complete -c engine -n " << condition("submit") << " -a train\n";
   for (const ProgramCommand& c : program.commands)
     for (const OptionShape& o : c.shape.options) text << option_line(c.name, o);
   return text.str();

@@ -91,7 +91,7 @@ std::string zsh_completion(const ProgramShape& program) {
     for (const OptionShape& o : c.shape.options)
       if (!parent || !o.positional) text << specifications(o);
     if (parent) text << "    '*::what:" << function_name(c.name) << "_words' \\\n";
-    if (c.name == "launch") text << "    '*::command:_engine_words' \\\n";
+    if (c.name == "launch" || c.name == "submit") text << "    '*::command:_engine_words' \\\n";
     text << "    && return\n}\n";
   }
   const auto words = [&](const std::string& within) {

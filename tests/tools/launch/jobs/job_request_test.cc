@@ -20,9 +20,10 @@ TEST(JobRequest, TimeLimitsAreThoseOfSbatch) {
                                                          {"2:00:00", 7200}, {"1-12", 129'600},
                                                          {"1-2:30", 95400}, {"1-2:30:05", 95405}};
   for (const auto& [text, seconds] : limits) EXPECT_EQ(parse_time_limit(text), seconds) << text;
-  for (const char* bad : {"", "0", "x", "1:2:3:4", "-5", "1-", "1-2-3", "1:", "2h", "99999999999"})
+  for (const char* bad : {"", "x", "1:2:3:4", "-5", "1-", "1-2-3", "1:", "2h", "99999999999"})
     EXPECT_CONTAINS(error_of<io::ConfigError>([&] { static_cast<void>(parse_time_limit(bad)); }),
                     "--time '" + std::string(bad) + "': expected");
+  for (const char* none : {"0", "UNLIMITED", "infinite"}) EXPECT_EQ(parse_time_limit(none), 0);
 }
 
 TEST(JobRequest, ArraysAreListsOfRanges) {
@@ -39,9 +40,13 @@ TEST(JobRequest, ArraysAreListsOfRanges) {
 
 TEST(JobRequest, MemoryIsOfANode) {
   EXPECT_EQ(parse_memory("16G"), 16 * 1024);
+  EXPECT_EQ(parse_memory("16g"), 16 * 1024);
+  EXPECT_EQ(parse_memory("16GB"), 16 * 1024);
+  EXPECT_EQ(parse_memory("1500k"), 2);
+  EXPECT_EQ(parse_memory("0"), 0);
   EXPECT_EQ(parse_memory("800"), 800);
   EXPECT_EQ(parse_memory("2T"), 2 * 1024 * 1024);
-  for (const char* bad : {"", "G", "16g", "0", "1.5G", "16GB"})
+  for (const char* bad : {"", "G", "b", "16B", "16Gx", "-1", "1.5G"})
     EXPECT_CONTAINS(error_of<io::ConfigError>([&] { static_cast<void>(parse_memory(bad)); }),
                     "--mem '" + std::string(bad) + "': expected");
 }
@@ -63,6 +68,12 @@ TEST(ChildProgram, ReturnsCodeAndOutput) {
   EXPECT_EQ(run_program({"/bin/sh", "-c", "kill -KILL $$"}, std::chrono::seconds(60)).code, 137);
   EXPECT_THROW(static_cast<void>(run_program({"/no/such"}, std::chrono::seconds(60))),
                std::system_error);
+}
+
+TEST(ChildProgram, IsEndedByAStop) {
+  const ProgramResult stopped = run_program({"/bin/sh", "-c", "echo begun; exec sleep 1000"},
+                                            std::chrono::hours(1), [] { return true; });
+  EXPECT_EQ(stopped.code, std::nullopt);
 }
 
 TEST(ChildProgram, IsEndedAtItsDeadline) {

@@ -214,6 +214,9 @@ TEST(BashCompletion, KnowsWhatLaunchStarts) {
   EXPECT_EQ(completed({"engine", "launch", "--env", "A", "=", "b", "--", "train", "--uneven", "j"}),
             Words{"join"});
   EXPECT_EQ(completed({"engine", "launch", "python", "--uneven", "j"}), Words{});
+  EXPECT_EQ(completed({"engine", "submit", "--time", "30", ""}), Words{"train"});
+  EXPECT_EQ(completed({"engine", "submit", "--time", "30", "train", "--uneven", "j"}),
+            Words{"join"});
   EXPECT_EQ(completed({"engine", "train", "--device", "cuda", ":", "0", "--uneven", "j"}),
             Words{"join"});
 }

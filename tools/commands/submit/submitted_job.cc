@@ -1,5 +1,5 @@
 // Reads the notes of job_body.sh: "start SNAPSHOT", "requeue CODE", "end CODE".
-#include "tools/launch/jobs/submitted_job.h"
+#include "tools/commands/submit/submitted_job.h"
 
 #include <poll.h>
 
@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "backends/backend_error.h"
 #include "io/base/files/io_error.h"
@@ -16,12 +18,12 @@
 #include "io/base/text/text_parts.h"
 #include "io/base/time/deadline.h"
 #include "tools/launch/jobs/job_script.h"
-#include "tools/launch/jobs/slurm_queue.h"
 #include "tools/launch/workers/signal_inbox.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/run_status.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/shell_text.h"
 
 namespace tools {
 namespace {
@@ -36,13 +38,16 @@ constexpr std::chrono::minutes kMaxSilence{10};  // while SLURM's controller doe
 struct JobNotes {
   std::vector<std::string> starts = {};  // the newest checkpoints then
   std::optional<int> end = {};           // the exit code
+  std::string cluster = {};
 };
 
-JobNotes read_notes(const SubmittedJob& job) {
+constexpr std::string_view kClusterNote = "cluster ";
+
+JobNotes read_notes(const std::string& folder, const std::string& id) {
   JobNotes notes;
   std::string text;
   try {
-    text = io::read_run_file(job.folder + "/" + job_notes_name(job.id), kMaxNotes);
+    text = io::read_run_file(folder + "/" + job_notes_name(id), kMaxNotes);
   } catch (const io::MissingFileError&) {
     return notes;  // it has not started
   }
@@ -51,6 +56,7 @@ JobNotes read_notes(const SubmittedJob& job) {
       notes.starts.push_back(line.substr(6));
       notes.end.reset();  // it was put back into the queue by hand
     }
+    if (line.starts_with(kClusterNote)) notes.cluster = line.substr(kClusterNote.size());
     if (line.starts_with("end "))
       notes.end = static_cast<int>(parse_integer(line.substr(4)).value_or(kExitInternal));
   }
@@ -97,13 +103,35 @@ std::string run_text(const std::string& folder) {
   }
 }
 
-std::string gone_text(const SubmittedJob& job) {
-  const std::optional<RememberedJob> known = remembered_job(job.id);
+JobNotes read_notes(const SubmittedJob& job) { return read_notes(job.folder, job.id); }
+
+std::string gone_text(const SubmittedJob& job, const std::optional<RememberedJob>& known) {
   const std::string how = known ? "SLURM says " + known->state + ", reason " + known->reason +
                                       ", exit code " + known->exit_code
                                 : "SLURM has forgotten it";
   return "job " + job.id + " has left the queue, and its script has not noted an end in " +
          job.folder + ": " + how;
+}
+
+// Returns the exit code of a job whose script could not note it; nothing if SLURM does not know, or
+// if the job was not at fault.
+std::optional<int> exit_code_of(const RememberedJob& known) {
+  constexpr int kTerminated = 128 + 15, kKilled = 128 + 9;
+  if (known.state == "CANCELLED" || known.state == "TIMEOUT") return kTerminated;
+  if (known.state == "OUT_OF_MEMORY") return kKilled;
+  const std::vector<std::string> parts = base::split_text(known.exit_code, ':');  // "1:0", "0:9"
+  const auto code = parse_integer(parts.front()), signal = parse_integer(parts.back());
+  if (known.state != "FAILED" || parts.size() != 2 || !code || !signal) return std::nullopt;
+  const std::int64_t whole = *signal > 0 ? 128 + *signal : *code;
+  return whole > 0 && whole < 256 ? std::optional(static_cast<int>(whole)) : std::nullopt;
+}
+
+int end_without_note(const SubmittedJob& job) {
+  const std::optional<RememberedJob> known = remembered_job(job);
+  const std::optional<int> code = known ? exit_code_of(*known) : std::nullopt;
+  if (!code) throw backends::Error(gone_text(job, known));
+  print_notice(gone_text(job, known));
+  return *code;
 }
 
 // Copies what is new in the job's output to stdout.
@@ -129,7 +157,9 @@ class Output {
 // Asks SLURM every few seconds.
 class QueueWatch {
  public:
-  explicit QueueWatch(const SubmittedJob& job) : job_(job) {}
+  // `stops` returns true after a signal to this process, which ends a question at once.
+  QueueWatch(const SubmittedJob& job, std::function<bool()> stops)
+      : job_(job), stops_(std::move(stops)) {}
 
   // Prints changes. Returns true if the job has left the queue. Throws backends::Error if SLURM
   // has not answered for long.
@@ -137,11 +167,12 @@ class QueueWatch {
     if (!base::has_passed(next_)) return false;
     next_ = base::deadline_in(kQueuePoll);
     try {
-      const std::vector<std::string> tasks = tasks_in_queue(job_.id);
+      const std::vector<std::string> tasks = tasks_in_queue(job_, stops_);
       silent_since_.reset();
       times_absent_ = tasks.empty() ? times_absent_ + 1 : 0;
       if (!tasks.empty()) tell(tasks.front().substr(0, tasks.front().rfind(", ")));
     } catch (const backends::Error& error) {
+      if (stops_()) return false;
       if (!silent_since_) print_notice(std::string(error.what()) + "; asking again");
       if (!silent_since_) silent_since_ = base::deadline_in(kMaxSilence);
       if (base::has_passed(*silent_since_)) throw;
@@ -156,6 +187,7 @@ class QueueWatch {
   }
 
   const SubmittedJob& job_;
+  const std::function<bool()> stops_;
   base::Deadline next_{};
   std::optional<base::Deadline> silent_since_;
   int times_absent_ = 0;
@@ -170,12 +202,12 @@ SubmittedJob find_job(const std::string& run_or_job) {
     const std::string id = newest_job(folder);
     if (id.empty())
       throw io::MissingFileError(run_or_job + ": no job of this run was submitted (no job-N.txt)");
-    return {id, folder};
+    return {{id, read_notes(folder, id).cluster}, folder};
   }
   if (order_of(run_or_job).first < 0)
     throw io::MissingFileError(run_or_job +
                                ": expected the folder of a run, or the number of a job");
-  const std::optional<RememberedJob> known = remembered_job(run_or_job);
+  const std::optional<RememberedJob> known = remembered_job({run_or_job});
   if (known && known->is_array)
     throw io::MissingFileError("job " + run_or_job +
                                " is an array, whose script names the first run only: give the "
@@ -187,13 +219,13 @@ SubmittedJob find_job(const std::string& run_or_job) {
                                       : " is unknown to SLURM, which forgets jobs "
                                         "some minutes after their end") +
                                ": give the run's folder");
-  return {run_or_job, script.parent_path().string()};
+  return {{run_or_job}, script.parent_path().string()};
 }
 
 std::vector<std::string> status_lines(const SubmittedJob& job) {
-  std::vector<std::string> lines = tasks_in_queue(job.id);
+  std::vector<std::string> lines = tasks_in_queue(job);
   const JobNotes notes = read_notes(job);
-  if (lines.empty() && !notes.end) lines.push_back(gone_text(job));
+  if (lines.empty() && !notes.end) lines.push_back(gone_text(job, remembered_job(job)));
   lines.push_back("job " + job.id + ": " + history_text(notes) + "; output: " + job.folder + "/" +
                   job_log_name(job.id));
   lines.push_back(run_text(job.folder));
@@ -202,27 +234,59 @@ std::vector<std::string> status_lines(const SubmittedJob& job) {
 
 void check_no_job_of(const std::string& folder) {
   const std::string id = newest_job(folder);
-  if (id.empty() || read_notes({id, folder}).end) return;
-  if (const std::vector<std::string> tasks = tasks_in_queue(id); !tasks.empty())
+  if (id.empty()) return;
+  const JobNotes notes = read_notes(folder, id);
+  if (notes.end) return;
+  if (const std::vector<std::string> tasks = tasks_in_queue({id, notes.cluster}); !tasks.empty())
     throw io::CannotCreateError(folder + " already has a job (" + tasks.front() +
-                                "): wait for its end, or engine submit --cancel " + id);
+                                "): wait for its end, or engine submit --cancel " +
+                                shell_word(folder));
+}
+
+void note_job(const SubmittedJob& job) {
+  const std::string path = job.folder + "/" + job_notes_name(job.id);
+  std::ofstream notes(path, std::ios::app);
+  notes << "submitted\n";
+  if (!job.cluster.empty()) notes << kClusterNote << job.cluster << "\n";
+  if (!notes.flush())
+    throw io::CannotCreateError("cannot write " + path + "; job " + job.id + " is in the queue");
+}
+
+std::string cancel_job(const SubmittedJob& job) {
+  const std::vector<std::string> tasks = tasks_in_queue(job);
+  const auto waits = [](const std::string& task) {
+    return task.find(": PENDING") != std::string::npos;
+  };
+  // A job that someone has put back into the queue waits there after its end.
+  if (const std::optional<int> end = read_notes(job).end; end && std::ranges::none_of(tasks, waits))
+    return "job " + job.id + " ended with exit code " + std::to_string(*end);
+  if (tasks.empty()) return gone_text(job, remembered_job(job));
+  cancel_in_slurm(job);
+  return "cancelled job " + job.id +
+         "; to continue from its newest checkpoint: engine submit ... train --resume " + job.folder;
 }
 
 int follow_job(const SubmittedJob& job) {
   SignalInbox signals;
   Output output(job);
-  QueueWatch queue(job);
+  std::optional<int> signal;
+  const auto is_stopped = [&] {
+    if (!signal) signal = signals.take();
+    return signal.has_value();
+  };
+  QueueWatch queue(job, is_stopped);
   for (;;) {
     const std::optional<int> end = read_notes(job).end;
     const bool left = !end && queue.has_left();
     output.copy_new();
     if (end) return *end;
-    if (left) throw backends::Error(gone_text(job));
+    if (left) return end_without_note(job);
     pollfd ready{signals.fd(), POLLIN, 0};
     static_cast<void>(poll(&ready, 1, static_cast<int>(kOutputPoll.count())));
-    if (const std::optional<int> signal = signals.take()) {
-      print_notice("job " + job.id + " continues; engine submit --status " + job.id +
-                   " shows it, --cancel " + job.id + " ends it");
+    if (is_stopped()) {
+      const std::string name = job.cluster.empty() ? job.id : shell_word(job.folder);
+      print_notice("job " + job.id + " continues; engine submit --status " + name +
+                   " shows it, --cancel " + name + " ends it");
       return 128 + *signal;
     }
   }
