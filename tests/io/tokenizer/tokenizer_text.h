@@ -38,7 +38,7 @@ struct Parts {
   std::string model = "";  // further members, ",\"ignore_merges\":true"
   std::string normalizer = "null";
   std::string pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})";
-  std::string added = R"({"id":500,"content":"<|end|>","special":true,"normalized":false})";
+  std::string added = R"({"id":262,"content":"<|end|>","special":true,"normalized":false})";
 };
 
 // Ids 0 to 255 are the bytes, the next ones what the merges make.
