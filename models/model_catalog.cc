@@ -87,12 +87,19 @@ bool is_published(const std::string& name) {
 bool is_file(const std::string& name) { return name.ends_with(".toml") || has_weights(name); }
 
 // A longer text would need attention over a window.
-void check_window(const std::string& folder, const engine::Shape& tokens) {
-  const std::int64_t window = read_published_config(folder).window;
-  if (window > 0 && tokens.rank() == 1 && tokens[0] > window)
-    throw engine::ModelError(folder + "/config.json: 'sliding_window' is " +
-                             std::to_string(window) + "; supported: texts of as many tokens, not " +
-                             std::to_string(tokens[0]) + " (--context)");
+void check_window(const std::string& name, const ModelOptions& options) {
+  std::optional<PublishedConfig> config;
+  const std::string text =
+      options.definition.empty() ? "" : layer_list_config(name, options.definition);
+  if (!text.empty())
+    config = parse_published_config(text, name + "/config.json");
+  else if (is_published(name))
+    config = read_published_config(name);
+  if (!config || config->window == 0 || options.sample_shape.rank() != 1) return;
+  if (const std::int64_t tokens = options.sample_shape[0]; tokens > config->window)
+    throw engine::ModelError(
+        name + "/config.json: 'sliding_window' is " + std::to_string(config->window) +
+        "; supported: texts of as many tokens, not " + std::to_string(tokens) + " (--context)");
 }
 
 const CatalogEntry& find(const std::string& name) {
@@ -124,7 +131,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "a model that predicts numbers reads images or rows of numbers, [h, "
         "w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
-  if (is_published(name)) check_window(name, options.sample_shape);
+  check_window(name, options);
   if (is_list) return build_layer_list(name, options);
   const CatalogEntry& entry = find(name);
   check_label_shape(name, options);
