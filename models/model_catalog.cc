@@ -7,9 +7,11 @@
 #include <span>
 
 #include "io/base/text/nearest.h"
+#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_families.h"
 #include "models/onnx_import/onnx_import.h"
+#include "models/published/foreign_folder.h"
 #include "models/published/published_layers.h"
 #include "models/published/published_model.h"
 
@@ -105,6 +107,8 @@ void check_window(const std::string& name, const ModelOptions& options) {
 const CatalogEntry& find(const std::string& name) {
   for (const CatalogEntry& entry : kCatalog)
     if (name == entry.name) return entry;
+  if (const std::string what = foreign_file_text(name); !what.empty())
+    throw engine::ModelError(name + ": " + what);
   if (name.find('/') != name.npos) throw engine::ModelError("there is no model " + name);
   throw engine::ModelError(
       "unknown model '" + name + "'" + base::did_you_mean(name, model_names()) +
@@ -121,7 +125,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
   const bool is_list = !options.definition.empty() || is_file(name);
   if (options.dropout != 0 && (is_list || !find(name).text))
     throw engine::ModelError(
-        "dropout " + std::to_string(options.dropout) + " for the model '" + name +
+        "--dropout " + io::shortest_text(options.dropout) + " for the model '" + name +
         "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
   if (options.regression && options.label_smoothing != 0)
     throw engine::ModelError("label smoothing " + std::to_string(options.label_smoothing) +
@@ -146,6 +150,8 @@ std::string model_definition(const std::string& name, DefinitionNotes* notes) {
     PublishedConfig config = read_published_config(name);
     std::string definition = published_layers(config).definition;
     if (notes != nullptr) notes->lines = std::move(config.notes);
+    if (std::string adapter = unused_adapter_text(name); notes != nullptr && !adapter.empty())
+      notes->lines.push_back(std::move(adapter));
     return definition;
   }
   OnnxImport import = import_onnx(io::OnnxReader(name), OnnxArrays::kSkip);
@@ -158,6 +164,13 @@ bool has_weights(const std::string& name) { return is_onnx(name) || is_published
 bool is_published_model(const std::string& path) {
   std::error_code unknown;
   return std::filesystem::is_regular_file(path + "/config.json", unknown);
+}
+
+std::string unused_adapter_text(const std::string& folder) {
+  std::error_code unknown;
+  return std::filesystem::exists(folder + "/adapter_config.json", unknown)
+             ? "adapter_config.json is not used; the weights are those of the base model"
+             : "";
 }
 
 std::optional<TokenCounts> token_counts(const std::string& name) {

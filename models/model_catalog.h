@@ -51,6 +51,8 @@ std::string model_definition(const std::string& name, DefinitionNotes* notes = n
 bool has_weights(const std::string& name);
 // Returns true for a folder with config.json.
 bool is_published_model(const std::string& path);
+// Returns a line if the folder also has an adapter, which is not used; else "".
+std::string unused_adapter_text(const std::string& folder);
 struct TokenCounts {
   std::int64_t vocabulary = 0;  // its data must have as many tokens
   std::int64_t context = 0;     // of the longest text

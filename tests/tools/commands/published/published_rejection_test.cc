@@ -199,6 +199,10 @@ TEST_F(PublishedFolder, MissingFilesAreNamed) {
                          "save_pretrained() of transformers writes it");
   fs::remove(copy_ + "/config.json");
   EXPECT_EQ(fault(), copy_ +
+                         ": it has weights without config.json; expected the folder of a text "
+                         "model of Hugging Face");
+  fs::remove(copy_ + "/pytorch_model.bin");
+  EXPECT_EQ(fault(), copy_ +
                          ": has no config.json; expected the folder of a text model of "
                          "Hugging Face");
 }

@@ -210,6 +210,33 @@ TEST_F(PublishedText, EndsWithATokenOfItsConfig) {
             ids);
 }
 
+TEST_F(PublishedText, OtherFoldersAndFilesAreNamed) {
+  program::expect_error(
+      train(argv("--model", model_ + "/model.safetensors")), 78,
+      "model.safetensors: a file of a published model; expected its folder, " + model_);
+  program::expect_error(train(argv("--dropout 0.1")), 78, "--dropout 0.1 for the model '" + model_);
+  const std::string other = folder_ / "other";
+  const auto expect_named = [&](const std::string& file, const std::string& text) {
+    fs::remove_all(other);
+    fs::create_directories(fs::path(other + "/" + file).parent_path());
+    test_support::write_text(other + "/" + file, "{}");
+    program::expect_error(call("eval", other), 65, "no snapshot in " + other + ": " + text);
+    program::expect_error(sample(other, "--prompt=a"), 65, "no snapshot in " + other);
+  };
+  expect_named("adapter_config.json", "it has an adapter without its base model");
+  expect_named("model.gguf", "it has GGUF weights; expected config.json");
+  expect_named("model.safetensors", "it has weights without config.json");
+  expect_named("models--a--b/x", "it is a cache of the Hugging Face hub");
+  fs::create_directories(other + "/snapshots");
+  fs::remove_all(other + "/models--a--b");
+  fs::create_directories(other + "/refs");
+  program::expect_error(call("eval", other), 65, "expected one of the folders in " + other);
+  test_support::write_text(model_ + "/adapter_config.json", "{}");
+  const std::string notice = "adapter_config.json is not used; the weights are those of the base";
+  EXPECT_CONTAINS(expect_success(sample(model_, "--prompt-ids=104")).err, notice);
+  EXPECT_CONTAINS(expect_success(train({})).err, notice);
+}
+
 TEST_F(PublishedText, IsNotOverwritten) {
   expect_success(train({}));
   const auto written = [&](const std::string& folder) {
