@@ -210,6 +210,16 @@ TEST_F(PublishedText, EndsWithATokenOfItsConfig) {
             ids);
 }
 
+// Square matrices would be transposed without a notice.
+TEST_F(PublishedText, WeightsInTheLayoutOfTransformersAreNamed) {
+  const std::string file = model_ + "/model.safetensors";
+  program::expect_error(
+      train(argv("--model gpt-nano --vocabulary-size 263 --context 12 --allow-mismatch *.weight "
+                 "--init-from",
+                 file)),
+      65, "inputs times outputs, as matrices of GPT-2 have in transformers; expected --model DIR");
+}
+
 TEST_F(PublishedText, OtherFoldersAndFilesAreNamed) {
   program::expect_error(
       train(argv("--model", model_ + "/model.safetensors")), 78,
