@@ -40,6 +40,8 @@ class Tokenizer {
   // Returns the id of the token between documents: <|endoftext|>, <|end_of_text|> or </s>,
   // whichever it has first.
   std::optional<std::int32_t> end_of_text() const;
+  // Returns the first id that both tokenizers have with different texts.
+  std::optional<std::int32_t> first_difference(const Tokenizer& other) const;
   // Returns the text of the ids. Bytes that are not a whole character stay as they are. Throws
   // DataError for an id outside the vocabulary.
   std::string decode(std::span<const std::int32_t> ids) const;

@@ -180,6 +180,17 @@ TEST(Tokenizer, AddedTokensHaveTheNextFreeIds) {
   EXPECT_EQ(encoded(parts, "a1b1"), (Ids{262, 263}));
 }
 
+TEST(Tokenizer, ComparesTheTextsOfIds) {
+  Parts others = plain();
+  others.merges[2].second = "l";
+  others.merges[3] = {"hel", "o"};
+  EXPECT_EQ(made(plain()).first_difference(made(plain())), std::nullopt);
+  EXPECT_EQ(made(plain()).first_difference(made(others)), 258);
+  Parts more = plain();
+  more.added += R"(,{"id":263,"content":"<|user|>"})";
+  EXPECT_EQ(made(more).first_difference(made(plain())), std::nullopt) << "only ids of both count";
+}
+
 #ifdef HAS_PCRE2
 TEST(Tokenizer, SplitsWordsNumbersAndSpacesAsGpt2Does) {
   const Tokenizer tokenizer = made({});

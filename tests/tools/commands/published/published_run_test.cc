@@ -210,6 +210,34 @@ TEST_F(PublishedText, EndsWithATokenOfItsConfig) {
             ids);
 }
 
+// Their ids are other texts than the model's.
+TEST_F(PublishedText, TokensOfAnotherTokenizerAreAWarning) {
+  tokenizer_text::Parts others{
+      .pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"};
+  others.merges[3] = {"hell", "s"};
+  const std::string own = model_ + "/tokenizer.json", data = folder_ / "data/tokenizer.json";
+  test_support::write_text(own, tokenizer_);
+  test_support::write_text(data, tokenizer_);
+  const auto evaluate = [&](const std::string& of) {
+    return expect_success(
+               call("eval", of, "--dataset tokens --context 6 --data-dir", folder_ / "data"))
+        .err;
+  };
+  const std::string warning = data + ": token 259 is 'hells', and in the tokenizer of ";
+  const auto expect_none = [&](const std::string& text) {
+    EXPECT_EQ(text.find("in the tokenizer of"), std::string::npos) << text;
+  };
+  expect_none(expect_success(train({})).err);
+  expect_none(evaluate(model_));
+  test_support::write_text(data, tokenizer_text::tokenizer_json(others));
+  EXPECT_CONTAINS(evaluate(model_), warning + model_ + " 'hello'");
+  EXPECT_CONTAINS(evaluate(folder_ / "run"), warning + (folder_ / "run/step-00000001.ckpt"));
+  EXPECT_CONTAINS(expect_success(call("train --steps 2 --resume", folder_ / "run")).err,
+                  warning + (folder_ / "run/step-00000001.ckpt"));
+  EXPECT_CONTAINS(expect_success(train(argv("--save-dir", folder_ / "other"))).err,
+                  warning + model_ + " 'hello'");
+}
+
 // Square matrices would be transposed without a notice.
 TEST_F(PublishedText, WeightsInTheLayoutOfTransformersAreNamed) {
   const std::string file = model_ + "/model.safetensors";
