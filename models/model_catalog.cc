@@ -179,6 +179,10 @@ std::optional<TokenCounts> token_counts(const std::string& name) {
   return TokenCounts{.vocabulary = config.vocabulary, .context = config.context};
 }
 
+bool is_of_published_model(const std::string& name, const std::string& definition) {
+  return !definition.empty() && !layer_list_config(name, definition).empty();
+}
+
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition) {
   const std::string config = definition.empty() ? "" : layer_list_config(name, definition);
   if (config.empty()) return {};

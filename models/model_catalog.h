@@ -59,6 +59,9 @@ struct TokenCounts {
 };
 // Returns those of a folder of Hugging Face; nullopt for another model. Throws engine::ModelError.
 std::optional<TokenCounts> token_counts(const std::string& name);
+// Returns whether the layer list `definition` was made from a folder of Hugging Face. Throws
+// engine::ModelError.
+bool is_of_published_model(const std::string& name, const std::string& definition);
 // Returns the tokens that end a text, if the layer list `definition` was made from a config.json
 // that states them; else none. Throws engine::ModelError.
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition);

@@ -238,6 +238,30 @@ TEST_F(PublishedText, TokensOfAnotherTokenizerAreAWarning) {
                   warning + model_ + " 'hello'");
 }
 
+TEST_F(PublishedText, ExportsKeepTheFilesOfTheirFolder) {
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer_);
+  test_support::write_text(folder_ / "data/tokenizer.json", tokenizer_);
+  const std::vector<std::string> kept = {"generation_config.json", "chat_template.jinja",
+                                         "tokenizer_config.json", "special_tokens_map.json"};
+  for (const std::string& name : kept)
+    test_support::write_text(model_ + "/" + name, "{\"bos_token\": \"" + name + "\"}");
+  expect_success(train({}));
+  const auto written = [&](const std::string& name) {
+    return expect_success(call("export", folder_ / "run", "--format hf -o", folder_ / name));
+  };
+  EXPECT_EQ(written("out").err.find("not copied"), std::string::npos);
+  for (const std::string& name : kept)
+    EXPECT_EQ(test_support::read_text(folder_ / ("out/" + name)),
+              test_support::read_text(model_ + "/" + name));
+  // Settings of another tokenizer do not fit.
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer_ + "\n");
+  written("other");
+  EXPECT_CONTAINS(test_support::read_text(folder_ / "other/tokenizer_config.json"),
+                  "PreTrainedTokenizerFast");
+  fs::remove_all(model_);
+  EXPECT_CONTAINS(written("gone").err, model_ + ": the folder that the training began with is not");
+}
+
 // Square matrices would be transposed without a notice.
 TEST_F(PublishedText, WeightsInTheLayoutOfTransformersAreNamed) {
   const std::string file = model_ + "/model.safetensors";
