@@ -183,6 +183,10 @@ bool is_of_published_model(const std::string& name, const std::string& definitio
   return !definition.empty() && !layer_list_config(name, definition).empty();
 }
 
+std::vector<std::int64_t> generation_ends(const std::string& folder) {
+  return is_published(folder) ? read_generation_ends(folder) : std::vector<std::int64_t>{};
+}
+
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition) {
   const std::string config = definition.empty() ? "" : layer_list_config(name, definition);
   if (config.empty()) return {};

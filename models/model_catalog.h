@@ -65,6 +65,9 @@ bool is_of_published_model(const std::string& name, const std::string& definitio
 // Returns the tokens that end a text, if the layer list `definition` was made from a config.json
 // that states them; else none. Throws engine::ModelError.
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition);
+// Returns the tokens that end a text by generation_config.json in the folder of Hugging Face; none
+// without such a file. Throws engine::ModelError, and io::Error for a file that is not read.
+std::vector<std::int64_t> generation_ends(const std::string& folder);
 struct ModelWeights {
   std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have
   std::string head;  // the layer whose outputs are the classes, which may be others; "": none

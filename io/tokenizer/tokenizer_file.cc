@@ -9,6 +9,7 @@
 #include "io/base/formats/nesting.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
+#include "io/tokenizer/text_frame.h"
 #include "io/tokenizer/tokenizer.h"
 
 namespace io {
@@ -60,6 +61,8 @@ class TokenizerFile {
     read_normalizer(root_);
     read_pre_tokenizer(root_);
     read_added_tokens();
+    result_.frame_ =
+        read_text_frame(root_.value("post_processor", Json()), result_.size(), source_);
     return std::move(result_);
   }
 

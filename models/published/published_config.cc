@@ -182,9 +182,7 @@ const ModelType& find_type(const Settings& settings) {
   settings.refuse("model_type", base::join_text(known));
 }
 
-}  // namespace
-
-PublishedConfig parse_published_config(const std::string& text, const std::string& source) {
+Json parse_settings(const std::string& text, const std::string& source, const char* expected) {
   if (text.size() > kMaxConfigBytes)
     throw engine::ModelError(source + ": has " + std::to_string(text.size()) +
                              " bytes; expected at most " + std::to_string(kMaxConfigBytes));
@@ -197,7 +195,14 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
         source + ": not JSON: " + base::escape_text(std::string(what.substr(what.find(']') + 2))));
   }
   if (!json.is_object())
-    throw engine::ModelError(source + ": not a JSON object; expected config.json of a model");
+    throw engine::ModelError(source + ": not a JSON object; expected " + expected);
+  return json;
+}
+
+}  // namespace
+
+PublishedConfig parse_published_config(const std::string& text, const std::string& source) {
+  const Json json = parse_settings(text, source, "config.json of a model");
   const Settings settings(json, source);
   const ModelType& type = find_type(settings);
   PublishedConfig config{.family = type.family, .type = type.name};
@@ -215,6 +220,12 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
     read_llama(settings, config);
   config.text = json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
   return config;
+}
+
+std::vector<std::int64_t> parse_generation_ends(const std::string& text,
+                                                const std::string& source) {
+  const Json json = parse_settings(text, source, "generation_config.json of a model");
+  return Settings(json, source).ids("eos_token_id");
 }
 
 std::string published_config_text(const PublishedConfig& config, const std::string& type) {

@@ -49,6 +49,10 @@ struct PublishedConfig {
 // has another type or range, and one that no list of layers expresses, with what is supported.
 PublishedConfig parse_published_config(const std::string& text, const std::string& source);
 
+// Returns the ids of eos_token_id in the text of a generation_config.json. Throws
+// engine::ModelError "`source`: ...".
+std::vector<std::int64_t> parse_generation_ends(const std::string& text, const std::string& source);
+
 // Returns config.json for weights of type `type` ("float32"), for the class of `transformers` with
 // an output layer.
 std::string published_config_text(const PublishedConfig& config, const std::string& type);

@@ -157,6 +157,15 @@ PublishedConfig read_published_config(const std::string& folder) {
   }
 }
 
+std::vector<std::int64_t> read_generation_ends(const std::string& folder) {
+  const std::string path = folder + "/generation_config.json";
+  try {
+    return parse_generation_ends(io::read_small_file(path, kMaxConfigBytes), path);
+  } catch (const io::MissingFileError&) {
+    return {};
+  }
+}
+
 std::vector<io::NamedArray> read_published_weights(const std::string& folder) {
   const PublishedConfig config = read_published_config(folder);
   return WeightReader(folder, config).read();

@@ -180,6 +180,37 @@ TEST(Tokenizer, AddedTokensHaveTheNextFreeIds) {
   EXPECT_EQ(encoded(parts, "a1b1"), (Ids{262, 263}));
 }
 
+TEST(Tokenizer, StatesTheTokensAroundAText) {
+  const auto frame = [](const std::string& processor) {
+    Parts parts = plain();
+    parts.post_processor = processor;
+    return made(parts).frame();
+  };
+  EXPECT_EQ(made(plain()).frame().before, Ids{});
+  EXPECT_EQ(frame(R"({"type":"ByteLevel"})").before, Ids{});
+  const std::string begin =
+      R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<|end|>","type_id":0}},)"
+      R"({"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"he","type_id":0}}],)"
+      R"("special_tokens":{"<|end|>":{"id":"<|end|>","ids":[262]},)"
+      R"("he":{"id":"he","ids":[256,7]}}})";
+  EXPECT_EQ(frame(begin).before, (Ids{262}));
+  EXPECT_EQ(frame(begin).after, (Ids{256, 7}));
+  const std::string roberta = R"({"type":"RobertaProcessing","sep":["b",3],"cls":["a",2]})";
+  const TextFrame both = frame(R"({"type":"Sequence","processors":[{"type":"ByteLevel"},)" + begin +
+                               "," + roberta + "]}");
+  EXPECT_EQ(both.before, (Ids{2, 262})) << "each processor adds tokens around the ones before";
+  EXPECT_EQ(both.after, (Ids{256, 7, 3}));
+  const auto fault = [&](const std::string& processor) {
+    return test_support::error_of<DataError>([&] { frame(processor); });
+  };
+  EXPECT_CONTAINS(fault(R"({"type":"Other"})"),
+                  "t.json: post_processor.type is 'Other'; expected ");
+  EXPECT_CONTAINS(fault(R"({"type":"RobertaProcessing","sep":["b",3]})"),
+                  "post_processor lacks 'cls'");
+  EXPECT_CONTAINS(fault(R"({"type":"RobertaProcessing","sep":["b",3],"cls":["a",999]})"),
+                  "post_processor has the token '999'; expected 0..262");
+}
+
 TEST(Tokenizer, ComparesTheTextsOfIds) {
   Parts others = plain();
   others.merges[2].second = "l";

@@ -210,6 +210,70 @@ TEST_F(PublishedText, EndsWithATokenOfItsConfig) {
             ids);
 }
 
+// As in transformers, whose models have seen such a token before each text.
+TEST_F(PublishedText, PromptsHaveTheTokensThatTheTokenizerAdds) {
+  const std::string begin = "\"post_processor\":null";
+  std::string framed = tokenizer_;
+  framed.replace(framed.find(begin), begin.size(),
+                 R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":)"
+                 R"({"id":"h","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],)"
+                 R"("special_tokens":{"h":{"id":"h","ids":[104],"tokens":["h"]}}})");
+  test_support::write_text(model_ + "/tokenizer.json", framed);
+  test_support::write_text(folder_ / "data/tokenizer.json", framed);
+  const auto expect_framed = [&](const std::string& of) {
+    const std::string ids = expect_success(sample(of, "--prompt-ids=104,259")).out;
+    std::vector<std::int32_t> added;
+    for (std::size_t at = std::string("104,259").size(); at + 1 < ids.size();
+         at = ids.find_first_of(",\n", at + 1))
+      added.push_back(std::stoi(ids.substr(at + 1)));
+    ASSERT_EQ(added.size(), 3u) << ids;
+    std::string text = "hello";
+    const io::Tokenizer tokenizer = io::Tokenizer::parse(framed, "");
+    io::TokenDecoder texts(tokenizer);
+    for (const std::int32_t id : added) text += texts.add(id);
+    EXPECT_EQ(expect_success(sample(of, "--prompt=hello")).out, text + texts.finish() + "\n");
+  };
+  expect_framed(model_);
+  expect_success(train({}));
+  expect_framed(folder_ / "run");
+  // A model that has only been trained here knows no such token.
+  expect_success(train(argv("--model gpt-nano --vocabulary-size 263 --save-dir", folder_ / "new")));
+  const std::string plain =
+      expect_success(call("sample --tokenizer", model_, "--temperature 0 --threads 1 -n 3",
+                          folder_ / "new", "--prompt=hello"))
+          .out;
+  test_support::write_text(folder_ / "plain.json", tokenizer_);
+  EXPECT_EQ(
+      expect_success(call("sample --tokenizer", folder_ / "plain.json",
+                          "--temperature 0 --threads 1 -n 3", folder_ / "new", "--prompt=hello"))
+          .out,
+      plain);
+}
+
+TEST_F(PublishedText, EndsWithATokenOfItsGenerationConfig) {
+  const std::string ids = expect_success(sample(model_, "--prompt-ids=104,101")).out;
+  const std::string first = ids.substr(8, ids.find(',', 8) - 8);
+  test_support::write_text(model_ + "/generation_config.json",
+                           "{\"eos_token_id\": [7, " + first + "]}");
+  EXPECT_EQ(expect_success(sample(model_, "--prompt-ids=104,101")).out, "104,101\n");
+  expect_success(train({}));
+  EXPECT_EQ(expect_success(sample(folder_ / "run", "--prompt-ids=104,101")).out, "104,101\n");
+  test_support::write_text(model_ + "/generation_config.json", "[");
+  program::expect_error(sample(model_, "--prompt-ids=104,101"), 78,
+                        model_ + "/generation_config.json: not JSON");
+}
+
+TEST_F(PublishedText, ATokenizerOfMoreTokensIsNamedBeforeThePrompt) {
+  tokenizer_text::Parts more{
+      .pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"};
+  more.added += R"(,{"id":263,"content":"<|user|>"})";
+  const std::string large = folder_ / "large.json";
+  test_support::write_text(large, tokenizer_text::tokenizer_json(more));
+  const CommandResult sampled = call("sample --tokenizer", large, "-n 3", model_, "--prompt=hello");
+  program::expect_error(sampled, 78, large + " has 264 tokens; the model's vocabulary has 263");
+  EXPECT_EQ(sampled.out, "");
+}
+
 // Their ids are other texts than the model's.
 TEST_F(PublishedText, TokensOfAnotherTokenizerAreAWarning) {
   tokenizer_text::Parts others{
