@@ -7,9 +7,11 @@
 #include <span>
 
 #include "io/base/text/nearest.h"
+#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_families.h"
 #include "models/onnx_import/onnx_import.h"
+#include "models/published/foreign_folder.h"
 #include "models/published/published_layers.h"
 #include "models/published/published_model.h"
 
@@ -87,17 +89,26 @@ bool is_published(const std::string& name) {
 bool is_file(const std::string& name) { return name.ends_with(".toml") || has_weights(name); }
 
 // A longer text would need attention over a window.
-void check_window(const std::string& folder, const engine::Shape& tokens) {
-  const std::int64_t window = read_published_config(folder).window;
-  if (window > 0 && tokens.rank() == 1 && tokens[0] > window)
-    throw engine::ModelError(folder + "/config.json: 'sliding_window' is " +
-                             std::to_string(window) + "; supported: texts of as many tokens, not " +
-                             std::to_string(tokens[0]) + " (--context)");
+void check_window(const std::string& name, const ModelOptions& options) {
+  std::optional<PublishedConfig> config;
+  const std::string text =
+      options.definition.empty() ? "" : layer_list_config(name, options.definition);
+  if (!text.empty())
+    config = parse_published_config(text, name + "/config.json");
+  else if (is_published(name))
+    config = read_published_config(name);
+  if (!config || config->window == 0 || options.sample_shape.rank() != 1) return;
+  if (const std::int64_t tokens = options.sample_shape[0]; tokens > config->window)
+    throw engine::ModelError(
+        name + "/config.json: 'sliding_window' is " + std::to_string(config->window) +
+        "; supported: texts of as many tokens, not " + std::to_string(tokens) + " (--context)");
 }
 
 const CatalogEntry& find(const std::string& name) {
   for (const CatalogEntry& entry : kCatalog)
     if (name == entry.name) return entry;
+  if (const std::string what = foreign_file_text(name); !what.empty())
+    throw engine::ModelError(name + ": " + what);
   if (name.find('/') != name.npos) throw engine::ModelError("there is no model " + name);
   throw engine::ModelError(
       "unknown model '" + name + "'" + base::did_you_mean(name, model_names()) +
@@ -114,7 +125,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
   const bool is_list = !options.definition.empty() || is_file(name);
   if (options.dropout != 0 && (is_list || !find(name).text))
     throw engine::ModelError(
-        "dropout " + std::to_string(options.dropout) + " for the model '" + name +
+        "--dropout " + io::shortest_text(options.dropout) + " for the model '" + name +
         "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
   if (options.regression && options.label_smoothing != 0)
     throw engine::ModelError("label smoothing " + std::to_string(options.label_smoothing) +
@@ -124,7 +135,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "a model that predicts numbers reads images or rows of numbers, [h, "
         "w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
-  if (is_published(name)) check_window(name, options.sample_shape);
+  check_window(name, options);
   if (is_list) return build_layer_list(name, options);
   const CatalogEntry& entry = find(name);
   check_label_shape(name, options);
@@ -139,6 +150,8 @@ std::string model_definition(const std::string& name, DefinitionNotes* notes) {
     PublishedConfig config = read_published_config(name);
     std::string definition = published_layers(config).definition;
     if (notes != nullptr) notes->lines = std::move(config.notes);
+    if (std::string adapter = unused_adapter_text(name); notes != nullptr && !adapter.empty())
+      notes->lines.push_back(std::move(adapter));
     return definition;
   }
   OnnxImport import = import_onnx(io::OnnxReader(name), OnnxArrays::kSkip);
@@ -153,6 +166,13 @@ bool is_published_model(const std::string& path) {
   return std::filesystem::is_regular_file(path + "/config.json", unknown);
 }
 
+std::string unused_adapter_text(const std::string& folder) {
+  std::error_code unknown;
+  return std::filesystem::exists(folder + "/adapter_config.json", unknown)
+             ? "adapter_config.json is not used; the weights are those of the base model"
+             : "";
+}
+
 std::optional<TokenCounts> token_counts(const std::string& name) {
   std::error_code unknown;
   if (is_onnx(name) && std::filesystem::exists(name, unknown)) {
@@ -163,6 +183,14 @@ std::optional<TokenCounts> token_counts(const std::string& name) {
   if (!is_published(name)) return std::nullopt;
   const PublishedConfig config = read_published_config(name);
   return TokenCounts{.vocabulary = config.vocabulary, .context = config.context};
+}
+
+bool is_of_published_model(const std::string& name, const std::string& definition) {
+  return !definition.empty() && !layer_list_config(name, definition).empty();
+}
+
+std::vector<std::int64_t> generation_ends(const std::string& folder) {
+  return is_published(folder) ? read_generation_ends(folder) : std::vector<std::int64_t>{};
 }
 
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition) {

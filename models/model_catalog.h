@@ -51,6 +51,8 @@ std::string model_definition(const std::string& name, DefinitionNotes* notes = n
 bool has_weights(const std::string& name);
 // Returns true for a folder with config.json.
 bool is_published_model(const std::string& path);
+// Returns a line if the folder also has an adapter, which is not used; else "".
+std::string unused_adapter_text(const std::string& folder);
 struct TokenCounts {
   std::int64_t vocabulary = 0;  // its data must have as many tokens; 0: it predicts no tokens
   std::int64_t context = 0;     // of the longest text
@@ -59,9 +61,15 @@ struct TokenCounts {
 // Returns those of a folder of Hugging Face, and of an ONNX file that reads token ids; nullopt for
 // another model. Throws as model_definition() does.
 std::optional<TokenCounts> token_counts(const std::string& name);
+// Returns whether the layer list `definition` was made from a folder of Hugging Face. Throws
+// engine::ModelError.
+bool is_of_published_model(const std::string& name, const std::string& definition);
 // Returns the tokens that end a text, if the layer list `definition` was made from a config.json
 // that states them; else none. Throws engine::ModelError.
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition);
+// Returns the tokens that end a text by generation_config.json in the folder of Hugging Face; none
+// without such a file. Throws engine::ModelError, and io::Error for a file that is not read.
+std::vector<std::int64_t> generation_ends(const std::string& folder);
 struct ModelWeights {
   std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have
   std::string head;  // the layer whose outputs are the classes, which may be others; "": none

@@ -5,9 +5,12 @@
 #include <pcre2.h>
 
 #include <array>
+#include <cstdio>
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
+#include "io/tokenizer/split_expression.h"
 
 namespace io {
 namespace {
@@ -18,34 +21,13 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// Unicode's White_Space. PCRE2's own \s also has U+180E, which lost this property in Unicode 6.3.
-constexpr const char* kSpaces =
-    "\\x09-\\x0D\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}"
-    "\\x{3000}";
-
-// Returns the expression with \s and \S written as sets of characters.
-std::string with_spaces(const std::string& source, const std::string& expression) {
-  std::string result;
-  bool in_set = false;
-  for (std::size_t i = 0; i < expression.size(); ++i) {
-    const char c = expression[i];
-    const char next = i + 1 < expression.size() ? expression[i + 1] : '\0';
-    if (c == '\\' && (next == 's' || next == 'S')) {
-      if (in_set && next == 'S')
-        throw DataError(source + ": the regular expression '" + expression +
-                        "' of the pre-tokenizer has \\S in a set; expected it outside of one");
-      result += in_set ? kSpaces : (next == 's' ? "[" : "[^") + std::string(kSpaces) + "]";
-      ++i;
-    } else if (c == '\\') {
-      result += expression.substr(i, 2);
-      ++i;
-    } else {
-      if (c == '[') in_set = true;
-      if (c == ']') in_set = false;
-      result += c;
-    }
-  }
-  return result;
+// Since PCRE2 10.40, names of scripts include script extensions.
+bool has_script_extensions() {
+  std::array<char, 64> version{};
+  pcre2_config(PCRE2_CONFIG_VERSION, version.data());
+  int major = 0, minor = 0;
+  return std::sscanf(version.data(), "%d.%d", &major, &minor) == 2 &&
+         (major > 10 || (major == 10 && minor >= 40));
 }
 
 struct FreeMatch {
@@ -66,14 +48,13 @@ TextSplit::TextSplit(const std::string& source, const std::string& expression, G
     : gaps_(gaps) {
   int error = 0;
   PCRE2_SIZE at = 0;
-  const std::string pattern = with_spaces(source, expression);
+  const std::string pattern = pcre2_expression(source, expression, has_script_extensions());
   pcre2_code* const compiled =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
   if (compiled == nullptr)
-    throw DataError(source + ": the regular expression '" + expression +
-                    "' of the pre-tokenizer is not valid at character " + std::to_string(at) +
-                    ": " + message_of(error));
+    throw DataError(source + ": the regular expression '" + base::escape_text(expression) +
+                    "' of the pre-tokenizer is not valid: " + message_of(error));
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);  // without it, matching is slower
   code_ = std::make_unique<const Code>(compiled);
 }

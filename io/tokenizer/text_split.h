@@ -11,15 +11,16 @@ namespace io {
 
 using Pieces = std::vector<std::string_view>;
 
-// One pre-tokenizer. Its regular expression has the syntax of PCRE2 with Unicode properties, which
-// agrees with Oniguruma's for the expressions of published tokenizers.
+// One pre-tokenizer. Its regular expression has Oniguruma's syntax with Unicode properties, which
+// pcre2_expression() translates.
 class TextSplit {
  public:
   enum class Gaps {
     kKept,  // text between two matches is also a piece
     kRemoved
   };
-  // Throws DataError with `source`, a path, for an expression that is not valid.
+  // Throws DataError with `source`, a path, for an expression that is not valid or cannot be
+  // translated exactly.
   TextSplit(const std::string& source, const std::string& expression, Gaps gaps);
   ~TextSplit();
   TextSplit(TextSplit&&) noexcept;

@@ -72,6 +72,14 @@ std::optional<std::int32_t> Tokenizer::end_of_text() const {
   return std::nullopt;
 }
 
+std::optional<std::int32_t> Tokenizer::first_difference(const Tokenizer& other) const {
+  const auto common = static_cast<std::ptrdiff_t>(std::min(texts_.size(), other.texts_.size()));
+  const auto found =
+      std::mismatch(texts_.begin(), texts_.begin() + common, other.texts_.begin()).first;
+  if (found == texts_.begin() + common) return std::nullopt;
+  return static_cast<std::int32_t>(found - texts_.begin());
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (const std::int32_t id : ids) {

@@ -13,6 +13,7 @@
 
 #include "io/base/text/text_hash.h"
 #include "io/tokenizer/byte_pairs.h"
+#include "io/tokenizer/text_frame.h"
 #include "io/tokenizer/text_split.h"
 
 namespace io {
@@ -40,6 +41,11 @@ class Tokenizer {
   // Returns the id of the token between documents: <|endoftext|>, <|end_of_text|> or </s>,
   // whichever it has first.
   std::optional<std::int32_t> end_of_text() const;
+  // Returns the tokens that the library `tokenizers` adds around a text unless it is told not to.
+  // TokenEncoder does not add them.
+  const TextFrame& frame() const { return frame_; }
+  // Returns the first id that both tokenizers have with different texts.
+  std::optional<std::int32_t> first_difference(const Tokenizer& other) const;
   // Returns the text of the ids. Bytes that are not a whole character stay as they are. Throws
   // DataError for an id outside the vocabulary.
   std::string decode(std::span<const std::int32_t> ids) const;
@@ -64,6 +70,7 @@ class Tokenizer {
   bool splits_at_lines_ = false, joins_lines_ = false;
   std::vector<TextSplit> splits_;  // one after the other
   std::optional<BytePairs> pairs_;
+  TextFrame frame_;
   std::vector<std::string> texts_;  // by id, as bytes; "": the id is unused
   std::unordered_map<std::string, std::int32_t> ids_of_added_;
 };

@@ -9,6 +9,7 @@
 #include "io/base/formats/nesting.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
+#include "io/tokenizer/text_frame.h"
 #include "io/tokenizer/tokenizer.h"
 
 namespace io {
@@ -60,6 +61,8 @@ class TokenizerFile {
     read_normalizer(root_);
     read_pre_tokenizer(root_);
     read_added_tokens();
+    result_.frame_ =
+        read_text_frame(root_.value("post_processor", Json()), result_.size(), source_);
     return std::move(result_);
   }
 
@@ -113,7 +116,8 @@ class TokenizerFile {
         refuse(std::string("model.") + name, model[name].dump(), "none, as byte-level models have");
     std::unordered_map<std::string, std::int32_t> tokens;
     const Json& vocabulary = part(model, "vocab", "model");
-    tokens.reserve(vocabulary.size());
+    vocabulary_size_ = vocabulary.size();
+    tokens.reserve(vocabulary_size_);
     for (const auto& [token, id] : vocabulary.items()) {
       const std::int32_t number = id_from(id, token);
       // Tokens that no merge makes may be added ones, in plain text.
@@ -227,6 +231,21 @@ class TokenizerFile {
                                  isolated ? TextSplit::Gaps::kKept : TextSplit::Gaps::kRemoved);
   }
 
+  // The library gives tokens that its vocabulary lacks the next free ids, in the order of the file.
+  void check_added_id(const std::string& content, std::int32_t id) {
+    const std::int32_t listed = is_added(content) ? added_names_[content] : -1;
+    const auto next = static_cast<std::int32_t>(std::max<std::size_t>(
+        vocabulary_size_, static_cast<std::size_t>(std::int64_t{largest_added_} + 1)));
+    const std::int32_t expected = listed >= 0 ? listed : next;
+    if (id != expected)
+      refuse("the id of added token '" + base::escape_text(content) + "'", std::to_string(id),
+             std::to_string(expected) + (listed >= 0 ? ", its id in the vocabulary"
+                                                     : ", the next free one, which the library "
+                                                       "tokenizers gives it"));
+    added_names_[content] = id;
+    largest_added_ = std::max(largest_added_, id);
+  }
+
   void read_added_tokens() {
     for (const Json& added : added_tokens()) {
       const std::string content = text(added, "content");
@@ -237,10 +256,7 @@ class TokenizerFile {
       const auto id = added.find("id");
       if (id == added.end()) fail("added token '" + base::escape_text(content) + "' has no id");
       const std::int32_t number = id_from(*id, content);
-      const std::int32_t listed = is_added(content) ? added_names_[content] : -1;
-      if (listed >= 0 && listed != number)
-        refuse("the id of added token '" + base::escape_text(content) + "'", std::to_string(number),
-               std::to_string(listed) + ", its id in the vocabulary");
+      check_added_id(content, number);
       set_text(number, content);
       result_.ids_of_added_.emplace(content, number);
       if (content.find('\n') != std::string::npos) result_.joins_lines_ = true;
@@ -257,7 +273,9 @@ class TokenizerFile {
   const std::string& source_;
   Json root_;
   std::unordered_map<std::uint32_t, char> byte_of_;
-  std::unordered_map<std::string, std::int32_t> added_names_;  // id in the vocabulary; -1: none
+  std::unordered_map<std::string, std::int32_t> added_names_;  // ids that are known; -1: none
+  std::size_t vocabulary_size_ = 0;
+  std::int32_t largest_added_ = -1;
   Tokenizer result_;
 };
 

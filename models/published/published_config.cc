@@ -12,14 +12,15 @@
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
+#include "models/published/published_settings.h"
 
 namespace models {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;
-constexpr std::int64_t kMistralWindow = 4096;                 // where sliding_window is missing
+constexpr std::int64_t kDefaultWindow = 4096;                 // if sliding_window is missing
+constexpr std::int64_t kSlidingFrom = 28;                     // if max_window_layers is missing
 constexpr double kTiny = std::numeric_limits<double>::min();  // the least number above 0
 constexpr std::int64_t kMaxLayers = 500;                      // a list of layers has at most 10,000
 
@@ -37,75 +38,6 @@ constexpr ModelType kTypes[] = {
     {"qwen3", "Qwen3ForCausalLM", PublishedFamily::kLlama, false},
 };
 
-// Typed access to the members of an object. A null is a member that is missing.
-class Settings {
- public:
-  Settings(const Json& json, std::string source) : json_(json), source_(std::move(source)) {}
-
-  bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
-
-  std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise = std::nullopt,
-                       std::int64_t max = kMaxExtent) const {
-    const std::string expected = "an integer from 1 to " + std::to_string(max);
-    if (!has(key)) return otherwise ? *otherwise : missing(key, expected);
-    const Json& value = json_[key];
-    if (!value.is_number_integer() || value < 1 || value > max) refuse(key, expected);
-    return value.get<std::int64_t>();
-  }
-  double number(const char* key, double otherwise, double low, const std::string& bound) const {
-    if (!has(key)) return otherwise;
-    const Json& value = json_[key];
-    if (!value.is_number() || !(value.get<double>() >= low)) refuse(key, "a number " + bound);
-    return value.get<double>();
-  }
-  bool flag(const char* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_boolean()) refuse(key, "true or false");
-    return json_[key].get<bool>();
-  }
-  std::string text(const char* key, const std::string& otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_string()) refuse(key, "text");
-    return json_[key].get<std::string>();
-  }
-  // An id, or a list of ids; empty if it is missing.
-  std::vector<std::int64_t> ids(const char* key) const {
-    if (!has(key)) return {};
-    const Json list = json_[key].is_array() ? json_[key] : Json::array({json_[key]});
-    const auto is_id = [](const Json& id) { return id.is_number_integer(); };
-    if (!std::ranges::all_of(list, is_id)) refuse(key, "a token id, or a list of them");
-    return list.get<std::vector<std::int64_t>>();
-  }
-  // Throws unless the setting is missing or has this value.
-  void only(const char* key, const Json& value, const std::string& expected) const {
-    if (has(key) && json_[key] != value) refuse(key, expected);
-  }
-  std::optional<Settings> object(const char* key) const {
-    if (!has(key)) return std::nullopt;
-    if (!json_[key].is_object()) refuse(key, "an object or null");
-    return Settings(json_[key], source_ + ": " + key);
-  }
-  const Json& json() const { return json_; }
-  const std::string& source() const { return source_; }
-
-  [[noreturn]] void refuse(const char* key, const std::string& expected) const {
-    constexpr std::size_t kShown = 80;
-    const bool is_there = json_.contains(key);
-    std::string found =
-        is_there ? json_[key].dump(-1, ' ', true, Json::error_handler_t::replace) : "missing";
-    if (found.size() > kShown) found = found.substr(0, kShown) + "...";
-    throw engine::ModelError(source_ + ": '" + key + "' is " + found + "; supported: " + expected);
-  }
-
- private:
-  [[noreturn]] std::int64_t missing(const char* key, const std::string& expected) const {
-    throw engine::ModelError(source_ + ": '" + key + "' is missing; expected " + expected);
-  }
-
-  const Json& json_;
-  std::string source_;
-};
-
 void note_dropout(const Settings& settings, std::initializer_list<const char*> keys,
                   double otherwise, PublishedConfig& config) {
   std::string found;
@@ -116,12 +48,13 @@ void note_dropout(const Settings& settings, std::initializer_list<const char*> k
 }
 
 void read_gpt2(const Settings& settings, PublishedConfig& config) {
-  config.layers = settings.integer("n_layer", {}, kMaxLayers);
-  config.width = settings.integer("n_embd");
-  config.heads = settings.integer("n_head");
-  config.context = settings.has("n_ctx") && !settings.has("n_positions")
-                       ? settings.integer("n_ctx")
-                       : settings.integer("n_positions");
+  const char* const heads = settings.key_of("n_head", "num_attention_heads");
+  const char* const positions = settings.key_of("n_positions", "max_position_embeddings");
+  config.layers = settings.integer(settings.key_of("n_layer", "num_hidden_layers"), {}, kMaxLayers);
+  config.width = settings.integer(settings.key_of("n_embd", "hidden_size"));
+  config.heads = settings.integer(heads);
+  config.context =
+      settings.integer(settings.has("n_ctx") && !settings.has(positions) ? "n_ctx" : positions);
   config.inner = settings.integer("n_inner", 4 * config.width);
   config.eps = settings.number("layer_norm_epsilon", 1e-5, kTiny, "above 0");
   const std::string activation = settings.text("activation_function", "gelu_new");
@@ -135,7 +68,7 @@ void read_gpt2(const Settings& settings, PublishedConfig& config) {
   settings.only("scale_attn_by_inverse_layer_idx", false, "false");
   settings.only("add_cross_attention", false, "false");
   if (config.width % config.heads != 0)
-    settings.refuse("n_head", "a divisor of n_embd, " + std::to_string(config.width));
+    settings.refuse(heads, "a divisor of n_embd, " + std::to_string(config.width));
   config.kv_heads = config.heads;
   config.head_size = config.width / config.heads;
   note_dropout(settings, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}, 0.1, config);
@@ -179,23 +112,33 @@ PublishedRotation read_rotation(const Settings& settings) {
   return rotation;
 }
 
-// Attention over a window that is as long as the model's context is attention over everything.
+// Returns whether a layer attends over a window.
+bool slides(const Settings& settings, const PublishedConfig& config) {
+  const bool of_qwen = config.type == "qwen2" || config.type == "qwen3";
+  if (!of_qwen) settings.only("use_sliding_window", false, "false");
+  const bool may_slide = of_qwen && settings.flag("use_sliding_window", false);
+  bool found = false;
+  if (settings.has("layer_types"))
+    for (const Settings::Json& type : settings.json()["layer_types"]) {
+      found = found || type == "sliding_attention";
+      if (type != "full_attention" && !(may_slide && type == "sliding_attention"))
+        settings.refuse("layer_types", may_slide ? "full_attention and sliding_attention"
+                                                 : "full_attention for every layer");
+    }
+  if (!may_slide) return config.type == "mistral";
+  return settings.has("layer_types")
+             ? found
+             : settings.integer("max_window_layers", kSlidingFrom) < config.layers;
+}
+
+// Attention over a window that is as long as the text is attention over everything.
 void read_windows(const Settings& settings, PublishedConfig& config) {
-  if (config.type == "mistral") {
-    // null: no window, and kMaxExtent positions.
-    const bool is_given = settings.json().contains("sliding_window");
-    const std::int64_t window =
-        is_given ? settings.integer("sliding_window", kMaxExtent) : kMistralWindow;
-    if (window < config.context)
-      settings.refuse("sliding_window", "null, or at least max_position_embeddings, " +
-                                            std::to_string(config.context));
-    if (window < kMaxExtent) config.window = window;
-  }
-  settings.only("use_sliding_window", false, "false");
-  if (!settings.has("layer_types")) return;
-  const Json& types = settings.json()["layer_types"];
-  for (const Json& type : types)
-    if (type != "full_attention") settings.refuse("layer_types", "full_attention for every layer");
+  if (!slides(settings, config)) return;
+  // null: no window, and kMaxExtent positions.
+  const bool is_given = settings.json().contains("sliding_window");
+  const std::int64_t window =
+      is_given ? settings.integer("sliding_window", kMaxExtent) : kDefaultWindow;
+  if (window < kMaxExtent) config.window = window;
 }
 
 void read_llama(const Settings& settings, PublishedConfig& config) {
@@ -239,9 +182,7 @@ const ModelType& find_type(const Settings& settings) {
   settings.refuse("model_type", base::join_text(known));
 }
 
-}  // namespace
-
-PublishedConfig parse_published_config(const std::string& text, const std::string& source) {
+Json parse_settings(const std::string& text, const std::string& source, const char* expected) {
   if (text.size() > kMaxConfigBytes)
     throw engine::ModelError(source + ": has " + std::to_string(text.size()) +
                              " bytes; expected at most " + std::to_string(kMaxConfigBytes));
@@ -254,7 +195,14 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
         source + ": not JSON: " + base::escape_text(std::string(what.substr(what.find(']') + 2))));
   }
   if (!json.is_object())
-    throw engine::ModelError(source + ": not a JSON object; expected config.json of a model");
+    throw engine::ModelError(source + ": not a JSON object; expected " + expected);
+  return json;
+}
+
+}  // namespace
+
+PublishedConfig parse_published_config(const std::string& text, const std::string& source) {
+  const Json json = parse_settings(text, source, "config.json of a model");
   const Settings settings(json, source);
   const ModelType& type = find_type(settings);
   PublishedConfig config{.family = type.family, .type = type.name};
@@ -272,6 +220,12 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
     read_llama(settings, config);
   config.text = json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
   return config;
+}
+
+std::vector<std::int64_t> parse_generation_ends(const std::string& text,
+                                                const std::string& source) {
+  const Json json = parse_settings(text, source, "generation_config.json of a model");
+  return Settings(json, source).ids("eos_token_id");
 }
 
 std::string published_config_text(const PublishedConfig& config, const std::string& type) {

@@ -32,7 +32,7 @@ struct PublishedConfig {
   std::string type;  // the model_type: "gpt2", "qwen2"
   std::int64_t layers = 0, width = 0, inner = 0, vocabulary = 0;
   std::int64_t context = 0;  // the number of positions that the model was made for
-  std::int64_t window = 0;   // positions that attention sees; 0: all. At least `context`
+  std::int64_t window = 0;   // positions that attention sees, of at least one layer; 0: all
   std::int64_t heads = 0, kv_heads = 0, head_size = 0;
   double eps = 0;
   bool tied = false;       // the output layer has the weights of the token embedding
@@ -48,6 +48,10 @@ struct PublishedConfig {
 // Throws engine::ModelError "`source`: ..." for text that is not JSON, a setting that is missing or
 // has another type or range, and one that no list of layers expresses, with what is supported.
 PublishedConfig parse_published_config(const std::string& text, const std::string& source);
+
+// Returns the ids of eos_token_id in the text of a generation_config.json. Throws
+// engine::ModelError "`source`: ...".
+std::vector<std::int64_t> parse_generation_ends(const std::string& text, const std::string& source);
 
 // Returns config.json for weights of type `type` ("float32"), for the class of `transformers` with
 // an output layer.

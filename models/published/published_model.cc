@@ -13,6 +13,7 @@
 #include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/safetensors/tensor_folder.h"
+#include "models/published/foreign_folder.h"
 #include "models/published/published_layers.h"
 
 namespace models {
@@ -147,11 +148,21 @@ PublishedConfig read_published_config(const std::string& folder) {
   try {
     return parse_published_config(io::read_small_file(path, kMaxConfigBytes), path);
   } catch (const io::MissingFileError&) {
-    throw engine::ModelError(folder +
-                             ": has no config.json; expected the folder of a text model "
-                             "of Hugging Face");
+    const std::string what = foreign_folder_text(folder);
+    throw engine::ModelError(folder + (what.empty() ? ": has no config.json; expected the folder "
+                                                      "of a text model of Hugging Face"
+                                                    : ": " + what));
   } catch (const io::Error& error) {
     throw engine::ModelError(error.what());
+  }
+}
+
+std::vector<std::int64_t> read_generation_ends(const std::string& folder) {
+  const std::string path = folder + "/generation_config.json";
+  try {
+    return parse_generation_ends(io::read_small_file(path, kMaxConfigBytes), path);
+  } catch (const io::MissingFileError&) {
+    return {};
   }
 }
 

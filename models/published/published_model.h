@@ -2,6 +2,7 @@
 // writes one: config.json and model.safetensors.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,10 @@ namespace models {
 
 // `folder`: with config.json. Throws engine::ModelError.
 PublishedConfig read_published_config(const std::string& folder);
+
+// Returns the ids of eos_token_id in generation_config.json; none without such a file. Throws
+// engine::ModelError, and io::Error for a file that is not read.
+std::vector<std::int64_t> read_generation_ends(const std::string& folder);
 
 // Returns the parameters of published_layers() from the folder's weights, in the types in which
 // they are stored. Throws engine::ModelError for missing and unexpected tensors and for shapes that

@@ -18,6 +18,7 @@
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
+#include "tools/run/choices/tokenizer_check.h"
 #include "tools/run/data/saved_weights.h"
 
 namespace tools {
@@ -99,11 +100,19 @@ void print(const engine::EvalReport& report, const engine::Evaluator& evaluator,
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
+void print_notices(const RunConfig& config, const ModelReference& reference,
+                   const TrainedModel& model) {
+  for (const std::string& line : model.data_notices()) print_notice("warning: " + line);
+  if (config.data.set.name != "tokens") return;
+  const std::string found =
+      tokenizer_difference(config.data.set.directory, reference.tokenizer, reference.path);
+  if (!found.empty()) print_notice("warning: " + found);
+}
+
 int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& group) {
   TrainedModel model(config, o.model, group, DataUse::kSamples);
   o.model.path = model.path();
-  if (group.rank() == 0)
-    for (const std::string& line : model.data_notices()) print_notice("warning: " + line);
+  if (group.rank() == 0) print_notices(config, o.model, model);
   if (model.data().train.target() != nullptr && (!o.confusion.empty() || o.format == "csv"))
     throw UsageError(std::string(o.confusion.empty() ? "--format csv" : "--confusion") +
                      " is for models of classes; this one predicts a number, " +

@@ -18,13 +18,12 @@
 #include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/onnx_file.h"
-#include "io/tokenizer/tokenizer.h"
 #include "models/image_weights.h"
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_export.h"
 #include "models/publish.h"
-#include "models/published/published_tokenizer.h"
 #include "tools/commands/command.h"
+#include "tools/commands/predict/published_companions.h"
 #include "tools/commands/predict/saved_run.h"
 #include "tools/folder/output_paths.h"
 #include "tools/folder/run_record.h"
@@ -242,30 +241,6 @@ void check_no_published_weights(const std::string& folder, const std::string& be
                                   "; expected another folder");
 }
 
-// Returns the text of the token that ends a text: the one of config.json, else the tokenizer's. ""
-// for a tokenizer that is not read, which is exported all the same.
-std::string end_token(const std::string& tokenizer_json, const std::vector<std::int64_t>& ends) {
-  try {
-    const io::Tokenizer tokenizer = io::Tokenizer::parse(tokenizer_json, "tokenizer.json");
-    std::optional<std::int32_t> end = tokenizer.end_of_text();
-    if (!ends.empty() && ends.front() < tokenizer.size())
-      end = static_cast<std::int32_t>(ends.front());
-    const std::string text = end ? tokenizer.decode({&*end, 1}) : "";
-    return tokenizer.id_of(text) == end ? text : "";
-  } catch (const io::DataError&) {
-    return "";
-  }
-}
-
-void export_tokenizer(const std::string& folder, const std::string& tokenizer_json,
-                      const models::PublishedFiles& files) {
-  const models::PublishedTokenizer tokenizer =
-      models::published_tokenizer(end_token(tokenizer_json, files.ends), files.context);
-  io::write_file_atomically(folder + "/tokenizer.json", tokenizer_json);
-  io::write_file_atomically(folder + "/tokenizer_config.json", tokenizer.config);
-  io::write_file_atomically(folder + "/special_tokens_map.json", tokenizer.special_tokens);
-}
-
 void export_published(const ExportOptions& o) {
   ConfigValues values = o.values;
   const SavedModel model = find_definition(o, values);
@@ -280,8 +255,10 @@ void export_published(const ExportOptions& o) {
   const auto [config, weights] = published_paths(o);
   io::save_arrays(files.tensors, weights, io::ArrayFormat::kSafetensors);
   io::write_file_atomically(config, files.config);
-  if (model.snapshot && !model.snapshot->tokenizer.empty())
-    export_tokenizer(o.out, model.snapshot->tokenizer, files);
+  const std::string missing =
+      write_companions(o.out, model.snapshot ? model.snapshot->tokenizer : "", files, model.name,
+                       models::is_of_published_model(model.name, model.definition));
+  if (!missing.empty()) print_notice(missing);
   std::printf("Exported %s as %s, %zu tensors, %s bytes: %s\n", base::escape_text(o.path).c_str(),
               files.type.c_str(), files.tensors.size(), with_commas(bytes).c_str(),
               base::escape_text(o.out).c_str());

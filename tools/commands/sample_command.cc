@@ -187,7 +187,9 @@ void add_options(CLI::App& app, SampleOptions& o) {
       ->type_name("auto|cpu|cuda|cuda:N")
       ->capture_default_str();
   app.footer(
-      "Prints the prompt and its continuation. The model sees only the last tokens that fit into "
+      "Prints the prompt and its continuation. Prompts of published models also get the tokens "
+      "that their tokenizer adds, e.g. <|begin_of_text|>. The model sees only the last tokens that "
+      "fit into "
       "its context. Several texts are separated by a line ---.");
 }
 
@@ -220,6 +222,14 @@ engine::InferenceOptions inference_options(const SampleOptions& o, engine::DType
                           "float64; leave the option out");
   return {.device = choose_device(request).device,
           .packed = rounds ? engine::DType::kBF16 : engine::DType::kF32};
+}
+
+// A token that the model lacks would end the output after the prompt.
+void check_size(const SampleOptions& o, const TextCoding& coding, std::int64_t vocabulary) {
+  if (!o.prompt_ids.empty() || coding.size() <= vocabulary) return;
+  throw io::ConfigError((o.tokenizer.empty() ? o.path + ": its tokenizer" : o.tokenizer) + " has " +
+                        std::to_string(coding.size()) + " tokens; the model's vocabulary has " +
+                        std::to_string(vocabulary));
 }
 
 void check_coding(const SampleOptions& o, const TextCoding& coding,
@@ -297,6 +307,7 @@ int sample_command(const Arguments& arguments) {
                          std::ssize(o.prompts) > 1
                              ? static_cast<std::int64_t>(std::min(o.prompts.size(), kTextsAtOnce))
                              : 1);
+  check_size(o, coding, next.vocabulary());
   GenerationRate rate;
   GenerationOptions options = generation_options(o, coding, next.vocabulary());
   options.rate = &rate;

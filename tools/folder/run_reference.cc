@@ -9,6 +9,7 @@
 #include "io/base/text/escape_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "models/model_catalog.h"
+#include "models/published/foreign_folder.h"
 #include "tools/folder/output_paths.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_folder.h"
@@ -178,14 +179,21 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   if (path.empty()) throw io::MissingFileError("the name of the run or checkpoint is empty");
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) return path;
-  if (models::is_published_model(path) && !has_run_record(path)) return path;
+  if (models::is_published_model(path) && !has_run_record(path)) {
+    if (const std::string adapter = models::unused_adapter_text(path); !adapter.empty())
+      print_notice("warning: " + path + ": " + adapter);
+    return path;
+  }
   if (wanted == Snapshot::kBest)
     if (std::string best = best_snapshot(path); !best.empty()) return best;
   std::vector<std::string> skipped;
   std::string newest = io::find_newest_checkpoint(path, &skipped);
   if (newest.empty()) {
     const std::string unstarted = unstarted_run_text(path);
-    throw io::MissingFileError(unstarted.empty() ? "no snapshot in " + path : unstarted);
+    const std::string what = models::foreign_folder_text(path);
+    throw io::MissingFileError(!unstarted.empty()
+                                   ? unstarted
+                                   : "no snapshot in " + path + (what.empty() ? "" : ": " + what));
   }
   for (const std::string& why : skipped) print_notice("skipped a snapshot: " + why);
   return newest;

@@ -38,7 +38,8 @@ struct Parts {
   std::string model = "";  // further members, ",\"ignore_merges\":true"
   std::string normalizer = "null";
   std::string pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})";
-  std::string added = R"({"id":500,"content":"<|end|>","special":true,"normalized":false})";
+  std::string added = R"({"id":262,"content":"<|end|>","special":true,"normalized":false})";
+  std::string post_processor = "null";
 };
 
 // Ids 0 to 255 are the bytes, the next ones what the merges make.
@@ -54,9 +55,9 @@ inline std::string tokenizer_json(const Parts& parts) {
     merges += (merges.empty() ? "" : ",") + base::json_string(shown(left) + " " + shown(right));
   }
   return R"({"version":"1.0","added_tokens":[)" + parts.added + R"(],"normalizer":)" +
-         parts.normalizer + R"(,"pre_tokenizer":)" + parts.pre_tokenizer +
-         R"(,"model":{"type":"BPE","vocab":{)" + vocabulary + R"(},"merges":[)" + merges + "]" +
-         parts.model + "}}";
+         parts.normalizer + R"(,"post_processor":)" + parts.post_processor +
+         R"(,"pre_tokenizer":)" + parts.pre_tokenizer + R"(,"model":{"type":"BPE","vocab":{)" +
+         vocabulary + R"(},"merges":[)" + merges + "]" + parts.model + "}}";
 }
 
 }  // namespace tokenizer_text

@@ -1,7 +1,7 @@
 """Holds the ids of `engine tokenize` against those of the library tokenizers.
 
 Usage: tokenize_check.py ENGINE DIR
-Trains byte-level tokenizers as those of GPT-2, Llama 3, Qwen 2 and SmolLM in DIR, and encodes text of many scripts with
+Trains byte-level tokenizers as those of GPT-2, Llama 3, Qwen 2, SmolLM, Kimi K2 and BLOOM in DIR, and encodes text of many scripts with
 emoji, combining and damaged characters. Exit code: 0; 1 where ids differ; 77 without the library or PCRE2.
 """
 import glob
@@ -19,6 +19,15 @@ except ImportError as error:
     sys.exit(77)
 
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# Those of Kimi K2, with intersections of sets, and of BLOOM, with nested ones; one with anchors, options and intervals.
+SMALL = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+LARGE = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+ENDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+KIMI = (rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{LARGE}*{SMALL}+{ENDS}|[^\r\n\p{{L}}\p{{N}}]?{LARGE}+{SMALL}*{ENDS}|"
+        r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"
+LINES = r"^\p{L}+|\p{L}+$|(?m:a.)|\h{,2}|[^\S\n]{1,2}+|\N"
+EXPRESSIONS = {"llama3": WORDS % "{1,3}", "qwen": WORDS % "", "kimi": KIMI, "bloom": BLOOM, "lines": LINES}
 RANGES = [(0x4E00, 0x9FFF), (0x3040, 0x30FF), (0xAC00, 0xD7A3), (0x400, 0x4FF), (0x600, 0x6FF), (0x20, 0x7E)]
 SINGLE = [0x20, 0x3000, 0xA0, 0x300, 0x301, 0x308, 0x41, 0x65, 0x31, 0x661, 0xBD, 0x2167, 0x180E, 0x2028, 0x85, 0x200B,
           0xFEFF, 0x1F600, 0x212B, 0x17F]
@@ -42,7 +51,7 @@ def sample_text():
 def make(kind, text, path):
     tokenizer = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=kind == "prefix")
-    words = {"llama3": WORDS % "{1,3}", "qwen": WORDS % ""}.get(kind)
+    words = EXPRESSIONS.get(kind)
     if words:
         plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         byte_level = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(words), "isolated", False), plain])
@@ -69,11 +78,12 @@ def main(engine, folder):
         file.write(data)
     text = data.decode("utf-8", errors="replace")
     different = 0
-    for kind in ("gpt2", "prefix", "llama3", "qwen", "smollm"):
+    for kind in ("gpt2", "prefix", "smollm", *EXPRESSIONS):
         path = f"{folder}/{kind}.json"
         expected = make(kind, text, path).encode(text, add_special_tokens=False).ids
         out = f"{folder}/{kind}"
-        whole = ["--val-fraction", "0"] if kind == "prefix" else []  # its texts cannot be divided
+        divided = kind in ("gpt2", "llama3", "qwen", "smollm")
+        whole = [] if divided else ["--val-fraction", "0"]
         run = subprocess.run([engine, "tokenize", "--tokenizer", path, "-o", out, "--separator", "none", *whole,
                               folder + "/text.txt"], capture_output=True, text=True)
         if "without PCRE2" in run.stderr or "without utf8proc" in run.stderr:

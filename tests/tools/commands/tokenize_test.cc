@@ -160,7 +160,7 @@ TEST_F(Tokenize, SaysThatNothingSeparatesTexts) {
     EXPECT_EQ(out(std::string("--separator=") + separator).find("No token"), std::string::npos);
 }
 
-// Five tokenizers that the library trains, on text of many scripts with damaged characters.
+// Tokenizers that the library trains, on text of many scripts with damaged characters.
 TEST_F(Tokenize, GivesTheIdsOfTheLibraryTokenizers) {
   const char* python = std::getenv("PEER_PYTHON");
   const auto checked = test_support::run_command(

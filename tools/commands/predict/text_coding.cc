@@ -24,6 +24,10 @@ TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path
     tokenizer_.emplace(io::Tokenizer::parse(checkpoint.tokenizer, path + ": its tokenizer"));
   for (const std::int64_t end : models::end_tokens(path, checkpoint.definition))
     if (std::in_range<std::int32_t>(end)) ends_.push_back(static_cast<std::int32_t>(end));
+  frames_ = models::is_of_published_model(path, checkpoint.definition);
+  if (frames_)
+    for (const std::int64_t end : models::generation_ends(checkpoint.model))
+      if (std::in_range<std::int32_t>(end)) ends_.push_back(static_cast<std::int32_t>(end));
   if (tokenizer_)
     if (const auto end = tokenizer_->end_of_text()) ends_.push_back(*end);
 }
@@ -31,7 +35,10 @@ TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path
 std::vector<std::int32_t> TextCoding::ids(const std::string& prompt) const {
   if (!tokenizer_) return token_ids(prompt, vocabulary_);
   std::vector<std::int32_t> ids;
+  const io::TextFrame frame = frames_ ? tokenizer_->frame() : io::TextFrame{};
+  ids.assign(frame.before.begin(), frame.before.end());
   io::TokenEncoder(*tokenizer_).encode(prompt, ids);
+  ids.insert(ids.end(), frame.after.begin(), frame.after.end());
   return ids;
 }
 

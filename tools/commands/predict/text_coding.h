@@ -20,12 +20,15 @@ class TextCoding {
   TextCoding(const io::Checkpoint& checkpoint, const std::string& path, const std::string& file);
 
   bool has_text() const { return tokenizer_ || !vocabulary_.empty(); }
-  // Returns the ids of a prompt. Throws UsageError for characters that the vocabulary lacks.
-  // REQUIRES: has_text().
+  // Returns the ids of a prompt. For models that began as published ones they include the tokens
+  // that the tokenizer's post-processor adds, e.g. <|begin_of_text|>, as in `transformers`; other
+  // models have been trained on files without them. Throws UsageError for characters that the
+  // vocabulary lacks. REQUIRES: has_text().
   std::vector<std::int32_t> ids(const std::string& prompt) const;
   // The ids below this have a text; 0: unknown.
   std::int64_t size() const { return tokenizer_ ? tokenizer_->size() : std::ssize(vocabulary_); }
-  // The tokens that end a text, by the tokenizer and by the model's config.json.
+  // The tokens that end a text, by the tokenizer, by the model's config.json, and by
+  // generation_config.json in the folder of a published model if it is there.
   const std::vector<std::int32_t>& ends() const { return ends_; }
 
   // The texts of the tokens that follow a prompt, one by one, and what remains at the end.
@@ -40,6 +43,7 @@ class TextCoding {
   const std::string vocabulary_;
   std::optional<io::Tokenizer> tokenizer_;
   std::vector<std::int32_t> ends_;
+  bool frames_ = false;  // prompts have the tokens around a text
 };
 
 // Returns "1,2,3" as ids. Throws UsageError for other texts, or if an id is not below `vocabulary`.

@@ -10,6 +10,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
+#include "io/data/readers/tokens/text_files.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/predict/judged_data.h"
@@ -160,14 +161,17 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
   const std::optional<io::Checkpoint> found =
       read_snapshot(reference.given, snapshot_with(reference.weights), describe);
   std::string definition;
-  if (models::is_published_model(reference.path))
+  if (models::is_published_model(reference.path)) {
     values.try_emplace("model", ConfigValue{reference.path, reference.path});
+    reference.tokenizer = io::read_stored_tokenizer(reference.path);
+  }
   if (found) {
     const io::Checkpoint& snapshot = *found;
     reference.of_run = !is_import(snapshot);
     reference.names_data = names_data(values);
     reference.data_digest = snapshot.data_digest;
     reference.test_digest = snapshot.test_digest;
+    reference.tokenizer = snapshot.tokenizer;
     reference.other_samples = asks_for_other_samples(values);
     refuse_other_split(values, snapshot, reference.path);
     const StatedCoding stated = stated_coding(snapshot, reference.path);

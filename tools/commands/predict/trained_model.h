@@ -23,6 +23,7 @@ struct ModelReference {
   std::string given = {};        // what path was before trained_config()
   std::string data_digest = {};  // of the run's training samples; "": unknown
   std::string test_digest = {};  // of the run's test samples; "": unknown
+  std::string tokenizer = {};    // the text of the model's tokenizer.json; "": it has none
   // The checkpoint's statement of its samples (sample_statement.h); null: it has none.
   std::shared_ptr<const io::SampleCoding> coding = {};
   std::optional<io::Normalization> normalization = {};  // from the same description

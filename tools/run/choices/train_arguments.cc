@@ -2,10 +2,13 @@
 #include "tools/run/choices/train_arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/data/readers/tokens/text_files.h"
 #include "io/tokenizer/tokenizer.h"
 #include "models/model_catalog.h"
 #include "tools/folder/run_reference.h"
@@ -13,6 +16,7 @@
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/group/requeue.h"
 #include "tools/options/table/option_rules.h"
+#include "tools/run/choices/tokenizer_check.h"
 
 namespace tools {
 namespace {
@@ -46,11 +50,38 @@ void check_tokenizer(const std::string& folder, const RunConfig& config,
   }
 }
 
+// Returns the tokenizer of the checkpoint with which a run continues, "" if there is none. A file
+// that is not read is an error soon.
+std::string resumed_tokenizer(const KeepingOptions& keeping, std::string& path) {
+  path = keeping.resume.is_automatic() ? keeping.directory : keeping.resume.path;
+  std::error_code unknown;
+  try {
+    if (std::filesystem::is_directory(path, unknown))
+      path = io::find_newest_checkpoint(path, nullptr);
+    return std::filesystem::is_regular_file(path, unknown) ? io::load_description(path).tokenizer
+                                                           : "";
+  } catch (const io::Error&) {
+    return "";
+  }
+}
+
+// Data whose ids are another tokenizer's train a model of other texts.
+void compare_tokenizers(const RunConfig& config, std::vector<std::string>& notices) {
+  std::string of = config.model.name, text;
+  if (config.keeping.resume.is_wanted())
+    text = resumed_tokenizer(config.keeping, of);
+  else if (models::is_published_model(of))
+    text = io::read_stored_tokenizer(of);
+  const std::string found = tokenizer_difference(config.data.set.directory, text, of);
+  if (!found.empty()) notices.push_back("warning: " + found);
+}
+
 void check_tokenizers(const RunConfig& config, std::vector<std::string>& notices) {
   if (config.data.set.name != "tokens") return;
   const std::string &data = config.data.set.directory, &model = config.model.name;
   check_tokenizer(data, config, notices);
   if (models::is_published_model(model) && model != data) check_tokenizer(model, config, notices);
+  compare_tokenizers(config, notices);
 }
 
 void note_shadowed_folder(const std::string& model, std::vector<std::string>& notices) {

@@ -79,11 +79,27 @@ void choose_weights(AverageKind weights, const std::string& path, io::Checkpoint
   }
 }
 
+void refuse_transposed_gpt2(const std::vector<io::NamedArray>& arrays, const std::string& path) {
+  for (const io::NamedArray& array : arrays) {
+    if (!array.name.ends_with(".attn.c_attn.weight") || array.shape.size() != 2 ||
+        array.shape[1] != 3 * array.shape[0])
+      continue;
+    throw io::DataError(path + ": '" + array.name + "' has shape [" +
+                        std::to_string(array.shape[0]) + ", " + std::to_string(array.shape[1]) +
+                        "], inputs times outputs, as matrices of GPT-2 have in transformers; "
+                        "expected --model DIR, its folder with config.json");
+  }
+}
+
 std::vector<io::NamedArray> load_weights(AverageKind weights, const std::string& path,
                                          std::vector<io::UnreadArray>* unread) {
   if (weights == AverageKind::kNone && models::is_published_model(path))
     return models::model_weights(path).arrays;
-  if (weights == AverageKind::kNone) return io::load_arrays(path, unread);
+  if (weights == AverageKind::kNone) {
+    std::vector<io::NamedArray> arrays = io::load_arrays(path, unread);
+    refuse_transposed_gpt2(arrays, path);
+    return arrays;
+  }
   io::Checkpoint checkpoint = io::load_checkpoint(path);
   choose_weights(weights, path, checkpoint);
   return std::move(checkpoint.arrays);

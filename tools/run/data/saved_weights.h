@@ -33,6 +33,10 @@ inline Snapshot snapshot_with(engine::AverageKind weights) {
 void choose_weights(engine::AverageKind weights, const std::string& path,
                     io::Checkpoint& checkpoint);
 
+// Throws io::DataError for matrices of GPT-2 in the layout of `transformers`: square ones among
+// them have the right shape for this program and would be loaded transposed.
+void refuse_transposed_gpt2(const std::vector<io::NamedArray>& arrays, const std::string& path);
+
 // io::load_arrays(), or of a snapshot what choose_weights() makes of it, or the parameters of a
 // folder of Hugging Face.
 std::vector<io::NamedArray> load_weights(engine::AverageKind weights, const std::string& path,

@@ -7,6 +7,7 @@
 #include "tools/folder/run_reference.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/agreement.h"
+#include "tools/run/data/saved_weights.h"
 #include "tools/run/session/train_session_impl.h"
 
 namespace tools {
@@ -54,6 +55,7 @@ std::vector<std::string> load_weights(SessionParts& s) {
     std::vector<io::NamedArray> arrays =
         read_snapshot(path, Snapshot::kBest,
                       [&](const std::string& file) { return io::load_arrays(file, &unread); });
+    refuse_transposed_gpt2(arrays, path);
     for (const io::NamedArray& array : arrays) place_saved(s, array.device);
     return arrays;
   };

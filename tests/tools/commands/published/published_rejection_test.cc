@@ -92,11 +92,41 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "num_key_value_heads", "3",
                 ": 'num_key_value_heads' is 3; supported: a divisor of num_attention_heads, 4"},
         Refusal{"llama", "head_dim", "3", ": 'head_dim' is 3; supported: an even number"},
-        Refusal{"mistral", "sliding_window", "8",
-                ": 'sliding_window' is 8; supported: null, or at least max_position_embeddings, "
-                "16"},
-        Refusal{"qwen2", "use_sliding_window", "true",
-                ": 'use_sliding_window' is true; supported: false"}));
+        Refusal{"mistral", "sliding_window", "0",
+                ": 'sliding_window' is 0; supported: an integer from 1 to 16777216"},
+        Refusal{"gpt2", "num_attention_heads", "3",
+                ": 'num_attention_heads' is 3; supported: a divisor of n_embd, 8"},
+        Refusal{"llama", "layer_types", "[\"sliding_attention\"]",
+                ": 'layer_types' is [\"sliding_attention\"]; supported: full_attention for "
+                "every layer"}));
+
+// In `transformers` these names of GPT-2's settings have precedence.
+TEST(PublishedGpt2, HasAliasesOfItsSettings) {
+  std::string text = config_of("gpt2");
+  for (const auto& [key, value] :
+       {std::pair{"num_attention_heads", "4"}, std::pair{"num_hidden_layers", "7"},
+        std::pair{"hidden_size", "16"}, std::pair{"max_position_embeddings", "33"}})
+    text = with(text, key, value);
+  const models::PublishedConfig config = models::parse_published_config(text, "config.json");
+  EXPECT_EQ(config.heads, 4);
+  EXPECT_EQ(config.layers, 7);
+  EXPECT_EQ(config.width, 16);
+  EXPECT_EQ(config.context, 33);
+}
+
+TEST(PublishedWindow, IsNoneIfNoLayerSlides) {
+  const auto window = [](const std::string& text) {
+    return models::parse_published_config(text, "config.json").window;
+  };
+  const std::string slides =
+      with(with(config_of("qwen2"), "use_sliding_window", "true"), "sliding_window", "8");
+  EXPECT_EQ(window(with(slides, "use_sliding_window", "false")), 0);
+  const std::string counted = with(slides, "layer_types", "null");
+  EXPECT_EQ(window(with(counted, "max_window_layers", "2")), 0);
+  EXPECT_EQ(window(with(counted, "max_window_layers", "1")), 8);
+  EXPECT_EQ(window(with(slides, "layer_types", "[\"full_attention\"]")), 0);
+  EXPECT_EQ(window(with(slides, "layer_types", "[\"sliding_attention\"]")), 8);
+}
 
 TEST(PublishedWindow, IsTheLongestText) {
   const test_support::TemporaryDirectory folder;
@@ -119,6 +149,8 @@ TEST(PublishedWindow, IsTheLongestText) {
                                  "/config.json: 'sliding_window' is 16; supported: texts of as "
                                  "many tokens, not 17 (--context)");
   EXPECT_EQ(fault("null", 17), "no error");
+  EXPECT_EQ(fault("8", 8), "no error") << "shorter than max_position_embeddings";
+  EXPECT_CONTAINS(fault("8", 9), "'sliding_window' is 8; supported: texts of as many tokens");
 }
 
 TEST(PublishedConfigText, IsBounded) {
@@ -166,6 +198,10 @@ TEST_F(PublishedFolder, MissingFilesAreNamed) {
                          "model.safetensors.index.json with its shards; from pytorch_model.bin "
                          "save_pretrained() of transformers writes it");
   fs::remove(copy_ + "/config.json");
+  EXPECT_EQ(fault(), copy_ +
+                         ": it has weights without config.json; expected the folder of a text "
+                         "model of Hugging Face");
+  fs::remove(copy_ + "/pytorch_model.bin");
   EXPECT_EQ(fault(), copy_ +
                          ": has no config.json; expected the folder of a text model of "
                          "Hugging Face");

@@ -210,6 +210,159 @@ TEST_F(PublishedText, EndsWithATokenOfItsConfig) {
             ids);
 }
 
+// As in transformers, whose models have seen such a token before each text.
+TEST_F(PublishedText, PromptsHaveTheTokensThatTheTokenizerAdds) {
+  const std::string begin = "\"post_processor\":null";
+  std::string framed = tokenizer_;
+  framed.replace(framed.find(begin), begin.size(),
+                 R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":)"
+                 R"({"id":"h","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],)"
+                 R"("special_tokens":{"h":{"id":"h","ids":[104],"tokens":["h"]}}})");
+  test_support::write_text(model_ + "/tokenizer.json", framed);
+  test_support::write_text(folder_ / "data/tokenizer.json", framed);
+  const auto expect_framed = [&](const std::string& of) {
+    const std::string ids = expect_success(sample(of, "--prompt-ids=104,259")).out;
+    std::vector<std::int32_t> added;
+    for (std::size_t at = std::string("104,259").size(); at + 1 < ids.size();
+         at = ids.find_first_of(",\n", at + 1))
+      added.push_back(std::stoi(ids.substr(at + 1)));
+    ASSERT_EQ(added.size(), 3u) << ids;
+    std::string text = "hello";
+    const io::Tokenizer tokenizer = io::Tokenizer::parse(framed, "");
+    io::TokenDecoder texts(tokenizer);
+    for (const std::int32_t id : added) text += texts.add(id);
+    EXPECT_EQ(expect_success(sample(of, "--prompt=hello")).out, text + texts.finish() + "\n");
+  };
+  expect_framed(model_);
+  expect_success(train({}));
+  expect_framed(folder_ / "run");
+  // A model that has only been trained here knows no such token.
+  expect_success(train(argv("--model gpt-nano --vocabulary-size 263 --save-dir", folder_ / "new")));
+  const std::string plain =
+      expect_success(call("sample --tokenizer", model_, "--temperature 0 --threads 1 -n 3",
+                          folder_ / "new", "--prompt=hello"))
+          .out;
+  test_support::write_text(folder_ / "plain.json", tokenizer_);
+  EXPECT_EQ(
+      expect_success(call("sample --tokenizer", folder_ / "plain.json",
+                          "--temperature 0 --threads 1 -n 3", folder_ / "new", "--prompt=hello"))
+          .out,
+      plain);
+}
+
+TEST_F(PublishedText, EndsWithATokenOfItsGenerationConfig) {
+  const std::string ids = expect_success(sample(model_, "--prompt-ids=104,101")).out;
+  const std::string first = ids.substr(8, ids.find(',', 8) - 8);
+  test_support::write_text(model_ + "/generation_config.json",
+                           "{\"eos_token_id\": [7, " + first + "]}");
+  EXPECT_EQ(expect_success(sample(model_, "--prompt-ids=104,101")).out, "104,101\n");
+  expect_success(train({}));
+  EXPECT_EQ(expect_success(sample(folder_ / "run", "--prompt-ids=104,101")).out, "104,101\n");
+  test_support::write_text(model_ + "/generation_config.json", "[");
+  program::expect_error(sample(model_, "--prompt-ids=104,101"), 78,
+                        model_ + "/generation_config.json: not JSON");
+}
+
+TEST_F(PublishedText, ATokenizerOfMoreTokensIsNamedBeforeThePrompt) {
+  tokenizer_text::Parts more{
+      .pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"};
+  more.added += R"(,{"id":263,"content":"<|user|>"})";
+  const std::string large = folder_ / "large.json";
+  test_support::write_text(large, tokenizer_text::tokenizer_json(more));
+  const CommandResult sampled = call("sample --tokenizer", large, "-n 3", model_, "--prompt=hello");
+  program::expect_error(sampled, 78, large + " has 264 tokens; the model's vocabulary has 263");
+  EXPECT_EQ(sampled.out, "");
+}
+
+// Their ids are other texts than the model's.
+TEST_F(PublishedText, TokensOfAnotherTokenizerAreAWarning) {
+  tokenizer_text::Parts others{
+      .pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"};
+  others.merges[3] = {"hell", "s"};
+  const std::string own = model_ + "/tokenizer.json", data = folder_ / "data/tokenizer.json";
+  test_support::write_text(own, tokenizer_);
+  test_support::write_text(data, tokenizer_);
+  const auto evaluate = [&](const std::string& of) {
+    return expect_success(
+               call("eval", of, "--dataset tokens --context 6 --data-dir", folder_ / "data"))
+        .err;
+  };
+  const std::string warning = data + ": token 259 is 'hells', and in the tokenizer of ";
+  const auto expect_none = [&](const std::string& text) {
+    EXPECT_EQ(text.find("in the tokenizer of"), std::string::npos) << text;
+  };
+  expect_none(expect_success(train({})).err);
+  expect_none(evaluate(model_));
+  test_support::write_text(data, tokenizer_text::tokenizer_json(others));
+  EXPECT_CONTAINS(evaluate(model_), warning + model_ + " 'hello'");
+  EXPECT_CONTAINS(evaluate(folder_ / "run"), warning + (folder_ / "run/step-00000001.ckpt"));
+  EXPECT_CONTAINS(expect_success(call("train --steps 2 --resume", folder_ / "run")).err,
+                  warning + (folder_ / "run/step-00000001.ckpt"));
+  EXPECT_CONTAINS(expect_success(train(argv("--save-dir", folder_ / "other"))).err,
+                  warning + model_ + " 'hello'");
+}
+
+TEST_F(PublishedText, ExportsKeepTheFilesOfTheirFolder) {
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer_);
+  test_support::write_text(folder_ / "data/tokenizer.json", tokenizer_);
+  const std::vector<std::string> kept = {"generation_config.json", "chat_template.jinja",
+                                         "tokenizer_config.json", "special_tokens_map.json"};
+  for (const std::string& name : kept)
+    test_support::write_text(model_ + "/" + name, "{\"bos_token\": \"" + name + "\"}");
+  expect_success(train({}));
+  const auto written = [&](const std::string& name) {
+    return expect_success(call("export", folder_ / "run", "--format hf -o", folder_ / name));
+  };
+  EXPECT_EQ(written("out").err.find("not copied"), std::string::npos);
+  for (const std::string& name : kept)
+    EXPECT_EQ(test_support::read_text(folder_ / ("out/" + name)),
+              test_support::read_text(model_ + "/" + name));
+  // Settings of another tokenizer do not fit.
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer_ + "\n");
+  written("other");
+  EXPECT_CONTAINS(test_support::read_text(folder_ / "other/tokenizer_config.json"),
+                  "PreTrainedTokenizerFast");
+  fs::remove_all(model_);
+  EXPECT_CONTAINS(written("gone").err, model_ + ": the folder that the training began with is not");
+}
+
+// Square matrices would be transposed without a notice.
+TEST_F(PublishedText, WeightsInTheLayoutOfTransformersAreNamed) {
+  const std::string file = model_ + "/model.safetensors";
+  program::expect_error(
+      train(argv("--model gpt-nano --vocabulary-size 263 --context 12 --allow-mismatch *.weight "
+                 "--init-from",
+                 file)),
+      65, "inputs times outputs, as matrices of GPT-2 have in transformers; expected --model DIR");
+}
+
+TEST_F(PublishedText, OtherFoldersAndFilesAreNamed) {
+  program::expect_error(
+      train(argv("--model", model_ + "/model.safetensors")), 78,
+      "model.safetensors: a file of a published model; expected its folder, " + model_);
+  program::expect_error(train(argv("--dropout 0.1")), 78, "--dropout 0.1 for the model '" + model_);
+  const std::string other = folder_ / "other";
+  const auto expect_named = [&](const std::string& file, const std::string& text) {
+    fs::remove_all(other);
+    fs::create_directories(fs::path(other + "/" + file).parent_path());
+    test_support::write_text(other + "/" + file, "{}");
+    program::expect_error(call("eval", other), 65, "no snapshot in " + other + ": " + text);
+    program::expect_error(sample(other, "--prompt=a"), 65, "no snapshot in " + other);
+  };
+  expect_named("adapter_config.json", "it has an adapter without its base model");
+  expect_named("model.gguf", "it has GGUF weights; expected config.json");
+  expect_named("model.safetensors", "it has weights without config.json");
+  expect_named("models--a--b/x", "it is a cache of the Hugging Face hub");
+  fs::create_directories(other + "/snapshots");
+  fs::remove_all(other + "/models--a--b");
+  fs::create_directories(other + "/refs");
+  program::expect_error(call("eval", other), 65, "expected one of the folders in " + other);
+  test_support::write_text(model_ + "/adapter_config.json", "{}");
+  const std::string notice = "adapter_config.json is not used; the weights are those of the base";
+  EXPECT_CONTAINS(expect_success(sample(model_, "--prompt-ids=104")).err, notice);
+  EXPECT_CONTAINS(expect_success(train({})).err, notice);
+}
+
 TEST_F(PublishedText, IsNotOverwritten) {
   expect_success(train({}));
   const auto written = [&](const std::string& folder) {
