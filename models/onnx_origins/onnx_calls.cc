@@ -29,7 +29,7 @@ std::vector<std::string> split_arguments(std::string_view text) {
   return parts;
 }
 
-// Where a function has the weight and the bias of its layer.
+// The places of the weight and the bias of a layer in the arguments of a function.
 struct WeightedFunction {
   std::string_view name;  // the beginning of its name, after "aten."
   std::size_t weight;

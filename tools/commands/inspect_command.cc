@@ -150,7 +150,7 @@ void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   for (const std::int64_t id : sampler.order()) std::printf("%lld\n", static_cast<long long>(id));
 }
 
-// What the options select of a checkpoint.
+// The part of a checkpoint that the options select.
 struct ShownParts {
   bool tensors = false, config = false, columns = false, check = false;
   std::int64_t order = -1;  // an epoch; below 0: none

@@ -163,7 +163,7 @@ TEST(ResumedAveraging, TellsWhichOptionsAreDropped) {
   }
 }
 
-// What an option of the run needed goes with it.
+// An option is dropped together with the option of the run that it depends on.
 TEST(ResumedAveraging, OptionsThatDependOnDroppedOnesAreDropped) {
   for (const auto& [before, then, told] :
        {std::tuple{"--sync params --sync-every 2 --stale 1 --stale-patience 0.5", "--sync grad",

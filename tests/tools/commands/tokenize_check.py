@@ -19,7 +19,7 @@ except ImportError as error:
     sys.exit(77)
 
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-# Those of Kimi K2, with intersections of sets, and of BLOOM, with nested ones; one with anchors, options and intervals.
+# Expressions of Kimi K2, with intersections of sets, and of BLOOM, with nested ones; one with anchors, options and intervals.
 SMALL = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 LARGE = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 ENDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"

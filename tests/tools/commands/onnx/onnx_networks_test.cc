@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
 
 class TorchNames : public testing::TestWithParam<std::string> {};
 
-// What the engine has trained returns to PyTorch by the lines of docs/onnx-models.md.
+// A trained network returns to PyTorch by the lines of docs/onnx-models.md.
 TEST_P(TorchNames, AllParametersReturnToTheModel) {
   const test_support::TemporaryDirectory folder;
   const std::string missing = missing_after_writing(GetParam(), folder / ".");

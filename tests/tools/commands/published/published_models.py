@@ -90,7 +90,8 @@ class ExactRotation(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.frequencies = config.rope_theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+        theta = getattr(config, "rope_theta", None) or config.rope_parameters["rope_theta"]  # newer versions
+        self.frequencies = theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
         if getattr(config, "rope_scaling", None) is not None:
             self.frequencies = scaled(self.frequencies, config.rope_scaling)
 
