@@ -29,8 +29,11 @@ enum class Shape { kOther, kSmall, kGrouped, kNoGroups };
 
 // Returns the shape of "12", "1.234" or "12.5"; kOther is not a number.
 Shape shape_of(std::string_view field, char sign) {
-  for (const std::string_view sign : {"-", "+", "\xE2\x88\x92"})
-    if (field.starts_with(sign)) field.remove_prefix(sign.size());
+  for (const std::string_view prefix : {"-", "+", "\xE2\x88\x92"})
+    if (field.starts_with(prefix)) {
+      field.remove_prefix(prefix.size());
+      break;
+    }
   const std::size_t end = field.find_first_not_of("0123456789");
   const std::size_t digits = std::min(end, field.size());
   if (digits == field.size() && digits > 0)
