@@ -117,21 +117,6 @@ TEST_F(OnnxOriginsTest, ComputedTensorsAreWhatTheyWereComputedFrom) {
             "optimize=False to train what they were computed from\n");
 }
 
-// Two modules that start equal are two in PyTorch; one that is used twice stays one.
-TEST_F(OnnxOriginsTest, EqualWeightsOfTwoModulesAreTrainedApart) {
-  const std::vector<io::OnnxNode> nodes{
-      {"Conv", "/layers.0/Conv", {"x", "layers.0.weight"}, {"a"}, {}},
-      {"Conv", "/layers.1/Conv", {"a", "layers.0.weight"}, {"b"}, {}},
-      {"Conv", "/layers.1/Conv_1", {"b", "layers.0.weight"}, {"end"}, {}}};
-  const std::vector<io::NamedArray> weight{floats("layers.0.weight", {4, 4, 1, 1})};
-  signature_ = "p_0: PARAMETER target='layers.0.weight'\np_1: PARAMETER target='layers.1.weight'\n";
-  const models::OnnxImport found = imported(nodes, weight);
-  EXPECT_EQ(names(found), "layers.0.weight layers.1.weight ");
-  EXPECT_CONTAINS(found.definition, "tied = \"layers.1\"\n");
-  signature_ = "p_0: PARAMETER target='layers.0.weight'\n";
-  EXPECT_EQ(names(imported(nodes, weight)), "layers.0.weight ");
-}
-
 // Without a signature, the exporter gives the other one its name by a node.
 TEST_F(OnnxOriginsTest, EqualWeightsOfTwoNamesAreTrainedApart) {
   const models::OnnxImport found =
