@@ -156,13 +156,12 @@ std::string memory_line(const SessionFacts& facts) {
   const auto mib = [](std::uint64_t bytes) {
     return with_commas(static_cast<std::int64_t>((bytes + (1 << 20) - 1) >> 20)) + " MiB";
   };
-  std::string line = "Memory: " + mib(memory.total) + " of " + mib(memory.limit) + ": parameters " +
-                     mib(memory.parameters) + ", gradients " + mib(memory.gradients) +
-                     ", optimizer " + mib(memory.optimizer) +
-                     (memory.averaging > 0 ? ", averaging " + mib(memory.averaging) : "") +
-                     (memory.saving > 0 ? ", saving " + mib(memory.saving) : "") +
-                     ", activations " + mib(memory.activations) + " (" + mib(memory.kept) +
-                     " kept for backward); ";
+  std::string line =
+      "Memory: " + mib(memory.total) + " of " + mib(memory.limit) + ": parameters " +
+      mib(memory.parameters) + ", gradients " + mib(memory.gradients) + ", optimizer " +
+      mib(memory.optimizer) + (memory.averaging > 0 ? ", averaging " + mib(memory.averaging) : "") +
+      (memory.saving > 0 ? ", saving " + mib(memory.saving) : "") + ", activations " +
+      mib(memory.activations) + " (" + mib(memory.kept) + " kept for backward); ";
   if (memory.recomputed_layers == 0)
     line += "nothing is recomputed";
   else
