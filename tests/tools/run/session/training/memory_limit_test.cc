@@ -119,9 +119,12 @@ INSTANTIATE_TEST_SUITE_P(Devices, MemoryLimit, testing::Values("cpu", "cuda"),
 TEST(MemoryLimitOfARun, MayChangeWhenItIsResumed) {
   const Options options =
       "model=gpt-nano synthetic-shape=32 synthetic-classes=65 batch-size=16 steps=4";
-  const std::string limit = smallest(1, options);
-  const test_support::TemporaryDirectory folder;
-  const Options kept = with(options, Options("save-dir=" + folder.path().string()));
+  const test_support::TemporaryDirectory folder, other;
+  const auto kept_in = [&](const test_support::TemporaryDirectory& place) {
+    return with(options, Options("save-dir=" + place.path().string()));
+  };
+  const std::string limit = smallest(1, kept_in(other));  // with a copy for checkpoints
+  const Options kept = kept_in(folder);
   train(1, with(kept, "steps=2"));
   const std::vector<RankResult> resumed =
       train(1, with(kept, Options("resume=auto memory=" + limit)));
