@@ -89,10 +89,10 @@ OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node
 // modules.
 void set_reader(OnnxOperator& op, OnnxConstant& weight);
 // Whether two constants have the same numbers. The exporter may have stored a parameter twice: as
-// it is, and transposed.
-bool has_same_numbers(const io::OnnxReader& file, const OnnxConstant& a, const OnnxConstant& b);
+// it is, and transposed. False for further tensors after kMaxOnnxCompared numbers.
+bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxConstant& b);
 // Whether both layers have the same parameters.
-bool has_arrays_of(const OnnxTranslation& all, const OnnxListedLayer& layer,
+bool has_arrays_of(OnnxTranslation& all, const OnnxListedLayer& layer,
                    const OnnxListedLayer& other);
 // Adds a layer with a weight and perhaps a bias. A weight that an earlier layer has is shared, as
 // in PyTorch, with its bias. Returns the layer's index.
@@ -122,12 +122,12 @@ void share_table(OnnxOperator& op, OnnxListedLayer& layer);
 
 // Adds input `index`, a constant mask, to scores of attention. Returns false for other sums.
 bool add_mask(OnnxOperator& op, std::size_t index);
-// Returns the layer of the scores of attention of which the node masks later positions by this
+// Returns the layer of attention's scores whose later positions the node masks by this
 // condition; -1: it is another choice. The node's input becomes that layer's output.
 int masked_scores(OnnxOperator& op, const OnnxTensor& condition);
 // A choice of all entries of one value is that value. Returns false for other choices.
 bool set_only_choice(OnnxOperator& op, const OnnxTensor& condition);
-// IsNaN of a softmax of which each row has entries without a mask is false. Returns false for other
+// IsNaN of a softmax is false if each row has entries without a mask. Returns false for other
 // values.
 bool set_never_nan(OnnxOperator& op);
 

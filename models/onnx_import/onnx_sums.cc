@@ -26,8 +26,7 @@ void tie_to_owner(OnnxTranslation& all, int index) {
     named.reader.clear();
     const int user = layers.user_of(named);
     if (user < 0) layers.set_user(named, index);
-    if (user < 0 || has_same_numbers(all.file, weight, layers.at(user).arrays[0].from))
-      weight = named;
+    if (user < 0 || has_same_numbers(all, weight, layers.at(user).arrays[0].from)) weight = named;
   }
   const int owner = layers.user_of(weight);
   if (owner < 0 || owner == index || !has_arrays_of(all, layer, layers.at(owner))) return;

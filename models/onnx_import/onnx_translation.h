@@ -193,8 +193,8 @@ struct OnnxTranslation {
   // Tensors of the file that are not trained, although they are parameters or may contain some:
   // those that are read as a number, and those that the exporter has computed.
   std::vector<std::string> read_as_numbers, read_as_computed;  // each once
-  std::uint64_t compared = 0;    // elements of tables of embeddings, with matrices
-  std::size_t computed = 0;      // elements of computed constants
+  std::uint64_t compared = 0;                                  // elements, by has_same_numbers()
+  std::size_t computed = 0;                                    // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
   bool ends_in_softmax = false;  // which is left out
   std::size_t pixel_nodes = 0;   // the first nodes, which scale pixels as the data set does

@@ -161,11 +161,13 @@ void translate_mat_mul(OnnxOperator& op) {
 
 }  // namespace
 
-bool has_same_numbers(const io::OnnxReader& file, const OnnxConstant& a, const OnnxConstant& b) {
+bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxConstant& b) {
   if (a.tensor == b.tensor) return a.transposed == b.transposed;
   if (a.tensor == nullptr || b.tensor == nullptr || shape_of(a) != shape_of(b)) return false;
+  all.compared += a.tensor->count();
+  if (all.compared > kMaxOnnxCompared) return false;
   const auto loaded = [&](const OnnxConstant& constant) {
-    io::NamedArray array = file.load(*constant.tensor);
+    io::NamedArray array = all.file.load(*constant.tensor);
     return constant.transposed ? io::transposed(std::move(array)) : array;
   };
   const io::NamedArray first = loaded(a), second = loaded(b);
@@ -180,7 +182,7 @@ void set_reader(OnnxOperator& op, OnnxConstant& weight) {
   if (all.layers.user_of(weight) < 0) weight.reader = module;
 }
 
-bool has_arrays_of(const OnnxTranslation& all, const OnnxListedLayer& layer,
+bool has_arrays_of(OnnxTranslation& all, const OnnxListedLayer& layer,
                    const OnnxListedLayer& other) {
   const bool is_head = other.kind == "embedding" && layer.kind == "dense";  // scores of tokens
   const bool has_one_bias = layer.arrays.size() > 1 || layer.zero_bias == other.zero_bias;
@@ -188,7 +190,7 @@ bool has_arrays_of(const OnnxTranslation& all, const OnnxListedLayer& layer,
          std::ranges::equal(
              layer.arrays, other.arrays, [&](const OnnxLayerArray& a, const OnnxLayerArray& b) {
                return a.shape == b.shape && parameter_key(a.from) == parameter_key(b.from) &&
-                      has_same_numbers(all.file, a.from, b.from);
+                      has_same_numbers(all, a.from, b.from);
              });
 }
 

@@ -4,7 +4,6 @@
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
-#include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_plain.h"
 
 namespace models {
@@ -29,13 +28,7 @@ bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstan
   const std::vector<std::string> sources = all.origins.parameters_in(matrix.tensor->name);
   if (!sources.empty()) return sources == std::vector<std::string>{table.tensor->name};
   if (all.origins.are_known() || !all.origins.is_anonymous(matrix.tensor->name)) return false;
-  all.compared += table.tensor->count();
-  if (all.compared > kMaxOnnxCompared) return false;
-  io::NamedArray own = all.file.load(*matrix.tensor);
-  const io::NamedArray other = all.file.load(*table.tensor);
-  if (own.type != other.type) return false;
-  if (matrix.transposed != table.transposed) own = io::transposed(std::move(own));
-  return own.shape == other.shape && own.data == other.data;
+  return has_same_numbers(all, matrix, table);
 }
 
 }  // namespace
