@@ -13,6 +13,7 @@
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_export.h"
 #include "models/onnx_import/onnx_import.h"
+#include "tests/support/array_numbers.h"
 #include "tests/support/command_words.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
@@ -44,18 +45,6 @@ std::string missing_after_writing(const std::string& name, const std::string& fo
   return "";
 }
 
-template <class T>
-std::vector<T> numbers_of(const std::vector<io::NamedArray>& arrays, const std::string& name) {
-  for (const io::NamedArray& array : arrays) {
-    if (array.name != name) continue;
-    std::vector<T> values(array.data.size() / sizeof(T));
-    std::memcpy(values.data(), array.data.data(), array.data.size());
-    return values;
-  }
-  ADD_FAILURE() << "no array " << name;
-  return {};
-}
-
 models::ModelOptions options_of(const std::string& path, bool is_regression) {
   models::ModelOptions options = models::default_options(path);
   if (is_regression) options.regression = engine::ops::RegressionLoss::kSquared;
@@ -85,8 +74,8 @@ void expect_logits(const std::string& path) {
   Network network(path + ".onnx");
   EXPECT_TRUE(network.left_out.empty());
   const std::vector<io::NamedArray> expected = io::load_arrays(path + ".npz");
-  const std::vector<float> input = numbers_of<float>(expected, "input"),
-                           logits = numbers_of<float>(expected, "logits");
+  const std::vector<float> input = test_support::numbers_of<float>(expected, "input"),
+                           logits = test_support::numbers_of<float>(expected, "logits");
   const std::vector<float> found = onnx_fixture::logits_of_images(
       network.graph, network.state, 2,
       onnx_fixture::channels_last(input, network.options.sample_shape));
@@ -164,12 +153,12 @@ TEST_P(TorchTrace, TwentyStepsHaveItsLosses) {
   const std::string missing = missing_after_writing(GetParam(), folder / ".");
   if (!missing.empty()) GTEST_SKIP() << missing;
   const std::vector<io::NamedArray> expected = io::load_arrays(folder / (GetParam() + ".npz"));
-  const auto targets = numbers_of<float>(expected, "targets");
+  const auto targets = test_support::numbers_of<float>(expected, "targets");
   Network network(folder / (GetParam() + ".onnx"), engine::DType::kF64, !targets.empty());
-  const auto batches = numbers_of<float>(expected, "batches");
-  const auto labels = numbers_of<std::int64_t>(expected, "labels");
-  const auto losses = numbers_of<double>(expected, "losses");
-  const double rate = numbers_of<double>(expected, "rate").at(0);
+  const auto batches = test_support::numbers_of<float>(expected, "batches");
+  const auto labels = test_support::numbers_of<std::int64_t>(expected, "labels");
+  const auto losses = test_support::numbers_of<double>(expected, "losses");
+  const double rate = test_support::numbers_of<double>(expected, "rate").at(0);
   ASSERT_EQ(losses.size(), 20U);
   const std::size_t batch = labels.size() / losses.size();
   const auto item = static_cast<std::size_t>(network.options.sample_shape.count());

@@ -12,6 +12,7 @@
 #include "io/interchange/numpy/npz.h"
 #include "models/model_catalog.h"
 #include "models/onnx/onnx_export.h"
+#include "tests/support/array_numbers.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
@@ -24,21 +25,9 @@ using test_support::call;
 using test_support::CommandResult;
 using test_support::expect_success;
 
-template <class T>
-std::vector<T> array_of(const std::vector<io::NamedArray>& arrays, const std::string& name) {
-  for (const io::NamedArray& array : arrays) {
-    if (array.name != name) continue;
-    std::vector<T> values(array.data.size() / sizeof(T));
-    std::memcpy(values.data(), array.data.data(), array.data.size());
-    return values;
-  }
-  ADD_FAILURE() << "no array " << name;
-  return {};
-}
-
 std::vector<std::int32_t> ids_of(const std::vector<io::NamedArray>& arrays,
                                  const std::string& name) {
-  const std::vector<std::int64_t> wide = array_of<std::int64_t>(arrays, name);
+  const std::vector<std::int64_t> wide = test_support::numbers_of<std::int64_t>(arrays, name);
   return {wide.begin(), wide.end()};
 }
 
@@ -84,7 +73,7 @@ TEST_P(TextNetworks, GiveTheLogitsOfPyTorch) {
   if (IsSkipped()) return;
   const std::vector<io::NamedArray> expected = io::load_arrays(folder_ / (GetParam() + ".npz"));
   const std::vector<std::int32_t> ids = ids_of(expected, "input");
-  const std::vector<float> logits = array_of<float>(expected, "logits");
+  const std::vector<float> logits = test_support::numbers_of<float>(expected, "logits");
   for (const char* exporter : {"_eval", "_train", "_dynamo", "_plain"}) {
     SCOPED_TRACE(exporter);
     const std::string path = folder_ / (GetParam() + exporter + ".onnx");
@@ -157,8 +146,8 @@ TEST_P(TextTraces, TwentyStepsHaveItsLosses) {
   TextNetwork network(folder_ / (name + ".onnx"), engine::DType::kF64);
   const std::vector<std::int32_t> ids = ids_of(expected, "batches"),
                                   labels = ids_of(expected, "labels");
-  const auto losses = array_of<double>(expected, "losses");
-  const double rate = array_of<double>(expected, "rate").at(0);
+  const auto losses = test_support::numbers_of<double>(expected, "losses");
+  const double rate = test_support::numbers_of<double>(expected, "rate").at(0);
   ASSERT_EQ(losses.size(), 20U);
   const auto length = static_cast<std::size_t>(network.options.sample_shape[0]);
   const std::size_t batch = ids.size() / losses.size() / length,

@@ -1,5 +1,6 @@
 // The engine's executor and optimizer on the models of folders.
 #include "tests/tools/commands/published/published_fixture.h"
+#include "tests/support/array_numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -27,18 +28,6 @@ std::string folder_of_tests() {
 
 std::vector<std::int32_t> narrow(std::span<const std::int64_t> ids) {
   return {ids.begin(), ids.end()};
-}
-
-template <class T>
-std::vector<T> numbers_of(const std::vector<io::NamedArray>& arrays, const std::string& name) {
-  for (const io::NamedArray& array : arrays) {
-    if (array.name != name) continue;
-    std::vector<T> values(array.data.size() / sizeof(T));
-    std::memcpy(values.data(), array.data.data(), array.data.size());
-    return values;
-  }
-  ADD_FAILURE() << "no array " << name;
-  return {};
 }
 
 }  // namespace
@@ -128,8 +117,8 @@ std::vector<double> PublishedNetwork::losses(const std::vector<std::int64_t>& ba
 
 void expect_numbers_of(const std::string& folder, const std::string& npz) {
   const std::vector<io::NamedArray> expected = io::load_arrays(npz);
-  const auto tokens = numbers_of<std::int64_t>(expected, "tokens");
-  const auto logits = numbers_of<double>(expected, "logits");
+  const auto tokens = test_support::numbers_of<std::int64_t>(expected, "tokens");
+  const auto logits = test_support::numbers_of<double>(expected, "logits");
   const std::int64_t positions = std::ssize(tokens) / 2;
   const std::vector<double> found =
       PublishedNetwork(folder, positions, engine::DType::kF32).logits(tokens);
@@ -141,10 +130,11 @@ void expect_numbers_of(const std::string& folder, const std::string& npz) {
   }
   EXPECT_GT(largest, 0.1);
   EXPECT_LE(difference, 1e-5 * largest);
-  const auto losses = numbers_of<double>(expected, "losses");
-  const std::vector<double> own = PublishedNetwork(folder, positions, engine::DType::kF64)
-                                      .losses(numbers_of<std::int64_t>(expected, "batches"),
-                                              numbers_of<std::int64_t>(expected, "labels"));
+  const auto losses = test_support::numbers_of<double>(expected, "losses");
+  const std::vector<double> own =
+      PublishedNetwork(folder, positions, engine::DType::kF64)
+          .losses(test_support::numbers_of<std::int64_t>(expected, "batches"),
+                  test_support::numbers_of<std::int64_t>(expected, "labels"));
   ASSERT_EQ(own.size(), losses.size());
   double stray = 0;
   for (std::size_t i = 0; i < losses.size(); ++i)
