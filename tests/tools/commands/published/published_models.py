@@ -92,8 +92,9 @@ class ExactRotation(torch.nn.Module):
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         theta = getattr(config, "rope_theta", None) or config.rope_parameters["rope_theta"]  # newer versions
         self.frequencies = theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-        if getattr(config, "rope_scaling", None) is not None:
-            self.frequencies = scaled(self.frequencies, config.rope_scaling)
+        scaling = getattr(config, "rope_scaling", None) or {}
+        if scaling.get("rope_type", "default") != "default":
+            self.frequencies = scaled(self.frequencies, scaling)
 
     def forward(self, x, position_ids):
         angles = position_ids[..., None].double() * self.frequencies
