@@ -68,7 +68,7 @@ bool is_of_published_model(const std::string& name, const std::string& definitio
 // that states them; else none. Throws engine::ModelError.
 std::vector<std::int64_t> end_tokens(const std::string& name, const std::string& definition);
 // Returns the tokens that end a text by generation_config.json in the folder of Hugging Face; none
-// without such a file. Throws engine::ModelError, and io::Error for a file that is not read.
+// if it is missing. Throws engine::ModelError, and io::Error for a file that is not read.
 std::vector<std::int64_t> generation_ends(const std::string& folder);
 struct ModelWeights {
   std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have

@@ -206,7 +206,7 @@ class ExpressionReader {
     if (last.is_set) text_.reject("a range up to a set");
     if (flags.caseless && last.code >= 0x80) check_caseless(last.code);
     if (last.code < first.code) text_.invalid("a range that descends");
-    // Oniguruma's complement of such a set also has characters of the range.
+    // Oniguruma's complement of a set with this range also has characters of the range.
     if (depth > 0 && first.code < 0x80 && last.code >= 0x80)
       text_.reject("a range across U+0080 in a nested set");
     term.items += "-" + character_text(last.code);

@@ -1,4 +1,4 @@
-// The library `tokenizers` has five types of post-processors, of which ByteLevel adds no token.
+// The library `tokenizers` has five types of post-processors. ByteLevel adds no token.
 #include "io/tokenizer/text_frame.h"
 
 #include <nlohmann/json.hpp>

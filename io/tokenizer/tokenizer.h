@@ -41,7 +41,7 @@ class Tokenizer {
   // Returns the id of the token between documents: <|endoftext|>, <|end_of_text|> or </s>,
   // whichever it has first.
   std::optional<std::int32_t> end_of_text() const;
-  // Returns the tokens that the library `tokenizers` adds around a text unless it is told not to.
+  // Returns the tokens that the library `tokenizers` adds around a text by default.
   // TokenEncoder does not add them.
   const TextFrame& frame() const { return frame_; }
   // Returns the first id that both tokenizers have with different texts.

@@ -15,7 +15,7 @@ namespace models {
 // `folder`: with config.json. Throws engine::ModelError.
 PublishedConfig read_published_config(const std::string& folder);
 
-// Returns the ids of eos_token_id in generation_config.json; none without such a file. Throws
+// Returns the ids of eos_token_id in generation_config.json; none if it is missing. Throws
 // engine::ModelError, and io::Error for a file that is not read.
 std::vector<std::int64_t> read_generation_ends(const std::string& folder);
 

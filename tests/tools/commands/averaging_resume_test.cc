@@ -1,5 +1,5 @@
-// Runs that are resumed with another averaging: replicas that have to be equal are, and what is
-// dropped is told.
+// Runs that are resumed with another averaging: replicas that have to be equal are, and lines name
+// dropped states and options.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -148,7 +148,7 @@ TEST(ResumedAveraging, CountsTheAveragingsOfItsOwnKind) {
   expect_words(later.out, {"in each of 4 steps, then averaged 6/6 parameters 0 times in 0 steps"});
 }
 
-// The names of dropped options are told with their values.
+// The line of changes has the names of dropped options with their values.
 TEST(ResumedAveraging, TellsWhichOptionsAreDropped) {
   for (const auto& [before, then, told] :
        {std::tuple{"--ema 0.9", "--sync params --sync-every 2", "ema 0.9 -> unset (not used)"},

@@ -25,7 +25,7 @@ using test_support::read_text;
 using test_support::write_text;
 namespace fs = std::filesystem;
 
-// A temporary folder may be on a local file system, of which a line warns first.
+// A temporary folder may be on a local file system; a line warns of that first.
 void expect_failure(const CommandResult& result, int code, const std::string& words) {
   EXPECT_EQ(result.exit_code, code) << result.err;
   EXPECT_CONTAINS(result.err, words);

@@ -146,7 +146,7 @@ TYPED_TEST(SparseCodesCuda, AnyNumberOfElementsHasTheBytesOfTheCpu) {
       expect_values_of_sparse_code<TypeParam>({9000, kept % 2 == 0 ? 2 : 8, kept, kind, true});
 }
 
-// Equal bits on both sides need those of a sum to be equal, too: its order is that of a block.
+// Equal bits on both sides also need equal bits of the sum: its order is that of a block.
 TYPED_TEST(SparseCodesCuda, ManyBlocksHaveTheBytesOfTheCpu) {
   expect_values_of_sparse_code<TypeParam>({130'000, 4, 500, "mixed"});
 }

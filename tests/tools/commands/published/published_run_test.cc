@@ -210,7 +210,7 @@ TEST_F(PublishedText, EndsWithATokenOfItsConfig) {
             ids);
 }
 
-// As in transformers, whose models have seen such a token before each text.
+// transformers does the same: its models were trained with this token before each text.
 TEST_F(PublishedText, PromptsHaveTheTokensThatTheTokenizerAdds) {
   const std::string begin = "\"post_processor\":null";
   std::string framed = tokenizer_;

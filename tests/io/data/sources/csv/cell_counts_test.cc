@@ -47,7 +47,7 @@ class CellCountsOfTables : public dataset_fixture::CsvFile {
       "a,color,class\n1.5,red,x\n2.25,green,y\n3.5,red,x\n4.75,green,y\n5.5,red,x\n0.25,green,y\n";
 };
 
-// A program that turns a column into decimals changes the marker, too.
+// A program that turns a column into decimals also changes the marker.
 TEST_F(CellCountsOfTables, NumbersThatEqualAMarkerAreMissing) {
   options_.csv.missing = "auto,-999";
   training_ = "a,b,class\n1.5,2,x\n-999.0,1,y\n3.5,-999,x\n4.75,5,y\n5.5,7,x\n0.25,9,y\n";
