@@ -219,15 +219,11 @@ struct Evaluator::Impl {
   // The ranks' models may differ (running statistics, or parameters between averagings): all ranks
   // evaluate rank 0's.
   void take_rank_0() {
-    const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {
-        {&training.parameters.values, &own.parameters.values},
-        {&training.running, &own.running},
-        {&training.counters, &own.counters}};
-    for (const auto& [from, to] : pairs) {
-      if (to->bytes() == 0) continue;
-      if (communicator.rank() == 0) std::memcpy(to->data(), from->data(), to->bytes());
-      communicator.broadcast(to->data(), to->bytes(), 0);
-    }
+    const std::array from{&training.parameters.values, &training.running, &training.counters};
+    const std::array to{&own.parameters.values, &own.running, &own.counters};
+    for (std::size_t i = 0; i < to.size(); ++i)
+      if (to[i]->bytes() > 0) std::memcpy(to[i]->data(), from[i]->data(), to[i]->bytes());
+    equalize(communicator, to);
   }
 
   backends::Communicator& communicator;

@@ -20,7 +20,7 @@ struct StepSums {
   MeasuredWork work = {};            // since the last change of shares (ShareBalance)
   // The agreement itself sets these.
   double step_seconds = 0;                // mean since the last exchange
-  double exchange_seconds = 0;            // the shortest of all ranks, without waiting for others
+  double exchange_seconds = 0;            // the longest of all ranks
   std::int64_t stop_signal = 0;           // the largest
   std::int64_t pausing = 0, leaving = 0;  // numbers of ranks
 

@@ -6,12 +6,13 @@ Usage: link_emulator.py [--hosts N] [LINK...] [--host I LINK...]... -- COMMAND..
 
 LINK: --rate MBIT (each way), --delay MS (each way), --jitter MS, --loss PERCENT, --cuts AT:SECONDS,... or
 --random-cuts COUNT:SECONDS:WITHIN (COUNT cuts that begin within so many seconds, by --seed). Those before the first --host are
-every host's, those behind it of that host alone.
+every host's, those behind it of that host alone. What one host sends another passes both links: with --delay 12.5 on each, it
+arrives 25 ms later, and a round trip takes 50 ms.
 
 COMMAND runs on each host, with {rank}, {world} and {address} (of host 0) replaced. A line of output is printed behind its host's
 number. The exit code is that of the first that failed, else 0; 77 where the system cannot make such hosts.
 
-    link_emulator.py --hosts 2 --rate 10 --delay 25 -- engine train --rank {rank} --world-size {world} \\
+    link_emulator.py --hosts 2 --rate 10 --delay 12.5 -- engine train --rank {rank} --world-size {world} \\
         --init-method tcp://{address}:29500 ...
 
 --check makes two hosts, and compares rates with iperf3, and delay and loss with ping; it prints both and fails where they do not

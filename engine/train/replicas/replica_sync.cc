@@ -84,13 +84,29 @@ void broadcast_blocks(backends::Communicator& communicator, void* data, std::siz
     communicator.broadcast(p + at, std::min(kBlock, bytes - at), root);
 }
 
+bool equalize(backends::Communicator& communicator, std::span<FlatBuffer* const> buffers) {
+  const std::size_t count = buffers.size();
+  std::vector<StateDigest> mine;
+  for (const FlatBuffer* buffer : buffers) mine.push_back(digest(*buffer));
+  std::vector<StateDigest> all(count * static_cast<std::size_t>(communicator.world_size()));
+  communicator.all_gather(mine.data(), count * sizeof(StateDigest), all.data());
+  bool sent = false;
+  for (std::size_t b = 0; b < count; ++b) {
+    std::size_t at = b;
+    while (at < all.size() && all[at] == all[b]) at += count;
+    if (at >= all.size()) continue;
+    broadcast_blocks(communicator, buffers[b]->data(), buffers[b]->bytes(), 0);
+    sent = true;
+  }
+  return sent;
+}
+
 void broadcast_state(backends::Communicator& communicator, ModelState& state) {
   if (communicator.world_size() == 1) return;
   require_equal_models(communicator, state);
-  for (FlatBuffer* buffer : {&state.parameters.values, &state.running, &state.counters})
-    if (buffer->bytes() > 0) broadcast_blocks(communicator, buffer->data(), buffer->bytes(), 0);
-  require_equal(communicator, digest(state.parameters.values),
-                "after the broadcast, the digest of the parameters");
+  if (equalize(communicator, std::array{&state.parameters.values, &state.running, &state.counters}))
+    require_equal(communicator, digest(state.parameters.values),
+                  "after the broadcast, the digest of the parameters");
 }
 
 void broadcast_text(backends::Communicator& communicator, std::string& text) {

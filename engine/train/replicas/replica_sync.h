@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "backends/communicator.h"
@@ -11,9 +12,14 @@
 namespace engine {
 
 // Checks that all ranks have the same model (names, shapes, dtype: DesyncError names the first rank
-// that differs, the first tensor and both shapes), broadcasts rank 0's parameters and buffers, and
-// compares digests afterwards (DesyncError). Collective.
+// that differs, the first tensor and both shapes), gives all of them rank 0's parameters and
+// buffers by equalize(), and compares digests afterwards (DesyncError). Collective.
 void broadcast_state(backends::Communicator& communicator, ModelState& state);
+
+// Gives all ranks rank 0's memory. Ranks first compare digests, so a buffer that is equal on all of
+// them is not sent: over a slow link, the model would take longer than many steps. Returns whether
+// any buffer was sent. Collective.
+bool equalize(backends::Communicator& communicator, std::span<FlatBuffer* const> buffers);
 
 // Sends the root's memory to all ranks in pieces, so that no backend's limit of the frame size
 // applies. Collective.

@@ -61,7 +61,7 @@ io::Checkpoint saved_after_loss(const std::string& folder, const Loss& loss,
                if (is_lost) throw Killed();
                throw backends::PeerError("the other rank is gone");
              };
-             rank.gradients->before = fail;
+             rank.gradients->before = [fail](const backends::Call&) { fail(); };
              rank.after_step = [&, fail](std::int64_t step) {
                if (step == kFailed - 1 && !is_lost && unsent != nullptr) *unsent = own_memory(rank);
                if (loss.averaging == Averaging::kNone) fail();

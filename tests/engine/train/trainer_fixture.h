@@ -42,13 +42,13 @@ class HookedCommunicator final : public backends::Communicator {
  public:
   explicit HookedCommunicator(std::unique_ptr<backends::Communicator> communicator)
       : communicator_(std::move(communicator)) {}
-  std::function<void()> before = {};
+  std::function<void(const backends::Call&)> before = {};
 
   std::string_view name() const override { return communicator_->name(); }
   int rank() const override { return communicator_->rank(); }
   int world_size() const override { return communicator_->world_size(); }
   void run(const backends::Call& call) override {
-    if (before) before();
+    if (before) before(call);
     communicator_->run(call);
   }
   void abort(std::string_view reason) noexcept override { communicator_->abort(reason); }

@@ -183,7 +183,7 @@ PerRank<States> fail_at(std::int64_t step, Options options, PerRank<std::int64_t
   options.steps = kWithoutEnd;
   on_ranks(2, options, [&](Rank& rank) {
     States& mine = states[rank.number()];
-    rank.gradients->before = [&rank, step] {
+    rank.gradients->before = [&rank, step](const backends::Call&) {
       if (rank.step() == step) throw Error("the other rank is gone");
     };
     rank.after_step = [&](std::int64_t done) { mine[done] = rank.state_bytes(); };
@@ -234,7 +234,7 @@ TEST(Trainer, AnInterruptedRankZeroSavesTheLastWholeStepAlone) {
   std::string after_two;
   on_ranks(2, {.steps = kWithoutEnd, .folder = folder.path().string(), .evaluates = false},
            [&](Rank& rank) {
-             rank.gradients->before = [&rank] {
+             rank.gradients->before = [&rank](const backends::Call&) {
                if (rank.step() != 2) return;
                rank.stop_signal = SIGINT;
                throw backends::InterruptedError("waits no longer");
