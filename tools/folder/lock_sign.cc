@@ -14,6 +14,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/machine/process_state.h"
 
 namespace tools {
 namespace {
@@ -39,6 +40,8 @@ bool LockHolder::is_here() const { return host == backends::host_name(); }
 bool LockHolder::is_gone() const {
   return pid == getpid() || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
 }
+
+bool LockHolder::is_stopped() const { return base::is_stopped(static_cast<pid_t>(pid)); }
 
 std::string LockHolder::text() const { return "process " + std::to_string(pid) + " on " + host; }
 

@@ -16,6 +16,7 @@ struct LockHolder {
 
   bool is_here() const;      // true if it is on this host
   bool is_gone() const;      // true if no other process of this host has the id
+  bool is_stopped() const;   // true if that process of this host is stopped (SIGSTOP)
   std::string text() const;  // e.g. "process 7 on n1"
   bool operator==(const LockHolder&) const = default;
 };

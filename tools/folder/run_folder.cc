@@ -140,6 +140,7 @@ RunFolder::RunFolder(const RunFolderRequest& request)
   try {
     lock_ = std::make_unique<RunLock>(
         path_, LockClaim{.take_over = request.take_over,
+                         .from_stopped = request.from_stopped,
                          .waits = request.restarted || request.resume.is_wanted(),
                          .stale = request.stale});
     take(request);

@@ -16,9 +16,10 @@ namespace tools {
 struct RunFolderRequest {
   std::string folder;  // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
   Resume resume = {};
-  bool overwrite = false;  // an older run moves aside
-  bool restarted = false;  // by a launcher: the run goes on, whatever else was asked
-  bool take_over = false;  // likewise, from another rank of this job, which is out
+  bool overwrite = false;     // an older run moves aside
+  bool restarted = false;     // by a launcher: the run goes on, whatever else was asked
+  bool take_over = false;     // likewise, from another rank of this job, which is out
+  bool from_stopped = false;  // as in LockClaim
   std::chrono::milliseconds stale = LockClaim{}.stale;  // as there
   std::string model = {}, dataset = {};                 // for "auto"
 };

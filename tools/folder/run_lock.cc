@@ -83,28 +83,32 @@ void RunLock::open_and_lock(const LockClaim& claim) {
   fd_ = open_lock_file(path_);
   const int error = try_lock(fd_) == 0 ? 0 : errno;  // without file locks, the signs decide
   if (error == 0) check_is_named();
-  if (claim.take_over) {
-    if (error != EWOULDBLOCK) return;
-    close(std::exchange(fd_, -1));
-    static_cast<void>(unlink(path_.c_str()));  // the other process keeps its open file
-    return open_and_lock({});
-  }
+  if (claim.take_over) return error == EWOULDBLOCK ? take_over() : void();
   const LockSign sign = lock_sign(fd_, path_);
   const LockHolder& holder = sign.holder;
-  if (error == EWOULDBLOCK) {
-    const bool own = holder.pid == getpid();
-    if (holder.pid == 0 || (holder.is_here() && !own && holder.is_gone()))
-      return replace_unsigned(sign, claim);
-    if (claim.waits && holder.is_here() && !own && is_freed_soon()) {
-      close(std::exchange(fd_, -1));
-      return open_and_lock(claim);
-    }
-    // A file server may keep the lock of a dead host for some time.
-    if (!claim.waits || holder.is_here()) refuse(holder, "");
-  } else if (holder.pid == 0 || (holder.is_here() && (error == 0 || holder.is_gone()))) {
-    return;
-  }
+  if (error == EWOULDBLOCK) return claim_locked(sign, claim);
+  if (holder.pid == 0 || (holder.is_here() && (error == 0 || holder.is_gone()))) return;
   check_other_host(sign, claim);
+}
+
+// The file is open and locked by another process, which it may not name.
+void RunLock::claim_locked(const LockSign& sign, const LockClaim& claim) {
+  const LockHolder& holder = sign.holder;
+  if (holder.pid == 0) return replace_unsigned(sign, claim);
+  // A file server may keep the lock of a dead host for some time.
+  if (!holder.is_here()) return claim.waits ? check_other_host(sign, claim) : refuse(holder, "");
+  if (holder.pid == getpid()) refuse(holder, "");
+  if (holder.is_gone()) return replace_unsigned(sign, claim);
+  if (claim.from_stopped && holder.is_stopped()) return take_over();
+  if (!claim.waits || !is_freed_soon()) refuse(holder, "");
+  close(std::exchange(fd_, -1));
+  open_and_lock(claim);
+}
+
+void RunLock::take_over() {
+  close(std::exchange(fd_, -1));
+  static_cast<void>(unlink(path_.c_str()));  // the other process keeps its open file
+  open_and_lock({});
 }
 
 // A process that has just been killed, as rank 0 is after the parent of a job's ranks, gives back

@@ -16,7 +16,8 @@ namespace tools {
 
 // Options for a claim to a lock that another process may hold.
 struct LockClaim {
-  bool take_over = false;  // take it; the other process detects that in look()
+  bool take_over = false;     // take it; the other process detects that in look()
+  bool from_stopped = false;  // the same, from a stopped process (SIGSTOP) of this host alone
   // Wait for a holder that may have died, on another host, or that may be dying on this one,
   // instead of failing.
   bool waits = false;
@@ -55,6 +56,8 @@ class RunLock {
 
  private:
   void open_and_lock(const LockClaim& claim);
+  void claim_locked(const LockSign& sign, const LockClaim& claim);
+  void take_over();
   bool is_freed_soon() const;
   void check_is_named() const;
   [[noreturn]] void refuse(const LockHolder& holder, const std::string& more) const;

@@ -43,6 +43,20 @@ TEST_P(LossOfRank, LosesNoStepOfTheOthers) {
   }
 }
 
+// The others miss rank 0, whose process keeps the lock of the folder until it is killed.
+TEST(StoppedRank, ZeroLosesNoStepOfTheOthers) {
+  const TemporaryDirectory folder;
+  const CommandResult stopped = interrupted(
+      folder / "run", {"--backend", "socket", "--heartbeat", "2"}, SIGSTOP, Receiver::kRank0);
+  EXPECT_EQ(stopped.exit_code, 69) << stopped.err;
+  const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
+  ASSERT_NE(newest, "") << stopped.err;
+  EXPECT_CONTAINS(stopped.err, "a rank was lost: saved " + newest + ", the last completed step");
+  const std::int64_t step = io::load_checkpoint(newest).global_step;
+  EXPECT_GE(step, last_reported_step(folder / "run.metrics"));
+  expect_equal_bits_later(folder, step, 5);
+}
+
 const auto kEachRank = testing::Values(Receiver::kRank0, Receiver::kRank1);
 
 std::string name_of(Receiver lost) { return lost == Receiver::kRank0 ? "zero" : "one"; }

@@ -21,7 +21,9 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
+#include "io/base/machine/process_state.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 #include "tools/folder/lock_file.h"
 
 namespace {
@@ -219,6 +221,35 @@ TEST_F(Lock, OfAJobThatIsStoppedIsNotReplaced) {
   kill(job.pid(), SIGSTOP);
   EXPECT_NE(refusal(milliseconds(1)).find("process " + std::to_string(job.pid())),
             std::string::npos);
+}
+
+// A rank of the same job may take it. The job finds that out when it is continued.
+TEST_F(Lock, OfAJobThatIsStoppedIsTakenByThoseWhoMay) {
+  const tools::LockClaim claim{.from_stopped = true};
+  const Process job([&] {
+    static RunLock lock(dir());
+    raise(SIGSTOP);
+    lock.look();
+    try {
+      lock.check();
+      return 'n';
+    } catch (const io::CannotCreateError&) {
+      return 'y';
+    }
+  });
+  ASSERT_TRUE(test_support::eventually([&] { return base::is_stopped(job.pid()); }));
+  const RunLock lock(dir(), claim);
+  kill(job.pid(), SIGCONT);
+  EXPECT_EQ(job.said(), 'y');
+  const Process second([&] {
+    try {
+      const RunLock taken(dir(), claim);
+      return 'n';
+    } catch (const io::CannotCreateError&) {  // its holder runs
+      return 'y';
+    }
+  });
+  EXPECT_EQ(second.said(), 'y');
 }
 
 // A killed process gives back its memory before it closes its files.

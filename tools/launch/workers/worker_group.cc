@@ -14,6 +14,7 @@
 #include <string>
 #include <system_error>
 
+#include "io/base/machine/process_state.h"
 #include "io/base/time/deadline.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/report/observers/console_observer.h"
@@ -23,13 +24,6 @@ namespace tools {
 namespace {
 
 constexpr std::chrono::seconds kKillTimeout{10};
-
-bool is_stopped(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const auto name_end = text.rfind(')');  // "PID (NAME) STATE ..."
-  return name_end != std::string::npos && text.compare(name_end, 3, ") T") == 0;
-}
 
 }  // namespace
 
@@ -285,13 +279,13 @@ bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
 // A stopped process (SIGSTOP) does not save.
 std::optional<std::size_t> WorkerGroup::saver() const {
   const std::size_t count = std::min(rules_.savers, workers_.size());
-  const auto failed = [this](const Worker& worker) {
-    return worker.state != Worker::State::kRunning && is_failure(worker.end);
+  const auto cannot_save = [this](const Worker& worker) {
+    return worker.state == Worker::State::kRunning ? base::is_stopped(worker.end.pid)
+                                                   : is_failure(worker.end);
   };
-  const auto first = std::ranges::find_if_not(std::span(workers_).first(count), failed);
+  const auto first = std::ranges::find_if_not(std::span(workers_).first(count), cannot_save);
   const auto index = static_cast<std::size_t>(first - std::span(workers_).begin());
-  if (index == count || first->state != Worker::State::kRunning || is_stopped(first->end.pid))
-    return std::nullopt;
+  if (index == count || first->state != Worker::State::kRunning) return std::nullopt;
   return index;
 }
 

@@ -72,8 +72,8 @@ struct GroupRules {
   // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
   std::function<std::function<int()>(std::size_t index, const WorkerEnd& end)> again = {};
   std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
-  // The first workers that may save for all: the first of them that has not failed does, while the
-  // others miss it.
+  // The first workers that may save for all: the first of them that has neither failed nor been
+  // stopped (SIGSTOP) does, while the others miss it.
   std::size_t savers = 0;
   // Told which worker's failure has decided, before the survivors are told to end.
   std::function<void(std::size_t index, const WorkerEnd&)> decided = {};

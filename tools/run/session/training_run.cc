@@ -124,11 +124,12 @@ SessionOptions TrainingRun::session_options() {
   return options;
 }
 
-// Rank 0 has it as long as it lives.
+// Rank 0 has it until it ends or is stopped. If it is continued, its lock shows that it has lost
+// the folder, so that it writes nothing more.
 bool TrainingRun::take_lost_folder() {
   try {
-    folder_ = std::make_shared<RunFolder>(
-        RunFolderRequest{.folder = folder_path_, .resume = resume_, .restarted = true});
+    folder_ = std::make_shared<RunFolder>(RunFolderRequest{
+        .folder = folder_path_, .resume = resume_, .restarted = true, .from_stopped = true});
     return folder_->id() == id_;
   } catch (const std::exception& error) {  // the run ends by the loss, whatever the reason is
     print_notice("a rank was lost, and rank " + std::to_string(group_.rank()) +
