@@ -39,6 +39,22 @@ check() {
   table+=$(printf '%-30s %5d passed %4d failed %4d skipped %5d s' "$name" "${counts[@]}" $((SECONDS - begin)))$'\n'
 }
 
+# build_beside COMMAND...: runs these lines one after the other in the background, with what other processes leave of the
+# processors. What they print is lost: the check that needs a build repeats what has failed.
+build_beside() {
+  # A session of its own: Linux may divide processors among sessions before it looks at priorities.
+  setsid bash -c 'echo 19 >/proc/self/autogroup; renice -n 19 $$; for line; do eval "$line"; done' build_beside "$@" >/dev/null 2>&1 &
+  builder=$!
+  trap 'kill -- -"$builder" 2>/dev/null' EXIT
+}
+
+# wait_for_builds: returns when all those lines have ended.
+wait_for_builds() {
+  local begin=$SECONDS
+  wait "$builder"
+  table+=$(printf '%-30s %43s %5d s' "waiting for builds" "" $((SECONDS - begin)))$'\n'
+}
+
 # The table, what failed, and "N passed, N failed, N skipped" as the last line. Fails if anything did.
 sum_up() {
   printf '%s\n%s\n' "$reports" "$table"
