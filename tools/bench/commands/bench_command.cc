@@ -72,6 +72,7 @@ int bench_step_command(const Arguments& arguments) {
   StepFlags flags;
   tools::ConfigValues values;
   add_train_options(app, values, {"epochs", "steps"});
+  app.footer(own_defaults_text(step_defaults("batch-size-per-device", flags.batch)));
   app.add_option("--batch", flags.batch, "samples per step and rank (--batch-size: over all ranks)")
       ->transform(whole_number(1))
       ->excludes("--batch-size")

@@ -75,13 +75,15 @@ int train_rank(const tools::RunConfig& config, backends::Group& group, std::int6
   return kExitOk;
 }
 
+const std::map<std::string, std::string> kDemoDefaults{
+    {"model", "pyramidnet110"}, {"batch-size", "256"}, {"threads", "1"}, {"lr", "0.1"},
+    {"momentum", "0.9"},        {"epochs", "1"}};
+
 tools::RunConfig configure(const DemoFlags& flags, tools::ConfigValues values,
                            const DemoMethod& method) {
   values["spawn"] = {std::to_string(method.processes), "bench demos:0"};
   if (method.devices > 1) values["devices"] = {"cpu:0,cpu:1", "bench demos:0"};
-  std::map<std::string, std::string> defaults{{"model", "pyramidnet110"}, {"batch-size", "256"},
-                                              {"threads", "1"},           {"lr", "0.1"},
-                                              {"momentum", "0.9"},        {"epochs", "1"}};
+  std::map<std::string, std::string> defaults = kDemoDefaults;
   if (flags.limit_steps > 0) {
     defaults.erase("epochs");
     values["steps"] = {std::to_string(flags.limit_steps + 1),
@@ -156,6 +158,7 @@ int bench_demos_command(const Arguments& arguments) {
   add_train_options(app, values,
                     {"epochs", "steps", "spawn", "devices", "rank", "world-size", "local-rank",
                      "init-method", "backend", "batch-size-per-device"});
+  app.footer(own_defaults_text(kDemoDefaults));
   if (!parse(app, arguments)) return kExitOk;
   tools::apply_environment(values);
   const std::string data = choose_data(values);

@@ -119,6 +119,7 @@ int bench_scaling_command(const Arguments& arguments) {
   add_train_options(app, values,
                     {"epochs", "steps", "backend", "spawn", "rank", "world-size", "local-rank",
                      "init-method", "batch-size", "batch-size-per-device"});
+  app.footer(own_defaults_text(step_defaults("batch", flags.batch)));
   if (!parse(app, arguments)) return kExitOk;
   const std::vector<std::string> backends_asked = split_list(flags.backends, "--backends");
   std::vector<LeftOutBackend> left_out;

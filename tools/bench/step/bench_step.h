@@ -22,6 +22,9 @@ namespace tools {
 void add_train_options(CLI::App& app, tools::ConfigValues& values,
                        const std::vector<std::string>& without = {});
 
+// Returns the last paragraph of a benchmark's help: the values that are not those of engine train.
+std::string own_defaults_text(const std::map<std::string, std::string>& defaults);
+
 // Resolves the configuration of a benchmark from the user's values: the command line, then ENGINE_*
 // variables, then `defaults`, then data with the shape that the model was made for. A data set made
 // for it has one global batch, or `synthetic_size` samples.

@@ -95,6 +95,13 @@ void add_train_options(CLI::App& app, tools::ConfigValues& values,
   for (const char* name : kNotMeasured) add_refused_option(app, std::string("--") + name);
 }
 
+std::string own_defaults_text(const std::map<std::string, std::string>& defaults) {
+  std::string text =
+      "Defaults that differ from those of engine train: --eval-every 0, --log-every 0";
+  for (const auto& [name, value] : defaults) text += ", --" + name + " " + value;
+  return text + "\n";
+}
+
 tools::RunConfig resolve_bench(tools::ConfigValues values,
                                const std::map<std::string, std::string>& defaults,
                                std::int64_t synthetic_size) {
