@@ -27,8 +27,7 @@ Secret secret_from_hex(std::string_view text, const std::string& origin) {
   if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), text.data(),
                      text.size(), nullptr, &length, &end) != 0 ||
       end != text.data() + text.size() || length < 16) {
-    throw AuthenticationError("the secret of " + origin +
-                              " must be hexadecimal, 32 digits or more");
+    throw ConfigurationError("the secret of " + origin + " must be hexadecimal, 32 digits or more");
   }
   return {std::move(key), origin};
 }

@@ -241,7 +241,7 @@ TEST(Store, AWrongSecretIsRefusedAndSaid) {
 TEST(Store, ShortSecretsAreRefused) {
   GroupOptions o = options_for(0, 2, 1);
   o.job.secret = "abcd";
-  EXPECT_THROW(backends::join_store(o), backends::AuthenticationError);
+  EXPECT_THROW(backends::join_store(o), backends::ConfigurationError);
 }
 
 TEST(Store, AnotherWorldSizeNamesBothSides) {
