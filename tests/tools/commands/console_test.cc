@@ -302,6 +302,7 @@ TEST(Console, JsonLinesHaveTheSameKeys) {
   for (const char* event : {"start", "step", "eval", "end"})
     EXPECT_NE(std::ranges::find(events, event), events.end()) << event;
   expect_words(run.out, {R"("level":"info")", R"("rank":0,"step":null,"event":"start")",
+                         R"("step":5,"event":"step","message":"Epoch [1/1], Step [5/5])",
                          R"("step":5,"event":"end","message":"Training completed in: )"});
   EXPECT_EQ(events_of(without_waiting(run.err)), std::vector<std::string>{"notice"}) << run.err;
   expect_words(run.err, {R"("level":"warning")", R"("message":"nothing will be saved)"});

@@ -62,6 +62,7 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_report(const engine::StepReport& report) override {
+    log_context().step = report.progress.global_step;  // on_step() comes later
     const bool is_last = report.progress.global_step == options_.total_steps;
     since_shown_.add(report);
     const auto now = Clock::now();
