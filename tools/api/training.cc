@@ -48,8 +48,9 @@ std::string why_useless(const tools::OptionSpec& option) {
   if (name == "devices" || name == "gpu-devices")
     return "each rank has one device: run_threads(), and the option device";
   if (std::string_view(option.group) == "preempt") return "a program stops it with stop()";
-  if (name == "flight-dir" || name == "progress" || name == "prometheus")
-    return "it belongs to the program engine";
+  for (const char* of_program : {"flight-dir", "progress", "prometheus", "quiet", "verbose",
+                                 "log-file", "log-format", "log-time", "log-ranks"})
+    if (name == of_program) return "it belongs to the program engine";
   return "";
 }
 

@@ -270,6 +270,9 @@ TEST(ApiTraining, MistakesAreNamed) {
                    "unknown option 'learning-rat'");
   EXPECT_API_ERROR(training.set("world-size", 2), ConfigurationError, 78, "Group::join()");
   EXPECT_API_ERROR(training.set("devices", "cpu:0,cpu:1"), ConfigurationError, 78, "one device");
+  for (const char* of_program : {"log-file", "quiet", "log-format", "prometheus"})
+    EXPECT_API_ERROR(training.set(of_program, "1"), ConfigurationError, 78,
+                     "it belongs to the program engine");
   EXPECT_API_ERROR(training.read_options("/nonexistent.toml"), ConfigurationError, 78,
                    "/nonexistent.toml");
   EXPECT_API_ERROR(training.define_model(""), ConfigurationError, 78, "empty");

@@ -83,7 +83,7 @@ class ENGINE_API Training {
   }
   // Reads options from a file as for `engine train --config`; values from set() take precedence.
   Training& read_options(const std::string& path);
-  // Sets the model, in place of the option: the text of a list of layers (docs/models.md).
+  // Sets the model, in place of the option: the text of a list of layers (docs/toml.md).
   Training& define_model(const std::string& toml);
   // Sets arrays in place of the option dataset. They must be equal on all ranks; each trains on its
   // share. Without test samples there is no evaluation. Throws DataError for inconsistent samples.
