@@ -139,7 +139,8 @@ TEST_F(Tokenize, SaysWhatIsWrong) {
   expect_error(with({text, "--val", folder_ / "empty.txt"}), 65, "empty.txt: found no text");
   expect_error(with({text}), 65, "the last 0.1 of all texts, for validation, has no line");
   EXPECT_FALSE(std::filesystem::exists(data_ + "/train.npy"));
-  expect_success(with({text, "--val-fraction", "0"}));
+  EXPECT_CONTAINS(expect_success(with({text, "--val-fraction", "0"})).out,
+                  "val.npy has no tokens, and training needs some: name texts with --val");
   expect_error(with({text}), 73, "train.npy exists; --overwrite replaces it");
   write("data/train.bin", "");
   expect_error(with({text, "--overwrite"}), 73, "train.bin exists; choose another folder");

@@ -146,7 +146,7 @@ class Tokenization {
     throw io::DataError(
         divided ? options_.train.back() + ": the last " + io::shortest_text(options_.fraction) +
                       " of all texts, for validation, has no line at which they can be divided; "
-                      "name texts with --val, or give --val-fraction 0"
+                      "name texts with --val"
                 : options_.validation.front() + ": found no text, expected one for validation");
   }
 
@@ -262,6 +262,9 @@ int tokenize_command(const Arguments& arguments) {
       options.train.size() + options.validation.size() > 1)
     std::printf("No token is between the texts: the tokenizer has no %s (--separator)\n",
                 "<|endoftext|>, <|end_of_text|> or </s>");
+  if (tokenization.validation_count() == 0)
+    std::printf("%s has no tokens, and training needs some: name texts with --val\n",
+                base::escape_text(tokenization.file("val.npy")).c_str());
   std::printf("Train with: --dataset tokens --data-dir %s --vocabulary-size %d\n",
               base::escape_text(options.directory).c_str(), tokenizer.size());
   return kExitOk;
