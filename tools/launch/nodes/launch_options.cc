@@ -65,7 +65,8 @@ constexpr TextOption kTextOptions[] = {
     {"master-addr", "--master-addr", "A", "rendezvous",
      "host of rank 0 (default: 127.0.0.1 with one node)"},
     {"master-port", "--master-port", "P", "rendezvous",
-     "port of rank 0; 0: any free one (default: 0 with one node, else 29500)"},
+     "port of rank 0; 0: any free one (default: 0 with one node, a random port with --hosts, else "
+     "29500)"},
     {"rdzv-id", "--rdzv-id", "ID", "rendezvous", "name of the job, the same on all nodes"},
     {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "rendezvous",
      "rendezvous address: host and port, or a shared file"},

@@ -189,7 +189,7 @@ const std::vector<OptionSpec> kBatchRows{
      .needs = {is("shuffle", "true")},
      .demands = {{is("stratified"),
                   {is("task", "classification")},
-                  "--task classification: numbers have no classes to mix"}}},
+                  "--task classification: it mixes the classes"}}},
     {.name = "check-sampler",
      .field = flag([](RunConfig& c) { return &c.data.check_sampler; }),
      .help = "check at startup that the ranks' shares have no gaps or overlaps",

@@ -187,7 +187,7 @@ std::unique_ptr<engine::DesyncCheck> make_desync(const SessionParts& s) {
   const SessionOptions& options = s.options;
   if (options.verify_every <= 0 || s.group.world_size() == 1) return nullptr;
   if (s.policy->differences().parameters)
-    throw io::ConfigError("verify-every compares replicas, but --sync " + options.averaging.name +
+    throw io::ConfigError("--verify-every compares replicas, but --sync " + options.averaging.name +
                           " never brings them together");
   return std::make_unique<engine::DesyncCheck>(
       *s.control, s.state,
