@@ -198,8 +198,10 @@ void RunFolder::keep_damaged_record() const {
 void RunFolder::take(const RunFolderRequest& request) {
   const std::string held = run_in_folder(path_);
   read_record(/*has_checkpoints=*/!held.empty());
-  const Resume resume =
-      request.restarted || request.take_over ? Resume{Resume::From::kOwnFolder} : request.resume;
+  // Before the run has begun, a restart must do what the command line asks, e.g. move an older run
+  // aside.
+  of_this_job_ = request.take_over || (request.restarted && has_start_of(record_, request.launch));
+  const Resume resume = of_this_job_ ? Resume{Resume::From::kOwnFolder} : request.resume;
   begun_ = held.empty() && !record_.id.empty() && resumes_this(resume, path_, record_.id);
   if (!held.empty()) {
     if (resumes_this(resume, path_, record_.id)) {

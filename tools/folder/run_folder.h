@@ -17,8 +17,9 @@ struct RunFolderRequest {
   std::string folder;  // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
   Resume resume = {};
   bool overwrite = false;     // an older run moves aside
-  bool restarted = false;     // by a launcher: the run goes on, whatever else was asked
-  bool take_over = false;     // likewise, from another rank of this job, which is out
+  bool restarted = false;     // by a launcher: a run that it has begun continues
+  std::string launch = {};    // the launcher's id, in the starts of run.json; "": it has begun it
+  bool take_over = false;     // the run continues, from another rank of this job, which is out
   bool from_stopped = false;  // as in LockClaim
   std::chrono::milliseconds stale = LockClaim{}.stale;  // as there
   std::string model = {}, dataset = {};                 // for "auto"
@@ -45,6 +46,9 @@ class RunFolder {
   // Returns true if the run in the folder, which has no checkpoint, continues from step 0.
   bool begun() const { return begun_; }
   // Returns e.g. "moved the run of mlp on mnist to runs/a.old-1", or what is wrong with run.json;
+  // Returns true if it is the run that this job has begun: it continues from its newest checkpoint,
+  // whatever the command line says.
+  bool is_of_this_job() const { return of_this_job_; }
   // "" if there is nothing to report.
   const std::string& notice() const { return notice_; }
 
@@ -88,3 +92,4 @@ class RunFolder {
 std::string run_in_folder(const std::string& folder);
 
 }  // namespace tools
+  bool of_this_job_ = false;

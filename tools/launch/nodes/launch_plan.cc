@@ -157,6 +157,10 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   if (plan.elastic.empty() && options.nodes.least)
     plan.elastic =
         std::to_string(*options.nodes.least * plan.nproc) + ":" + std::to_string(plan.world_size());
+  // A user may give several launches the same --rdzv-id.
+  plan.launch_id = plan.elastic.empty() ? backends::to_hex(backends::random_bytes(8))
+                   : plan.common_run_id ? plan.run_id
+                                        : "";
   if (!plan.elastic.empty() && !plan.own_command)
     throw UsageError("--nnodes MIN:MAX is for commands of this program, as train");
   if (!plan.elastic.empty() && plan.max_restarts > 0)

@@ -94,13 +94,14 @@ void TrainingRun::take_folder() {
                          .overwrite = config_.overwrite,
                          .restarted = was_restarted(),
                          .take_over = goes_on,
+                         .launch = launch_id(),
                          .model = config_.model.name,
                          .dataset = config_.data.set.name});
     if (!folder_->notice().empty()) print_notice(folder_->notice());
   }
   folder_path_ = folder_->path();
   id_ = folder_->id();
-  if ((was_restarted() || goes_on) && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
+  if (folder_->is_of_this_job() && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
   check_snapshot();
   if (!folder_->begun() || goes_on) return;
   print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
@@ -286,7 +287,8 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                  .backend = group_.backend(),
                  .machines = session.machines(),
                  .step = step,
-                 .changed = changed_};
+                 .changed = changed_,
+                 .launch = launch_id()};
   for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);
   if (folder_) {
     // The checkpoint was requested by name: later ones are discarded.
