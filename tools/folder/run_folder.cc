@@ -186,6 +186,13 @@ void RunFolder::read_record(bool has_checkpoints) {
             "file is kept as " + fs::path(damaged_).filename().string();
 }
 
+void RunFolder::note_missing_checkpoint() {
+  const std::string missing = io::missing_latest_checkpoint(path_);
+  if (!missing.empty())
+    notice_ += (notice_.empty() ? "" : "; ") + path_ + ": `latest` names " + missing +
+               ", which does not exist, and there is no other snapshot";
+}
+
 void RunFolder::keep_damaged_record() const {
   if (damaged_.empty()) return;
   std::error_code error;
@@ -221,6 +228,7 @@ void RunFolder::take(const RunFolderRequest& request) {
           " goes on with it, --overwrite moves it aside, --save-dir auto " + "makes a new folder");
     }
   }
+  if (begun_) note_missing_checkpoint();
   if (!continued_ && !begun_) record_ = {};
   if (record_.id.empty() && continued_)  // without run.json: the checkpoints state the run
     record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());

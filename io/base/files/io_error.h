@@ -27,6 +27,12 @@ class MissingFileError : public DataError {
   using DataError::DataError;
 };
 
+// The file has a format of a later version of the program, and may be intact (exit code 65).
+class LaterFormatError : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 // Output cannot be created: the folder does not exist, no permission, no space (exit code 73).
 class CannotCreateError : public Error {
  public:

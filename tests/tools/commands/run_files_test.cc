@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "engine/train/best_model.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
@@ -47,6 +48,126 @@ class RunFiles : public testing::Test {
 
   test_support::TemporaryDirectory folder_;
 };
+
+// A run whose losses fall, so that each evaluation is the best so far.
+class RunThatImproves : public RunFiles {
+ protected:
+  void SetUp() override {
+    expect_success(train("--keep-best loss --lr 0.01 --momentum 0"));
+    const auto first = engine::best_step_of(io::load_description(snapshot(5)));
+    ASSERT_EQ(first, 5);
+    ASSERT_NE(best(), "step-00000005.ckpt\n");
+  }
+};
+
+TEST_F(RunThatImproves, BestIsTheSnapshotsAfterGoingBack) {
+  const CommandResult back = resume(snapshot(5), "--lr 1 --keep-last 1");
+  expect_success(back);
+  EXPECT_CONTAINS(back.err, dir() + ": `best` names step-00000005.ckpt again\n");
+  const std::string mark = "Best so far: loss ";
+  const std::size_t told = back.out.rfind(mark);
+  ASSERT_NE(told, std::string::npos) << back.out;
+  const std::size_t at = back.out.find(" at step ", told) + 9;
+  const std::int64_t step = std::stoll(back.out.substr(at));
+  EXPECT_EQ(best(), io::checkpoint_file_name(step) + "\n");
+  EXPECT_TRUE(fs::exists(snapshot(step)));
+  EXPECT_CONTAINS(call("export", dir(), "-o", folder_ / "a.npz").err,
+                  "its best snapshot, " + io::checkpoint_file_name(step));
+}
+
+TEST_F(RunThatImproves, WithoutEvaluationsToo) {
+  expect_success(resume(snapshot(5), "--eval-every 0 --keep-best none --keep-last 1"));
+  EXPECT_EQ(best(), "step-00000005.ckpt\n");
+  EXPECT_TRUE(fs::exists(snapshot(5)));
+  expect_success(call("eval --threads 1", dir()));
+}
+
+// The names are those of existing files however early the resumed run ends.
+TEST_F(RunThatImproves, NamesAreGoodIfTheResumedRunDiverges) {
+  EXPECT_EQ(resume(snapshot(10), "--lr 1e6").exit_code, 79);
+  EXPECT_EQ(read_text(dir() + "/latest"), "step-00000010.ckpt\n");
+  EXPECT_TRUE(fs::exists(dir() + "/" + best().substr(0, best().size() - 1))) << best();
+  expect_success(call("eval --threads 1", dir()));
+}
+
+TEST_F(RunThatImproves, BestIsRemovedIfItsSnapshotIsGone) {
+  fs::remove(snapshot(5));
+  io::Checkpoint without = io::load_checkpoint(snapshot(10));
+  for (auto& [name, value] : without.counters)
+    if (name == "best.step") value = 5;
+  io::save_checkpoint(without, snapshot(10));
+  const CommandResult back = resume(snapshot(10), "--eval-every 0 --keep-best none");
+  expect_success(back);
+  EXPECT_CONTAINS(back.err, "`best` is removed: it would name step-00000005.ckpt, which is not in");
+  EXPECT_FALSE(fs::exists(dir() + "/best"));
+  expect_success(call("eval --threads 1", dir()));
+}
+
+TEST_F(RunFiles, AMissingNewestSnapshotIsTold) {
+  expect_success(train());
+  fs::rename(snapshot(20), folder_ / "elsewhere.ckpt");
+  const CommandResult more = expect_success(resume(dir(), "--epochs 5"));
+  EXPECT_CONTAINS(more.err, snapshot(20) +
+                                ": `latest` names it, but it does not exist; the newest "
+                                "is step-00000015.ckpt\n");
+  for (const int step : {5, 10, 15, 20, 25}) fs::remove(snapshot(step));
+  const CommandResult all = expect_success(resume(dir(), "--epochs 5"));
+  EXPECT_CONTAINS(all.err, dir() + ": `latest` names step-00000025.ckpt, which does not exist");
+}
+
+TEST_F(RunFiles, ASnapshotOfALaterVersionEndsTheStart) {
+  expect_success(train());
+  std::string bytes = read_text(snapshot(20));
+  bytes[8] = 99;
+  write_text(snapshot(20), bytes);
+  for (const CommandResult& result :
+       {resume(dir()), train("--resume auto"), resume(dir(), "--epochs 5")})
+    program::expect_error(result, 65, snapshot(20) + ": format version 99; this build reads");
+  EXPECT_EQ(read_text(snapshot(20)), bytes);
+  const CommandResult back = expect_success(resume(snapshot(15)));
+  EXPECT_EQ(read_text(dir() + "/given-up-1/step-00000020.ckpt"), bytes);
+}
+
+TEST_F(RunFiles, ASnapshotThatCannotBeOpenedEndsTheStart) {
+  expect_success(train());
+  const CommandResult probe =
+      test_support::run_command({"setpriv", "--reuid", "65534", "--clear-groups", "true"});
+  if (probe.exit_code != 0) GTEST_SKIP() << "cannot become another user";
+  fs::permissions(snapshot(20), fs::perms::owner_read | fs::perms::owner_write);
+  fs::permissions(folder_.path(), fs::perms::all);
+  for (const auto& entry : fs::recursive_directory_iterator(dir()))
+    if (entry.path() != snapshot(20)) fs::permissions(entry.path(), fs::perms::all);
+  fs::permissions(dir(), fs::perms::all);
+  const std::string bytes = read_text(snapshot(20));
+  const CommandResult result = test_support::run_command(
+      argv("setpriv --reuid 65534 --clear-groups", test_support::engine_binary(),
+           "train --threads 1 --epochs 5 --resume", dir()));
+  program::expect_error(result, 65,
+                        "cannot open " + snapshot(20) +
+                            ": Permission denied; the run "
+                            "does not go back to " +
+                            snapshot(15));
+  EXPECT_EQ(read_text(snapshot(20)), bytes);
+}
+
+TEST_F(RunFiles, WhatASnapshotWouldReplaceIsKept) {
+  expect_success(train());
+  const std::string damaged = read_text(snapshot(20)).substr(0, 999);
+  write_text(snapshot(20), damaged);
+  const CommandResult more = expect_success(resume(dir()));
+  EXPECT_CONTAINS(more.err, "kept as step-00000020.ckpt.kept-1\n");
+  EXPECT_EQ(read_text(snapshot(20) + ".kept-1"), damaged);
+  EXPECT_NO_THROW(io::check_checkpoint(snapshot(20)));
+
+  const std::string other = folder_ / "other";
+  expect_success(engine(quick_train(argv("--epochs 5 --save-dir", other))));
+  const std::string others = read_text(other + "/step-00000025.ckpt");
+  write_text(snapshot(25), others);
+  const CommandResult beside = expect_success(resume(dir(), "--epochs 5"));
+  EXPECT_CONTAINS(beside.err, snapshot(25) + ": written by another run, ");
+  EXPECT_CONTAINS(beside.err, "kept as step-00000025.ckpt.kept-1\n");
+  EXPECT_EQ(read_text(snapshot(25) + ".kept-1"), others);
+}
 
 // Returns a socket that listens there, or -1.
 int listen_on(int port) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
+#include "engine/train/best_model.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
@@ -93,8 +94,8 @@ void TrainingRun::take_folder() {
                          .resume = config_.keeping.resume,
                          .overwrite = config_.overwrite,
                          .restarted = was_restarted(),
-                         .take_over = goes_on,
                          .launch = launch_id(),
+                         .take_over = goes_on,
                          .model = config_.model.name,
                          .dataset = config_.data.set.name});
     if (!folder_->notice().empty()) print_notice(folder_->notice());
@@ -255,6 +256,19 @@ void TrainingRun::take_back() noexcept {
   }
 }
 
+// If the checkpoint was requested by name, later ones are discarded. The names change first, so
+// that they name existing files whenever the job ends.
+void TrainingRun::leave_later_steps(const std::string& resumed_from, std::int64_t step) {
+  const auto print = [](const std::string& notice) {
+    if (!notice.empty()) print_notice(notice);
+  };
+  if (!resumed_from.empty())
+    print(folder_->name_earlier(step, engine::best_step_of(io::load_description(resumed_from))));
+  std::error_code unknown;
+  if (resume_.from == Resume::From::kPath && !std::filesystem::is_directory(resume_.path, unknown))
+    print(folder_->give_up_newer(step));
+}
+
 void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   if (group_.rank() != 0) return;
   if (recorded_) {
@@ -291,12 +305,7 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                  .launch = launch_id()};
   for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);
   if (folder_) {
-    // The checkpoint was requested by name: later ones are discarded.
-    std::error_code unknown;
-    if (folder_->continued() && resume_.from == Resume::From::kPath && step > 0 &&
-        !std::filesystem::is_directory(resume_.path, unknown))
-      if (const std::string moved = folder_->give_up_newer(step); !moved.empty())
-        print_notice(moved);
+    if (folder_->continued() && step > 0) leave_later_steps(session.facts().start.path, step);
     folder_->begin(std::move(record), start);
     record_ = folder_->record();
   } else {
