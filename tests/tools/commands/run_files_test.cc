@@ -169,6 +169,35 @@ TEST_F(RunFiles, WhatASnapshotWouldReplaceIsKept) {
   EXPECT_EQ(read_text(snapshot(25) + ".kept-1"), others);
 }
 
+// Every option of every command that names a file to be written.
+TEST_F(RunFiles, NoCommandReplacesFilesOfARun) {
+  expect_success(train());
+  fs::copy(dir(), folder_ / "other", fs::copy_options::recursive);
+  const std::string other = folder_ / "other";
+  const std::vector<std::vector<std::string>> commands{
+      argv("eval --threads 1", dir(), "--confusion"),
+      argv("export", dir(), "--format npz -o"),
+      argv("report --no-predictions", dir(), "-o"),
+      argv("import", snapshot(5), "-o"),
+      argv("bench comm --backend single --plot"),
+      quick_train({"--metrics"}),
+      quick_train({"--log-file"})};
+  const auto expect_refused = [&](std::vector<std::string> command, const std::string& name) {
+    const std::string path = other + "/" + name, bytes = read_text(path);
+    command.push_back(path);
+    const CommandResult result = engine(command);
+    EXPECT_EQ(result.exit_code, 73) << command[0] << " " << path << ": " << result.err;
+    EXPECT_CONTAINS(result.err, "it is a file of the run in " + other);
+    EXPECT_EQ(read_text(path), bytes) << command[0];
+  };
+  for (const char* name :
+       {"run.json", "best", "latest", "step-00000020.ckpt", "metrics.jsonl", "log.txt"})
+    for (const std::vector<std::string>& command : commands) expect_refused(command, name);
+  expect_refused(quick_train({"--trace"}), "run.json");
+  fs::remove(other + "/run.json");  // the run can continue without it
+  expect_refused(commands[0], "step-00000020.ckpt");
+}
+
 // Returns a socket that listens there, or -1.
 int listen_on(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -232,6 +261,11 @@ TEST_F(Restarted, ALauncherStartsWhatWasAskedForAfterAFailedFirstAttempt) {
   EXPECT_TRUE(fs::exists(dir() + ".old-1/step-00000020.ckpt"));
   EXPECT_FALSE(fs::exists(dir() + ".old-2"));
   EXPECT_EQ(io::load_description(snapshot(10)).global_step, 10);
+}
+
+TEST_F(RunFiles, ARunMayNameItsOwnMetrics) {
+  expect_success(train("--metrics", dir() + "/metrics.jsonl"));
+  EXPECT_CONTAINS(read_text(dir() + "/metrics.jsonl"), "\"event\":\"start\"");
 }
 
 }  // namespace
