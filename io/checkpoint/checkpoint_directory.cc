@@ -118,6 +118,8 @@ void compare_with_latest(const std::string& directory, std::int64_t step, Search
     found.skipped.push_back(latest + ": `latest` names it, but it does not exist; the newest is " +
                             newest);
 }
+  else if (!fs::exists(latest, unknown) && named_step(directory, kLatest) != now)
+    found.pruned = true;
 
 Search search(const std::string& directory, const std::string& run_id) {
   Search found;

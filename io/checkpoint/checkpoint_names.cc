@@ -46,7 +46,8 @@ bool names_later(const std::string& directory, const char* which, std::int64_t s
 std::string reason_to_keep(const std::string& path, std::int64_t step, const std::string& run_id) {
   try {
     const Checkpoint description = load_description(path);
-    if (description.run_id != run_id)
+    // Earlier versions stated no run.
+    if (!description.run_id.empty() && description.run_id != run_id)
       return path + ": written by another run, " + description.run_id;
     if (description.global_step != step)
       return path + ": renamed: it states step " + std::to_string(description.global_step);
