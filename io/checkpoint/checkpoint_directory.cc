@@ -32,9 +32,13 @@ std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error))
     if (const auto step = step_of_name(entry->path().filename().string())) steps.push_back(*step);
-  if (error)
-    throw MissingFileError("cannot list folder " + directory + ": " +
-                           base::system_error_text(error.value()));
+  if (error) {
+    const std::string text =
+        "cannot list folder " + directory + ": " + base::system_error_text(error.value());
+    if (base::is_lack_of_resources(error.value())) throw LimitError(text);
+    if (error == std::errc::io_error) throw Error(text);
+    throw MissingFileError(text);
+  }
   std::sort(steps.begin(), steps.end(), [&](std::int64_t a, std::int64_t b) {
     const bool a_beyond = a > current, b_beyond = b > current;
     return a_beyond != b_beyond ? b_beyond : a > b;
@@ -114,12 +118,12 @@ void compare_with_latest(const std::string& directory, std::int64_t step, Search
   std::error_code unknown;
   if (*now < step)
     found.skipped.push_back(latest + ": `latest` names it, but " + newest + " is newer");
+  else if (!fs::exists(latest, unknown) && named_step(directory, kLatest) != now)
+    found.pruned = true;
   else if (!fs::exists(latest, unknown))
     found.skipped.push_back(latest + ": `latest` names it, but it does not exist; the newest is " +
                             newest);
 }
-  else if (!fs::exists(latest, unknown) && named_step(directory, kLatest) != now)
-    found.pruned = true;
 
 Search search(const std::string& directory, const std::string& run_id) {
   Search found;

@@ -33,7 +33,11 @@ std::string short_name(const std::string& model) {
 // Uses the first free number; mkdir() decides between jobs that start at the same time.
 std::string new_folder(const RunFolderRequest& request) {
   constexpr int kMost = 9999;
-  fs::create_directories("runs");
+  std::error_code error;
+  if (fs::create_directories("runs", error); error)
+    throw io::CannotCreateError(
+        "cannot create folder runs: " + base::system_error_text(error.value()) +
+        "; give --save-dir DIR, or start in another folder");
   for (int number = 1; number <= kMost; ++number) {
     char digits[16];
     std::snprintf(digits, sizeof digits, "-%03d", number);

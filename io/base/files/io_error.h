@@ -33,6 +33,12 @@ class LaterFormatError : public DataError {
   using DataError::DataError;
 };
 
+// A limit of the process or the host is reached: open files, memory (exit code 69).
+class LimitError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Output cannot be created: the folder does not exist, no permission, no space (exit code 73).
 class CannotCreateError : public Error {
  public:

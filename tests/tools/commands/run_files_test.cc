@@ -2,6 +2,7 @@
 // outputs of other commands: no model is lost or named wrongly without a line.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -128,11 +129,15 @@ TEST_F(RunFiles, ASnapshotOfALaterVersionEndsTheStart) {
   EXPECT_EQ(read_text(dir() + "/given-up-1/step-00000020.ckpt"), bytes);
 }
 
+bool can_become_another_user() {
+  return geteuid() == 0 &&
+         test_support::run_command({"setpriv", "--reuid", "65534", "--clear-groups", "true"})
+                 .exit_code == 0;
+}
+
 TEST_F(RunFiles, ASnapshotThatCannotBeOpenedEndsTheStart) {
+  if (!can_become_another_user()) GTEST_SKIP() << "cannot become another user";
   expect_success(train());
-  const CommandResult probe =
-      test_support::run_command({"setpriv", "--reuid", "65534", "--clear-groups", "true"});
-  if (probe.exit_code != 0) GTEST_SKIP() << "cannot become another user";
   fs::permissions(snapshot(20), fs::perms::owner_read | fs::perms::owner_write);
   fs::permissions(folder_.path(), fs::perms::all);
   for (const auto& entry : fs::recursive_directory_iterator(dir()))
@@ -167,6 +172,26 @@ TEST_F(RunFiles, WhatASnapshotWouldReplaceIsKept) {
   EXPECT_CONTAINS(beside.err, snapshot(25) + ": written by another run, ");
   EXPECT_CONTAINS(beside.err, "kept as step-00000025.ckpt.kept-1\n");
   EXPECT_EQ(read_text(snapshot(25) + ".kept-1"), others);
+}
+
+TEST_F(RunFiles, TooFewDescriptorsAreALimitOfTheProcess) {
+  expect_success(train());
+  for (const char* command : {"eval", "train --resume"}) {
+    const std::string line =
+        "ulimit -n 4; exec " + test_support::engine_binary() + " " + command + " " + dir();
+    const CommandResult limited = test_support::run_command({"sh", "-c", line});
+    program::expect_error(limited, 69,
+                          "Too many open files; the limit of this process is 4: raise it");
+  }
+}
+
+TEST_F(RunFiles, AFolderThatCannotBeMadeIsNamed) {
+  if (!can_become_another_user()) GTEST_SKIP() << "cannot become another user";
+  std::vector<std::string> command =
+      argv("setpriv --reuid 65534 --clear-groups env -C /", test_support::engine_binary());
+  for (const std::string& word : quick_train(argv("--save-dir auto"))) command.push_back(word);
+  program::expect_error(test_support::run_command(command), 73,
+                        "cannot create folder runs: Permission denied; give --save-dir DIR");
 }
 
 // Every option of every command that names a file to be written.
