@@ -279,6 +279,19 @@ std::string RunFolder::give_up_newer(std::int64_t step) {
          " newer than step " + std::to_string(step) + " moved to " + aside;
 }
 
+// Without it, the options of the run and its earlier starts would be lost.
+std::string RunFolder::restore_record() const {
+  const std::string path = run_record_path(path_);
+  std::error_code unknown;
+  if (!started_ || fs::symlink_status(path, unknown).type() != fs::file_type::not_found) return "";
+  try {
+    write_run_record(record_, path_);
+    return path + ": was deleted; made again";
+  } catch (const io::Error& error) {
+    return error.what();  // the checkpoints contain what is needed
+  }
+}
+
 std::string RunFolder::check(const std::function<void(const std::string&)>& notice) {
   lock_->look();
   lock_->check();

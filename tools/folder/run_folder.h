@@ -77,6 +77,9 @@ class RunFolder {
   // taken; `notice` reports it. Returns why it must not be written for now, "" if it may be. One
   // thread at a time.
   std::string check(const std::function<void(const std::string&)>& notice);
+  // Called after check(): writes run.json again if it has been deleted. Returns a notice; "" if it
+  // is there.
+  std::string restore_record() const;
   // Throws as check() does if the lock was lost; cheap.
   void check_lock() const { lock_->check(); }
 

@@ -174,6 +174,27 @@ TEST_F(RunFiles, WhatASnapshotWouldReplaceIsKept) {
   EXPECT_EQ(read_text(snapshot(25) + ".kept-1"), others);
 }
 
+// The files that a running job's user has deleted, perhaps by mistake.
+TEST_F(RunFiles, DeletedFilesAreMadeAgainAtTheNextSave) {
+  test_support::Running job(argv(
+      test_support::engine_binary(),
+      quick_train(argv("--steps 100000000 --save-every 50s --log-every 10 --save-dir", dir()))));
+  ASSERT_TRUE(test_support::eventually([&] { return fs::exists(dir() + "/latest"); }));
+  const std::vector<std::string> names{"run.json", "log.txt", "metrics.jsonl"};
+  for (const std::string& name : names) fs::remove(dir() + "/" + name);
+  for (const std::string& name : names)
+    EXPECT_TRUE(test_support::eventually([&] { return fs::exists(dir() + "/" + name); })) << name;
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), 143) << job.err();
+  EXPECT_CONTAINS(job.err(), dir() + "/run.json: was deleted; made again\n");
+  for (const std::string name : {"log.txt", "metrics.jsonl"})
+    EXPECT_CONTAINS(job.err(),
+                    dir() + "/" + name + ": was deleted; made again, without the earlier lines\n");
+  EXPECT_CONTAINS(read_text(dir() + "/log.txt"), "saved " + dir());
+  EXPECT_CONTAINS(read_text(dir() + "/metrics.jsonl"), "\"event\":\"end\"");
+  expect_success(resume(dir(), "--steps 10"));
+}
+
 TEST_F(RunFiles, TooFewDescriptorsAreALimitOfTheProcess) {
   expect_success(train());
   for (const char* command : {"eval", "train --resume"}) {

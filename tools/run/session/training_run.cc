@@ -47,10 +47,14 @@ ConfigValues kept_options(const RunConfig& config) {
 }
 
 std::string check(RunFolder& folder) {
-  return folder.check([&folder](const std::string& text) {
+  const std::string why = folder.check([&folder](const std::string& text) {
     keep_log(folder.path() + "/log.txt");  // in the new folder, if there is one
     print_notice(text);
   });
+  if (!why.empty()) return why;
+  restore_log();
+  if (const std::string made = folder.restore_record(); !made.empty()) print_notice(made);
+  return "";
 }
 
 }  // namespace
