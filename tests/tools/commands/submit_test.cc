@@ -222,6 +222,13 @@ struct Mistake {
   Words job, train;
 };
 
+TEST_F(Submit, NoRanksOfTrainItselfMayBeStatedAsPrintConfigDoes) {
+  const std::string config = folder_ / "run.toml";
+  write_text(config, "spawn = \"0\"\n");
+  EXPECT_CONTAINS(printed({}, {"--save-dir", folder_ / "run", "--config", config}), "#SBATCH");
+  EXPECT_CONTAINS(printed({}, {"--save-dir", folder_ / "run", "--spawn", "0"}), "#SBATCH");
+}
+
 TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
   const std::string run = folder_ / "run", checkpoint = folder_ / "x.ckpt";
   const Words saved{"--save-dir", run};
