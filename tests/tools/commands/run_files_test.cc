@@ -195,6 +195,17 @@ TEST_F(RunFiles, DeletedFilesAreMadeAgainAtTheNextSave) {
   expect_success(resume(dir(), "--steps 10"));
 }
 
+TEST_F(RunFiles, CheckFindsTheDamageOfANewerSnapshot) {
+  expect_success(train());
+  expect_success(call("inspect --check", dir()));
+  write_text(snapshot(20), read_text(snapshot(20)).substr(0, 999));
+  const CommandResult checked = call("inspect --check", dir());
+  EXPECT_EQ(checked.exit_code, 65);
+  EXPECT_CONTAINS(checked.out, snapshot(15) + ": intact, ");
+  EXPECT_CONTAINS(checked.err, "engine: error: " + snapshot(20) + ": truncated");
+  EXPECT_CONTAINS(checked.err, "; the newest intact one is step-00000015.ckpt\n");
+}
+
 TEST_F(RunFiles, TooFewDescriptorsAreALimitOfTheProcess) {
   expect_success(train());
   for (const char* command : {"eval", "train --resume"}) {
