@@ -226,6 +226,18 @@ TEST_F(RunFiles, AFolderThatCannotBeMadeIsNamed) {
                         "cannot create folder runs: Permission denied; give --save-dir DIR");
 }
 
+// Options of the former data set have no effect with the one that is allowed.
+TEST_F(RunFiles, AnOptionThatAnAllowedChangeDropsNeedsNoPermission) {
+  expect_success(train());
+  write_text(folder_ / "a.csv", "x,label\n1,a\n2,b\n3,a\n4,b\n5,a\n6,b\n");
+  const auto to_table = argv("--allow-change dataset --dataset csv --annotations",
+                             std::string(folder_ / "a.csv"), "--batch-size 2");
+  const CommandResult other = resume(dir(), to_table);
+  EXPECT_LACKS(other.err, "--synthetic-s");
+  const CommandResult refused = resume(dir(), "--dataset csv --annotations", folder_ / "a.csv");
+  program::expect_error(refused, 78, "was trained with --dataset synthetic, asked for is csv");
+}
+
 // Every option of every command that names a file to be written.
 TEST_F(RunFiles, NoCommandReplacesFilesOfARun) {
   expect_success(train());
