@@ -143,6 +143,7 @@ std::string sent_lines(const std::vector<std::pair<std::string, std::string>>& o
 
 // Returns true if the launcher that has restarted this process has begun the run in the folder.
 bool has_begun(const std::string& folder) {
+  if (folder.empty()) return false;
   std::string fault;  // reported when the folder is taken
   const std::optional<RunRecord> record = find_run_record(folder, fault);
   return has_start_of(record.value_or(RunRecord{}), launch_id());
