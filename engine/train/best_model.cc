@@ -142,4 +142,10 @@ void BestModel::restore(const io::Checkpoint& checkpoint, const std::string& sou
   last_step_ = find("judged");
 }
 
+std::optional<std::int64_t> best_step_of(const io::Checkpoint& checkpoint) {
+  const std::int64_t step =
+      find_counter(checkpoint.counters, std::string(kCounterPrefix) + "step", -1);
+  return step < 0 ? std::nullopt : std::optional(step);
+}
+
 }  // namespace engine

@@ -58,4 +58,8 @@ class BestModel final : public Stateful {
   std::int64_t last_step_ = -1;                // step of the last evaluation
 };
 
+// Returns the step of the best evaluation that a checkpoint states; none if no evaluation had been
+// compared.
+std::optional<std::int64_t> best_step_of(const io::Checkpoint& checkpoint);
+
 }  // namespace engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,6 +110,12 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
 // checkpoints are damaged.
 std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
                                    const std::string& run_id = "");
+// The same for a run that continues in the folder, and would replace newer checkpoints that were
+// skipped. Throws for a newer one that cannot be opened or read now (MissingFileError, Error), or
+// has a later format (DataError), instead of going back to an earlier one.
+std::string find_checkpoint_to_continue(const std::string& directory,
+                                        std::vector<std::string>* skipped,
+                                        const std::string& run_id = "");
 // Frees space: deletes the checkpoints of run `run_id` in the folder except the newest one that
 // loads and the one named in `best`. Returns the number of deleted checkpoints. Throws as
 // find_newest_checkpoint().
@@ -119,9 +126,22 @@ std::string find_best_checkpoint(const std::string& directory);
 // Returns the name of the checkpoint in `best` if that checkpoint does not exist; else "". Throws
 // the same.
 std::string missing_best_checkpoint(const std::string& directory);
+// The same for `latest`.
+std::string missing_latest_checkpoint(const std::string& directory);
 // Lets `best` name this checkpoint of the folder, if it does not already. Throws as
 // save_to_directory().
 void name_best(const std::string& directory, std::int64_t step);
+// For a run that continues from the checkpoint of `step`, whose best evaluation so far was at step
+// `best` (none: no evaluation): if `latest` or `best` names a later checkpoint, it then names this
+// one and that of the best evaluation, or is removed if there is no such file. Returns what was
+// done to `best`, "" if nothing. Throws CannotCreateError or Error.
+std::string name_earlier_checkpoints(const std::string& directory, std::int64_t step,
+                                     std::optional<std::int64_t> best);
+// Called before run `run_id` saves the checkpoint of `step`: renames a file of that name that is
+// not an intact checkpoint of this run and step to NAME.kept-1 (or the next free number). Returns a
+// notice, "" if there is no such file. Throws CannotCreateError.
+std::string keep_replaced_file(const std::string& directory, std::int64_t step,
+                               const std::string& run_id);
 // Returns the name of the checkpoint with the highest step, of which it reads no more than the
 // head: one with the name of another step than it states counts only if there is no other. Returns
 // "" for a folder without checkpoints or a folder that does not exist.

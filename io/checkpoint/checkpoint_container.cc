@@ -43,10 +43,13 @@ std::uint64_t check_preamble(Bytes preamble, std::uint64_t file_bytes, const std
     throw DataError(file + ": truncated: " + std::to_string(file_bytes) +
                     " bytes are less than any checkpoint has");
   const auto version = get<std::uint32_t>(preamble, 8);
-  if (version < kFirstVersion || version > kBlockVersion)
-    throw DataError(file + ": format version " + std::to_string(version) +
-                    "; this build reads versions " + std::to_string(kFirstVersion) + " to " +
-                    std::to_string(kBlockVersion));
+  if (version < kFirstVersion || version > kBlockVersion) {
+    const std::string text = file + ": format version " + std::to_string(version) +
+                             "; this build reads versions " + std::to_string(kFirstVersion) +
+                             " to " + std::to_string(kBlockVersion);
+    if (version > kBlockVersion) throw LaterFormatError(text);
+    throw DataError(text);
+  }
   const auto length = get<std::uint64_t>(preamble, 12);
   if (length > kLargestHeader)
     throw DataError(file + ": a header of " + std::to_string(length) + " bytes; at most 100000000");

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -13,35 +12,17 @@
 #include <thread>
 #include <utility>
 
-#include "io/base/files/open_file.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "io/checkpoint/late_arrays.h"
 
 namespace io {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char *kLatest = "latest", *kBest = "best";
-
-// Returns the step of "step-00000600.ckpt"; nothing for any other name.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  constexpr std::string_view kHead = "step-", kTail = ".ckpt";
-  if (!name.starts_with(kHead) || !name.ends_with(kTail)) return std::nullopt;
-  const std::string digits = name.substr(kHead.size(), name.size() - kHead.size() - kTail.size());
-  if (digits.empty() || digits.size() > 18 ||
-      digits.find_first_not_of("0123456789") != std::string::npos)
-    return std::nullopt;
-  const std::int64_t step = std::stoll(digits);
-  return checkpoint_file_name(step) == name ? std::optional(step) : std::nullopt;
-}
-
-std::string path_of(const std::string& directory, std::int64_t step) {
-  return (fs::path(directory) / checkpoint_file_name(step)).string();
-}
 
 // Returns the steps of a folder's checkpoints, best first: from `current` downwards, then those
 // beyond it.
@@ -50,34 +31,19 @@ std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error))
-    if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
-  if (error)
-    throw MissingFileError("cannot list folder " + directory + ": " +
-                           base::system_error_text(error.value()));
+    if (const auto step = step_of_name(entry->path().filename().string())) steps.push_back(*step);
+  if (error) {
+    const std::string text =
+        "cannot list folder " + directory + ": " + base::system_error_text(error.value());
+    if (base::is_lack_of_resources(error.value())) throw LimitError(text);
+    if (error == std::errc::io_error) throw Error(text);
+    throw MissingFileError(text);
+  }
   std::sort(steps.begin(), steps.end(), [&](std::int64_t a, std::int64_t b) {
     const bool a_beyond = a > current, b_beyond = b > current;
     return a_beyond != b_beyond ? b_beyond : a > b;
   });
   return steps;
-}
-
-// Returns the step named in `latest` or `best`. It is data from a file: only a checkpoint's plain
-// name is accepted. Throws Error if the file cannot be read: otherwise the best checkpoint would be
-// pruned.
-std::optional<std::int64_t> named_step(const std::string& directory, const char* which) {
-  constexpr std::uint64_t kLongest = 64;
-  const std::string path = (fs::path(directory) / which).string();
-  if (!is_regular_file(path)) return std::nullopt;
-  std::string name;
-  try {
-    name = read_run_file(path, kLongest);
-  } catch (const MissingFileError& refused) {
-    throw Error(refused.what());
-  } catch (const DataError&) {
-    return std::nullopt;  // not a regular file with a name
-  }
-  if (name.ends_with('\n')) name.pop_back();
-  return step_of(name);
 }
 
 // Returns the head of a checkpoint; nothing if it cannot be read.
@@ -103,7 +69,7 @@ bool is_renamed(const Checkpoint& description, std::int64_t step_of_name) {
 // Returns true if the run may delete the checkpoint. The owner of an unreadable one is unknown, and
 // that of a copy is the user.
 bool may_delete(const std::string& directory, std::int64_t step, const std::string& run_id) {
-  const std::optional<Checkpoint> description = description_of(path_of(directory, step));
+  const std::optional<Checkpoint> description = description_of(checkpoint_path(directory, step));
   return description && description->run_id == run_id && !is_renamed(*description, step);
 }
 
@@ -117,7 +83,7 @@ std::vector<std::int64_t> steps_to_try(const std::string& directory,
       steps_by_rank(directory, latest.value_or(std::numeric_limits<std::int64_t>::max()));
   const auto beyond = std::ranges::find_if(steps, [&](std::int64_t s) { return latest < s; });
   if (!latest || beyond == steps.end()) return steps;
-  const auto owner = [&](std::int64_t step) { return run_of(path_of(directory, step)); };
+  const auto owner = [&](std::int64_t step) { return run_of(checkpoint_path(directory, step)); };
   if (run_id->empty()) run_id.reset();
   for (auto step = steps.begin(); !run_id && step != steps.end(); ++step) run_id = owner(*step);
   if (!run_id || run_id->empty()) return steps;
@@ -129,9 +95,35 @@ std::vector<std::int64_t> steps_to_try(const std::string& directory,
 
 struct Search {
   std::string path, first_fault;
+  std::exception_ptr unread;  // the error of one that may be intact, and is tried before `path`
   std::vector<std::string> skipped;
   bool pruned = false;  // a checkpoint was deleted meanwhile: there may be a newer one
 };
+
+// Returns true if the error does not say that the checkpoint is damaged: it cannot be read now, or
+// a later version of the program has written it.
+bool may_be_intact(const Error& error, const std::string& path) {
+  if (dynamic_cast<const MissingFileError*>(&error) != nullptr)
+    return access(path.c_str(), F_OK) == 0;
+  return dynamic_cast<const DataError*>(&error) == nullptr ||
+         dynamic_cast<const LaterFormatError*>(&error) != nullptr;
+}
+
+// Adds the checkpoint that `latest` names to those skipped, if it is not the one that was found.
+// `latest` may have been written since the search began.
+void compare_with_latest(const std::string& directory, std::int64_t step, Search& found) {
+  const std::optional<std::int64_t> now = named_step(directory, kLatest);
+  if (!now || *now == step) return;
+  const std::string newest = checkpoint_file_name(step), latest = checkpoint_path(directory, *now);
+  std::error_code unknown;
+  if (*now < step)
+    found.skipped.push_back(latest + ": `latest` names it, but " + newest + " is newer");
+  else if (!fs::exists(latest, unknown) && named_step(directory, kLatest) != now)
+    found.pruned = true;
+  else if (!fs::exists(latest, unknown))
+    found.skipped.push_back(latest + ": `latest` names it, but it does not exist; the newest is " +
+                            newest);
+}
 
 Search search(const std::string& directory, const std::string& run_id) {
   Search found;
@@ -139,7 +131,7 @@ Search search(const std::string& directory, const std::string& run_id) {
   const std::vector<std::int64_t> steps = steps_to_try(directory, latest, run_id);
   found.pruned = latest && steps.empty();
   for (const std::int64_t step : steps) {
-    found.path = path_of(directory, step);
+    found.path = checkpoint_path(directory, step);
     try {
       const Checkpoint description = load_description(found.path);
       const std::string& owner = description.run_id;
@@ -151,15 +143,14 @@ Search search(const std::string& directory, const std::string& run_id) {
         found.skipped.push_back(found.path + ": written by another run, " + owner);
       } else {
         check_checkpoint(found.path);
-        const auto now = named_step(directory, kLatest);  // it may have been written in between
-        if (now && *now < step)
-          found.skipped.push_back(path_of(directory, *now) + ": `latest` names it, but " +
-                                  checkpoint_file_name(step) + " is newer");
+        compare_with_latest(directory, step, found);
         return found;
       }
     } catch (const Error& error) {
       found.pruned |= access(found.path.c_str(), F_OK) != 0;
       found.skipped.emplace_back(error.what());
+      if (!found.unread && may_be_intact(error, found.path))
+        found.unread = std::current_exception();
       if (found.first_fault.empty()) found.first_fault = error.what();
     }
   }
@@ -193,7 +184,7 @@ void prune(const std::string& directory, const Checkpoint& newest, int keep_last
   for (const std::int64_t step : steps_by_rank(directory, newest.global_step)) {
     if (step != newest.global_step && !may_delete(directory, step, newest.run_id)) continue;
     if (++kept <= keep_last || step == best) continue;
-    delete_file(path_of(directory, step));
+    delete_file(checkpoint_path(directory, step));
   }
 }
 
@@ -212,12 +203,6 @@ class NameFile {
 };
 
 }  // namespace
-
-std::string checkpoint_file_name(std::int64_t global_step) {
-  char name[48];
-  std::snprintf(name, sizeof name, "step-%08lld.ckpt", static_cast<long long>(global_step));
-  return name;
-}
 
 std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
                               int keep_last, bool best) {
@@ -246,12 +231,10 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   return path;
 }
 
-std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
-                                   const std::string& run_id) {
-  std::error_code unknown;
-  if (fs::status(directory, unknown).type() == fs::file_type::not_found) return "";
-  Search found = search(directory, run_id);
-  for (int left = 9; found.pruned && left > 0; --left) found = search(directory, run_id);
+namespace {
+
+std::string result_of(Search found, const std::string& directory,
+                      std::vector<std::string>* skipped) {
   if (skipped != nullptr) *skipped = std::move(found.skipped);
   if (found.path.empty() && !found.first_fault.empty())
     throw DataError("no snapshot in " + directory +
@@ -259,22 +242,39 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
   return found.path;
 }
 
-std::string find_best_checkpoint(const std::string& directory) {
-  const std::optional<std::int64_t> step = named_step(directory, kBest);
-  if (!step) return "";
-  const std::string path = path_of(directory, *step);
-  return is_regular_file(path) ? path : "";
+// A run may delete checkpoints meanwhile.
+Search repeated_search(const std::string& directory, const std::string& run_id) {
+  std::error_code unknown;
+  if (fs::status(directory, unknown).type() == fs::file_type::not_found) return {};
+  Search found = search(directory, run_id);
+  for (int left = 9; found.pruned && left > 0; --left) found = search(directory, run_id);
+  return found;
 }
 
-std::string missing_best_checkpoint(const std::string& directory) {
-  const std::optional<std::int64_t> step = named_step(directory, kBest);
-  if (!step || is_regular_file(path_of(directory, *step))) return "";
-  return checkpoint_file_name(*step);
+}  // namespace
+
+std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
+                                   const std::string& run_id) {
+  return result_of(repeated_search(directory, run_id), directory, skipped);
 }
 
-void name_best(const std::string& directory, std::int64_t step) {
-  if (named_step(directory, kBest) == step) return;
-  write_file_atomically((fs::path(directory) / kBest).string(), checkpoint_file_name(step) + "\n");
+std::string find_checkpoint_to_continue(const std::string& directory,
+                                        std::vector<std::string>* skipped,
+                                        const std::string& run_id) {
+  Search found = repeated_search(directory, run_id);
+  if (!found.unread || found.path.empty()) return result_of(std::move(found), directory, skipped);
+  const std::string left = "; the run does not go back to " + found.path +
+                           " by itself: restore the newer checkpoint or move it away, or resume "
+                           "the older one by its path";
+  try {
+    std::rethrow_exception(found.unread);
+  } catch (const MissingFileError& error) {
+    throw MissingFileError(error.what() + left);
+  } catch (const DataError& error) {
+    throw DataError(error.what() + left);
+  } catch (const Error& error) {
+    throw Error(error.what() + left);
+  }
 }
 
 std::string newest_checkpoint_name(const std::string& directory) {
@@ -284,7 +284,7 @@ std::string newest_checkpoint_name(const std::string& directory) {
       steps_by_rank(directory, std::numeric_limits<std::int64_t>::max());
   if (steps.empty()) return "";
   const auto newest = std::ranges::find_if(steps, [&](std::int64_t step) {
-    const std::optional<Checkpoint> description = description_of(path_of(directory, step));
+    const std::optional<Checkpoint> description = description_of(checkpoint_path(directory, step));
     return !description || !is_renamed(*description, step);
   });
   return checkpoint_file_name(newest == steps.end() ? steps.front() : *newest);
@@ -302,7 +302,7 @@ int delete_older_snapshots(const std::string& directory, const std::string& run_
   const std::optional<std::int64_t> best = named_step(directory, kBest);
   int deleted = 0;
   for (const std::int64_t step : steps_by_rank(directory, 0)) {
-    const std::string path = path_of(directory, step);
+    const std::string path = checkpoint_path(directory, step);
     std::error_code refused;
     if (path == newest || step == best || !may_delete(directory, step, run_id)) continue;
     if (fs::remove(path, refused)) ++deleted;

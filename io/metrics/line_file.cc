@@ -46,7 +46,7 @@ bool ends_within_a_line(int fd) {
 }  // namespace
 
 LineFile::LineFile(const std::string& what, const std::string& path, NamedBy named_by)
-    : what_(what), path_(path) {
+    : what_(what), path_(path), named_by_(named_by) {
   if (named_by == NamedBy::kUser) {
     open_named_by_user();
     return;
@@ -96,6 +96,19 @@ std::string LineFile::write(const std::string& lines) {
   if (messages_ > 0) return "";
   ++messages_;
   return name + "cannot write: " + fault + "; the training goes on without";
+}
+
+std::string LineFile::restore() {
+  struct stat status {};
+  if (named_by_ == NamedBy::kUser || fstat(file_.fd(), &status) != 0 || status.st_nlink > 0)
+    return "";
+  try {
+    file_ = open_own_file(path_, O_RDWR | O_CREAT | O_EXCL | O_APPEND);
+  } catch (const CannotCreateError&) {
+    return "";  // e.g. another file has this name now
+  }
+  torn_ = false;
+  return what_ + " " + path_ + ": was deleted; made again, without the earlier lines";
 }
 
 std::string LineFile::loss() const {

@@ -22,6 +22,9 @@ class LineFile {
   // on, and that writing works again, and how many were lost; otherwise "". Throws Error if
   // standard output fails.
   std::string write(const std::string& lines);
+  // If a run's own file has been deleted, makes it again, without the earlier lines. Called while
+  // the run holds its folder. Returns a notice; "" if the file is there, or cannot be made.
+  std::string restore();
   // Returns what the file lacks of all that was to be written, and the last reason: "metrics
   // m.jsonl: 2 lines are missing: No space left on device"; "" if nothing is missing.
   std::string loss() const;
@@ -32,6 +35,7 @@ class LineFile {
   bool cut(std::size_t bytes) const;
 
   const std::string what_, path_;
+  const NamedBy named_by_;
   base::Descriptor file_;
   bool torn_ = false;      // the file may end within a line
   std::int64_t lost_ = 0;  // lines since the last one that was written

@@ -58,6 +58,12 @@ std::vector<std::string> MetricsWriter::losses() const {
   return losses;
 }
 
+void MetricsWriter::restore() {
+  for (LineFile& file : impl_->files)
+    if (const std::string made = file.restore(); !made.empty() && impl_->notice)
+      impl_->notice(made);
+}
+
 void MetricsWriter::start(std::int64_t step, std::int64_t epoch, const std::string& run_id,
                           const std::string& record) {
   base::JsonWriter json = impl_->head("start", step, epoch);

@@ -34,6 +34,9 @@ class MetricsWriter {
   // Returns what the files lack (LineFile::loss()), one text per file that lacks lines.
   std::vector<std::string> losses() const;
 
+  // Makes a file of the run again that has been deleted (LineFile::restore()), with a notice.
+  void restore();
+
   // `step` is the number of completed global steps; `epoch` is the epoch of that step, from 0.
   // `loss` is the mean over the global batch of the step, written in the shortest form that reads
   // back exactly; NaN and infinity become null, because JSON has neither. `more` has further keys,

@@ -12,6 +12,7 @@
 #include "io/base/text/escape_text.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/trained_model.h"
+#include "tools/folder/output_paths.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"
 #include "tools/report/observers/class_report.h"
@@ -181,6 +182,10 @@ int eval_command(const Arguments& arguments) {
   if (!parse(app, arguments)) return kExitOk;
   tools::RunConfig config = trained_config(o.model, values);
   if (o.split != "train") config.data.set.test_part = o.split;
+  if (!o.confusion.empty() && has_rank_zero(config)) {
+    check_output_path("confusion", o.confusion, "");
+    check_new_file(o.confusion, {o.model.path});
+  }
   return run_group(config, [&](backends::Group& group) { return eval_rank(config, o, group); });
 }
 

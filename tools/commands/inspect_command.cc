@@ -173,6 +173,19 @@ void print_checkpoint(const io::Checkpoint& checkpoint, const ShownParts& shown,
   }
 }
 
+// Throws io::DataError for a checkpoint of the folder that is newer than the intact one that was
+// found, and damaged.
+void check_newer(const std::string& folder, std::int64_t step, const std::string& intact) {
+  for (const std::string& name : io::checkpoint_names_after(folder, step)) {
+    try {
+      io::check_checkpoint((std::filesystem::path(folder) / name).string());
+    } catch (const io::DataError& error) {
+      throw io::DataError(std::string(error.what()) + "; the newest intact one is " +
+                          std::filesystem::path(intact).filename().string());
+    }
+  }
+}
+
 }  // namespace
 
 int inspect_command(const Arguments& arguments) {
@@ -222,6 +235,7 @@ int inspect_command(const Arguments& arguments) {
         return io::load_checkpoint(file);
       });
   print_checkpoint(checkpoint, shown, path, !run);
+  if (shown.check && given != path) check_newer(given, checkpoint.global_step, path);
   return kExitOk;
 }
 

@@ -123,8 +123,10 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   run_on_all_ranks(group, model.control(), [&] {
     check_options(o, model, root);
     predictor = make_predictor({o.inputs, o.layer, o.model.path}, model);
-    if (root && !o.layer.empty()) check_new_file(o.layer_file, {});
-    if (root && !train.label_shape().empty()) check_new_file(o.maps_file, {});
+    std::vector<std::string> read = o.inputs;
+    read.push_back(o.model.path);
+    if (root && !o.layer.empty()) check_new_file(o.layer_file, read);
+    if (root && !train.label_shape().empty()) check_new_file(o.maps_file, read);
     if (root && !o.layer.empty())
       outputs.embeddings.emplace(o.layer_file, predictor->watched_shape());
   });

@@ -34,20 +34,36 @@ fs::path folder_of(const std::string& path) {
 
 fs::path normal(const fs::path& p) { return (p / "").lexically_normal(); }
 
-// Files that a run needs, and writes as a whole.
+// Files that a run, or the job that started it, writes in its folder.
 bool is_name_of_run(const std::string& name) {
-  for (const char* own : {"run.json", "run.lock", "latest", "best", "status.json"})
+  for (const char* own :
+       {"run.lock", "latest", "best", "status.json", "metrics.jsonl", "log.txt", "job.sh"})
     if (name == own) return true;
-  return name.starts_with("step-") && name.ends_with(".ckpt");
+  for (const char* own : {"run.json", "step-", "final_model_rank_", "flight_rank_"})
+    if (name.starts_with(own)) return true;
+  return false;
+}
+
+// A run without run.json can continue, too.
+bool holds_run(const fs::path& folder) {
+  std::error_code unknown;
+  return has_run_record(folder.string()) || fs::is_regular_file(folder / "latest", unknown);
 }
 
 void check_is_not_of_run(const std::string& what, const std::string& path,
                          const std::string& save_dir) {
   const fs::path folder = folder_of(path);
   const bool in_run =
-      (!save_dir.empty() && normal(folder) == normal(save_dir)) || has_run_record(folder.string());
+      (!save_dir.empty() && normal(folder) == normal(save_dir)) || holds_run(folder);
   if (in_run && is_name_of_run(fs::path(path).filename().string()))
     fail(what, "it is a file of the run in " + folder.string() + "; give another name");
+}
+
+// The run's own metrics may be named: they are appended to once.
+bool are_own_metrics(const std::string& what, const std::string& path,
+                     const std::string& save_dir) {
+  return what == "metrics" && !save_dir.empty() && normal(folder_of(path)) == normal(save_dir) &&
+         fs::path(path).filename() == "metrics.jsonl";
 }
 
 // The name and the beginning of a file of a run.
@@ -121,7 +137,11 @@ void check_output_path(const std::string& what, const std::string& path,
   const std::string named = what + " " + path;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) fail(named, "it is a folder; expected the name of a file");
-  check_is_not_of_run(named, path, save_dir);
+  if (!are_own_metrics(what, path, save_dir)) {
+    check_is_not_of_run(named, path, save_dir);
+    if (fs::is_symlink(path, ignored))  // the target is written
+      check_is_not_of_run(named, fs::weakly_canonical(path, ignored).string(), save_dir);
+  }
   if (fs::exists(path, ignored)) {
     if (access(path.c_str(), W_OK) != 0) fail(named, std::strerror(errno));
     return;

@@ -40,6 +40,21 @@ bool is_implied(const OptionChange& change) {
   return change.source == kUnusedSource && !change.experiment && (is_length || of_optimizer);
 }
 
+// An option that the change of another one leaves without an effect (--synthetic-shape with another
+// --dataset) makes no experiment of its own: the other change is checked.
+void join_to_causes(std::vector<OptionChange>& changes) {
+  const std::vector<OptionChange> all = changes;
+  for (OptionChange& change : changes) {
+    if (change.source != kUnusedSource) continue;
+    const auto is_cause = [&](const Condition& need) {
+      return std::ranges::any_of(all, [&](const OptionChange& other) {
+        return other.experiment && other.name == need.option;
+      });
+    };
+    if (std::ranges::any_of(find_option(change.name)->needs, is_cause)) change.experiment = false;
+  }
+}
+
 // For a run whose length was given by --steps, the epochs are not a number.
 bool had_no_epochs(const ConfigValues& before) {
   const auto set = [&](const char* name) {
@@ -64,6 +79,7 @@ std::vector<OptionChange> option_changes(const ConfigValues& before, const Confi
     if (change.name == "epochs" && had_no_epochs(before)) change.before = shown("");
     if (!is_implied(change)) changes.push_back(change);
   }
+  join_to_causes(changes);
   return changes;
 }
 

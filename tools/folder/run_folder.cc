@@ -33,7 +33,11 @@ std::string short_name(const std::string& model) {
 // Uses the first free number; mkdir() decides between jobs that start at the same time.
 std::string new_folder(const RunFolderRequest& request) {
   constexpr int kMost = 9999;
-  fs::create_directories("runs");
+  std::error_code error;
+  if (fs::create_directories("runs", error); error)
+    throw io::CannotCreateError(
+        "cannot create folder runs: " + base::system_error_text(error.value()) +
+        "; give --save-dir DIR, or start in another folder");
   for (int number = 1; number <= kMost; ++number) {
     char digits[16];
     std::snprintf(digits, sizeof digits, "-%03d", number);
@@ -186,6 +190,13 @@ void RunFolder::read_record(bool has_checkpoints) {
             "file is kept as " + fs::path(damaged_).filename().string();
 }
 
+void RunFolder::note_missing_checkpoint() {
+  const std::string missing = io::missing_latest_checkpoint(path_);
+  if (!missing.empty())
+    notice_ += (notice_.empty() ? "" : "; ") + path_ + ": `latest` names " + missing +
+               ", which does not exist, and there is no other snapshot";
+}
+
 void RunFolder::keep_damaged_record() const {
   if (damaged_.empty()) return;
   std::error_code error;
@@ -198,8 +209,10 @@ void RunFolder::keep_damaged_record() const {
 void RunFolder::take(const RunFolderRequest& request) {
   const std::string held = run_in_folder(path_);
   read_record(/*has_checkpoints=*/!held.empty());
-  const Resume resume =
-      request.restarted || request.take_over ? Resume{Resume::From::kOwnFolder} : request.resume;
+  // Before the run has begun, a restart must do what the command line asks, e.g. move an older run
+  // aside.
+  of_this_job_ = request.take_over || (request.restarted && has_start_of(record_, request.launch));
+  const Resume resume = of_this_job_ ? Resume{Resume::From::kOwnFolder} : request.resume;
   begun_ = held.empty() && !record_.id.empty() && resumes_this(resume, path_, record_.id);
   if (!held.empty()) {
     if (resumes_this(resume, path_, record_.id)) {
@@ -219,6 +232,7 @@ void RunFolder::take(const RunFolderRequest& request) {
           " goes on with it, --overwrite moves it aside, --save-dir auto " + "makes a new folder");
     }
   }
+  if (begun_) note_missing_checkpoint();
   if (!continued_ && !begun_) record_ = {};
   if (record_.id.empty() && continued_)  // without run.json: the checkpoints state the run
     record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());
@@ -263,6 +277,19 @@ std::string RunFolder::give_up_newer(std::int64_t step) {
   }
   return std::to_string(newer.size()) + (newer.size() == 1 ? " snapshot" : " snapshots") +
          " newer than step " + std::to_string(step) + " moved to " + aside;
+}
+
+// Without it, the options of the run and its earlier starts would be lost.
+std::string RunFolder::restore_record() const {
+  const std::string path = run_record_path(path_);
+  std::error_code unknown;
+  if (!started_ || fs::symlink_status(path, unknown).type() != fs::file_type::not_found) return "";
+  try {
+    write_run_record(record_, path_);
+    return path + ": was deleted; made again";
+  } catch (const io::Error& error) {
+    return error.what();  // the checkpoints contain what is needed
+  }
 }
 
 std::string RunFolder::check(const std::function<void(const std::string&)>& notice) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "io/checkpoint/checkpoint.h"
 #include "tools/folder/run_lock.h"
 #include "tools/folder/run_record.h"
 #include "tools/options/table/resume.h"
@@ -17,8 +18,9 @@ struct RunFolderRequest {
   std::string folder;  // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
   Resume resume = {};
   bool overwrite = false;     // an older run moves aside
-  bool restarted = false;     // by a launcher: the run goes on, whatever else was asked
-  bool take_over = false;     // likewise, from another rank of this job, which is out
+  bool restarted = false;     // by a launcher: a run that it has begun continues
+  std::string launch = {};    // the launcher's id, in the starts of run.json; "": it has begun it
+  bool take_over = false;     // the run continues, from another rank of this job, which is out
   bool from_stopped = false;  // as in LockClaim
   std::chrono::milliseconds stale = LockClaim{}.stale;  // as there
   std::string model = {}, dataset = {};                 // for "auto"
@@ -44,6 +46,9 @@ class RunFolder {
   bool continued() const { return continued_; }
   // Returns true if the run in the folder, which has no checkpoint, continues from step 0.
   bool begun() const { return begun_; }
+  // Returns true if it is the run that this job has begun: it continues from its newest checkpoint,
+  // whatever the command line says.
+  bool is_of_this_job() const { return of_this_job_; }
   // Returns e.g. "moved the run of mlp on mnist to runs/a.old-1", or what is wrong with run.json;
   // "" if there is nothing to report.
   const std::string& notice() const { return notice_; }
@@ -55,15 +60,26 @@ class RunFolder {
   // Called if nothing of this start was saved: restores the previous run in run.json, and keeps
   // only the entry of the start.
   void take_back();
-  // The run continues from the checkpoint of this step: moves newer ones to DIR/given-up-N, so that
-  // they are neither resumed nor pruned. Returns a notice; "" if there are none.
+  // The run continues from the checkpoint of this step, requested by name: moves newer ones to
+  // DIR/given-up-N, so that they are neither resumed nor pruned. Returns a notice; "" if there are
+  // none.
   std::string give_up_newer(std::int64_t step);
+  // The run continues from the checkpoint of this step, whose best evaluation so far was at step
+  // `best`: `latest` and `best` name no later ones. Called before give_up_newer(). Returns a notice
+  // about `best`; "" if it stays.
+  std::string name_earlier(std::int64_t step, std::optional<std::int64_t> best) const {
+    const std::string done = io::name_earlier_checkpoints(path_, step, best);
+    return done.empty() ? "" : path_ + ": " + done;
+  }
 
   // Called before a write to the folder. Throws io::CannotCreateError if another job has taken it.
   // A missing folder is created again if its file system is there, and an empty one in its place is
   // taken; `notice` reports it. Returns why it must not be written for now, "" if it may be. One
   // thread at a time.
   std::string check(const std::function<void(const std::string&)>& notice);
+  // Called after check(): writes run.json again if it has been deleted. Returns a notice; "" if it
+  // is there.
+  std::string restore_record() const;
   // Throws as check() does if the lock was lost; cheap.
   void check_lock() const { lock_->check(); }
 
@@ -73,6 +89,7 @@ class RunFolder {
 
   void read_record(bool has_checkpoints);
   void keep_damaged_record() const;
+  void note_missing_checkpoint();
 
   std::string path_, notice_;
   std::string damaged_;  // the name that a run.json that cannot be used gets; "" if it is intact
@@ -80,6 +97,7 @@ class RunFolder {
   RunRecord record_;
   std::optional<RunRecord> before_;  // this start
   bool continued_ = false, begun_ = false, made_ = false, started_ = false;
+  bool of_this_job_ = false;
 };
 
 // Returns e.g. "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt":

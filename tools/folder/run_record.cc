@@ -1,6 +1,7 @@
 // Converts the record to JSON and back.
 #include "tools/folder/run_record.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -59,7 +60,9 @@ void write(base::JsonWriter& json, const RunStart& start) {
     json.end_object();
   }
   json.end_array().member("step", start.step);
-  json.member("changed", start.changed).end_object();
+  json.member("changed", start.changed);
+  if (!start.launch.empty()) json.member("launch", start.launch);
+  json.end_object();
 }
 
 std::vector<std::string> texts(const Json& list, const std::string& where) {
@@ -110,6 +113,7 @@ RunStart read_start(const Json& object, const std::string& where) {
                  .hosts = texts(list_member(object, "hosts", where), where + ": hosts"),
                  .step = count_member(object, "step", where),
                  .changed = texts(list_member(object, "changed", where), where + ": changed")};
+  if (object.contains("launch")) start.launch = text_member(object, "launch", where);
   // Earlier versions wrote neither.
   if (object.contains("backend")) start.backend = text_member(object, "backend", where);
   if (object.contains("machines"))
@@ -215,6 +219,12 @@ std::optional<RunRecord> find_run_record(const std::string& folder, std::string&
     fault = error.what();
     return std::nullopt;
   }
+}
+
+bool has_start_of(const RunRecord& record, const std::string& launch) {
+  return launch.empty() || std::ranges::any_of(record.starts, [&](const RunStart& start) {
+           return start.launch == launch;
+         });
 }
 
 }  // namespace tools

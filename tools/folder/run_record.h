@@ -36,6 +36,7 @@ struct RunStart {
   std::vector<RunMachine> machines = {};  // empty in records of earlier versions
   std::int64_t step = 0;                  // first step
   std::vector<std::string> changed;       // e.g. "lr 0.05 -> 0.01 (--lr)"
+  std::string launch = {};                // the launcher's id; "" without one
 };
 
 struct RunRecord {
@@ -60,6 +61,8 @@ RunRecord read_run_record(const std::string& folder);
 // `fault` then names the file and what is wrong. Checkpoints contain what is needed to continue.
 // Throws io::Error if the file cannot be opened or read: it may be usable later.
 std::optional<RunRecord> find_run_record(const std::string& folder, std::string& fault);
+// Returns true if a start of the run has this launcher's id. An unknown id ("") counts as one.
+bool has_start_of(const RunRecord& record, const std::string& launch);
 // Returns the record as the members of a JSON object, for run.json and the metrics' `start` event.
 std::string run_record_json(const RunRecord& record, bool one_line);
 

@@ -209,9 +209,9 @@ std::string CheckpointManager::resume(const std::string& which, TrainState& stat
         const bool own = which == "auto";
         if (own || std::filesystem::is_directory(which, unknown)) {
           std::vector<std::string> skipped;
-          path = !own        ? io::find_newest_checkpoint(which, &skipped)
-                 : enabled() ? io::find_newest_checkpoint(options_.directory, &skipped,
-                                                          options_.description.run_id)
+          path = !own        ? io::find_checkpoint_to_continue(which, &skipped)
+                 : enabled() ? io::find_checkpoint_to_continue(options_.directory, &skipped,
+                                                               options_.description.run_id)
                              : "";
           for (const std::string& s : skipped)
             if (options_.notice) options_.notice("skipped a snapshot: " + s);

@@ -84,6 +84,16 @@ std::optional<SnapshotWriter::Saved> SnapshotWriter::take_saved() noexcept {
   return std::exchange(saved_, std::nullopt);
 }
 
+// A file of an earlier start may be damaged, or belong to another run. One that this process has
+// written is not read again.
+void SnapshotWriter::keep_unknown_file(const WriteOptions& options) {
+  const std::int64_t step = copy_.checkpoint().global_step;
+  const auto path = std::filesystem::path(options.directory) / io::checkpoint_file_name(step);
+  if (path == last_path_) return;
+  const std::string kept = io::keep_replaced_file(options.directory, step, options.run_id);
+  if (!kept.empty() && options.notice) options.notice(kept);
+}
+
 // A full disk, or a file system that is temporarily unavailable, must not end the run.
 std::string SnapshotWriter::written(const WriteOptions& options) {
   constexpr int kTries = 4;
@@ -92,6 +102,7 @@ std::string SnapshotWriter::written(const WriteOptions& options) {
     const std::string away = options.before_write ? options.before_write() : "";
     try {
       if (!away.empty()) throw io::CannotCreateError(away);
+      keep_unknown_file(options);
       last_path_ =
           io::save_to_directory(copy_.checkpoint(), options.directory, options.keep_last,
                                 options.best, [this](std::size_t array) { copy_.complete(array); });

@@ -54,6 +54,7 @@ class SnapshotWriter {
 
  private:
   std::string written(const WriteOptions& options);
+  void keep_unknown_file(const WriteOptions& options);
 
   StateCopy copy_;
   std::optional<Saved> saved_;

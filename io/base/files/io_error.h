@@ -27,6 +27,18 @@ class MissingFileError : public DataError {
   using DataError::DataError;
 };
 
+// The file has a format of a later version of the program, and may be intact (exit code 65).
+class LaterFormatError : public DataError {
+ public:
+  using DataError::DataError;
+};
+
+// A limit of the process or the host is reached: open files, memory (exit code 69).
+class LimitError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Output cannot be created: the folder does not exist, no permission, no space (exit code 73).
 class CannotCreateError : public Error {
  public:

@@ -33,8 +33,8 @@ namespace {
     throw DataError(path + ": is " + (S_ISSOCK(found.st_mode) ? "a socket" : "a device") +
                     "; expected a file");
   const std::string text = "cannot open " + path + ": " + base::system_error_text(error);
-  if (error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR)
-    throw Error(text);
+  if (base::is_lack_of_resources(error)) throw LimitError(text);
+  if (error == EIO || error == EINTR) throw Error(text);
   throw MissingFileError(text);
 }
 

@@ -20,8 +20,8 @@ struct OpenedFile {
 enum class Links { kFollow, kReject };
 
 // Opens a regular file; does not wait for the other end of a pipe. Throws MissingFileError (it does
-// not exist or may not be read), Error if the system cannot open it now, and DataError for any
-// other kind of file: a folder, a device, a pipe, a link that is rejected.
+// not exist or may not be read), LimitError or Error if the system cannot open it now, and
+// DataError for any other kind of file: a folder, a device, a pipe, a link that is rejected.
 OpenedFile open_regular_file(const std::string& path, Links links = Links::kFollow);
 
 // The same for a file that is read once, from its beginning to its end: a pipe is opened as well,

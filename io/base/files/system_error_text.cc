@@ -38,6 +38,10 @@ std::string limit_text(int error) {
   return "";
 }
 
+bool is_lack_of_resources(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 std::string system_error_text(int error) { return std::strerror(error) + limit_text(error); }
 
 }  // namespace base

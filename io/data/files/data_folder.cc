@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
 
@@ -176,7 +177,10 @@ std::vector<FolderEntry> list_folder(const std::string& folder) {
     throw MissingFileError(folder + ": is a file; expected a folder");
   if (failure == std::errc::permission_denied)
     throw MissingFileError(folder + ": cannot be read: " + failure.message());
-  if (failure) throw Error("cannot list folder " + folder + ": " + failure.message());
+  const std::string text =
+      "cannot list folder " + folder + ": " + base::system_error_text(failure.value());
+  if (base::is_lack_of_resources(failure.value())) throw LimitError(text);
+  if (failure) throw Error(text);
   std::ranges::sort(entries, {}, &FolderEntry::name);
   return entries;
 }

@@ -1,24 +1,31 @@
 // Mirrors files in a folder.
 #include "io/data/loader/staging.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "io/base/digests/digest.h"
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/files/retry_on_eintr.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/numbers/split_mix.h"
+#include "io/checkpoint/atomic_file.h"
 #include "io/data/files/data_folder.h"
 
 namespace io {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kUnfinished = ".staging-";
 
 fs::path stage_folder(const std::string& source, const std::string& stage) {
   fs::path whole = fs::absolute(source).lexically_normal();
@@ -28,27 +35,67 @@ fs::path stage_folder(const std::string& source, const std::string& stage) {
   return fs::path(stage) / (whole.filename().string() + "-" + base::hex_text(hash));
 }
 
-// A signal may interrupt any call of the library's copy, which does not try again.
-void copy_over(const fs::path& from, const fs::path& to) {
-  std::error_code failure;
-  do {
-    failure.clear();
-    fs::copy_file(from, to, fs::copy_options::overwrite_existing, failure);
-  } while (failure == std::errc::interrupted);
-  if (failure) throw fs::filesystem_error("copy_file", from, to, failure);
+[[noreturn]] void refuse(const fs::path& folder, const std::string& found) {
+  throw CannotCreateError("cannot stage in " + folder.string() + ": " + found +
+                          "; expected a folder of this user (" + std::to_string(geteuid()) +
+                          ") or of root that no other user may write; remove it, or give another "
+                          "--stage");
 }
 
+// The name can be computed by everyone, and many users may make folders in a place for temporary
+// files: data of another user must not be trained on, nor the user's own be copied to a folder of
+// another user. Only this user may enter a folder of this user, whatever the modes of the files
+// are.
+void take_folder(const fs::path& folder) {
+  std::error_code failure;
+  fs::create_directories(folder.parent_path(), failure);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw CannotCreateError("cannot create folder " + folder.string() + ": " +
+                            base::system_error_text(errno));
+  const base::Descriptor opened(base::retry_on_eintr(
+      [&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+  if (!opened) {
+    const int error = errno;
+    refuse(folder,
+           fs::is_symlink(folder, failure) ? "it is a link" : base::system_error_text(error));
+  }
+  struct stat found {};
+  if (fstat(opened.fd(), &found) != 0) refuse(folder, base::system_error_text(errno));
+  const bool own = found.st_uid == geteuid();
+  if (!own && found.st_uid != 0)
+    refuse(folder, "it belongs to user " + std::to_string(found.st_uid));
+  char mode[16];
+  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(found.st_mode & 07777));
+  if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    refuse(folder, std::string("its mode is ") + mode);
+  if (own && (found.st_mode & 077) != 0 && fchmod(opened.fd(), 0700) != 0)
+    refuse(folder, std::string("its mode is ") + mode + " and cannot be changed");
+}
+
+void copy_bytes(const fs::path& from, const fs::path& to) {
+  const OpenedFile source = open_regular_file(from.string());
+  AtomicFile copy(to.string(), source.bytes);
+  std::vector<std::byte> block(1 << 20);
+  for (;;) {
+    const ssize_t got = base::retry_on_eintr(
+        [&] { return read(source.descriptor.fd(), block.data(), block.size()); });
+    if (got < 0)
+      throw MissingFileError("cannot read " + from.string() + ": " +
+                             base::system_error_text(errno));
+    if (got == 0) break;
+    copy.write(std::span(block).first(static_cast<std::size_t>(got)));
+  }
+  copy.commit(/*durable=*/false);
+}
+
+// The copy gets the time last, so that one that was interrupted before is made again.
 void copy_whole(const fs::path& from, const fs::path& to) {
-  const fs::path unfinished =
-      to.parent_path() / (kUnfinished + std::to_string(getpid()) + "-" + to.filename().string());
   try {
     fs::create_directories(to.parent_path());
-    copy_over(from, unfinished);
-    fs::last_write_time(unfinished, fs::last_write_time(from));
-    fs::rename(unfinished, to);
+    remove_abandoned_temporaries(to.parent_path().string());
+    copy_bytes(from, to);
+    fs::last_write_time(to, fs::last_write_time(from));
   } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove(unfinished, ignored);
     throw CannotCreateError(to.string() + ": cannot be copied from " + from.string() + ": " +
                             error.code().message());
   }
@@ -56,7 +103,8 @@ void copy_whole(const fs::path& from, const fs::path& to) {
 
 bool is_same(const fs::path& from, const fs::path& to) {
   std::error_code failure;  // a copy that cannot be inspected is copied again
-  return fs::is_regular_file(to, failure) && fs::file_size(to, failure) == fs::file_size(from) &&
+  return fs::is_regular_file(fs::symlink_status(to, failure)) &&
+         fs::file_size(to, failure) == fs::file_size(from) &&
          fs::last_write_time(to, failure) == fs::last_write_time(from);
 }
 
@@ -74,15 +122,13 @@ void mirror(const fs::path& from, const fs::path& to) {
   const std::vector<fs::path> files = one_file ? std::vector{from.filename()} : files_below(from);
   if (files.empty())
     throw MissingFileError("cannot stage " + from.string() + ": there is no file in it");
+  take_folder(to);
   for (const fs::path& file : files) {
     const fs::path source = one_file ? from : from / file;
     if (!is_same(source, to / file)) copy_whole(source, to / file);
   }
-  for (const fs::path& file : files_below(to)) {
-    const bool unfinished =
-        file.filename().string().starts_with(kUnfinished);  // another job may be writing it
-    if (!unfinished && !std::binary_search(files.begin(), files.end(), file)) fs::remove(to / file);
-  }
+  for (const fs::path& file : files_below(to))
+    if (!std::binary_search(files.begin(), files.end(), file)) fs::remove(to / file);
 }
 
 }  // namespace

@@ -12,9 +12,11 @@ std::string staged_path(const std::string& source, const std::string& stage);
 // Makes the contents of staged_path(source, stage) equal to `source`: copies each file that is
 // missing or differs in size or modification time, under a temporary name until it is complete, and
 // removes files that are not in the source. Hidden files are not copied; links are followed
-// (data_folder.h). Only one process per host may call it at a time. Throws MissingFileError (the
-// source cannot be read), DataError (it contains a broken link) and CannotCreateError (a copy
-// cannot be written).
+// (data_folder.h). Only one process per host may call it at a time. The folder is made with mode
+// 0700; one that is there must belong to this user or to root, and not be a link or writable by
+// other users. Throws MissingFileError (the source cannot be read), DataError (it contains a broken
+// link) and CannotCreateError (the folder is another one, or a copy cannot be written; with the
+// bytes needed and free if the disk is full).
 void stage_files(const std::string& source, const std::string& stage);
 
 }  // namespace io

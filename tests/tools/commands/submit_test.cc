@@ -222,6 +222,13 @@ struct Mistake {
   Words job, train;
 };
 
+TEST_F(Submit, NoRanksOfTrainItselfMayBeStatedAsPrintConfigDoes) {
+  const std::string config = folder_ / "run.toml";
+  write_text(config, "spawn = \"0\"\n");
+  for (const Words& words : {Words{"--config", config}, Words{"--spawn", "0"}})
+    EXPECT_CONTAINS(read_text(printed({}, argv("--save-dir", folder_ / "run", words))), words[0]);
+}
+
 TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
   const std::string run = folder_ / "run", checkpoint = folder_ / "x.ckpt";
   const Words saved{"--save-dir", run};

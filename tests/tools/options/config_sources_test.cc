@@ -233,10 +233,19 @@ TEST_F(ConfigFiles, IncludedValuesHoldWhereTheFileSaysNothing) {
   EXPECT_CONTAINS(values.at("limit").source, "deep.toml:2");
 }
 
+TEST_F(ConfigFiles, ANulIsRefusedWithTheWholeText) {
+  EXPECT_CONTAINS(fault("model = \"a\\u0000b\"\n"),
+                  ":1: 'model' is 'a\\x00b', which has a NUL character");
+  EXPECT_CONTAINS(fault("include = \"a\\u0000b\"\n"), "'include' is 'a\\x00b'");
+  EXPECT_CONTAINS(fault("\"lr\\u0000\" = 1.0\n"), "unknown key 'lr\\x00'");
+}
+
 TEST_F(ConfigFiles, IncludesInACircleAreRefused) {
   write("other.toml", "include = 'run.toml'\n");
   EXPECT_CONTAINS(fault("include = 'other.toml'\n"), "includes itself");
-  EXPECT_CONTAINS(fault("include = 'none.toml'\n"), "none.toml cannot be read");
+  const std::string missing = fault("lr = 1.0\ninclude = 'none.toml'\n");
+  EXPECT_CONTAINS(missing, "none.toml (included at ");
+  EXPECT_CONTAINS(missing, "run.toml:2) cannot be read");
   EXPECT_CONTAINS(fault("include = 3\n"), "'include' is an integer");
 }
 

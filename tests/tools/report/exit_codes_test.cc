@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <system_error>
@@ -25,6 +26,15 @@ TEST(ErrorText, OfACallNamesTheLimitThatItMayHaveMet) {
                 std::to_string(files.rlim_cur) + ": raise it (ulimit -n)");
   EXPECT_CONTAINS(text_of_call(EAGAIN), "; raise the limit on processes (ulimit -u");
   EXPECT_EQ(text_of_call(EPIPE), "cannot make it: Broken pipe");
+}
+
+TEST(ErrorText, OfAFileIsItsNameAndTheCause) {
+  using std::filesystem::filesystem_error;
+  const std::error_code denied = std::make_error_code(std::errc::permission_denied);
+  EXPECT_EQ(tools::text_of(filesystem_error("cannot create directories", "a\nb", denied)),
+            "a\\nb: Permission denied");
+  EXPECT_EQ(tools::text_of(filesystem_error("cannot rename", "a", "b", denied)),
+            "a -> b: Permission denied");
 }
 
 TEST(ErrorText, OfMemoryNamesItsLimit) {

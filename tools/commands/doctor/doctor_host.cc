@@ -102,7 +102,10 @@ class LockedFile {
 
 std::string write_own(const std::string& path) {
   try {
-    fs::create_directories(fs::path(path).parent_path());
+    const std::string folder = fs::path(path).parent_path().string();
+    std::error_code error;
+    if (fs::create_directories(folder, error); error)
+      return "cannot create folder " + folder + ": " + base::system_error_text(error.value());
     io::write_file_atomically(path, "engine doctor\n");
     return "";
   } catch (const std::exception& error) {

@@ -203,7 +203,7 @@ void check_train(const ConfigValues& values, const Instead& instead) {
         "submit is for training: run --dry-run, --print-config and --lr-find of train "
         "without submit");
   if (given("requeue")) throw UsageError("submit puts the job back itself: leave --requeue out");
-  if (given("spawn"))
+  if (given("spawn") && values.at("spawn").value != "0")  // as --print-config writes it
     throw UsageError(
         "submit starts a rank per task: leave --spawn out, and give submit "
         "--ntasks-per-node N");

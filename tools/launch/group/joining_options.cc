@@ -9,6 +9,7 @@
 #include "backends/store/protocol/settings.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/digests/digest.h"
+#include "io/base/machine/environment.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_catalog.h"
 #include "tools/launch/workers/handover.h"
@@ -71,6 +72,8 @@ bool was_restarted() {
   const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
   return restarts != nullptr && std::atoi(restarts) > 0;
 }
+
+std::string launch_id() { return base::environment("ENGINE_LAUNCH_ID"); }
 
 backends::Identity identity_of(const RunConfig& config) {
   return backends::resolve_identity(config.identity, backends::process_environment());

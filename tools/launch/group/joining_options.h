@@ -11,6 +11,9 @@ namespace tools {
 // Returns true if `engine launch` has restarted this process after a failure.
 bool was_restarted();
 
+// Returns what `engine launch` calls itself, the same after a restart; "": unknown.
+std::string launch_id();
+
 // Returns the identity from the options and the launchers' variables.
 backends::Identity identity_of(const RunConfig& config);
 // Sets the rendezvous and the rank of this process in `options`; prints warnings.

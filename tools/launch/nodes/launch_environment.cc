@@ -84,6 +84,8 @@ std::vector<std::string> worker_environment(const LaunchPlan& plan, int local_ra
     variables["MASTER_PORT"] = std::to_string(plan.master_port);
   }
   if (plan.common_run_id) variables.emplace("ENGINE_JOB_ID", plan.run_id);
+  variables.erase("ENGINE_LAUNCH_ID");
+  if (!plan.launch_id.empty()) variables["ENGINE_LAUNCH_ID"] = plan.launch_id;
   if (!plan.elastic.empty()) variables["ENGINE_ELASTIC"] = plan.elastic;
   if (plan.threads_chosen) variables["OMP_NUM_THREADS"] = std::to_string(plan.threads);
   for (const std::string& entry : extra) set(variables, entry);

@@ -76,6 +76,12 @@ std::string fresh_run_id() {
   return text + ("-" + backends::to_hex(backends::random_bytes(3)));
 }
 
+// A user may give several launches the same --rdzv-id, but not two elastic jobs.
+std::string launch_id_of(const LaunchPlan& plan) {
+  if (plan.elastic.empty()) return backends::to_hex(backends::random_bytes(8));
+  return plan.common_run_id ? plan.run_id : "";
+}
+
 void check_run_id(const std::string& id) {
   const bool good = !id.empty() && id.size() <= 128 && id != "." && id != ".." &&
                     std::all_of(id.begin(), id.end(),
@@ -157,6 +163,7 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   if (plan.elastic.empty() && options.nodes.least)
     plan.elastic =
         std::to_string(*options.nodes.least * plan.nproc) + ":" + std::to_string(plan.world_size());
+  plan.launch_id = launch_id_of(plan);
   if (!plan.elastic.empty() && !plan.own_command)
     throw UsageError("--nnodes MIN:MAX is for commands of this program, as train");
   if (!plan.elastic.empty() && plan.max_restarts > 0)

@@ -21,7 +21,10 @@ struct LaunchPlan {
   std::string init_method;      // file:///PATH, else ""
   std::string run_id;           // names the logs, and the job if all nodes know it
   bool common_run_id = true;    // all nodes know it
-  bool own_command = false;     // true if the command is one of this program
+  // The same for all restarts of this launcher's workers, and for no other launch; in an elastic
+  // job for all nodes. "": unknown.
+  std::string launch_id;
+  bool own_command = false;  // true if the command is one of this program
   int max_restarts = 0;
   // MIN:MAX ranks, as given to this program's own command; "": not elastic.
   std::string elastic;

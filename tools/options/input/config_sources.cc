@@ -7,6 +7,7 @@
 #include "io/base/files/open_file.h"
 #include "io/base/formats/nesting.h"
 #include "io/base/formats/toml_parser.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_format.h"
 #include "tools/options/input/config_variables.h"
@@ -19,14 +20,16 @@ namespace {
 constexpr std::size_t kLargestFile = 1 << 20;
 constexpr std::size_t kDeepestInclude = 8;
 
-std::string read_config_text(const std::string& path) {
+// `included_at`: the place of the include; "" for the first file.
+std::string read_config_text(const std::string& path, const std::string& included_at) {
+  const std::string by = included_at.empty() ? "" : " (included at " + included_at + ")";
   try {
     return io::read_small_file(path, kLargestFile);
   } catch (const io::MissingFileError&) {
-    throw io::ConfigError("config file " + path +
+    throw io::ConfigError("config file " + path + by +
                           " cannot be read: no such file, or no permission");
   } catch (const io::DataError& error) {
-    throw io::ConfigError(std::string("config file ") + error.what());
+    throw io::ConfigError(std::string("config file ") + error.what() + by);
   }
 }
 
@@ -55,7 +58,7 @@ class ConfigFile {
   ConfigFile(const std::string& path, ConfigValues& values, std::vector<std::string>& open_files)
       : path_(path), values_(values), open_files_(open_files) {}
 
-  void apply();
+  void apply(const std::string& included_at = "");
   void apply_text(const std::string& text);  // without its includes
 
  private:
@@ -68,6 +71,7 @@ class ConfigFile {
   void take_table(const toml::table& table, const std::string& group);
   void take_option(const std::string& key, const toml::node& node, const std::string& group);
   void follow_includes(const toml::node& node);
+  void check_text(const std::string& what, const std::string& text, const toml::node& node) const;
   std::string text_of(const OptionSpec& option, const toml::node& node) const;
   std::string expanded(const std::string& what, const std::string& text,
                        const toml::node& node) const;
@@ -109,7 +113,7 @@ std::vector<std::string> free_keys(const toml::table& file, const std::string& g
   return names;
 }
 
-void ConfigFile::apply() {
+void ConfigFile::apply(const std::string& included_at) {
   std::error_code ignored;
   const std::string canonical = std::filesystem::weakly_canonical(path_, ignored).string();
   if (std::find(open_files_.begin(), open_files_.end(), canonical) != open_files_.end())
@@ -119,7 +123,7 @@ void ConfigFile::apply() {
   open_files_.push_back(canonical);
 
   variables_ = true;
-  apply_text(read_config_text(path_));
+  apply_text(read_config_text(path_, included_at));
   if (include_ != nullptr) follow_includes(*include_);
   open_files_.pop_back();
 }
@@ -158,7 +162,8 @@ void ConfigFile::take_option(const std::string& key, const toml::node& node,
                              const std::string& group) {
   const OptionSpec* option = find_option(key);
   if (option == nullptr) {
-    fail(node, "unknown key '" + key + "'" + base::did_you_mean(key, free_keys(table_, group)));
+    fail(node, "unknown key '" + base::escape_text(key) + "'" +
+                   base::did_you_mean(key, free_keys(table_, group)));
   }
   if (!group.empty() && group != option->group)
     fail(node, "'" + key + "' belongs in [" + option->group + "] or at the top level, not in [" +
@@ -187,6 +192,7 @@ bool may_be_written_as(OptionSpec::Type type, toml::node_type node) {
 }
 
 std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node) const {
+  if (const auto* text = node.as_string()) check_text(option.name, text->get(), node);
   if (const auto* text = node.as_string(); text && variables_ && has_variables(text->get())) {
     // A source of higher precedence has a value.
     const bool plays_no_part = values_.contains(option.name);
@@ -212,9 +218,18 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
   return list_text(list);
 }
 
+// A NUL would end names of files and messages early.
+void ConfigFile::check_text(const std::string& what, const std::string& text,
+                            const toml::node& node) const {
+  if (text.find('\0') != std::string::npos)
+    fail(node, "'" + what + "' is '" + base::escape_text(text) +
+                   "', which has a NUL character; expected text without it");
+}
+
 std::string ConfigFile::expanded(const std::string& what, const std::string& text,
                                  const toml::node& node) const {
   std::string fault;
+  check_text(what, text, node);
   std::string result = expand_variables(text, fault);
   if (!fault.empty()) fail(node, "'" + what + "' is '" + text + "': " + fault);
   return result;
@@ -233,7 +248,7 @@ void ConfigFile::follow_includes(const toml::node& node) {
     fail(node, "'include' is " + type_name(node) + "; expected a file name or a list of them");
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     const std::string included = (std::filesystem::path(path_).parent_path() / *name).string();
-    ConfigFile(included, values_, open_files_).apply();
+    ConfigFile(included, values_, open_files_).apply(place(node));
   }
 }
 

@@ -18,6 +18,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_SECRET_FILE",       // a file with the job's secret
     "ENGINE_LISTEN_FD",         // from `engine launch` to rank 0: a socket
     "ENGINE_RESTART_COUNT",     // from `engine launch` to all ranks
+    "ENGINE_LAUNCH_ID",         // from `engine launch` to all ranks: names this launch
     "ENGINE_ISA",               // forces kernels of an older instruction set
     "ENGINE_NCCL_LIBRARY",      // the file to load as NCCL
     "ENGINE_NCCL_REGISTER",     // 0: no memory is registered with NCCL

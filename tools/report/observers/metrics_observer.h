@@ -90,6 +90,8 @@ class MetricsObserver : public engine::TrainObserver {
   void on_shares(const engine::TrainProgress& p, const engine::ShareReport& r) override {
     writer_.shares(p.global_step, p.epoch_of_step(), r.samples, r.samples_per_s);
   }
+  // The run has just found its folder in place.
+  void on_save(const engine::TrainProgress&, const std::string&) override { writer_.restore(); }
   void on_end(const engine::TrainResult& r) override {
     if (r.paused) return;
     averaging(r.progress, r.averagings, r.bytes_sent, std::nullopt);

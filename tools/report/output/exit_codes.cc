@@ -91,6 +91,7 @@ int exit_code_of(const std::exception& error) {
   if (is<io::ConfigError, engine::ModelError, engine::ShapeError, backends::ConfigurationError>(
           error))
     return kExitConfiguration;
+  if (is<io::LimitError>(error)) return kExitUnavailable;
   if (is<io::Error>(error)) return kExitIo;
   if (is<engine::DesyncError, backends::MismatchError>(error)) return kExitMismatch;
   if (is<engine::NonFiniteError>(error)) return kExitNonFinite;
@@ -103,7 +104,20 @@ int exit_code_of(const std::exception& error) {
   return kExitInternal;
 }
 
+namespace {
+
+// The library's own text has the name of a function.
+std::string text_of_file_error(const std::filesystem::filesystem_error& error) {
+  std::string text = error.path1().string();
+  if (!error.path2().empty()) text += " -> " + error.path2().string();
+  return (text.empty() ? "" : text + ": ") + base::system_error_text(error.code().value());
+}
+
+}  // namespace
+
 std::string text_of(const std::exception& error) {
+  if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return base::escape_text(text_of_file_error(*of_file));
   if (is_of_thread(error))
     return std::string("cannot start a thread: ") + error.what() + "; raise the limit on " +
            (has_memory_limit() ? "memory (ulimit -v) or " : "") +

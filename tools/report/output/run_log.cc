@@ -123,6 +123,15 @@ void keep_log(const std::string& path) {
   if (!fault.empty()) warn(fault + "; the training goes on without");
 }
 
+void restore_log() {
+  std::string made;
+  {
+    const std::lock_guard guard(log_mutex);
+    if (run_log_file) made = run_log_file->restore();
+  }
+  if (!made.empty()) warn(made);
+}
+
 std::vector<std::string> take_log_losses() {
   const std::lock_guard guard(log_mutex);
   std::vector<std::string> losses = std::exchange(losses_of_closed, {});

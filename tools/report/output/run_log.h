@@ -34,7 +34,9 @@ LogContext& log_context() noexcept;
 // From now on lines of say() and print_notice() are also appended to this file ("": no longer). A
 // log that cannot be written is reported once, and has no other effect: the console has the lines.
 void keep_log(const std::string& path);
-// Does the same for --log-file, which has the format of the console. Throws io::CannotCreateError
+// Makes that file again if it has been deleted, with a notice.
+void restore_log();
+// As keep_log() for --log-file, which has the format of the console. Throws io::CannotCreateError
 // if the file cannot be opened.
 void open_log_file(const std::string& path);
 

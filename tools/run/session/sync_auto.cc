@@ -141,12 +141,23 @@ std::string sent_lines(const std::vector<std::pair<std::string, std::string>>& o
   return lines;
 }
 
+// Returns true if the launcher that has restarted this process has begun the run in the folder.
+bool has_begun(const std::string& folder) {
+  if (folder.empty()) return false;
+  std::string fault;  // reported when the folder is taken
+  const std::optional<RunRecord> record = find_run_record(folder, fault);
+  return has_start_of(record.value_or(RunRecord{}), launch_id());
+}
+
 // Returns the options of the run that this start continues, if there is one: --sync and those that
 // depend on it.
 std::string recorded_options(const RunConfig& config) {
   const Resume& resume = config.keeping.resume;
-  if (!resume.is_wanted() && !was_restarted()) return "";
   std::string path = resume.from == Resume::From::kPath ? resume.path : config.keeping.directory;
+  if (was_restarted() && has_begun(config.keeping.directory))
+    path = config.keeping.directory;
+  else if (!resume.is_wanted())
+    return "";
   std::error_code unknown;
   ConfigValues saved;
   std::string fault;  // reported when the folder is taken

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
+#include "engine/train/best_model.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
@@ -46,10 +47,14 @@ ConfigValues kept_options(const RunConfig& config) {
 }
 
 std::string check(RunFolder& folder) {
-  return folder.check([&folder](const std::string& text) {
+  const std::string why = folder.check([&folder](const std::string& text) {
     keep_log(folder.path() + "/log.txt");  // in the new folder, if there is one
     print_notice(text);
   });
+  if (!why.empty()) return why;
+  restore_log();
+  if (const std::string made = folder.restore_record(); !made.empty()) print_notice(made);
+  return "";
 }
 
 }  // namespace
@@ -93,6 +98,7 @@ void TrainingRun::take_folder() {
                          .resume = config_.keeping.resume,
                          .overwrite = config_.overwrite,
                          .restarted = was_restarted(),
+                         .launch = launch_id(),
                          .take_over = goes_on,
                          .model = config_.model.name,
                          .dataset = config_.data.set.name});
@@ -100,7 +106,7 @@ void TrainingRun::take_folder() {
   }
   folder_path_ = folder_->path();
   id_ = folder_->id();
-  if ((was_restarted() || goes_on) && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
+  if (folder_->is_of_this_job() && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
   check_snapshot();
   if (!folder_->begun() || goes_on) return;
   print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
@@ -254,6 +260,19 @@ void TrainingRun::take_back() noexcept {
   }
 }
 
+// If the checkpoint was requested by name, later ones are discarded. The names change first, so
+// that they name existing files whenever the job ends.
+void TrainingRun::leave_later_steps(const std::string& resumed_from, std::int64_t step) {
+  const auto print = [](const std::string& notice) {
+    if (!notice.empty()) print_notice(notice);
+  };
+  if (!resumed_from.empty())
+    print(folder_->name_earlier(step, engine::best_step_of(io::load_description(resumed_from))));
+  std::error_code unknown;
+  if (resume_.from == Resume::From::kPath && !std::filesystem::is_directory(resume_.path, unknown))
+    print(folder_->give_up_newer(step));
+}
+
 void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   if (group_.rank() != 0) return;
   if (recorded_) {
@@ -286,15 +305,11 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                  .backend = group_.backend(),
                  .machines = session.machines(),
                  .step = step,
-                 .changed = changed_};
+                 .changed = changed_,
+                 .launch = launch_id()};
   for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);
   if (folder_) {
-    // The checkpoint was requested by name: later ones are discarded.
-    std::error_code unknown;
-    if (folder_->continued() && resume_.from == Resume::From::kPath && step > 0 &&
-        !std::filesystem::is_directory(resume_.path, unknown))
-      if (const std::string moved = folder_->give_up_newer(step); !moved.empty())
-        print_notice(moved);
+    if (folder_->continued() && step > 0) leave_later_steps(session.facts().start.path, step);
     folder_->begin(std::move(record), start);
     record_ = folder_->record();
   } else {

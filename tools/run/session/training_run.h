@@ -66,6 +66,7 @@ class TrainingRun {
   std::string data_change(const ConfigValues& saved, const std::string& digest,
                           const DataSummary& data) const;
   std::string test_data_change(std::int64_t samples) const;
+  void leave_later_steps(const std::string& resumed_from, std::int64_t step);
 
   const RunConfig& config_;
   const ConfigValues kept_;

@@ -3,6 +3,7 @@
 #include "io/data/loader/staging.h"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -87,7 +88,56 @@ TEST_F(Staging, WhatCannotBeReadOrWrittenIsNamed) {
   write("file", "in the way");
   EXPECT_CONTAINS(test_support::error_of<CannotCreateError>(
                       [&] { stage_files(folder_ / "source", folder_ / "file"); }),
-                  "a.txt: cannot be copied from");
+                  "cannot create folder " + (folder_ / "file/source-"));
+}
+
+// The name can be computed by everyone, so another user may have made the folder.
+TEST_F(Staging, OnlyAFolderOfThisUserOrRootThatOthersCannotWriteIsUsed) {
+  const std::string copy = stage();
+  EXPECT_EQ(fs::status(copy).permissions(), fs::perms::owner_all);
+  const auto refused = [&](const std::string& found) {
+    const std::string text = test_support::error_of<CannotCreateError>([&] { stage(); });
+    EXPECT_CONTAINS(text, "cannot stage in " + copy + ": " + found);
+    EXPECT_CONTAINS(text, "; expected a folder of this user (" + std::to_string(geteuid()) + ")");
+  };
+  for (const fs::perms writable : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(copy, fs::perms::owner_all | writable);
+    refused("its mode is 07");
+    EXPECT_EQ(test_support::read_text(copy + "/a.txt"), "first");
+  }
+  fs::permissions(copy, fs::perms::owner_all | fs::perms::group_read);
+  stage();
+  EXPECT_EQ(fs::status(copy).permissions(), fs::perms::owner_all);
+  fs::rename(copy, folder_ / "elsewhere");
+  fs::remove(folder_ / "elsewhere/a.txt");
+  fs::create_directory_symlink(folder_ / "elsewhere", copy);
+  refused("it is a link");
+  EXPECT_FALSE(fs::exists(folder_ / "elsewhere/a.txt"));
+  fs::remove(copy);
+  fs::rename(folder_ / "elsewhere", copy);
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives folders away";
+  ASSERT_EQ(chown(copy.c_str(), 4711, 4711), 0);
+  refused("it belongs to user 4711");
+  EXPECT_FALSE(fs::exists(copy + "/a.txt"));
+}
+
+TEST_F(Staging, ALinkInPlaceOfACopyIsReplaced) {
+  const std::string copy = stage();
+  fs::remove(copy + "/a.txt");
+  fs::create_symlink(folder_ / "source/a.txt", copy + "/a.txt");
+  stage();
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(copy + "/a.txt")));
+}
+
+TEST_F(Staging, AFullDiskIsReportedWithBothNumbers) {
+  fs::create_directory(folder_ / "local");
+  if (mount("tmpfs", (folder_ / "local").c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  write("source/large.txt", std::string(200'000, 'x'));
+  const std::string text = test_support::error_of<CannotCreateError>([&] { stage(); });
+  umount2((folder_ / "local").c_str(), MNT_DETACH);
+  EXPECT_CONTAINS(text, "large.txt: No space left on device: it takes 200000 bytes, ");
+  EXPECT_CONTAINS(text, " are free");
 }
 
 }  // namespace
