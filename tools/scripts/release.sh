@@ -311,7 +311,7 @@ for library in gloo zeromq3 hwloc; do
   touch "$work/$library.made"
 done
 
-options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
+options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_BUILD_TESTS=OFF
   -DCMAKE_SKIP_RPATH=ON -DCMAKE_EXE_LINKER_FLAGS=-pie "-DCMAKE_STRIP=$(command -v "$strip")" "-DENGINE_GLIBC=$glibc" "-DENGINE_DEBIAN_REVISION=1+glibc$glibc")
 for option in GLOO ZMQ PNG DEFLATE JPEG HWLOC PCRE2 UTF8PROC; do options+=("-DENGINE_WITH_$option=ON"); done
 if [ -z "$cuda" ]; then

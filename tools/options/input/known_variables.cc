@@ -19,6 +19,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_LISTEN_FD",         // from `engine launch` to rank 0: a socket
     "ENGINE_RESTART_COUNT",     // from `engine launch` to all ranks
     "ENGINE_ISA",               // forces kernels of an older instruction set
+    "ENGINE_MPI_LIBRARY",       // the file to load as MPI
     "ENGINE_NCCL_LIBRARY",      // the file to load as NCCL
     "ENGINE_NCCL_REGISTER",     // 0: no memory is registered with NCCL
     "ENGINE_NCCL_BLOCKING",     // 1: calls of NCCL block
