@@ -61,6 +61,7 @@ class AbortOnFailure {
 // some.
 struct BackendContext {
   int rank = 0, world_size = 1;  // within this communicator
+  int group_size = 1;            // ranks of the whole group
   std::vector<int> members;      // indexed by rank here: the rank in the group, for messages
   Store& store;
   FailureDetector& watch;  // outlives the communicator

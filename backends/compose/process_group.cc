@@ -284,6 +284,7 @@ class ProcessGroup final : public Group {
     context.relay = relay_.get();
     if (!stages_.is_over()) context.setup_timeout = stages_.time();
     context.world_size = static_cast<int>(members.size());
+    context.group_size = world_size();
     context.rank = -1;
     for (const PeerInfo& p : members) {
       if (p.rank == rank()) context.rank = static_cast<int>(context.members.size());

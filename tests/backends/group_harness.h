@@ -23,8 +23,8 @@ Listener open_listener();
 
 backends::GroupOptions options_for(int rank, int world_size, int port);
 
-// The name of a backend outside the build: where a launcher such as mpirun starts this program once
-// a rank, with ENGINE_TEST_BACKEND (the path of a plug-in), ENGINE_TEST_RANK,
+// The name of a backend whose ranks are started from outside, one process each, such as by mpirun:
+// with ENGINE_TEST_BACKEND (mpi, or the path of a plug-in), ENGINE_TEST_RANK,
 // ENGINE_TEST_WORLD_SIZE and ENGINE_TEST_FOLDER (empty, of this run). It is then the only backend,
 // and run_ranks() and outcomes() run this process's rank only.
 inline constexpr const char* kExternal = "external";

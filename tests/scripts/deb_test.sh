@@ -54,23 +54,7 @@ for file in include/engine/training.h lib/cmake/engine/engineConfig.cmake lib/li
   grep -q " ./usr/$file\( \|\$\)" <<<"$(dpkg-deb --contents "$headers")" || fail "engine-dev lacks /usr/$file"
 done
 
-# The plug-in of --backend mpi, a package of its own where the build has one, which brings the MPI that it was built with.
 packages=("$package" "$library" "$headers")
-if [ -e "$build/tools/libengine_mpi.so" ]; then
-  plugin=$(echo "$work"/engine-mpi_*.deb)
-  [ -f "$plugin" ] || fail "the build has libengine_mpi.so, but there is no package engine-mpi"
-  packages+=("$plugin")
-  grep -q ' ./usr/lib/engine/libengine_mpi.so$' <<<"$(dpkg-deb --contents "$plugin")" || fail "engine-mpi lacks the plug-in"
-  case $(dpkg-deb --field "$plugin" Depends) in "engine (= $version-1), "*mpi*) ;; *) fail "engine-mpi depends on '$(dpkg-deb --field "$plugin" Depends)'" ;; esac
-  mkdir "$work/beside"
-  dpkg-deb --extract "$package" "$work/beside"
-  grep -q '^backend mpi .*not found ' <<<"$("$work/beside/usr/bin/engine" env)" || fail "engine env finds a plug-in that is not installed"
-  dpkg-deb --extract "$plugin" "$work/beside"
-  grep -q '^backend mpi .*, found ' <<<"$("$work/beside/usr/bin/engine" env)" || fail "engine env does not find the plug-in of engine-mpi"
-else
-  [ ! -e "$work"/engine-mpi_*.deb ] || fail "there is a package engine-mpi without the plug-in"
-fi
-
 if command -v lintian >/dev/null; then
   lintian --allow-root --fail-on error,warning "${packages[@]}" || fail "lintian has found what tools/cmake/lintian_overrides.in does not name"
 else

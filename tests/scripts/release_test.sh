@@ -24,8 +24,8 @@ rejects() {  # FILE MESSAGE
 }
 
 if [ "$flavour" = x86_64 ]; then
-  # The check rejects a program of a usual build, a symbol that is too new, a program that names no library, and one that
-  # copies a variable of the C library.
+  # The check rejects a program of a usual build, a symbol that is too new, a program that names no library, one that
+  # copies a variable of the C library, and one that exports functions of a library inside.
   rejects "$build/tools/engine" 'needs libraries beside the C library: .*libstdc++'
   ! "$root/tools/scripts/wheel.sh" --no-install --from "$build" --output "$work" >"$work/log" 2>&1 || fail "wheel.sh packs any build"
   grep -q 'needs other libraries beside it; tools/scripts/release.sh builds one' "$work/log" || fail "wheel.sh rejects $build with: $(cat "$work/log")"
@@ -36,6 +36,9 @@ int main(void) { return (int)arc4random(); }' && rejects "$work/new" 'asks for G
     compile static -static <<<'int main(void) { return 0; }' && rejects "$work/static" 'names no library'
     compile copy -no-pie -fno-pie -nostartfiles -Wl,--entry=main <<<'#include <stdio.h>
 int main(void) { return fputs("", stderr); }' && rejects "$work/copy" 'copies the variables above'
+    compile exports -rdynamic -nostartfiles -Wl,--entry=main <<<'#include <stdio.h>
+int hwloc_topology_init(void) { return puts(""); }
+int main(void) { return 0; }' && rejects "$work/exports" 'exports the functions above'
   fi
 fi
 

@@ -1,6 +1,5 @@
 # What `cmake --install` copies, and the Debian packages that CPack makes of the same (tools/scripts/deb.sh). Component `program`:
-# what users run; `mpi`: the plug-in of --backend mpi, where there is one (MpiBackend.cmake); `library` and `development`:
-# libengine.so for programs that use it, and what it takes to compile these;
+# what users run; `library` and `development`: libengine.so for programs that use it, and what it takes to compile these;
 # `debian` and debian_...: what only packages need.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -96,10 +95,6 @@ engine_debian_files(debian engine "${program_overrides}")
 engine_debian_files(debian_library ${debian_library} "${comment}\n${debian_library}: maintscript-calls-ldconfig")
 engine_debian_files(debian_development engine-dev)
 
-if(TARGET engine_mpi)
-  engine_debian_files(debian_mpi engine-mpi "${comment}\nengine-mpi: maintscript-calls-ldconfig")
-endif()
-
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VENDOR "The engine developers")
 set(CPACK_PACKAGE_CONTACT "${ENGINE_MAINTAINER}")
@@ -149,19 +144,7 @@ set(CPACK_DEBIAN_ENGINE_DEV_DESCRIPTION
   "data-parallel training of neural networks - development files
 Headers, CMake's package and examples for C++ programs that train, predict or
 communicate through libengine.")
-set(CPACK_DEBIAN_ENGINE_MPI_PACKAGE_NAME engine-mpi)
-set(CPACK_DEBIAN_ENGINE_MPI_PACKAGE_DEPENDS "engine (= ${PROJECT_VERSION}-${ENGINE_DEBIAN_REVISION})")
-set(CPACK_DEBIAN_ENGINE_MPI_DESCRIPTION
-  "data-parallel training of neural networks - MPI
-The plug-in that engine loads for --backend mpi: its collectives are those of
-the system's MPI.")
-if(TARGET engine_mpi)
-  list(APPEND CPACK_COMPONENTS_ALL mpi debian_mpi)
-endif()
 include(CPack)
-cpack_add_component_group(engine_mpi)
-cpack_add_component(mpi GROUP engine_mpi)
-cpack_add_component(debian_mpi GROUP engine_mpi)
 cpack_add_component_group(engine)
 cpack_add_component_group(libengine)
 cpack_add_component_group(engine_dev)

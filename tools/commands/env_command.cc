@@ -7,7 +7,6 @@
 #include "backends/identity/hostlist.h"
 #include "backends/identity/identity.h"
 #include "backends/identity/launchers.h"
-#include "backends/plugin_info.h"
 #include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
@@ -121,10 +120,6 @@ void print_text(const std::vector<VariableRow>& rows, const backends::Identity& 
   for (const backends::BackendInfo& b : backends::list_backends())
     std::printf("backend %-9s %-20s %s\n", b.name.c_str(), b.usable ? "usable" : "not usable",
                 b.note.c_str());
-  const backends::BackendInfo mpi = backends::plugin_info("mpi");
-  std::printf("backend %-9s %-20s %s%s\n", mpi.name.c_str(),
-              mpi.usable ? "plug-in, found" : "plug-in, not found", mpi.usable ? "" : "no ",
-              mpi.note.c_str());
 }
 
 int print_hosts(const std::string& list, const std::string& format) {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Makes the Debian packages of a build, with CPack: engine (program, manual pages, completion, documentation), engine-mpi (the
-# plug-in of --backend mpi, where the build has it), libengine0 (the shared library) and engine-dev (headers, CMake's package,
-# examples).
+# Makes the Debian packages of a build, with CPack: engine (program, manual pages, completion, documentation), libengine0
+# (the shared library) and engine-dev (headers, CMake's package, examples).
 #
 # Usage: tools/scripts/deb.sh [OPTIONS]
 #   --preset NAME   what to build: release (default), minimal, ...

@@ -79,7 +79,8 @@ case $arch$cuda:${kinds[*]} in
   aarch64:deb | aarch64:container) fail "--only ${kinds[*]} exists for x86_64 alone: --arch aarch64 makes file, bundle and wheel" ;;
 esac
 
-# check_program FILE: fails unless every library it names is glibc's, with symbols up to version $glibc.
+# check_program FILE: fails unless every library it names is glibc's, with symbols up to version $glibc, and it exports nothing of the
+# libraries inside: libraries that it loads, MPI's for one, would call that instead of what they were linked with.
 check_program() {
   local needed versions newest
   needed=$(readelf --dynamic --wide "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p') || fail "readelf cannot read $1"
@@ -92,6 +93,9 @@ check_program() {
   [ "$(printf '%s\n' "GLIBC_$glibc" "$newest" | sort -V | tail -n 1)" = "GLIBC_$glibc" ] ||
     fail "$1 asks for $newest, and the oldest systems have GLIBC_$glibc"
   ! readelf --relocs --wide "$1" | grep 'R_[A-Z0-9_]*_COPY' || fail "$1 copies the variables above of the C library, whose place is unknown"
+  ! readelf --dyn-syms --wide "$1" |
+    awk '$7 != "UND" && $8 ~ /^(_ZN|hwloc_|inflate|deflate|zmq_|png_|pcre2_|XXH)/ { if (n++ < 5) print $8 } END { exit n == 0 }' ||
+    fail "$1 exports the functions above, which libraries that it loads would call"
   echo "$(basename "$1"): needs the C library alone, $newest or newer"
 }
 if [ -n "$checked" ]; then
@@ -311,7 +315,7 @@ for library in gloo zeromq3 hwloc; do
   touch "$work/$library.made"
 done
 
-options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
+options=("${cmake_options[@]}" -DENGINE_CPU_KERNELS=all -DENGINE_BUILD_TESTS=OFF
   -DCMAKE_SKIP_RPATH=ON -DCMAKE_EXE_LINKER_FLAGS=-pie "-DCMAKE_STRIP=$(command -v "$strip")" "-DENGINE_GLIBC=$glibc" "-DENGINE_DEBIAN_REVISION=1+glibc$glibc")
 for option in GLOO ZMQ PNG DEFLATE JPEG HWLOC PCRE2 UTF8PROC; do options+=("-DENGINE_WITH_$option=ON"); done
 if [ -z "$cuda" ]; then

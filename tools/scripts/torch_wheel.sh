@@ -46,7 +46,7 @@ export SOURCE_DATE_EPOCH
 
 if [ -z "$build" ]; then
   build="$root/build/torch-wheel"
-  build_folder="$build" configure_and_build minimal engine_api -DENGINE_CPU_KERNELS=all -DENGINE_WITH_MPI=OFF -DENGINE_BUILD_TESTS=OFF
+  build_folder="$build" configure_and_build minimal engine_api -DENGINE_CPU_KERNELS=all -DENGINE_BUILD_TESTS=OFF
 fi
 [ -f "$build/tools/api/libengine.so" ] || fail "no library in $build: build it first (cmake --build $build --target engine_api)"
 build=$(cd "$build" && pwd)

@@ -15,7 +15,7 @@
 namespace backends {
 
 // Raise the number with any change of a header that a plug-in includes.
-inline constexpr const char* kBackendPluginAbi = "engine-backend-9";
+inline constexpr const char* kBackendPluginAbi = "engine-backend-10";
 using BackendPluginEntry = const Backend* (*)(const char* abi);
 
 // Returns the paths searched for a plug-in of this name, libengine_NAME.so: beside the program, the

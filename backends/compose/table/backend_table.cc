@@ -6,8 +6,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/plugin/backend_plugin.h"
-#include "backends/plugin_info.h"
 #include "backends/transport/gloo/gloo_backend.h"
+#include "backends/transport/mpi/mpi_backend.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/shm/shm_backend.h"
 #include "backends/transport/socket/socket_backend.h"
@@ -40,6 +40,8 @@ const Backend kBackends[] = {
      .relays = true},
     {"nccl", Reach::kHosts, kNcclIsBuilt, kNcclNote, &make_nccl_communicator, &missing_for_nccl,
      &describe_nccl, true},
+    {"mpi", Reach::kHosts, true, "MPI, ranks are started by mpirun", &make_mpi_communicator,
+     &missing_for_mpi, &describe_mpi},
     {"shm", Reach::kHost, true, "shared memory between processes of one host",
      &make_shm_communicator},
     {"inproc", Reach::kThreads, true, "ranks are threads of one process", nullptr},
@@ -72,10 +74,11 @@ const Backend& find_backend(const std::string& name) {
           " connects threads of one process, not the processes that --spawn N starts");
     return b;
   }
-  const BackendInfo plugin = plugin_info(name);
-  if (plugin.usable) return load_backend_plugin(plugin.note);
+  if (const std::string plugin = find_plugin(name); !plugin.empty())
+    return load_backend_plugin(plugin);
   throw ConfigurationError("unknown backend \"" + name + "\"; this build has " + usable_names() +
-                           ", and there is no plug-in " + plugin.note);
+                           ", and there is no plug-in " +
+                           base::join_text(plugin_places(name), " or "));
 }
 
 const Backend& first_between_hosts() {
@@ -140,13 +143,6 @@ std::vector<BackendInfo> list_backends() {
     list.push_back({b.name, usable, b.reach == Reach::kHosts, note, b.device_memory});
   }
   return list;
-}
-
-BackendInfo plugin_info(const std::string& name) {
-  const std::string file = find_plugin(name);
-  return {.name = name,
-          .usable = !file.empty(),
-          .note = file.empty() ? base::join_text(plugin_places(name), " or ") : file};
 }
 
 LocalStage parse_local_stage(const std::string& text) {

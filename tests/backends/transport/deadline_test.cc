@@ -20,7 +20,8 @@ using namespace std::chrono_literals;
 std::vector<const backends::Backend*> transports() {
   std::vector<const backends::Backend*> found;
   for (const backends::Backend& backend : backends::all_backends()) {
-    if (backend.usable && !backend.device_memory && backend.reach != backends::Reach::kThreads)
+    const bool usable = backend.usable && (backend.missing == nullptr || backend.missing().empty());
+    if (usable && !backend.device_memory && backend.reach != backends::Reach::kThreads)
       found.push_back(&backend);
   }
   return found;

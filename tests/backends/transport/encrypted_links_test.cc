@@ -42,10 +42,10 @@ using link_job::Job;
 using link_job::LinkRelay;
 using link_job::Way;
 
-std::vector<std::string> network_backends() {
+std::vector<std::string> encrypting_backends() {
   std::vector<std::string> names;
   for (const backends::Backend& b : backends::all_backends()) {
-    if (b.usable && b.reach == backends::Reach::kHosts && !b.device_memory)
+    if (b.usable && b.reach == backends::Reach::kHosts && b.encrypts != backends::Encrypts::kNever)
       names.emplace_back(b.name);
   }
   return names;
@@ -89,7 +89,7 @@ std::vector<float> results(const std::string& backend, Encryption encryption, st
 }
 
 TEST(EncryptedLinks, ResultsAreThoseOfPlainOnes) {
-  for (const std::string& backend : network_backends()) {
+  for (const std::string& backend : encrypting_backends()) {
     const std::vector<float> plain = results(backend, Encryption::kOff, 300'001);
     ASSERT_EQ(plain.size(), 3 * 300'001u);
     EXPECT_TRUE(results(backend, Encryption::kOn, 300'001) == plain) << backend;
@@ -325,7 +325,7 @@ int outcome_in_child(const std::string& backend, Encryption encryption) {
 }
 
 TEST(EncryptedLinks, APacketCaptureShowsNoNumbersAndNoNames) {
-  for (const std::string& backend : network_backends()) {
+  for (const std::string& backend : encrypting_backends()) {
     const int plain = outcome_in_child(backend, Encryption::kOff);
     if (plain == kNoCapture) GTEST_SKIP() << "this user may not capture in a namespace of its own";
     EXPECT_EQ(plain, kAllFound) << backend << ": a capture that finds nothing proves nothing";

@@ -1012,20 +1012,16 @@ TEST(Env, ASlurmStepInEveryFormat) {
       "\"source\":\"ENGINE_RANK\"");
 }
 
-TEST(Env, SaysWhereTheMpiPluginIsOrWasLookedFor) {
-  const test_support::TemporaryDirectory folder;
-  std::filesystem::create_directories(folder / "bin");
-  std::filesystem::create_directories(folder / "lib/engine");
-  const std::string program = folder / "bin/engine",
-                    place =
-                        std::filesystem::canonical(folder.path()) / "lib/engine/libengine_mpi.so";
-  std::filesystem::copy_file(test_support::engine_binary(), program);
-  const CommandResult none = run_command({program, "env"});
-  program::expect_words(none.out, {"backend mpi       plug-in, not found   no /",
-                                   "bin/libengine_mpi.so or " + place + "\n"});
-  test_support::write_text(place, "");
-  const CommandResult found = run_command({program, "env"});
-  EXPECT_CONTAINS(found.out, "backend mpi       plug-in, found       " + place + "\n");
+TEST(Env, SaysWhyThereIsNoMpi) {
+  const std::map<std::string, std::string> nowhere = {{"ENGINE_MPI_LIBRARY", "/nowhere/libmpi.so"}};
+  const std::string why =
+      "cannot load ENGINE_MPI_LIBRARY (/nowhere/libmpi.so: cannot open shared object file: ";
+  EXPECT_CONTAINS(engine(argv("env"), nowhere).out,
+                  "backend mpi       not usable           " + why);
+  const CommandResult train = engine(
+      argv("train --model mlp --dataset synthetic --steps 1 --spawn 2 --backend mpi"), nowhere);
+  EXPECT_EQ(train.exit_code, 78);
+  EXPECT_CONTAINS(train.err, "backend mpi cannot be used on this machine: " + why);
 }
 
 TEST(Env, ExpandsHostLists) {

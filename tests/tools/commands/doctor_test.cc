@@ -164,6 +164,7 @@ TEST(HostFactsJson, ReadsBack) {
   EXPECT_FALSE(facts.interfaces.empty());
   facts.gpus = {"A \"GPU\""};
   facts.nccl = "NCCL 2.28.9 (/x)";
+  facts.mpi = "Open MPI v4.1.4 (/y)";
   facts.folder_fault = "bad\n";
   facts.limits = {"57 MiB of memory by /sys/fs/cgroup/memory.max"};
   EXPECT_EQ(to_json(facts_from_json(to_json(facts))), to_json(facts));
@@ -177,6 +178,7 @@ TEST(HostFactsJson, ReadsBack) {
                             .findings = {}};
   EXPECT_CONTAINS(to_text(report),
                   "\nrank 0: limited to 57 MiB of memory by /sys/fs/cgroup/memory.max");
+  EXPECT_CONTAINS(to_text(report), "\nrank 0: mpi: Open MPI v4.1.4 (/y)\n");
   EXPECT_THROW(facts_from_json("{}"), io::DataError);
   EXPECT_THROW(facts_from_json(""), io::DataError);
 }

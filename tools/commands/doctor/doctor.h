@@ -29,7 +29,7 @@ struct HostFacts {
   // The GPUs that CUDA finds, else those that the driver's table names; empty: none.
   std::vector<std::string> gpus;
   std::string gpu_note;      // versions of CUDA and the driver, or why CUDA finds no GPU
-  std::string nccl;          // version and path of the library, or what is missing
+  std::string nccl, mpi;     // version and path of the library, or what is missing
   std::string folder_fault;  // problem with --save-dir; "": none, or not checked
 
   // Returns false for a host whose rank could not be asked: only names and numbers are known.

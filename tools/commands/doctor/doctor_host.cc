@@ -169,8 +169,10 @@ HostFacts host_facts(const backends::Group& group) {
   f.gpus = gpu_lines();
   if (f.gpus.empty()) f.gpus = gpus();
   f.gpu_note = gpu_note();
-  for (const backends::BackendInfo& b : backends::list_backends())
+  for (const backends::BackendInfo& b : backends::list_backends()) {
     if (b.name == "nccl") f.nccl = b.note;
+    if (b.name == "mpi") f.mpi = b.note;
+  }
   return f;
 }
 
@@ -187,6 +189,7 @@ std::string to_json(const HostFacts& f) {
   json.member("memory_bytes", f.memory_bytes).member("shared_memory_free", f.shared_memory_free);
   json.member("file_limit", f.file_limit).member("folder_fault", safe(f.folder_fault));
   json.member("gpu_note", safe(f.gpu_note)).member("nccl", safe(f.nccl));
+  json.member("mpi", safe(f.mpi));
   json.key("interfaces").begin_array();
   for (const NetworkInterface& i : f.interfaces) {
     json.begin_object().member("name", safe(i.name)).member("address", safe(i.address));
@@ -218,7 +221,8 @@ HostFacts facts_from_json(const std::string& text) {
                                        {"kernel", &HostFacts::kernel},
                                        {"folder_fault", &HostFacts::folder_fault},
                                        {"gpu_note", &HostFacts::gpu_note},
-                                       {"nccl", &HostFacts::nccl}})
+                                       {"nccl", &HostFacts::nccl},
+                                       {"mpi", &HostFacts::mpi}})
     f.*member_of = text_member(json, key, where);
   f.cores = static_cast<int>(whole_member(json, "cores", 0, 1 << 20, where));
   f.allowed_cores = static_cast<int>(whole_member(json, "allowed_cores", 0, 1 << 20, where));

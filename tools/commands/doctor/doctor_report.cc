@@ -234,6 +234,7 @@ std::string to_text(const DoctorReport& r) {
     for (const std::string& gpu : f.gpus)
       out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";
     if (!f.nccl.empty()) out += "rank " + std::to_string(f.rank) + ": nccl: " + f.nccl + "\n";
+    if (!f.mpi.empty()) out += "rank " + std::to_string(f.rank) + ": mpi: " + f.mpi + "\n";
   }
   rows = {link_columns(/*people=*/true)};
   rows.back().emplace_back("clock offset ms");

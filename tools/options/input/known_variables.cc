@@ -20,6 +20,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_RESTART_COUNT",     // from `engine launch` to all ranks
     "ENGINE_LAUNCH_ID",         // from `engine launch` to all ranks: names this launch
     "ENGINE_ISA",               // forces kernels of an older instruction set
+    "ENGINE_MPI_LIBRARY",       // the file to load as MPI
     "ENGINE_NCCL_LIBRARY",      // the file to load as NCCL
     "ENGINE_NCCL_REGISTER",     // 0: no memory is registered with NCCL
     "ENGINE_NCCL_BLOCKING",     // 1: calls of NCCL block

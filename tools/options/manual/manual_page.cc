@@ -163,8 +163,10 @@ constexpr Variable kVariables[] = {
     {"ENGINE_SECRET, ENGINE_SECRET_FILE",
      "The secret that the processes of a job prove to each other, or a file with it."},
     {"ENGINE_ISA", "The newest instruction set that kernels may use."},
-    {"ENGINE_NCCL_LIBRARY, ENGINE_NVML_LIBRARY, ENGINE_CUPTI_LIBRARY, ENGINE_CUBLASLT_LIBRARY",
-     "Files to load as NCCL, as NVIDIA's management library, as CUPTI and, for bench kernels, as "
+    {"ENGINE_MPI_LIBRARY, ENGINE_NCCL_LIBRARY, ENGINE_NVML_LIBRARY, ENGINE_CUPTI_LIBRARY, "
+     "ENGINE_CUBLASLT_LIBRARY",
+     "Files to load as MPI, as NCCL, as NVIDIA's management library, as CUPTI and, for bench "
+     "kernels, as "
      "cuBLASLt."},
 };
 
