@@ -13,6 +13,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/predict/trained_model.h"
 #include "tools/folder/output_paths.h"
+#include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"
 #include "tools/report/observers/class_report.h"
