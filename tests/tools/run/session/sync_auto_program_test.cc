@@ -66,7 +66,7 @@ TEST(SyncAuto, HasTheBitsOfTheChosenPolicyAndKeepsItWhenResumed) {
   EXPECT_CONTAINS(plain.out, "sync " + sync);
 }
 
-// Of what the run has recorded, given options replace some, and those that depend on them.
+// Given options replace recorded ones, and those that depend on them.
 TEST(SyncAuto, NamesWhatItTakesFromTheRecordAlone) {
   const TemporaryDirectory folder;
   const std::string run = folder / "run";
