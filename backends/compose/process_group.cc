@@ -210,7 +210,12 @@ class ProcessGroup final : public Group {
            .secret = joined.job_secret,
            .job = options.job.id,
            .deadline = base::deadline_in(std::chrono::milliseconds(options.rendezvous_timeout_ms)),
-           .cancelled = options.cancelled,
+           // Rank 0 may have ended because it cannot listen at the relay's port.
+           .cancelled =
+               [&] {
+                 if (const auto failure = joined.store->failure()) failure->raise();
+                 return options.cancelled && options.cancelled();
+               },
            .notice = options.notice});
     } catch (const std::exception& error) {
       joined.store->abandon({error.what()});  // the others may reach the relay

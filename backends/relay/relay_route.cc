@@ -28,7 +28,8 @@ enum class RelayAnswer {
   kProof,
   kOtherSecret,
   kSilence,  // it has accepted the connection
-  kNone,
+  kOther,    // the same, and has ended it: no relay of this version
+  kNone,     // nothing has accepted it
 };
 
 // Begins the handshake of a rank, up to the relay's proof, with a name that no pair has.
@@ -44,24 +45,33 @@ RelayAnswer ask_relay(const Endpoint& relay, const Secret& secret, const std::st
   std::size_t missing = sizeof challenge;
   if (send(socket.fd(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof hello) {
     reason = base::system_error_text(errno);
-    return RelayAnswer::kNone;
+    return RelayAnswer::kOther;
   }
   while (missing > 0) {
     pollfd ready{socket.fd(), POLLIN, 0};
     if (poll(&ready, 1, base::milliseconds_left(until)) == 0) {
-      reason = "no answer to the handshake";
+      reason = "it accepts the connection and does not answer the handshake";
       return RelayAnswer::kSilence;
     }
     const ssize_t n = recv(socket.fd(), to, missing, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (n <= 0) {
       reason = "it ended the handshake; is it a relay of this version?";
-      return RelayAnswer::kNone;
+      return RelayAnswer::kOther;
     }
     to += n;
     missing -= static_cast<std::size_t>(n);
   }
   return proves_relay(secret, hello, challenge) ? RelayAnswer::kProof : RelayAnswer::kOtherSecret;
+}
+
+// Returns what to check if a relay gives that answer.
+const char* hint_for(RelayAnswer answer, const RelayPlace& place) {
+  if (answer == RelayAnswer::kSilence)
+    return "; does another program listen there, or is the relay stopped?";
+  if (answer == RelayAnswer::kOther) return "";
+  return place.is_rank_zero() ? "; must a firewall let this rank connect there?"
+                              : "; is `engine relay` running there?";
 }
 
 void wait_for_relay(const RelayRouteRequest& r, const Endpoint& relay) {
@@ -77,11 +87,10 @@ void wait_for_relay(const RelayRouteRequest& r, const Endpoint& relay) {
           "the process at " + to_string(relay) +
           ", expected to be the relay, does not know this job's secret (from " + r.secret.origin +
           ")");
-    const bool missing = answer == RelayAnswer::kNone || answer == RelayAnswer::kSilence;
+    const bool missing = answer != RelayAnswer::kOtherSecret;
     if (missing && base::has_passed(until))
       throw PeerError("no relay at " + to_string(relay) + ": " + reason +
-                      (r.place.is_rank_zero() ? "; must a firewall let this rank connect there?"
-                                              : "; is `engine relay` running there?"));
+                      hint_for(answer, r.place));
     if (missing && !reported && base::has_passed(quiet_until) && r.notice) {
       reported = true;
       r.notice("no relay at " + to_string(relay) + " yet: " + reason + "; waiting for at most " +

@@ -61,7 +61,8 @@ struct RelayRouteRequest {
   Secret secret;       // the job's
   std::string job;
   Deadline deadline;  // for looking up the relay's name, and for its first answer
-  std::function<bool()> cancelled = {};  // as in GroupOptions
+  // As in GroupOptions; what it throws ends the wait.
+  std::function<bool()> cancelled = {};
   std::function<void(const std::string&)> notice;
 };
 // On rank 0 also starts the relay if `place` is rank 0. Waits up to kRelayWait for a relay that is

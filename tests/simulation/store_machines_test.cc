@@ -232,6 +232,17 @@ TEST_F(PatienceByHand, AConnectionThatStaysSilentIsEndedWhenItsProcessAnswersAga
   EXPECT_FALSE(failure());
 }
 
+TEST_F(PatienceByHand, ARankThatEndsEarlyDoesNotNameItself) {
+  begin_and_cut(3, kHeartbeat);
+  others_[1]->member->abandon({"its disk is full"});
+  wait(milliseconds(100), others_);
+  ASSERT_TRUE(others_[1]->member->state().failure);
+  EXPECT_EQ(others_[1]->member->state().failure->what.text, "its disk is full");
+  ASSERT_TRUE(others_[0]->member->state().failure);
+  EXPECT_CONTAINS(others_[0]->member->state().failure->what.text,
+                  "ended before the others: its disk is full; last activity: ");
+}
+
 // The notice would promise to wait for it, and the job ends.
 TEST_F(PatienceByHand, ABreakAfterAFailureIsNotReported) {
   begin_and_cut(3, kHeartbeat);

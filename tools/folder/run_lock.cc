@@ -153,9 +153,14 @@ void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
 
 void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
   constexpr auto kPause = std::chrono::milliseconds(100);
-  print_notice(path_ + " names " + first.holder.text() + ": waiting " + seconds_text(time) +
-               " at most for a sign of life; without one the folder is free");
-  for (const base::Deadline end = base::deadline_in(time); !base::has_passed(end);) {
+  constexpr auto kUntold = std::chrono::seconds(1);  // a holder that is ending has ended by then
+  const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kUntold);
+  for (bool told = false; !base::has_passed(end);) {
+    if (!told && base::has_passed(silent_end)) {
+      print_notice(path_ + " names " + first.holder.text() + ": waiting " + seconds_text(time) +
+                   " at most for a sign of life; without one the folder is free");
+      told = true;
+    }
     std::this_thread::sleep_for(kPause);
     if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);
     const std::optional<LockSign> now = lock_sign(path_);

@@ -82,6 +82,7 @@ void MemberMachine::leave() {
 void MemberMachine::abandon(const GroupFailure& why) {
   if (state_.leaving || state_.failure || !state_.started) return;
   state_.leaving = true;
+  own_reason_ = base::escape_text(std::string_view(why.text).substr(0, kReasonBytes));
   send(abandon_frame(why));
 }
 
@@ -100,7 +101,11 @@ void MemberMachine::handle(const Frame& frame) {
     case FrameType::kFailure: {
       const int rank = in.i32();
       const bool mismatch = in.u8() != 0;
-      if (!state_.failure) state_.failure = Failure{rank, {base::escape_text(in.text()), mismatch}};
+      std::string text = base::escape_text(in.text());
+      // Rank 0 reports it to all ranks, for which it names this one.
+      if (!own_reason_.empty() && text.find(early_end_text(own_reason_)) != std::string::npos)
+        text = own_reason_;
+      if (!state_.failure) state_.failure = Failure{rank, {std::move(text), mismatch}};
       return;
     }
     case FrameType::kNotice:

@@ -88,6 +88,7 @@ class MemberMachine final : public MemberLink {
       false;  // rank 0 has announced the start: the acknowledgement may not be sent yet
   bool ended_ = false;
   std::string last_activity_sent_, root_activity_;
+  std::string own_reason_;  // with which this rank has ended its membership early
   std::vector<Question> questions_;
 };
 

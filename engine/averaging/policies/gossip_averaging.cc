@@ -85,7 +85,6 @@ class GossipAveraging final : public AveragingPolicy {
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
   bool together() const override { return !apart_; }
-  // At least 1 if the replicas differ: a rank without samples has received those of others.
   std::int64_t samples_since_sync() const override {
     return apart_ ? std::max<std::int64_t>(1, samples_since_sync_) : 0;
   }

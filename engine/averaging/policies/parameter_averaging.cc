@@ -1,5 +1,7 @@
 // Averages parameters every K updates: it computes the mean of the replicas, weighted by the
 // samples since the last averaging, and applies the optional outer step.
+#include <algorithm>
+
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/mean_report.h"
 #include "engine/averaging/policies/outer_rate.h"
@@ -72,7 +74,9 @@ class ParameterAveraging final : public AveragingPolicy {
     return {.optimizer_states = !options_.all_states};
   }
   bool together() const override { return !apart_; }
-  std::int64_t samples_since_sync() const override { return apart_ ? samples_.local : 0; }
+  std::int64_t samples_since_sync() const override {
+    return apart_ ? std::max<std::int64_t>(1, samples_.local) : 0;
+  }
   // Saving synchronizes first, so the number of samples since the last averaging is always zero in
   // a checkpoint and is not stored.
   PolicyCounters counters() const override {

@@ -18,7 +18,8 @@ namespace {
 // A fragment and its clock.
 struct FragmentClock {
   Elements part;
-  SampleCount samples = {};
+  SampleCount samples = {};      // since its last exchange was started
+  std::int64_t unmerged = 0;     // of this rank before that, in an exchange that is not merged yet
   bool apart = false;            // the replicas' values may differ
   std::int64_t outer_steps = 0;  // of this fragment
   std::int64_t sent_at = 0;      // the step after which its exchange was started; 0: none in flight
@@ -89,21 +90,24 @@ class StreamingAveraging final : public AveragingPolicy {
     return 0;
   }
   // Exchanges in flight end here, because the communicator is needed; their results are merged when
-  // they are due, as without a save.
+  // they are due, as without a save. If one or the average fails, the replicas count as different.
   void synchronize(StateHome& home) override {
     queue_.wait_for_all();
     if (together()) return;
     SampleCount samples;
-    for (FragmentClock& fragment : fragments_) {
+    for (const FragmentClock& fragment : fragments_) {
       samples.local += fragment.samples.local;
       samples.global += fragment.samples.global;
-      fragment.samples = {};
-      fragment.apart = false;
     }
     const StateUse use(home, true);
     if (use.math() != nullptr) receive_all(*use.math());
     mean_.average(samples.weight(world_size_), averagings_, {}, {.home = use.math()});
     ++averagings_;
+    for (FragmentClock& fragment : fragments_) {
+      fragment.samples = {};
+      fragment.unmerged = 0;
+      fragment.apart = false;
+    }
   }
   HomeMemory memory_at_home() override {
     std::vector<HomeBuffer> buffers = outer_.buffers_at_home();
@@ -119,7 +123,8 @@ class StreamingAveraging final : public AveragingPolicy {
   std::int64_t samples_since_sync() const override {
     std::int64_t most = 0;
     for (const FragmentClock& fragment : fragments_)
-      if (fragment.apart) most = std::max(most, fragment.samples.local);
+      if (fragment.apart)
+        most = std::max({most, std::int64_t{1}, fragment.samples.local + fragment.unmerged});
     return most;
   }
 
@@ -190,6 +195,7 @@ class StreamingAveraging final : public AveragingPolicy {
     fragment.ticket = started_;
     fragment.received = use.math() == nullptr;
     fragment.sent_at = updates_;
+    fragment.unmerged += fragment.samples.local;
     fragment.samples = {};
     bytes_sent_ += mean_.bytes_of(averagings_, fragment.part);
     ++averagings_;
@@ -214,6 +220,7 @@ class StreamingAveraging final : public AveragingPolicy {
     else
       math.copy(result, own);
     fragment.apart = options_.mixing < 1;
+    fragment.unmerged = 0;
     mean_.start(fragment.part, result, use.math());
     ++fragment.outer_steps;
     fragment.sent_at = 0;

@@ -63,7 +63,6 @@ class StaleAveraging final : public AveragingPolicy {
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
   bool together() const override { return !apart_; }
-  // At least 1 if the replicas differ: a late rank may have none in its parameters.
   std::int64_t samples_since_sync() const override {
     return apart_ ? std::max<std::int64_t>(1, samples_) : 0;
   }

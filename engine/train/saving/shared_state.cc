@@ -133,20 +133,30 @@ void send_buffers(backends::Communicator& communicator, int source, bool takes, 
   }
 }
 
-// Computes the sum over ranks of weight * parameters, on all of them.
-void average_parameters(backends::Communicator& communicator, double weight, TrainState& state) {
+// Computes the sums over ranks of weight * contents of the trained parameters, on all of them, and
+// of the optimizer's states if the policy keeps these equal. Replaces them after the last
+// collective has succeeded.
+void average_replicas(backends::Communicator& communicator, double weight, TrainState& state) {
   const HostView view(state.home, Access::kWrite);
-  const FlatBuffer& values = state.model.parameters.values;
-  const FlatBuffer mean =
-      FlatBuffer::like(state.model.parameters.gradients);  // frozen ones are equal
-  with_element_type(values.dtype(), [&]<class T>(T) {
-    const std::span<const T> own = values.span<T>().first(static_cast<std::size_t>(mean.size()));
-    std::ranges::transform(own, mean.span<T>().begin(),
-                           [&](T v) { return v * static_cast<T>(weight); });
-  });
-  communicator.all_reduce(mean.data(), static_cast<std::size_t>(mean.size()), mean.dtype(),
-                          backends::ReduceOp::kSum);
-  std::memcpy(values.data(), mean.data(), mean.bytes());
+  const ParameterBuffer& parameters = state.model.parameters;
+  std::vector<const FlatBuffer*> averaged{&parameters.values};
+  if (!state.policy.differences().optimizer_states)
+    for (const Optimizer::State& s : state.optimizer.state()) averaged.push_back(s.buffer);
+  std::vector<std::vector<std::byte>> means;
+  for (const FlatBuffer* buffer : averaged) {
+    // Frozen ones are equal.
+    const auto count = static_cast<std::size_t>(parameters.trained_elements(*buffer));
+    std::vector<std::byte>& mean = means.emplace_back(count * size_of(buffer->dtype()));
+    if (count == 0) continue;
+    with_element_type(buffer->dtype(), [&]<class T>(T) {
+      const std::span<const T> own = buffer->span<T>().first(count);
+      std::ranges::transform(own, reinterpret_cast<T*>(mean.data()),
+                             [&](T v) { return v * static_cast<T>(weight); });
+    });
+    communicator.all_reduce(mean.data(), count, buffer->dtype(), backends::ReduceOp::kSum);
+  }
+  for (std::size_t i = 0; i < averaged.size(); ++i)
+    if (!means[i].empty()) std::memcpy(averaged[i]->data(), means[i].data(), means[i].size());
 }
 
 }  // namespace
@@ -176,8 +186,8 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   std::int64_t samples = 0;
   for (const Standing& standing : all) samples += standing.apart;
   if (apart && communicator.world_size() > 1)
-    average_parameters(communicator, static_cast<double>(own.apart) / static_cast<double>(samples),
-                       state);
+    average_replicas(communicator, static_cast<double>(own.apart) / static_cast<double>(samples),
+                     state);
   restore_beside(shared, name, communicator.rank(), communicator.world_size(), state, {});
   if (own.state) keep_own_memory(*own.state, state);
   shared.arrays.clear();

@@ -23,7 +23,8 @@ struct StateImage {
 // Collective: every rank takes the state of the rank with the most progress; of several such ranks,
 // one whose replica is synchronized if there is any, otherwise the lowest. If that replica is not
 // synchronized, a rank that has trained keeps its own optimizer and running statistics, and
-// parameters become the mean over these ranks, weighted by the samples that each has seen. The
+// parameters become the mean over these ranks, weighted by the samples that each has seen; so do
+// the optimizer's states if the policy keeps them equal (PolicyCheckpoint::differences()). The
 // averaging's memory that replicas share (anchor, outer momentum, sums in flight) is then that
 // rank's on all of them, since it belongs to its counters. Returns the state taken, without its
 // arrays; if no rank has an image, returns nothing and changes nothing. If a collective fails,

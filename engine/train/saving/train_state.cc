@@ -331,6 +331,25 @@ void report_dropped(const io::Checkpoint& checkpoint, const std::string& source,
         (world_size == 1 ? "one rank averages nothing" : "this run's averaging does not use it"));
 }
 
+// Gives notice of the exchanges in flight that a run with another number of fragments drops.
+void report_dropped_exchanges(const io::Checkpoint& checkpoint, const std::string& source,
+                              const AveragingPolicy& policy,
+                              const std::function<void(const std::string&)>& notice) {
+  const std::string prefix = std::string(kPolicyPrefix) + "fragment";
+  const std::int64_t saved = find_counter(checkpoint.counters, prefix + "s", 0),
+                     own = find_counter(policy.counters(), "fragments", 0);
+  if (saved == 0 || own == 0 || saved == own) return;
+  const auto in_flight = std::ranges::count_if(checkpoint.counters, [&prefix](const auto& counter) {
+    return counter.first.starts_with(prefix) && counter.first.ends_with(".sent_at") &&
+           counter.second > 0;
+  });
+  if (in_flight > 0)
+    notice("the averaging's " + std::to_string(in_flight) +
+           (in_flight == 1 ? " fragment in flight in " : " fragments in flight in ") + source +
+           (in_flight == 1 ? " is" : " are") + " dropped: it has " + std::to_string(saved) +
+           (saved == 1 ? " fragment" : " fragments") + ", this run " + std::to_string(own));
+}
+
 // Restores the averaging's memory. A checkpoint of another policy has none: then it starts over,
 // with a notice to the user. Memory of single ranks is not valid for another world size, except
 // that of a rank that saved alone after the loss of others: what it had not sent is sent once, by
@@ -351,7 +370,10 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
         !(other_kind && name == std::string(kPolicyPrefix) + "averagings"))
       counters.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
   const std::vector<PolicyState> all = state.policy.state();
-  if (notice) report_dropped(checkpoint, source, world_size, all, notice);
+  if (notice) {
+    report_dropped(checkpoint, source, world_size, all, notice);
+    report_dropped_exchanges(checkpoint, source, state.policy, notice);
+  }
   for (const PolicyState& s : all) {
     if (s.buffer->slots().empty()) continue;
     const std::string prefix = policy_prefix(s), first = prefix + s.buffer->slots().front().name;

@@ -80,12 +80,23 @@ TEST(RelayRoute, AStoppedProcessDoesNotWait) {
   RelayRouteRequest request = request_for({"127.0.0.1", test_support::free_port()}, kLong);
   request.cancelled = [] { return true; };
   EXPECT_THROW(backends::make_relay_route(request), backends::CancelledError);
+  request.cancelled = []() -> bool { throw backends::PeerError("rank 0 has ended"); };
+  EXPECT_EQ(
+      test_support::error_of<backends::PeerError>([&] { backends::make_relay_route(request); }),
+      "rank 0 has ended");
 }
 
 TEST(RelayRoute, SomethingElseAtItsPortIsNoRelay) {
   const backends::Socket silent = backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel
   const RelayRoute route(backends::local_endpoint(silent.fd()), kSecret, "night");
-  EXPECT_EQ(route.fault(), "no answer to the handshake");
+  const std::string reason = "it accepts the connection and does not answer the handshake";
+  EXPECT_EQ(route.fault(), reason);
+  RelayRouteRequest request = request_for(route.relay(), milliseconds(1));
+  request.place.host = backends::RelayPlace::kRankZero;
+  EXPECT_EQ(
+      test_support::error_of<backends::PeerError>([&] { backends::make_relay_route(request); }),
+      "no relay at " + to_string(route.relay()) + ": " + reason +
+          "; does another program listen there, or is the relay stopped?");
 }
 
 // A stopped process answers like this. One that has ended is another matter: it may come back.

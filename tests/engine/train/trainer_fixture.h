@@ -13,6 +13,7 @@
 #include "backends/group.h"
 #include "engine/train/trainer.h"
 #include "tests/engine/train/tiny_training.h"
+#include "tests/support/hooked_group.h"
 
 namespace trainer_fixture {
 
@@ -37,25 +38,7 @@ struct Options {
   int min_ranks = 1, leave_signal = 0;
 };
 
-// Calls `before` before each collective of another communicator.
-class HookedCommunicator final : public backends::Communicator {
- public:
-  explicit HookedCommunicator(std::unique_ptr<backends::Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
-  std::function<void(const backends::Call&)> before = {};
-
-  std::string_view name() const override { return communicator_->name(); }
-  int rank() const override { return communicator_->rank(); }
-  int world_size() const override { return communicator_->world_size(); }
-  void run(const backends::Call& call) override {
-    if (before) before(call);
-    communicator_->run(call);
-  }
-  void abort(std::string_view reason) noexcept override { communicator_->abort(reason); }
-
- private:
-  std::unique_ptr<backends::Communicator> communicator_;
-};
+using test_support::HookedCommunicator;
 
 // One rank: a model with BatchNorm, SGD with momentum, and all that a Trainer can have.
 class Rank final : private engine::TrainObserver {

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <memory>
 #include <string>
 
+#include "backends/store/tcp_socket.h"
 #include "tests/support/free_port.h"
 #include "tests/support/running_program.h"
 #include "tests/support/test_support.h"
@@ -93,6 +95,26 @@ TEST(RelayProgram, ARelayThatIsMissingOrOfAnotherJobEndsAllRanks) {
   program::expect_words(other.err, {"the process at " + at +
                                     ", expected to be the relay, does "
                                     "not know this job's secret"});
+}
+
+TEST(RelayProgram, ATakenPortOnTheHostOfRankZeroIsTheReasonOfAllRanks) {
+  const backends::Socket taken = backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel
+  const std::string port = std::to_string(backends::local_endpoint(taken.fd()).port),
+                    meeting = std::to_string(test_support::free_port());
+  const auto rank = [&](const std::string& number) {
+    std::vector<std::string> words = program::quick_train(
+        {"--rank", number, "--world-size", "2", "--init-method", "tcp://127.0.0.1:" + meeting,
+         "--backend", "socket", "--relay", "rank0:" + port});
+    words.insert(words.begin(), test_support::engine_binary());
+    return std::make_unique<test_support::Running>(words, kSecret);
+  };
+  const auto zero = rank("0"), one = rank("1");
+  const std::string reason = "cannot listen on " + relay_at(std::stoi(port));
+  EXPECT_EQ(zero->wait(), 69) << zero->err();
+  program::expect_words(zero->err(), {reason});
+  EXPECT_EQ(one->wait(), 69) << one->err();
+  program::expect_words(one->err(), {"rank 0 (host ", "ended before the others", reason});
+  EXPECT_EQ(one->err().find("firewall"), std::string::npos) << one->err();
 }
 
 TEST(RelayProgram, SaysWhereItHasNoEffect) {

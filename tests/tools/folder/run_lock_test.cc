@@ -212,6 +212,26 @@ TEST_F(Lock, OfAJobThatLivesIsNotReplaced) {
   }
 }
 
+// The wait is reported only if it lasts: the other job may be ending.
+TEST_F(Lock, OfAnotherHostIsWaitedForInSilenceAtFirst) {
+  const auto wait = [&] {
+    testing::internal::CaptureStderr();
+    const RunLock lock(dir(), {.waits = true, .stale = std::chrono::seconds(4)});
+    return testing::internal::GetCapturedStderr();
+  };
+  test_support::write_text(path(), "n7 4711\n");
+  const Process job([&] {
+    const int fd = open(path().c_str(), O_RDWR | O_CLOEXEC);
+    while (flock(fd, LOCK_EX | LOCK_NB) == 0) flock(fd, LOCK_UN);  // until the other one waits
+    return ftruncate(fd, 0) == 0 ? 'y' : 'n';
+  });
+  EXPECT_EQ(wait(), "");
+  EXPECT_EQ(job.said(), 'y');
+  test_support::write_text(path(), "n7 4711\n");
+  const std::string said = wait();
+  EXPECT_NE(said.find("run.lock names process 4711 on n7: waiting "), std::string::npos) << said;
+}
+
 TEST_F(Lock, OfAJobThatIsStoppedIsNotReplaced) {
   const Process job([&] {
     static const RunLock lock(dir());

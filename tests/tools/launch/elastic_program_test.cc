@@ -269,6 +269,19 @@ TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
   }
 }
 
+// They would wait for the whole time of the rendezvous.
+TEST_F(ElasticProgram, TooFewRanksThatNobodyCanJoinAreRefused) {
+  const Words training = train({"--elastic", "3:4"});
+  for (const bool launched : {false, true}) {
+    const CommandResult r =
+        run_command(argv(engine_binary(), launched ? argv("launch --nproc-per-node 2", training)
+                                                   : argv(training, "--spawn 2")));
+    EXPECT_EQ(r.exit_code, 78) << r.err;
+    EXPECT_CONTAINS(r.err, std::string("--elastic 3:4 needs at least 3 ranks, and ") +
+                               (launched ? "--nproc-per-node" : "--spawn") + " starts 2");
+  }
+}
+
 TEST_F(ElasticProgram, NumbersOfRanksAreRefused) {
   Words words =
       argv(engine_binary(), "train --model mlp --dataset synthetic --elastic 1:2 --world-size 2");

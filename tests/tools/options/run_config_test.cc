@@ -552,6 +552,12 @@ TEST(RunConfig, RangesOfAveraging) {
     EXPECT_THROW(run_of({{"compress", "topk"}, {"topk-ratio", ratio}}), ConfigError) << ratio;
   EXPECT_THROW(run_of("compress=powersgd powersgd-rank=0"), ConfigError);
   EXPECT_EQ(fault_of("compress=topk sync=diloco"), "--compress topk requires --sync grad");
+  for (const std::string code : {"bf16", "topk", "powersgd"})
+    EXPECT_EQ(fault_of("sync=gossip compress=" + code),
+              "--compress " + code + " requires --sync grad; --sync is 'gossip' (from --sync)");
+  EXPECT_EQ(fault_of("sync=gossip compress=int8"),
+            "--compress int8 requires --sync grad|params|post-local|slowmo|diloco|streaming|auto; "
+            "--sync is 'gossip' (from --sync)");
   for (const char* value : {"sparse-ratio=0", "sparse-ratio=1.1", "sparse-bits=3",
                             "sparse-warmup=-1", "sparse-momentum=1"})
     EXPECT_THROW(run_of(std::string("compress=sparse momentum=0 ") + value), ConfigError) << value;

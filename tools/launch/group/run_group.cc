@@ -105,6 +105,11 @@ int run_elastic(const RunConfig& config, const ElasticBody& group_body) {
     throw io::ConfigError("--elastic needs one device a process, found " +
                           std::to_string(config.compute.device.devices.size()) + " in --devices");
   check_spawn(config.spawn);
+  if (config.spawn > 0 && config.spawn < config.min_ranks)
+    throw io::ConfigError("--elastic " + std::to_string(config.min_ranks) + ":" +
+                          std::to_string(config.data.max_ranks) + " needs at least " +
+                          std::to_string(config.min_ranks) + " ranks, and --spawn starts " +
+                          std::to_string(config.spawn) + ", which nobody can join");
   report_other_tasks(config);
   if (config.spawn == 0) return run_elastic_member(options_of_process(config), config, body);
   return run_worker_processes(

@@ -126,6 +126,16 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
     throw UsageError("--master-port 0 is for one node: the other nodes could not know the port");
 }
 
+// Ranks of an elastic job that nobody can join would wait for the whole time of the rendezvous.
+void require_enough_ranks(const LaunchPlan& plan, const LaunchOptions& options) {
+  const int least = std::atoi(plan.elastic.c_str());
+  const bool is_alone = plan.nnodes == 1 && plan.init_method.empty() && !options.restarts.respawn;
+  if (is_alone && plan.nproc < least)
+    throw io::ConfigError("--elastic " + plan.elastic + " needs at least " + std::to_string(least) +
+                          " ranks, and --nproc-per-node starts " + std::to_string(plan.nproc) +
+                          " on the only node, which nobody can join");
+}
+
 }  // namespace
 
 std::string elastic_of(const std::vector<std::string>& command) {
@@ -178,6 +188,7 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
                      ": give --nnodes MIN:MAX with MIN below MAX, or train --elastic MIN:MAX, "
                      "which counts ranks");
   choose_meeting(plan, options);
+  require_enough_ranks(plan, options);
   return plan;
 }
 

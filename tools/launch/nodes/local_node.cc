@@ -221,7 +221,9 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
 
 std::function<int()> LocalNode::respawn(OutputRelay& relay, int local_rank, const WorkerEnd& end,
                                         WorkerLogs::Stream& err) {
-  const bool again = options_.restarts.respawn && is_worth_restarting(end.code);
+  // A rank whose data or build have changed since the job began would differ each time.
+  const bool again = options_.restarts.respawn && is_worth_restarting(end.code) &&
+                     (end.signal != 0 || end.code != kExitMismatch);
   int& times = respawned_[static_cast<std::size_t>(local_rank)];
   WorkerFailure failure = failure_of(local_rank, end, err);
   failure.attempt = times;

@@ -108,6 +108,7 @@ void WorkerGroup::restart_workers() {
       waitpid(worker.end.pid, nullptr, 0);
       worker.end = {.pid = fork_worker(worker.child)};
       worker.forked = Clock::now();
+      worker.was_restarted = true;
       worker.state = Worker::State::kRunning;
     }
   }
@@ -256,7 +257,7 @@ void WorkerGroup::add_failures(std::vector<std::size_t> found) {
   };
   std::ranges::stable_sort(found, {}, weight);
   for (const std::size_t i : found) {
-    if (rules_.least) plan_restart(i);
+    if (rules_.least && !ends_all(workers_[i])) plan_restart(i);
     if (workers_[i].state == Worker::State::kEnded) failures_.push_back({i, Clock::now()});
   }
 }
@@ -304,11 +305,24 @@ bool WorkerGroup::may_go_on() const {
          std::ranges::count_if(workers_, is_well) >= *rules_.least;
 }
 
+// A difference between replicas is found by all ranks, which end with the same code, and none of
+// them is known to be right. A rank that was started again may differ alone, e.g. by newer data.
+bool WorkerGroup::ends_all(const Worker& worker) const {
+  const WorkerEnd& end = worker.end;
+  return rules_.least && !worker.was_restarted && !end.by_us && end.signal == 0 &&
+         end.code == kExitMismatch;
+}
+
 void WorkerGroup::find_culprit() {
-  if (decision_ || failures_.empty() || may_go_on()) return;
-  const auto cause = std::ranges::find_if(failures_, [this](const Failure& failure) {
-    return workers_[failure.worker].end.code != kExitUnavailable;
-  });
+  if (decision_ || failures_.empty()) return;
+  const auto decisive = std::ranges::find_if(
+      failures_, [this](const Failure& failure) { return ends_all(workers_[failure.worker]); });
+  const bool is_decided = decisive != failures_.end();
+  if (!is_decided && may_go_on()) return;
+  const auto cause =
+      is_decided ? decisive : std::ranges::find_if(failures_, [this](const Failure& failure) {
+        return workers_[failure.worker].end.code != kExitUnavailable;
+      });
   if (cause == failures_.end() && rules_.ranks_of_one_run && last_orderly_end_) {
     failures_.clear();  // they missed one that had stopped
     return;

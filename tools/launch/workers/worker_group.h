@@ -66,7 +66,8 @@ struct GroupRules {
   // order following a stop or a preemption, nothing is left to save: the others have `grace` from
   // the last such end, and are then killed.
   bool ranks_of_one_run = false;
-  // Workers may fail as long as so many go on, or have ended well; none: no worker may.
+  // Workers may fail as long as so many go on, or have ended well; none: no worker may. The end of
+  // a worker with 76 that was never started again ends all: its ranks or replicas differ.
   std::optional<int> least;
   // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
   // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
@@ -112,6 +113,7 @@ class WorkerGroup {
     WorkerEnd end;
     Clock::time_point forked;
     RespawnPause pause;
+    bool was_restarted = false;
     // With kAwaitsRestart.
     Clock::time_point due{};
     std::function<int()> child = {};
@@ -146,6 +148,7 @@ class WorkerGroup {
   bool take_end(Worker& worker) const;  // true if it has just ended
   void take_stop_signal(const WorkerEnd& end);
   void add_failures(std::vector<std::size_t> found);
+  bool ends_all(const Worker& worker) const;
   void find_culprit();
   bool may_go_on() const;
   void end_survivors();

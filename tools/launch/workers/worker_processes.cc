@@ -80,9 +80,9 @@ struct Line {
   std::string who, what;
 };
 
-// Returns the lines with the cause first: those of children killed from outside, then in the order
-// in which children reported. A reason that a child received from another one counts only if no
-// child gives its own.
+// Returns the lines with the cause first: a difference between ranks that has ended all, then those
+// of children killed from outside, then in the order in which children reported. A reason that a
+// child received from another one counts only if no child gives its own.
 std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
                            const MemoryKills& kills) {
   const int count = static_cast<int>(outcome.ends.size());
@@ -97,11 +97,13 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
       const int later = report.missed_another             ? 2 * count
                         : report.code == kExitUnavailable ? count
                                                           : 0;
+      const bool ends_all = report.code == kExitMismatch && !report.told &&
+                            outcome.culprit == static_cast<std::size_t>(r);
       if (report.told)
         told.push_back({report.order.load(), report.code, false, "", report.message});
       else
-        lines.push_back(
-            {report.order.load() + later, report.code, report.missed_another, who, report.message});
+        lines.push_back({ends_all ? -1 : report.order.load() + later, report.code,
+                         report.missed_another, who, report.message});
     } else if (end.signal != 0 && !end.by_us) {
       const std::string why = end.signal == SIGKILL ? kills.text() : "";
       lines.push_back({0, end.code, false, who, end_text(end.code, end.signal) + why});
@@ -124,7 +126,7 @@ int print_failures(const GroupOutcome& outcome, const Board* board, const Memory
     // That others miss a rank is printed only if the rank could not report itself.
     const bool misses =
         line.missed_another || (line.code == kExitUnavailable && cause.code != kExitUnavailable);
-    if (!is_cause && misses && cause.order > 0) continue;
+    if (!is_cause && misses && cause.order != 0) continue;
     std::fprintf(stderr, "engine: error: %s%s\n", line.who.c_str(), line.what.c_str());
   }
   return cause.code;

@@ -60,6 +60,18 @@ bool needs_nothing(const std::string& name, const ConfigValue& option) {
 // The options that were unset, with the precedence of what they gave way to.
 using UnsetOptions = std::map<std::string, Precedence>;
 
+// Returns what an option with that value needs: the choices of the need, or the fewer ones that
+// this value demands.
+std::string need_text(const OptionSpec& option, const Condition& need, const std::string& value) {
+  for (const Demand& demand : option.demands)
+    if (is_met(demand.own, value) &&
+        std::ranges::any_of(demand.any_of, [&need](const Condition& one) {
+          return one.option == need.option && one.kind == need.kind;
+        }))
+      return demand.text;
+  return "--" + need.option + (need.choices.empty() ? "" : " " + need.choices);
+}
+
 void apply_need(const std::string& name, const Condition& need, ConfigValues& values,
                 UnsetOptions& gone) {
   ConfigValue& option = values.find(name)->second;
@@ -70,9 +82,8 @@ void apply_need(const std::string& name, const Condition& need, ConfigValues& va
   const auto gave_way = gone.find(need.option);
   const Precedence strength = gave_way == gone.end() ? precedence_of(other) : gave_way->second;
   if (!needs_nothing(name, option) && precedence_of(option) >= strength) {
-    const std::string choices = need.choices.empty() ? "" : " " + need.choices;
     const std::string found = other.value.empty() ? "" : "; " + shown(need.option, other);
-    GivenValues(values).demand(name, "--" + need.option + choices + found);
+    GivenValues(values).demand(name, need_text(*find_option(name), need, option.value) + found);
   }
   if (!option.value.empty()) gone.emplace(name, strength);
   unset(option);
@@ -109,12 +120,13 @@ bool has_value(const ConfigValues& values, const char* name) {
 }
 
 // Returns why the rules have unset an option: what it needs, or what excludes it.
-std::string reason_unset(const OptionSpec& option, const ConfigValues& values) {
+// `given`: the value that was unset.
+std::string reason_unset(const OptionSpec& option, const std::string& given,
+                         const ConfigValues& values) {
   for (const Condition& need : option.needs) {
     const ConfigValue& other = values.find(need.option)->second;
     if (is_met(need, other.value)) continue;
-    return "--" + option.name + " requires --" + need.option +
-           (need.choices.empty() ? "" : " " + need.choices) +
+    return "--" + option.name + " requires " + need_text(option, need, given) +
            (other.value.empty() ? "" : "; " + shown(need.option, other));
   }
   for (const OptionSpec& other : train_options()) {
@@ -167,7 +179,8 @@ std::vector<std::string> variables_without_effect(const ConfigValues& given,
     if (value == given.end() || precedence_of(value->second) != Precedence::kEnvironment) continue;
     const bool unused = resolved.find(option.name)->second.source == kUnusedSource;
     if (unused && !needs_nothing(option.name, value->second))
-      lines.push_back(value->second.source + " has no effect: " + reason_unset(option, resolved));
+      lines.push_back(value->second.source +
+                      " has no effect: " + reason_unset(option, value->second.value, resolved));
   }
   return lines;
 }

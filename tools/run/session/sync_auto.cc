@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "engine/averaging/policies/averaging_plan.h"
 #include "engine/train/replicas/replica_sync.h"
@@ -181,24 +183,41 @@ std::string recorded_options(const RunConfig& config) {
   return options.empty() || options.front().first != "sync" ? "" : sent_lines(options);
 }
 
-// Options that the user has given stay.
+// Options that the user has given stay, and those that depend on what they replace are left out.
 void apply_choice(const std::string& lines, RunConfig& config) {
   ConfigValues values;
+  std::set<std::string> left_out;
   for (const auto& [name, value] : config.origin)
     if (value.source != kUnusedSource) values.emplace(name, value);
   for (const std::string& line : base::split_text(lines, '\n')) {
     if (line.empty()) continue;
     const std::size_t space = line.find(' ');
-    const std::string name = line.substr(0, space);
+    const std::string name = line.substr(0, space), value = line.substr(space + 1);
     const auto found = values.find(name);
+    if (left_out.contains(name)) continue;
     if (name == "sync" || found == values.end() ||
         precedence_of(found->second) == Precedence::kDefault)
-      values[name] = {line.substr(space + 1), kSource};
+      values[name] = {value, kSource};
+    else if (found->second.value != value)
+      for (const std::string& other : options_requiring(name)) left_out.insert(other);
   }
   const RunConfig chosen = resolve_run_config(values);
   config.averaging = chosen.averaging;
   config.origin = chosen.origin;
   config.keeping.configuration = chosen.keeping.configuration;
+}
+
+// Returns those of the lines that apply as "sync params, sync-every 8": a given option replaces a
+// recorded one, and those that depend on it.
+std::string text_in_force(const std::string& lines, const ConfigValues& origin) {
+  std::string text;
+  for (const std::string& line : base::split_text(lines, '\n')) {
+    const std::size_t space = line.find(' ');
+    const auto found = origin.find(line.substr(0, space));
+    if (line.empty() || found == origin.end() || found->second.source != kSource) continue;
+    text += (text.empty() ? "" : ", ") + line;
+  }
+  return text;
 }
 
 // Returns the choice as lines.
@@ -227,20 +246,20 @@ ChosenSync choose_sync(const RunConfig& config, backends::Group& group,
   engine::run_on_root(
       *control, [&] { lines = recorded_options(config); }, exit_code_of);
   engine::broadcast_text(*control, lines);
-  if (!lines.empty()) {
-    std::string text = lines.substr(0, lines.size() - 1);
-    std::ranges::replace(text, '\n', ',');
-    result.lines = {"Sync auto: as this run has recorded: " + text};
-  } else if (group.world_size() == 1) {
+  const bool is_recorded = !lines.empty();
+  if (!is_recorded && group.world_size() == 1) {
     lines = is_given(config, "sync-every") ? "sync params\n" : "sync grad\n";
     result.lines = {"Sync auto: one rank, which averages nothing: " +
                     lines.substr(0, lines.size() - 1)};
-  } else {
+  } else if (!is_recorded) {
     // Every rank has the same figures, but rounding may differ between processors.
     lines = measure_and_choose(config, group, *control, result);
     engine::broadcast_text(*control, lines);
   }
   apply_choice(lines, result.config);
+  if (is_recorded)
+    result.lines = {"Sync auto: as this run has recorded: " +
+                    text_in_force(lines, result.config.origin)};
   return result;
 }
 

@@ -9,10 +9,13 @@
 #include <csignal>
 
 #include "backends/backend_error.h"
+#include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tools/launch/workers/worker_group.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace {
 
@@ -112,6 +115,56 @@ TEST(WorkerProcesses, TheCauseIsTheFirstLine) {
 }
 
 // The one that would save for all is stopped, and the others have ended for want of it.
+// In an elastic job, where the loss of a rank is no failure. All ranks find a difference, some of
+// them later than others.
+TEST(WorkerProcesses, RanksThatDifferEndAnElasticJobWithTheirCode) {
+  testing::internal::CaptureStderr();
+  const int code = tools::run_worker_processes(
+      3,
+      [](const tools::WorkerPlace& place) -> int {
+        if (place.rank == 0) raise(SIGKILL);
+        if (place.rank == 1) throw engine::DesyncError("desync after step 4");
+        for (;;) pause();
+      },
+      /*least=*/1);
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, 76);
+  EXPECT_NE(err.find("engine: error: rank 1: desync after step 4\n"), std::string::npos) << err;
+  EXPECT_EQ(err.find("ranks are left"), std::string::npos) << err;
+}
+
+TEST(WorkerGroup, DoesNotRestartAWorkerWhoseEndEndsAll) {
+  for (const bool was_restarted : {false, true}) {
+    int asked = 0, has_differed[2];
+    ASSERT_EQ(pipe(has_differed), 0);
+    tools::SignalInbox inbox;
+    tools::GuardProcess guard(true);
+    tools::GroupRules rules;
+    rules.least = 1;
+    rules.longest_pause = std::chrono::milliseconds(1);
+    rules.again = [&](std::size_t, const tools::WorkerEnd& end) -> std::function<int()> {
+      ++asked;
+      if (end.code == tools::kExitMismatch) {
+        close(has_differed[1]);
+        return {};
+      }
+      return [] { return tools::kExitMismatch; };
+    };
+    tools::WorkerGroup group(guard, inbox, rules);
+    group.start([was_restarted] { return was_restarted ? 1 : tools::kExitMismatch; });
+    if (was_restarted)  // a job continues without a rank that differs alone
+      group.start([&has_differed] {
+        close(has_differed[1]);
+        char byte = 0;
+        return read(has_differed[0], &byte, 1) == 0 ? tools::kExitOk : 1;
+      });
+    const tools::GroupOutcome outcome = group.wait({});
+    EXPECT_EQ(outcome.code(), was_restarted ? 0 : tools::kExitMismatch);
+    EXPECT_EQ(asked, was_restarted ? 2 : 0);
+    close(has_differed[0]);
+  }
+}
+
 TEST(WorkerProcesses, AStoppedSaverIsNotWaitedForAfterASignal) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

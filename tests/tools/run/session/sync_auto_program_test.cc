@@ -66,6 +66,19 @@ TEST(SyncAuto, HasTheBitsOfTheChosenPolicyAndKeepsItWhenResumed) {
   EXPECT_CONTAINS(plain.out, "sync " + sync);
 }
 
+// Given options replace recorded ones, and those that depend on them.
+TEST(SyncAuto, NamesWhatItTakesFromTheRecordAlone) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  expect_success(train("--spawn 2 --epochs 1 --compress topk --topk-ratio 0.2 --save-dir " + run));
+  const std::string again = "--spawn 2 --sync auto --resume auto --save-dir " + run;
+  EXPECT_CONTAINS(
+      expect_success(train("--epochs 2 " + again)).out,
+      "Sync auto: as this run has recorded: sync grad, compress topk, topk-ratio 0.2\n");
+  EXPECT_CONTAINS(expect_success(train("--epochs 3 --compress none " + again)).out,
+                  "Sync auto: as this run has recorded: sync grad\n");
+}
+
 // A step takes 0.1 ms, as long as an exchange in memory: no code makes that faster.
 TEST(SyncAuto, RanksOfOneHostSumGradientsInTheirMemory) {
   EXPECT_EQ(chosen_in(expect_success(train("--dry-run --spawn 2 --sync auto --backend shm"))),

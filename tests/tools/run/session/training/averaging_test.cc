@@ -672,7 +672,12 @@ TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
       {"compress=int8 sync=params sync-every=2", "compress=int8 sync=params sync-every=2", 1,
        "parameter_error in PATH is dropped: one rank averages"},
       {"sync=diloco sync-every=2", "sync=params sync-every=2", 2,
-       "outer_momentum in PATH is dropped: this run's averaging does not use it"}};
+       "outer_momentum in PATH is dropped: this run's averaging does not use it"},
+      {"sync=streaming sync-every=4 sync-overlap=3 sync-fragments=2",
+       "sync=streaming sync-every=4 sync-overlap=3 sync-fragments=2", 2, ""},
+      {"sync=streaming sync-every=4 sync-overlap=3 sync-fragments=2",
+       "sync=streaming sync-every=4 sync-overlap=3 sync-fragments=1", 2,
+       "1 fragment in flight in PATH is dropped: it has 2 fragments, this run 1"}};
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(c.before) + " -> " + c.after);
     const test_support::TemporaryDirectory folder;

@@ -15,6 +15,7 @@
 #include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/core/error.h"
 #include "engine/train/saving/weights.h"
+#include "io/base/digests/digest.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -483,6 +484,62 @@ INSTANTIATE_TEST_SUITE_P(Policies, SharedAveragingOfChangingRanks,
                          testing::Values(Options("sync=streaming sync-overlap=2"),
                                          Options("sync=diloco"), Options("sync=slowmo")),
                          [](const auto& p) { return p.param.at("sync"); });
+
+// In each trial a rank dies in another one of its collectives, from the end of an epoch of two
+// steps to the end of the run: those of the schedule, of an epoch's end, of the loop. The remaining
+// ranks begin with the same parameters and the same memory of averagings, and stay equal wherever
+// they are compared.
+class FailedCollectivesOfChangingRanks : public testing::TestWithParam<Options> {};
+
+TEST_P(FailedCollectivesOfChangingRanks, LeaveReplicasThatAreEqual) {
+  const test_support::TemporaryDirectory folder;
+  const std::string model = folder / "dense.toml";
+  test_support::write_text(model, kDense);
+  const Options options =
+      with("steps=10 batch-size=24 synthetic-size=48 verify-every=1 momentum=0.5 lr=0.05",
+           {{"model", model}}, GetParam());
+  const auto in_common = [](const io::Checkpoint& state) {
+    std::vector<std::string> all;
+    for (const io::NamedArray& array : state.arrays)
+      if (array.section == io::Section::kParameter ||
+          (array.section == io::Section::kAveraging &&
+           array.name.find("_error") == std::string::npos))
+        all.push_back(array.name + " " +
+                      base::hex_text(base::short_digest_of(
+                          {reinterpret_cast<const char*>(array.data.data()), array.data.size()})));
+    for (const auto& [name, value] : state.counters)
+      if (!name.ends_with("bytes_sent")) all.push_back(name + " " + std::to_string(value));
+    return all;
+  };
+  int call = 1;
+  for (; call < 200; ++call) {
+    SCOPED_TRACE("call " + std::to_string(call));
+    Job job(options, 3);
+    job.join(3);
+    if (!job.until_death_in_call(1, 4, call)) break;
+    const std::vector<RankResult> ends = job.to_the_end();
+    ASSERT_EQ(ends.size(), 2u);
+    ASSERT_EQ(in_common(job.beginnings()[0]), in_common(job.beginnings()[1]));
+    ASSERT_EQ(ends[0].end.global_step, 10);
+    ASSERT_TRUE(same_bits(ends[0], ends[1], io::Section::kParameter));
+  }
+  EXPECT_GT(call, 12);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies, FailedCollectivesOfChangingRanks,
+    testing::Values(
+        Options("sync=streaming sync-every=4 sync-overlap=2"),
+        Options("sync=streaming sync-every=4 sync-overlap=2 compress=int8"),
+        Options("sync=streaming sync-every=3 sync-overlap=0 sync-fragments=1 sync-mixing=0.5"),
+        Options("sync=streaming sync-every=3 sync-overlap=0 sync-fragments=1 compress=int4"),
+        Options("sync=params sync-every=3"), Options("sync=params sync-every=3 compress=int8"),
+        Options("sync=params sync-every=3 average-state=all"), Options("sync=diloco sync-every=3"),
+        Options("sync=slowmo sync-every=3 average-state=momentum"),
+        Options("sync=post-local sync-every=3 sync-warmup=5"), Options("sync=gossip sync-every=2"),
+        Options("sync=gossip sync-every=3 outer-momentum=0.5"),
+        Options("sync=params sync-every=3 stale=2"), Options("sync=diloco sync-every=3 stale=2"),
+        Options("sync=grad"), Options("compress=int4"), Options("compress=powersgd")));
 
 // Each rank keeps its error feedback; that of a rank that joins begins at zero.
 class CompressionOfChangingRanks : public testing::TestWithParam<Options> {};

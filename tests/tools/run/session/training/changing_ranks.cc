@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <utility>
 
 #include "backends/backend_error.h"
 #include "engine/train/saving/weights.h"
+#include "tests/support/hooked_group.h"
 #include "tests/support/time_limits.h"
 #include "tools/launch/workers/worker_threads.h"
 #include "tools/report/observers/session_text.h"
@@ -55,6 +57,22 @@ void Job::until_death(int who, std::int64_t step) {
   ranks_.erase(ranks_.begin() + who);
 }
 
+bool Job::until_death_in_call(int who, std::int64_t step, int call) {
+  std::atomic<int> calls = 0;
+  std::atomic<bool> counts = false, dies = false;
+  before_call_ = [&](int rank) {
+    if (rank != who || !counts || ++calls != call) return;
+    dies = true;
+    throw RankDies();
+  };
+  run([&](int rank, std::int64_t done) {
+    if (rank == who && done >= step) counts = true;
+  });
+  before_call_ = {};
+  if (dies) ranks_.erase(ranks_.begin() + who);
+  return dies;
+}
+
 bool Job::until_pause(std::int64_t step) {
   paused_ = false;
   pause_at_ = step;
@@ -79,8 +97,11 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
   const int world = static_cast<int>(ranks_.size());
   results_.assign(ranks_.size(), {});
   beginnings_.assign(ranks_.size(), {});
-  const auto body = [&](std::unique_ptr<backends::Group> group) {
-    const int rank = group->rank();
+  const auto body = [&](std::unique_ptr<backends::Group> inproc) {
+    const int rank = inproc->rank();
+    const auto group = std::make_unique<test_support::HookedGroup>(std::move(inproc), [this, rank] {
+      if (before_call_) before_call_(rank);
+    });
     const auto own = static_cast<std::size_t>(rank);
     const std::atomic<int> never{0};
     try {

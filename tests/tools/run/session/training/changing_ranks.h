@@ -25,6 +25,9 @@ class Job {
   // After `step`, or the first one that this group does, rank `who` dies while the others go on
   // into the next step.
   void until_death(int who, std::int64_t step);
+  // Rank `who` dies instead of its `call`-th collective after that step, on any communicator.
+  // False: the job ended before.
+  bool until_death_in_call(int who, std::int64_t step, int call);
   // Some step from `step` on is the last one of this group; false: that came too late.
   bool until_pause(std::int64_t step);
   // The group fails for a reason of its own, and all ranks are still there; the steps that each
@@ -50,6 +53,7 @@ class Job {
   std::int64_t pause_at_ = -1;
   bool paused_ = false;
   std::function<void()> before_write_;
+  std::function<void(int rank)> before_call_;
   std::string scale_line_;
 };
 

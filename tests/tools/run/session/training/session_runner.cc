@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/train/saving/weights.h"
+#include "tests/support/hooked_group.h"
 #include "tests/support/time_limits.h"
 #include "tools/launch/workers/worker_threads.h"
 #include "tools/run/session/train_session.h"
@@ -66,37 +67,15 @@ class Recorder : public engine::TrainObserver {
 };
 
 // A group whose members seem to live elsewhere.
-class OnOtherHosts final : public backends::Group {
+class OnOtherHosts final : public test_support::HookedGroup {
  public:
   OnOtherHosts(std::unique_ptr<backends::Group> group, const std::vector<std::string>& hosts)
-      : group_(std::move(group)), peers_(group_->peers()) {
+      : HookedGroup(std::move(group)), peers_(HookedGroup::peers()) {
     for (std::size_t r = 0; r < hosts.size(); ++r) peers_.at(r).host_id = hosts[r];
   }
-  int rank() const override { return group_->rank(); }
-  int world_size() const override { return group_->world_size(); }
   const std::vector<backends::PeerInfo>& peers() const override { return peers_; }
-  std::string backend() const override { return group_->backend(); }
-  std::string backend_reason() const override { return group_->backend_reason(); }
-  using Group::make_communicator;
-  std::unique_ptr<backends::Communicator> make_communicator(
-      const backends::CommunicatorRequest& request) override {
-    return group_->make_communicator(request);
-  }
-  using Group::make_device_communicator;
-  std::unique_ptr<backends::DeviceCommunicator> make_device_communicator(
-      const backends::CommunicatorRequest& request) override {
-    return group_->make_device_communicator(request);
-  }
-  std::string flight_record(const std::string& reason) const override {
-    return group_->flight_record(reason);
-  }
-  void set_activity(std::string_view activity) noexcept override { group_->set_activity(activity); }
-  void check() override { group_->check(); }
-  using Group::leave;
-  void leave(const std::function<bool()>& hurried) override { group_->leave(hurried); }
 
  private:
-  std::unique_ptr<backends::Group> group_;
   std::vector<backends::PeerInfo> peers_;
 };
 
