@@ -1024,6 +1024,13 @@ TEST(Env, SaysWhyThereIsNoMpi) {
   EXPECT_CONTAINS(train.err, "backend mpi cannot be used on this machine: " + why);
 }
 
+TEST(Train, MpiCannotBeElastic) {
+  const CommandResult train =
+      call("train --model mlp --dataset synthetic --elastic 2:2 --backend mpi");
+  EXPECT_EQ(train.exit_code, 78);
+  EXPECT_CONTAINS(train.err, "--elastic cannot use --backend mpi, which cannot replace ranks");
+}
+
 TEST(Env, ExpandsHostLists) {
   EXPECT_EQ(call("env --hosts n[01-02]-ib0,alpha").out, "n01-ib0\nn02-ib0\nalpha\n");
   EXPECT_EQ(call("env --hosts n[1-2] --format json").out, "[\"n1\",\"n2\"]\n");

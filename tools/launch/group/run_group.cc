@@ -98,6 +98,8 @@ int run_elastic(const RunConfig& config, const ElasticBody& group_body) {
     if (config.measured_slices) divide_sums_by_rates(group);
     return group_body(group, view, pause);
   };
+  if (config.group.backend == "mpi")
+    throw io::ConfigError("--elastic cannot use --backend mpi, which cannot replace ranks");
   backends::check_backend(config.group.backend);
   check_threads(config.compute.threads);
   check_bind(config.compute.bind);
