@@ -3,6 +3,7 @@
 //
 //   sample_shape = [28, 28, 1]  for runs without a data set, which otherwise defines it;
 //                               text: [context]
+//   input_shape = [0, 0, 3]     images of another shape are an error; 0: any extent
 //   classes = 10                the same
 //   label_shape = [28, 28]      the same, for a class at each position: the logits are [28, 28, 10]
 //   logits = "fc"               the layer with the predictions; default: the last one
@@ -145,6 +146,32 @@ class Builder {
   std::map<std::string, engine::NodeId> ids_;
 };
 
+std::string pixels_text(std::int64_t height, std::int64_t width) {
+  return std::to_string(height) + " x " + std::to_string(width);
+}
+
+// `read`: the images of an ONNX file's network, [height, width, channels], 0: any. Its layers may
+// accept others, and compute with places and sizes that do not fit them.
+void check_images(const std::string& path, const std::optional<std::vector<std::int64_t>>& read,
+                  const engine::Shape& sample) {
+  if (!read || read->size() != 3 || sample.rank() != 3) return;
+  const auto differs = [&](int i) {
+    const std::int64_t wanted = (*read)[static_cast<std::size_t>(i)];
+    return wanted > 0 && wanted != sample[i];
+  };
+  if (differs(2))
+    throw engine::ModelError(path + ": reads images of " + std::to_string((*read)[2]) +
+                             ((*read)[2] == 1 ? " channel" : " channels") +
+                             "; the samples of the data set have " + std::to_string(sample[2]) +
+                             ", " + sample.to_string());
+  const std::string own = pixels_text(sample[0], sample[1]);
+  if (differs(0) || differs(1))
+    throw engine::ModelError(path + ": its layers depend on the image size in the file, " +
+                             pixels_text((*read)[0], (*read)[1]) + "; the data set has images of " +
+                             own + "; export the network for " + own +
+                             ", or with dynamic axes for height and width");
+}
+
 // The layers of an ONNX file's network fit token ids of its own length alone, or images; a layer's
 // shape error would not explain that.
 void check_samples(const std::string& path, const std::optional<std::vector<std::int64_t>>& stated,
@@ -197,6 +224,7 @@ engine::Graph build_layer_list(const std::string& path, const ModelOptions& opti
   const toml::table file = parse(path, options.definition);
   Options top(path, file);
   check_samples(path, top.list<std::int64_t>("sample_shape", "integers"), options.sample_shape);
+  check_images(path, top.list<std::int64_t>("input_shape", "integers"), options.sample_shape);
   top.integer("classes", 0);
   top.list<std::int64_t>("label_shape", "integers");
   top.allow("logits");

@@ -286,8 +286,7 @@ struct Executor::Impl {
       first.push_back(next);
       const Layer* layer = plan.graph->nodes()[static_cast<std::size_t>(id)].layer.get();
       if (layer == nullptr) continue;
-      const std::vector<Shape> shapes = plan.graph->input_shapes(id);
-      next += plan.graph->own_parameters(id).size() + layer->buffers(shapes).size();
+      next += plan.graph->own_parameters(id).size() + own_buffers(*plan.graph, id).size();
     }
     require(next == state.entries.size(), "the state belongs to another graph");
     return first;
@@ -350,8 +349,9 @@ struct Executor::Impl {
         step.parameter_gradients.push_back(view_of_entry);
       }
     }
-    std::size_t buffer = first_entry[static_cast<std::size_t>(from.node)] +
-                         plan.graph->own_parameters(from.node).size();
+    const NodeId owner = buffer_node(*plan.graph, from.node);
+    std::size_t buffer =
+        first_entry[static_cast<std::size_t>(owner)] + plan.graph->own_parameters(owner).size();
     for (std::size_t k = from.layer->buffers(shapes).size(); k > 0; --k, ++buffer)
       step.buffers.push_back(state.view(state.entries[buffer]));
   }

@@ -89,10 +89,26 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
 NodeId Graph::add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner) {
   require(layer != nullptr, "a graph node needs a layer");
   const std::string who = label(name, nodes_.size(), *layer);
-  if (owner < 0 || owner >= static_cast<NodeId>(nodes_.size()) || own_parameters(owner).empty())
+  if (owner < 0 || owner >= static_cast<NodeId>(nodes_.size()) ||
+      (own_parameters(owner).empty() && own_buffers(*this, owner).empty()))
     throw ModelError(who + ": tied to node " + std::to_string(owner) +
                      ", which has no parameters of its own");
   return append(std::move(name), std::move(layer), std::move(inputs), owner);
+}
+
+void Graph::use_common_layout(NodeId owner, LayerPtr& layer, const std::vector<Shape>& shapes) {
+  const std::vector<ParameterSpec> own = layer->parameters(shapes), owned = own_parameters(owner);
+  const auto is_alike = [](const ParameterSpec& a, const ParameterSpec& b) {
+    return a.layout.permutation == b.layout.permutation;
+  };
+  if (own.size() != owned.size() || std::ranges::equal(own, owned, is_alike)) return;
+  if (LayerPtr other = layer->with_common_layout()) layer = std::move(other);
+  for (NodeId id = owner; id < static_cast<NodeId>(nodes_.size()); ++id) {
+    Node& node = nodes_[static_cast<std::size_t>(id)];
+    LayerPtr other =
+        node.layer && parameter_node(id) == owner ? node.layer->with_common_layout() : nullptr;
+    if (other) node.layer = std::move(other);
+  }
 }
 
 NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner) {
@@ -115,6 +131,7 @@ NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> input
     shapes.push_back(from.shape);
   }
   const Shape shape = checked_shape(*layer, shapes, who);
+  if (owner >= 0) use_common_layout(owner, layer, shapes);
   const std::vector<ParameterSpec> parameters = layer->parameters(shapes);
   for (const ParameterSpec& spec : parameters)
     check_shape(spec.layout.file_shape, who + ": parameter " + spec.name);
@@ -189,6 +206,24 @@ std::string Graph::describe(NodeId id) const {
   const Node& node = nodes_.at(static_cast<std::size_t>(id));
   return node.layer ? label(node.name, static_cast<std::size_t>(id), *node.layer)
                     : "input '" + node.name + "'";
+}
+
+NodeId buffer_node(const Graph& graph, NodeId node) {
+  const NodeId owner = graph.parameter_node(node);
+  if (owner == node) return node;
+  const auto buffers_of = [&](NodeId id) {
+    return graph.nodes()[static_cast<std::size_t>(id)].layer->buffers(graph.input_shapes(id));
+  };
+  const auto is_same = [](const BufferSpec& a, const BufferSpec& b) {
+    return a.name == b.name && a.shape == b.shape && a.counter == b.counter;
+  };
+  return std::ranges::equal(buffers_of(node), buffers_of(owner), is_same) ? owner : node;
+}
+
+std::vector<BufferSpec> own_buffers(const Graph& graph, NodeId node) {
+  const Graph::Node& it = graph.nodes().at(static_cast<std::size_t>(node));
+  return it.layer && buffer_node(graph, node) == node ? it.layer->buffers(graph.input_shapes(node))
+                                                      : std::vector<BufferSpec>{};
 }
 
 double forward_flops(const Graph& graph, NodeId node) {

@@ -35,9 +35,11 @@ class Graph {
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
 
   // Adds a layer that uses the parameters of an earlier node, which must have the shapes that it
-  // needs (tied weights). The gradients of both uses are added; the state lists the parameters
-  // once, under the owner's name. Throws as add() does, and ModelError if the shapes differ or the
-  // owner has no parameters of its own.
+  // needs (tied weights), and the buffers of that node if it has the same ones. The gradients of
+  // both uses are added; the state lists the parameters once, under the owner's name. Layers of one
+  // kind with different layouts of their parameters get Layer::with_common_layout(). Throws as
+  // add() does, and ModelError if the shapes differ or the owner has no parameters or buffers of
+  // its own.
   NodeId add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
 
   // Replaces every layer that has a synchronized() form by it; returns the number of layers that
@@ -75,6 +77,7 @@ class Graph {
   NodeId loss() const { return loss_; }
 
  private:
+  void use_common_layout(NodeId owner, LayerPtr& layer, const std::vector<Shape>& shapes);
   NodeId append(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
   void check_name(const std::string& name, const std::string& who) const;
   NodeId push(Node node);
@@ -89,6 +92,12 @@ class Graph {
 // all positions), where a multiplication and an addition are two; 0 for other kinds, which are
 // bound by memory.
 double forward_flops(const Graph& graph, NodeId node);
+
+// Returns the node whose buffers, e.g. running statistics, the layer of `node` uses: itself, unless
+// it is tied to a node with the same ones.
+NodeId buffer_node(const Graph& graph, NodeId node);
+// The node's own contribution to the buffers of the model's state.
+std::vector<BufferSpec> own_buffers(const Graph& graph, NodeId node);
 
 // Names of all parameters, in model order.
 std::vector<std::string> parameter_names(const Graph& graph);

@@ -101,12 +101,11 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     if (!node.layer) continue;
-    const std::vector<Shape> shapes = graph.input_shapes(id);
     for (const ParameterSpec& spec : graph.own_parameters(id)) {
       const std::string name = full_name(node, spec.name);
       state.entries.push_back({name, Kind::kParameter, slots.at(name)});
     }
-    for (const BufferSpec& spec : node.layer->buffers(shapes)) {
+    for (const BufferSpec& spec : own_buffers(graph, id)) {
       std::vector<NamedLayout>& list = spec.counter ? counters : running;
       state.entries.push_back({full_name(node, spec.name),
                                spec.counter ? Kind::kCounter : Kind::kRunning, list.size()});
@@ -137,14 +136,13 @@ void ModelState::initialize(const Graph& graph, std::uint64_t seed, const Wants&
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     if (!node.layer) continue;
-    const std::vector<Shape> shapes = graph.input_shapes(id);
     for (const ParameterSpec& spec : graph.own_parameters(id)) {
       const Entry& entry = entries.at(next++);
       require(entry.name == full_name(node, spec.name), "the state belongs to another graph");
       if (!wants || wants(entry.name))
         fill(view(entry), spec.layout, spec.initializer, stream_key(seed, entry.name));
     }
-    for (const BufferSpec& spec : node.layer->buffers(shapes)) {
+    for (const BufferSpec& spec : own_buffers(graph, id)) {
       const Entry& entry = entries.at(next++);
       require(entry.name == full_name(node, spec.name), "the state belongs to another graph");
       fill(view(entry), layout(entry), {Initializer::Kind::kConstant, spec.initial}, 0);

@@ -46,6 +46,8 @@ class Conv2d final : public Layer {
     return {g.out_h(), g.out_w(), g.out_channels};
   }
 
+  LayerPtr with_common_layout() const override { return window_conv2d(options_); }
+
   // fan_in = in / groups * kh * kw, fan_out = out * kh * kw. A bias is always initialized as in
   // PyTorch.
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {

@@ -207,6 +207,9 @@ class Layer {
   // buffer names; null if nothing in it depends on other samples of the batch, or if it is already
   // synchronized.
   virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
+  // Returns the same layer with its parameters in the layout that layers of its kind with other
+  // options have, so that they can share them; null if it has that layout.
+  virtual std::unique_ptr<const Layer> with_common_layout() const { return nullptr; }
 
   virtual void forward(const LayerRun& run) const = 0;
   virtual void backward(const LayerRun& run) const = 0;

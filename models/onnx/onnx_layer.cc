@@ -39,4 +39,8 @@ std::string OnnxLayer::parameter(std::size_t index) const {
          graph.own_parameters(owner).at(index).name;
 }
 
+std::string OnnxLayer::buffer(const std::string& name) const {
+  return graph.nodes()[static_cast<std::size_t>(engine::buffer_node(graph, id))].name + "." + name;
+}
+
 }  // namespace models

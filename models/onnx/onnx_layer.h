@@ -36,7 +36,7 @@ struct OnnxLayer {
   std::string channels_first(const std::string& value);
   std::size_t parameters() const;
   std::string parameter(std::size_t index) const;  // its name in the model's state
-  std::string buffer(const std::string& name) const { return node().name + "." + name; }
+  std::string buffer(const std::string& name) const;
 };
 
 }  // namespace models

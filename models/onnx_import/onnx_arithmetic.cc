@@ -48,6 +48,13 @@ std::int64_t computed_batches(const std::string& type, std::int64_t a, std::int6
   return type == "Add" && a == 0 ? b : kOnnxUnknown;
 }
 
+// Whether two extents are equal; an unknown one may be any number from 0.
+std::int64_t equal_extents(std::int64_t a, std::int64_t b) {
+  if (a != kOnnxUnknown && b != kOnnxUnknown) return a == b;
+  const std::int64_t other = a == kOnnxUnknown ? b : a;
+  return other < 0 && !is_onnx_symbol(other) ? 0 : kOnnxUnknown;
+}
+
 OnnxTensor as_reals(OnnxTensor tensor) {
   if (tensor.is_real) return tensor;
   for (const std::int64_t value : tensor.integers) {
@@ -127,7 +134,8 @@ OnnxTensor fold_unary(OnnxOperator& op) {
   OnnxTensor all = op.tensor(0);
   if (type == "Not") {
     if (all.is_real) throw OnnxUnsupported("of floats");
-    for (std::int64_t& value : all.integers) value = value == 0;
+    for (std::int64_t& value : all.integers)
+      if (value != kOnnxUnknown) value = value == 0;
     return all;
   }
   if (type == "Neg" && !all.is_real) {
@@ -161,6 +169,7 @@ OnnxTensor fold_cast(OnnxOperator& op) { return converted(op, op.tensor(0), op.i
 OnnxTensor fold_where(OnnxOperator& op) {
   OnnxTensor choice = op.tensor(0), a = op.tensor(1), b = op.tensor(2);
   if (choice.is_real || a.is_real != b.is_real) throw OnnxUnsupported("of different types");
+  expect_known_choice(choice);
   const Numbers shape = broadcast_shape(broadcast_shape(choice.shape, a.shape), b.shape);
   choice = expanded(op, choice, shape), a = expanded(op, a, shape), b = expanded(op, b, shape);
   for (std::size_t i = 0; i < choice.integers.size(); ++i)
@@ -169,6 +178,13 @@ OnnxTensor fold_where(OnnxOperator& op) {
 }
 
 }  // namespace
+
+void expect_known_choice(const OnnxTensor& condition) {
+  if (std::ranges::count(condition.integers, kOnnxUnknown) > 0)
+    throw OnnxUnsupported(
+        "a choice by an extent that the file leaves open; export the network with a fixed height "
+        "and width");
+}
 
 OnnxTensor converted(OnnxOperator& op, OnnxTensor all, std::int64_t to) {
   if (to == 1 || to == 11) return as_reals(std::move(all));
@@ -180,7 +196,8 @@ OnnxTensor converted(OnnxOperator& op, OnnxTensor all, std::int64_t to) {
   OnnxTensor result = zeros(op, all.shape, false);
   for (std::size_t i = 0; i < result.integers.size(); ++i) {
     if (!all.is_real) {
-      result.integers[i] = truth(all.integers[i]);
+      const std::int64_t value = all.integers[i];
+      result.integers[i] = value == kOnnxUnknown ? value : truth(value);
       continue;
     }
     const double value = all.reals[i];
@@ -192,7 +209,7 @@ OnnxTensor converted(OnnxOperator& op, OnnxTensor all, std::int64_t to) {
 
 std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
-  if (type == "Equal") return a == b;
+  if (type == "Equal") return equal_extents(a, b);
   if (is_onnx_symbol(a) || is_onnx_symbol(b)) return computed_batches(type, a, b);
   if (type == "Max") return std::max(a, b);
   if (type == "Min") return std::min(a, b);

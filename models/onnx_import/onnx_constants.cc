@@ -70,8 +70,12 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& read) {
   OnnxActivation value = without_samples(shape);
   const std::string name = parameter_name(op, stored);
   if (name != initializer_name(stored)) stored.alias = name;
-  const int user = all.layers.user_of(stored);
-  if (user >= 0 && all.layers.at(user).kind != "parameter")
+  int user = all.layers.user_of(stored);
+  const std::string kind = user < 0 ? "" : all.layers.at(user).kind;
+  // A norm can leave it to layers of their own: separate_parameters().
+  const bool is_of_norm = kind.ends_with("_norm") || kind == "batch_norm2d";
+  if (is_of_norm) user = -1;
+  if (user >= 0 && kind != "parameter")
     throw OnnxUnsupported("it shares '" + name + "' with layer '" + all.layers.at(user).name +
                           "', which uses it in another way");
   value.layer = user;
@@ -83,7 +87,7 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& read) {
        .inputs = {},
        .options = {{"shape", list_text(shape)}},
        .arrays = {{"weight", stored, shape}}});
-  all.layers.set_user(stored, value.layer);
+  if (!is_of_norm) all.layers.set_user(stored, value.layer);
   return value;
 }
 

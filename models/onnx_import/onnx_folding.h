@@ -34,6 +34,8 @@ OnnxTensor expanded(OnnxOperator& op, const OnnxTensor& from,
 // A sum, product ... of integers, which may be extents that are no numbers: kOnnxUnknown for what
 // cannot be computed.
 std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64_t b);
+// Throws OnnxUnsupported for a condition that depends on an unknown extent.
+void expect_known_choice(const OnnxTensor& condition);
 
 // The functions by operator.
 using OnnxFold = OnnxTensor (*)(OnnxOperator& op);

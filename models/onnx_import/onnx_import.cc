@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <unordered_set>
 
@@ -11,7 +12,6 @@
 #include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_nodes.h"
 #include "models/onnx_import/onnx_operator.h"
-#include "models/onnx_origins/onnx_calls.h"
 
 namespace models {
 namespace {
@@ -78,6 +78,16 @@ std::string extents_text(const std::string& key, const std::vector<std::int64_t>
   return text.empty() ? "" : text + "]\n";
 }
 
+// The images that the network reads: [height, width, channels], 0: any.
+std::string input_text(const OnnxTranslation& all, bool is_any_size) {
+  const std::vector<std::int64_t>& shape = all.graph.inputs[0].shape;
+  if (all.tokens > 0 || shape.size() != 4) return "";
+  const auto extent = [&](std::size_t i) {
+    return is_any_size ? 0 : std::max<std::int64_t>(0, shape[i]);
+  };
+  return extents_text("input_shape", {extent(2), extent(3), shape[1]});
+}
+
 std::string layer_text(const OnnxLayerList& layers, const OnnxListedLayer& layer) {
   std::string inputs;
   for (const int from : layer.inputs)
@@ -89,10 +99,18 @@ std::string layer_text(const OnnxLayerList& layers, const OnnxListedLayer& layer
   return text;
 }
 
-std::string definition_of(const OnnxTranslation& all, const OnnxActivation& output,
-                          const std::vector<bool>& needed) {
+struct TranslatedGraph {
+  std::unique_ptr<OnnxTranslation> all;
+  OnnxActivation output;
+  std::vector<bool> needed;  // layers
+};
+
+// `is_any_size`: the network reads images of any height and width.
+std::string definition_of(const TranslatedGraph& graph, bool is_any_size) {
+  const auto& [translation, output, needed] = graph;
+  const OnnxTranslation& all = *translation;
   const std::vector<std::int64_t> sample = sample_shape_of(all);
-  std::string text = extents_text("sample_shape", sample);
+  std::string text = extents_text("sample_shape", sample) + input_text(all, is_any_size);
   if (!sample.empty()) text += extents_text("label_shape", label_shape_of(output));
   if (all.tokens > 0 && output.shape.size() == 2) text += "label_shape = []\n";
   text += "classes = " + std::to_string(output.shape[1]) + "\nlogits = \"" +
@@ -119,13 +137,16 @@ bool is_all_of(const OnnxLayerArray& array, double number) {
 
 // Norms with ones and zeros in the place of parameters have none.
 void leave_out_neutral_parameters(OnnxLayerList& layers) {
+  std::unordered_set<std::string> without;  // names of such norms
   for (int i = 0; i < std::ssize(layers.all()); ++i) {
     OnnxListedLayer& layer = layers.at(i);
+    if (without.contains(layer.tied)) layer.options.emplace_back("affine", "false");
     if ((layer.kind != "group_norm" && layer.kind != "batch_norm2d") || layer.arrays.size() < 2 ||
         !is_all_of(layer.arrays[0], 1) || !is_all_of(layer.arrays[1], 0))
       continue;
     layer.options.emplace_back("affine", "false");
     layer.arrays.erase(layer.arrays.begin(), layer.arrays.begin() + 2);
+    without.insert(layer.name);
   }
 }
 
@@ -150,149 +171,80 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
   return array;
 }
 
-constexpr std::size_t kMaxShown = 8;  // names of a note
-
-// The first names, and how many others there are.
-std::string listed(const std::vector<std::string>& names) {
-  std::vector<std::string> shown = names;
-  shown.resize(std::min(names.size(), kMaxShown));
-  const std::string rest =
-      names.size() > kMaxShown ? " and " + std::to_string(names.size() - kMaxShown) + " more" : "";
-  return base::join_text(shown) + rest;
-}
-
-std::string freeze_option(const std::vector<std::string>& names) {
-  return names.size() > kMaxShown ? "--freeze NAME,..."
-                                  : "--freeze '" + base::join_text(names, ",") + "'";
-}
-
-// Whether the name says that a module trains it: "weight_g", "in_proj_bias".
-bool is_usual_parameter(const std::string& name) {
-  const std::string last = name.substr(name.rfind('.') + 1);
-  return last.find("weight") != std::string::npos || last.find("bias") != std::string::npos;
-}
-
-// Parameters of the layers by what the user should know of them.
-struct OnnxParameterLists {
-  std::vector<std::string> assumed;   // may be buffers: the file does not tell
-  std::vector<std::string> buffers;   // are none in PyTorch
-  std::vector<std::string> computed;  // by the exporter, from parameters
-};
-
-void add_to_lists(const OnnxTranslation& all, const OnnxListedLayer& layer,
-                  const OnnxLayerArray& array, OnnxParameterLists& lists) {
-  const std::string name = layer.name + "." + array.name;
-  if (array.from.tensor == nullptr || layer.kind == "constant" ||
-      io::section_of_name(name) == io::Section::kBuffer)
-    return;
-  const std::string& stored = array.from.tensor->name;
-  if (!is_trained_weight(array.from))
-    lists.buffers.push_back(name);
-  else if (!all.origins.are_known() && !all.origins.is_anonymous(stored) &&
-           !is_usual_parameter(stored))
-    lists.assumed.push_back(name);
-  else if (const auto sources = all.origins.parameters_in(stored);
-           sources.size() > (layer.kind == "parameter" ? 0 : 1) && array.from.alias.empty())
-    lists.computed.push_back(name + " (from " + base::join_text(sources) + ")");
-}
-
-// The parameters of the signature that are in a layer or in another list.
-std::unordered_set<std::string> known_parameters(const OnnxTranslation& all) {
-  std::unordered_set<std::string> known(all.read_as_numbers.begin(), all.read_as_numbers.end());
-  const auto add = [&](const std::string& tensor) {
-    known.insert(tensor);
-    for (const std::string& source : all.origins.parameters_in(tensor)) known.insert(source);
-  };
-  for (const std::string& name : all.read_as_computed) add(name);
-  for (const io::ReadNode& node : all.graph.nodes)  // the norm's bias contains that of the layer
-    if (const std::string ending = "weight"; has_folded_norm(node))
-      for (const std::string& input : node.inputs)
-        if (input.ends_with(ending))
-          known.insert(input.substr(0, input.size() - ending.size()) + "bias");
-  for (const OnnxListedLayer& layer : all.layers.all()) {
-    if (!layer.zero_bias.empty()) known.insert(layer.zero_bias);
-    for (const OnnxLayerArray& array : layer.arrays) {
-      if (array.from.tensor == nullptr) continue;
-      known.insert(initializer_name(array.from));
-      add(array.from.tensor->name);
-    }
+// Again if several layers read a parameter in different ways: it is a layer of its own then.
+TranslatedGraph translate_graph(const io::OnnxReader& file, OnnxReading how) {
+  while (true) {
+    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how), {}, {}};
+    graph.output = translate_nodes(*graph.all);
+    graph.needed = needed_layers(graph.all->layers, graph.output.layer);
+    if (separate_parameters(*graph.all, graph.needed, how.apart)) continue;
+    leave_out_neutral_parameters(graph.all->layers);
+    return graph;
   }
-  return known;
 }
 
-// Parameters that no node reads. A module without any is unused, or shares those of another one.
-std::vector<std::string> left_out_parameters(const OnnxTranslation& all) {
-  const std::unordered_set<std::string> known = known_parameters(all);
-  std::vector<std::string> left_out;
-  for (const std::string& name : all.origins.parameters()) {
-    const bool is_bias = name.ends_with("bias");
-    const bool is_alone = is_bias && !known.contains(name.substr(0, name.size() - 4) + "weight");
-    if (!known.contains(name) && !name.ends_with("weight") && !is_alone) left_out.push_back(name);
-  }
-  return left_out;
+// Whether the layer names no extent and no place along height or width.
+bool names_no_size(const OnnxListedLayer& layer) {
+  constexpr const char* kKinds[] = {"conv2d",     "conv_transpose", "batch_norm2d",
+                                    "group_norm", "layer_norm",     "relu",
+                                    "gelu",       "activation",     "dropout",
+                                    "max_pool2d", "average_pool2d", "global_average_pool",
+                                    "pad",        "pad_channels",   "shuffle_channels",
+                                    "add",        "subtract",       "multiply",
+                                    "divide",     "scale_shift"};
+  const bool has_axis =
+      std::ranges::any_of(layer.options, [](const auto& option) { return option.first == "axis"; });
+  if (layer.kind == "slice" || layer.kind == "concat") return !has_axis;  // channels
+  return layer.kind == "dense" || std::ranges::find(kKinds, layer.kind) != std::end(kKinds);
 }
 
-// Layers of weights that the file has once, and that have no name of their own there.
-std::vector<std::string> separated_weights(const OnnxTranslation& all) {
-  std::unordered_set<const io::StoredTensor*> seen;
-  std::vector<std::string> separated;
-  for (const OnnxListedLayer& layer : all.layers.all())
-    for (const OnnxLayerArray& array : layer.arrays)
-      if (!array.from.reader.empty() && !seen.insert(array.from.tensor).second)
-        separated.push_back(layer.name + "." + array.name);
-  return separated;
-}
-
-void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
-                     std::vector<std::string>& notes) {
-  OnnxParameterLists lists;
-  for (std::size_t i = 0; i < needed.size(); ++i)
-    for (const OnnxLayerArray& array : all.layers.all()[i].arrays)
-      if (needed[i]) add_to_lists(all, all.layers.all()[i], array, lists);
-  const auto note = [&](const std::vector<std::string>& names, const std::string& before,
-                        const std::string& after) {
-    if (!names.empty()) notes.push_back(before + listed(names) + after);
+// Whether the file has the layers of `definition`, which has no height and width, at another size.
+bool has_layers_at(const io::OnnxReader& file, const OnnxSize& size,
+                   const std::string& definition) {
+  const auto layers_of = [](const std::string& text) {
+    return text.substr(text.find("classes = "));
   };
-  note(lists.assumed, "the file does not tell parameters from buffers; also trained: ",
-       "; " + freeze_option(lists.assumed) + " keeps those that PyTorch does not train");
-  note(lists.buffers, "trained, although PyTorch does not train them: ",
-       "; " + freeze_option(lists.buffers) + " keeps them");
-  note(lists.computed, "trained as the exporter has computed them: ",
-       "; export with optimize=False to train what they were computed from");
-  note(separated_weights(all), "trained apart from equal ones, which the file has merged: ",
-       "; export with do_constant_folding=False if they are shared");
-  note(left_out_parameters(all), "not trained, as the file does not contain them: ",
-       "; if the network uses them, export with optimize=False");
-  note(all.read_as_numbers, "not trained, as they are read as numbers: ", "");
-  note(all.read_as_computed, "not trained, as the exporter has computed them: ",
-       "; export with do_constant_folding=False (dynamo=True: optimize=False) to train parameters "
-       "in them");
+  try {
+    const TranslatedGraph graph = translate_graph(file, {.apart = {}, .size = size});
+    open_head(graph.all->layers, graph.output);
+    return layers_of(definition_of(graph, /*is_any_size=*/true)) == layers_of(definition);
+  } catch (const engine::ModelError&) {
+    return false;
+  }
 }
 
-// With dynamo=True, the optimizer folds norms in every mode, and names its rule at the node.
-void note_folded_norms(const OnnxTranslation& all, std::vector<std::string>& notes) {
-  const auto by_rule =
-      static_cast<std::size_t>(std::ranges::count_if(all.graph.nodes, has_folded_norm));
-  const std::size_t count = all.folded_norms + by_rule;
-  if (count == 0) return;
-  const bool is_dynamo = by_rule > 0 || all.origins.are_known();
-  notes.push_back(std::to_string(count) +
-                  " batch norms are folded into the layers before them and not trained; export "
-                  "with " +
-                  (is_dynamo ? "optimize=False, or with dynamo=False and " : "") +
-                  "training=TrainingMode.TRAINING to keep them");
+// Returns whether nothing in the network was computed from the height and width that the file has:
+// it has the same layers if these are open. Some are translated only if they are known, e.g. norms
+// of groups: the same layers at two other sizes, none of which names a place or an extent.
+bool is_same_at_any_size(const io::OnnxReader& file, const TranslatedGraph& fixed,
+                         const std::string& definition) {
+  const std::vector<std::int64_t>& shape = fixed.all->graph.inputs[0].shape;
+  const std::int64_t height = shape[2], width = shape[3];
+  if (std::max(height, width) > (1 << 16)) return false;
+  if (has_layers_at(file, {kOnnxUnknown, kOnnxUnknown}, definition)) return true;
+  for (std::size_t i = 0; i < fixed.needed.size(); ++i)
+    if (fixed.needed[i] && !names_no_size(fixed.all->layers.all()[i])) return false;
+  return has_layers_at(file, {2 * height + 1, 2 * width + 1}, definition) &&
+         has_layers_at(file, {2 * height + 6, 2 * width + 10}, definition);
+}
+
+bool has_fixed_size(const OnnxTranslation& all) {
+  const std::vector<std::int64_t>& shape = all.graph.inputs[0].shape;
+  return all.tokens == 0 && shape.size() == 4 && shape[2] > 0 && shape[3] > 0;
 }
 
 }  // namespace
 
 OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
-  OnnxTranslation all(file);
-  const OnnxActivation output = translate_nodes(all);
-  const std::vector<bool> needed = needed_layers(all.layers, output.layer);
-  leave_out_neutral_parameters(all.layers);
+  TranslatedGraph graph = translate_graph(file, {});
+  OnnxTranslation& all = *graph.all;
+  const OnnxActivation& output = graph.output;
+  const std::vector<bool>& needed = graph.needed;
   OnnxImport result;
   result.head = open_head(all.layers, output);
-  result.definition = definition_of(all, output, needed);
+  result.definition = definition_of(graph, false);
+  if (has_fixed_size(all) && is_same_at_any_size(file, graph, result.definition))
+    result.definition = definition_of(graph, true);
   result.notes = std::move(all.notes);
   result.leaves_out_softmax = all.ends_in_softmax;
   if (all.tokens > 0)

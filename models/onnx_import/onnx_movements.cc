@@ -94,9 +94,14 @@ void translate_slice(OnnxOperator& op) {
       return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
     };
     if (begins[i] == 0 && ends[i] > kMaxOnnxExtent && steps[i] == 1) continue;  // all entries
-    if (begins[i] == 0 && is_onnx_symbol(ends[i]) && steps[i] == 1 &&
+    const bool is_open = begins[i] == kOnnxUnknown || ends[i] == kOnnxUnknown;
+    if (begins[i] == 0 && is_onnx_symbol(ends[i]) && !is_open && steps[i] == 1 &&
         ends[i] == extent_of(value.plain, value.plain.dims[dim]))
       continue;
+    if (is_open)  // two unknown extents may differ
+      throw OnnxUnsupported("a part of " + onnx_shape_text(value.shape) +
+                            " that ends at a place computed from its height or width, which the "
+                            "file leaves open; export the network with a fixed height and width");
     if (is_onnx_symbol(begins[i]) || is_onnx_symbol(ends[i]) || steps[i] < 1)
       throw OnnxUnsupported("a part with unknown ends or a step below 1");
     const std::int64_t extent = known_extent(value, dim), first = place(begins[i], extent),

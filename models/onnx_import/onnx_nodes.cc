@@ -84,50 +84,6 @@ class NodePass {
   std::size_t place_ = 0;     // of the node in the file, from 0
 };
 
-bool is_weighted_sum(const OnnxListedLayer& layer) {
-  return layer.kind == "dense" || layer.kind == "conv2d" || layer.kind == "conv_transpose";
-}
-
-// Nodes with one weight share their bias as well: an Add after a MatMul shows that only afterwards.
-void expect_shared_weights(const OnnxTranslation& all) {
-  for (int i = 0; i < std::ssize(all.layers.all()); ++i) {
-    const OnnxListedLayer& layer = all.layers.at(i);
-    if (!is_weighted_sum(layer) || layer.arrays.empty()) continue;
-    const OnnxConstant& weight = layer.arrays[0].from;
-    const int owner = all.layers.user_of(weight);
-    if (owner >= 0 && owner != i && is_trained_weight(weight))
-      throw engine::ModelError(all.file.name() + ": layers '" + all.layers.at(owner).name +
-                               "' and '" + layer.name + "' share the weight '" +
-                               base::escape_text(initializer_name(weight)) +
-                               "', but not their biases, expected both or none to be shared");
-  }
-}
-
-std::string* option_text(OnnxListedLayer& layer, const char* key) {
-  const auto found =
-      std::ranges::find(layer.options, key, &std::pair<std::string, std::string>::first);
-  return found == layer.options.end() ? nullptr : &found->second;
-}
-
-// With dynamo=True, the exporter leaves out biases that are 0, which PyTorch trains.
-void restore_zero_biases(OnnxLayerList& layers) {
-  std::unordered_set<std::string> read, restored;  // biases, and layers
-  for (const OnnxListedLayer& layer : layers.all())
-    for (const OnnxLayerArray& array : layer.arrays)
-      if (array.from.tensor != nullptr) read.insert(initializer_name(array.from));
-  for (int i = 0; i < std::ssize(layers.all()); ++i) {
-    OnnxListedLayer& layer = layers.at(i);
-    const bool is_own = layer.tied.empty() && layer.arrays.size() == 1 &&
-                        !layer.zero_bias.empty() && !read.contains(layer.zero_bias);
-    if (!is_own && !restored.contains(layer.tied)) continue;
-    *option_text(layer, "bias") = "true";
-    if (!is_own) continue;
-    restored.insert(layer.name);
-    const std::string* out = option_text(layer, layer.kind == "dense" ? "out" : "out_channels");
-    layer.arrays.push_back({"bias", {}, {std::stoll(*out)}});
-  }
-}
-
 bool is_plain_map(const OnnxActivation& output) {
   return output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 3;
 }

@@ -9,4 +9,21 @@ namespace models {
 // engine::ModelError that names all nodes without a translation.
 OnnxActivation translate_nodes(OnnxTranslation& all);
 
+// onnx_parameters/ has these.
+//
+// Throws engine::ModelError if two layers share a weight but not their biases: an Add after a
+// MatMul shows that only after all nodes.
+void expect_shared_weights(const OnnxTranslation& all);
+// With dynamo=True, the exporter leaves out biases that are 0, which PyTorch trains.
+void restore_zero_biases(OnnxLayerList& layers);
+// Adds the keys of parameters that several of the needed layers read as their own to `apart`.
+// Returns false if there are none. Throws engine::ModelError if a layer still reads one of `apart`.
+bool separate_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
+                         std::unordered_set<std::string>& apart);
+// Adds notes on parameters that the file does not tell from buffers, on those that are not trained,
+// and on norms that the exporter has folded into other layers.
+void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
+                     std::vector<std::string>& notes);
+void note_folded_norms(const OnnxTranslation& all, std::vector<std::string>& notes);
+
 }  // namespace models

@@ -97,6 +97,23 @@ bool has_arrays_of(OnnxTranslation& all, const OnnxListedLayer& layer,
 // Adds a layer with a weight and perhaps a bias. A weight that an earlier layer has is shared, as
 // in PyTorch, with its bias. Returns the layer's index.
 int add_weighted(OnnxOperator& op, OnnxListedLayer layer);
+// Adds a norm: its weight, its bias and, of a batch norm, mean and variance. One with the
+// parameters of an earlier norm shares them and its running statistics. Returns the layer's index.
+int add_norm(OnnxOperator& op, OnnxListedLayer layer);
+// Lets a layer with the weight and the bias of an earlier one share them.
+void tie_to_owner(OnnxTranslation& all, int index);
+// Whether the parameter is a layer of its own, since several layers read it in different ways.
+bool is_apart(const OnnxTranslation& all, const OnnxConstant& parameter);
+// Whether the parameters belong to one module, by their names in PyTorch: a bias of another one, or
+// of none, is a layer of its own, so that it keeps its name.
+bool is_bias_of(const OnnxOperator& op, const OnnxTranslation& all, const OnnxConstant& weight,
+                const OnnxConstant& bias);
+// Whether the node has a bias as input 2. Zeros that the graph computes are none: PyTorch writes
+// them with optimize=False for a layer without a bias.
+bool has_bias(OnnxOperator& op);
+bool has_own_bias(OnnxOperator& op);  // and is the layer's own
+// Adds a bias that is not the layer's own to its output.
+OnnxActivation with_bias_apart(OnnxOperator& op, OnnxActivation value);
 
 // The inputs of Slice, of equal lengths. Throws OnnxUnsupported if they are not.
 struct OnnxSlice {

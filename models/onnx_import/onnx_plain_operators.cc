@@ -45,6 +45,7 @@ void add_to_sum(OnnxOperator& op, std::optional<OnnxActivation>& sum, OnnxActiva
 void translate_constant_where(OnnxOperator& op) {
   const OnnxTensor condition = op.tensor(0);
   if (condition.is_real) throw OnnxUnsupported("a condition of floats");
+  expect_known_choice(condition);
   if (set_only_choice(op, condition)) return;
   const int scores = masked_scores(op, condition);
   std::optional<OnnxActivation> sum;

@@ -174,10 +174,51 @@ void translate_softmax(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
+// Replaces the axes of the last dimension, which are the last ones, by those of columns of `from`.
+void replace_columns(OnnxPlain& plain, const OnnxPlain& from, const std::vector<int>& columns) {
+  std::vector<int>& dim = plain.dims.back();
+  plain.axes.resize(plain.axes.size() - dim.size());
+  dim.clear();
+  plain.stored.back() = extent_of(from, columns);
+  for (const int column : columns) {
+    dim.push_back(static_cast<int>(plain.axes.size()));
+    plain.axes.push_back({from.axes[static_cast<std::size_t>(column)].extent});
+  }
+}
+
+// A matrix that is computed from parameters, e.g. a part of one, is the same for all samples.
+bool is_shared_matrix(const OnnxPlain& value, const OnnxPlain& matrix) {
+  return matrix.dims.size() == 2 && std::ranges::none_of(matrix.dims, contains_samples) &&
+         value.dims.size() >= 2 && std::ranges::any_of(value.dims, contains_samples) &&
+         !contains_samples(value.dims.back()) &&
+         extent_of(value, value.dims.back()) == extent_of(matrix, matrix.dims[0]);
+}
+
+// All dimensions of the value but its last one are rows.
+void translate_shared_product(OnnxOperator& op, OnnxActivation value, OnnxActivation matrix) {
+  value = settled(op, std::move(value));
+  matrix = settled(op, std::move(matrix));
+  const std::vector<int> inner = value.plain.dims.back();
+  OnnxGroups groups{{}, inner};
+  for (int axis = 0; axis < static_cast<int>(value.plain.axes.size()); ++axis)
+    if (std::ranges::find(inner, axis) == inner.end()) groups[0].push_back(axis);
+  value = ordered(op, std::move(value), groups);
+  const std::vector<int> rows = matrix.plain.dims[0], columns = matrix.plain.dims[1];
+  const bool transposed = !rows.empty() && !columns.empty() && rows.back() > columns.back();
+  const OnnxActivation factor =
+      ordered(op, matrix, transposed ? OnnxGroups{columns, rows} : OnnxGroups{rows, columns});
+  std::vector<std::pair<std::string, std::string>> options;
+  if (transposed) options.emplace_back("transpose_second", "true");
+  value.layer = op.add_layer("matmul", {value.layer, factor.layer}, std::move(options));
+  replace_columns(value.plain, matrix.plain, columns);
+  set_plain(op, std::move(value));
+}
+
 }  // namespace
 
 void translate_product(OnnxOperator& op) {
   const OnnxActivation a = plain_input(op, 0), b = plain_input(op, 1);
+  if (is_shared_matrix(a.plain, b.plain)) return translate_shared_product(op, a, b);
   if (auto attention = attention_of(op, a, b)) return set_attention(op, std::move(*attention));
   OnnxActivation x = a, y = b;
   check_product(a, b, x.plain, y.plain);
@@ -200,16 +241,7 @@ void translate_product(OnnxOperator& op) {
   if (scale != 1) options.emplace_back("scale", io::shortest_text(scale));
   value.layer = op.add_layer("matmul", {value.layer, factor.layer}, std::move(options));
   op.all().products[value.layer] = {a, b};
-  // The columns, which may be several axes.
-  const std::vector<int> own = transposed ? factor.plain.dims[rank - 1] : columns;
-  OnnxPlain& plain = value.plain;
-  plain.axes.resize(plain.axes.size() - plain.dims[rank - 1].size());
-  plain.dims[rank - 1].clear();
-  plain.stored.back() = extent_of(y.plain, columns);
-  for (const int column : columns) {
-    plain.dims[rank - 1].push_back(static_cast<int>(plain.axes.size()));
-    plain.axes.push_back({y.plain.axes[static_cast<std::size_t>(column)].extent});
-  }
+  replace_columns(value.plain, y.plain, columns);
   set_plain(op, std::move(value));
 }
 

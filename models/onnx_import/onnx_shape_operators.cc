@@ -214,7 +214,9 @@ void translate_reshape(OnnxOperator& op) {
   if (known == nullptr) return reshape_any(op, wanted_shape(op, shape_of(op.constant(0))));
   OnnxActivation value = *known;
   const Numbers to = wanted_shape(op, value.shape);
-  if (to == value.shape) return op.set(std::move(value));
+  // Two unknown extents may both differ from those of the value, one alone cannot.
+  if (to == value.shape && std::ranges::count(to, kOnnxUnknown) < 2)
+    return op.set(std::move(value));
   if (value.layout == OnnxActivation::Layout::kPlain) return reshape_any(op, to);
   if (adds_pixels(value.shape, to)) {
     value.shape.insert(value.shape.end(), {1, 1});

@@ -12,29 +12,6 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// A layer with the weight and the bias of an earlier one shares them. The bias names a weight that
-// the exporter has transposed.
-void tie_to_owner(OnnxTranslation& all, int index) {
-  OnnxLayerList& layers = all.layers;
-  OnnxListedLayer& layer = layers.at(index);
-  OnnxConstant& weight = layer.arrays[0].from;
-  const OnnxConstant read = weight;
-  const std::string& bias = initializer_name(layer.arrays[1].from);
-  if (!weight.reader.empty() && bias.ends_with(".bias")) {
-    OnnxConstant named = weight;
-    named.alias = bias.substr(0, bias.size() - 4) + "weight";
-    named.reader.clear();
-    const int user = layers.user_of(named);
-    if (user < 0) layers.set_user(named, index);
-    if (user < 0 || has_same_numbers(all, weight, layers.at(user).arrays[0].from)) weight = named;
-  }
-  const int owner = layers.user_of(weight);
-  if (owner < 0 || owner == index || !has_arrays_of(all, layer, layers.at(owner))) return;
-  if (layers.user_of(read) == index) layers.set_user(read, owner);
-  layer.tied = layers.at(owner).name;
-  layer.arrays.clear();
-}
-
 // The dimension of the numbers that a bias of this layer has; nothing if it has one, or the value
 // is no longer the layer's output as it is.
 std::optional<std::size_t> bias_dimension(const OnnxListedLayer& layer, const OnnxPlain& plain) {
@@ -60,6 +37,9 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   if (!dim) return false;
   const std::int64_t channels = plain.stored.back();
   const OnnxConstant bias = op.constant(index);
+  if (is_apart(op.all(), bias) ||
+      !is_bias_of(op, op.all(), op.all().layers.at(found->layer).arrays[0].from, bias))
+    return false;
   Numbers shape = shape_of(bias), wanted(plain.dims.size() - *dim, 1);
   wanted[0] = channels;
   while (shape.size() > wanted.size() && shape[0] == 1) shape.erase(shape.begin());
@@ -371,9 +351,19 @@ ReducedAxes reduced_axes(const OnnxPlain& plain, const Numbers& axes) {
   return gone;
 }
 
+// The file may divide a sum over pixels by a number of them, which it has computed.
+void expect_any_size(OnnxOperator& op, const OnnxPlain& plain, const std::vector<int>& axes) {
+  const std::string& type = op.node().type;
+  const bool is_sum =
+      type == "ReduceSum" || type == "ReduceL1" || type == "ReduceL2" || type == "ReduceSumSquare";
+  if (op.all().reading.size && is_sum && extent_of(plain, axes) == kOnnxUnknown)
+    throw OnnxUnsupported("a sum over pixels, whose number the file may contain");
+}
+
 // Without these axes, by the function of the node.
 OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& axes) {
   ReducedAxes gone = reduced_axes(value.plain, axes);
+  expect_any_size(op, value.plain, gone.axes);
   const auto is_reduced = [&](int axis) { return gone.has(axis); };
   OnnxGroups groups = stored_groups(value.plain);
   const bool is_torn = std::ranges::any_of(groups, [&](const std::vector<int>& group) {

@@ -80,7 +80,8 @@ void check_origins(const std::string& file, const io::OnnxGraph& graph) {
 }
 
 // Returns the value of the input.
-OnnxKnown sample_of(const std::string& name, const io::ReadValue& input) {
+OnnxKnown sample_of(const std::string& name, const io::ReadValue& input,
+                    const std::optional<OnnxSize>& size) {
   const std::string who = name + ": its input '" + base::escape_text(input.name) + "' is ";
   if (const auto tokens = tokens_of(name, input)) return *tokens;
   if (!is_floating_onnx_type(input.type_number))
@@ -97,6 +98,7 @@ OnnxKnown sample_of(const std::string& name, const io::ReadValue& input) {
     throw engine::ModelError(who + text + ", expected a fixed number of " +
                              (shape.size() == 4 ? "channels" : "columns"));
   shape[0] = kOnnxBatch;
+  if (size && shape.size() == 4) std::ranges::copy(*size, shape.begin() + 2);
   return OnnxActivation{.layer = -1, .shape = std::move(shape)};
 }
 
@@ -255,8 +257,9 @@ void OnnxLayerList::set_user(const OnnxConstant& weight, int layer) {
   users_[parameter_key(weight)] = layer;
 }
 
-OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
-    : file(source),
+OnnxTranslation::OnnxTranslation(const io::OnnxReader& source, OnnxReading how)
+    : reading(std::move(how)),
+      file(source),
       graph(source.graph()),
       origins(graph, causal_masks(source)),
       values(graph, origins),
@@ -264,7 +267,7 @@ OnnxTranslation::OnnxTranslation(const io::OnnxReader& source)
   check_ends(file.name(), graph);
   check_origins(file.name(), graph);
   const io::ReadValue& input = graph.inputs[0];
-  const OnnxKnown sample = sample_of(file.name(), input);
+  const OnnxKnown sample = sample_of(file.name(), input, reading.size);
   if (const auto* ids = std::get_if<OnnxTokens>(&sample)) tokens = ids->shape[1];
   fixed_batch = std::max<std::int64_t>(0, input.shape[0]);
   pixel_nodes = count_pixel_nodes(file.name(), graph);

@@ -15,6 +15,7 @@
 
 #include "io/interchange/onnx/onnx_reader.h"
 #include "models/onnx_origins/onnx_origins.h"
+#include "models/onnx_origins/onnx_reading.h"
 
 namespace models {
 
@@ -178,8 +179,9 @@ class OnnxLayerList {
 struct OnnxTranslation {
   // Throws engine::ModelError unless the graph has one input, images, rows of numbers or token ids,
   // and one output.
-  explicit OnnxTranslation(const io::OnnxReader& source);
+  explicit OnnxTranslation(const io::OnnxReader& source, OnnxReading how = {});
 
+  OnnxReading reading;
   const io::OnnxReader& file;
   const io::OnnxGraph& graph;
   OnnxOrigins origins;

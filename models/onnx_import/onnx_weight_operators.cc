@@ -38,7 +38,9 @@ void translate_layer_norm(OnnxOperator& op) {
     throw OnnxUnsupported("over " + onnx_shape_text(normed) + ", expected known extents");
   const std::int64_t width = extent_of(value.plain, axes);
   value = with_last(op, std::move(value), axes);
-  if (!op.has_input(2) || is_all(op, 1, 1) || is_all(op, 2, 0))
+  if (!op.has_input(2) || is_all(op, 1, 1) || is_all(op, 2, 0) ||
+      is_apart(op.all(), op.constant(1)) || is_apart(op.all(), op.constant(2)) ||
+      !is_bias_of(op, op.all(), op.constant(1), op.constant(2)))
     return set_scaled_norm(op, std::move(value));
   const OnnxConstant weight = op.constant(1, normed);
   OnnxListedLayer layer{
@@ -48,7 +50,7 @@ void translate_layer_norm(OnnxOperator& op) {
       .inputs = {value.layer},
       .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
       .arrays = {{"weight", weight, {width}}, {"bias", op.constant(2, normed), {width}}}};
-  value.layer = op.all().layers.add(std::move(layer));
+  value.layer = add_norm(op, std::move(layer));
   set_plain(op, std::move(value));
 }
 
@@ -89,21 +91,6 @@ void set_dense(OnnxOperator& op, OnnxActivation value, std::size_t dim, const On
   set_plain(op, std::move(value));
 }
 
-// The name of the module at its first use: "head.fc" for "head_1.fc".
-std::string first_use(const std::string& module) {
-  std::string name;
-  for (std::size_t begin = 0; begin <= module.size();) {
-    const std::size_t end = std::min(module.find('.', begin), module.size());
-    std::string part = module.substr(begin, end - begin);
-    const std::size_t last = part.find_last_not_of("0123456789");
-    if (last != std::string::npos && last > 0 && last + 1 < part.size() && part[last] == '_')
-      part.resize(last);
-    name += (begin == 0 ? "" : ".") + part;
-    begin = end + 1;
-  }
-  return name;
-}
-
 OnnxConstant matrix_of(OnnxOperator& op, std::size_t index, bool transposed) {
   OnnxConstant matrix = op.constant(index);
   if (matrix.tensor->shape.size() != 2)
@@ -118,7 +105,7 @@ void translate_gemm(OnnxOperator& op) {
     throw OnnxUnsupported("expected alpha 1, beta 1 and transA 0");
   const OnnxConstant matrix = matrix_of(op, 1, op.integer("transB", 0) == 0);
   std::vector<OnnxLayerArray> bias;
-  if (op.has_input(2)) {
+  if (has_own_bias(op)) {
     const std::int64_t out = shape_of(matrix)[0];
     const OnnxConstant given = op.constant(2);
     if (shape_of(given) != Numbers{out} && shape_of(given) != Numbers{1, out})
@@ -126,7 +113,11 @@ void translate_gemm(OnnxOperator& op) {
                             ", expected " + onnx_shape_text({out}));
     bias.push_back({"bias", given, {out}});
   }
+  const bool is_complete = has_bias(op) == !bias.empty();
   set_dense(op, op.activation(0), 1, matrix, std::move(bias));
+  if (is_complete) return;
+  const OnnxKnown product = *op.all().values.find(op.node().outputs[0]);
+  op.set(with_bias_apart(op, std::get<OnnxActivation>(product)));
 }
 
 bool is_matrix(OnnxOperator& op, std::size_t index) {
@@ -160,68 +151,6 @@ void translate_mat_mul(OnnxOperator& op) {
 }
 
 }  // namespace
-
-bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxConstant& b) {
-  if (a.tensor == b.tensor) return a.transposed == b.transposed;
-  if (a.tensor == nullptr || b.tensor == nullptr || shape_of(a) != shape_of(b)) return false;
-  all.compared += a.tensor->count();
-  if (all.compared > kMaxOnnxCompared) return false;
-  const auto loaded = [&](const OnnxConstant& constant) {
-    io::NamedArray array = all.file.load(*constant.tensor);
-    return constant.transposed ? io::transposed(std::move(array)) : array;
-  };
-  const io::NamedArray first = loaded(a), second = loaded(b);
-  return first.type == second.type && first.data == second.data;
-}
-
-void set_reader(OnnxOperator& op, OnnxConstant& weight) {
-  OnnxTranslation& all = op.all();
-  if (!all.origins.is_anonymous(initializer_name(weight)) || !is_trained_weight(weight)) return;
-  const std::string module = module_of(op.node());
-  weight.reader = first_use(module);
-  if (all.layers.user_of(weight) < 0) weight.reader = module;
-}
-
-bool has_arrays_of(OnnxTranslation& all, const OnnxListedLayer& layer,
-                   const OnnxListedLayer& other) {
-  const bool is_head = other.kind == "embedding" && layer.kind == "dense";  // scores of tokens
-  const bool has_one_bias = layer.arrays.size() > 1 || layer.zero_bias == other.zero_bias;
-  return (layer.kind == other.kind || is_head) && has_one_bias &&
-         std::ranges::equal(
-             layer.arrays, other.arrays, [&](const OnnxLayerArray& a, const OnnxLayerArray& b) {
-               return a.shape == b.shape && parameter_key(a.from) == parameter_key(b.from) &&
-                      has_same_numbers(all, a.from, b.from);
-             });
-}
-
-int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
-  OnnxTranslation& all = op.all();
-  share_table(op, layer);
-  OnnxConstant& weight = layer.arrays.at(0).from;
-  const std::string name = initializer_name(weight);
-  set_reader(op, weight);
-  layer.name = all.layers.free_name(name, op.node());
-  if (layer.arrays.size() == 1) layer.zero_bias = all.origins.bias_of(op.node());
-  const int owner = all.layers.user_of(weight);
-  if (owner < 0) {
-    const OnnxConstant used = weight;
-    const int index = all.layers.add(std::move(layer));
-    all.layers.set_user(used, index);
-    return index;
-  }
-  const OnnxListedLayer& other = all.layers.at(owner);
-  const bool is_same = has_arrays_of(all, layer, other);
-  // An Add may follow with the bias.
-  if (!is_same && op.node().type == "MatMul" && other.kind == "dense" &&
-      other.arrays.at(0).shape == layer.arrays.at(0).shape)
-    return all.layers.add(std::move(layer));
-  if (!is_same)
-    throw OnnxUnsupported("it shares the weight '" + name + "' with layer '" + other.name +
-                          "', but not its bias, shape or use");
-  layer.tied = other.name;
-  layer.arrays.clear();
-  return all.layers.add(std::move(layer));
-}
 
 std::vector<OnnxOperatorRow> onnx_weight_operators() {
   return {{"LayerNormalization", translate_layer_norm},

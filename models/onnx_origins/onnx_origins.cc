@@ -74,8 +74,11 @@ void OnnxOrigins::read_signature_line(const std::string& line) {
 
 bool OnnxOrigins::is_anonymous(const std::string& name) const {
   const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
-  const bool is_counted = name.starts_with("val_") && name.size() > 4 &&
-                          std::all_of(name.begin() + 4, name.end(), is_digit);
+  // "val_3", "getitem_3"
+  const std::size_t digits = name.starts_with("val_") ? 4 : name.starts_with("getitem_") ? 8 : 0;
+  const bool is_counted =
+      digits > 0 && name.size() > digits &&
+      std::all_of(name.begin() + static_cast<std::ptrdiff_t>(digits), name.end(), is_digit);
   const bool is_value =
       is_torch_ && (name.find('/') != std::string::npos || std::ranges::all_of(name, is_digit));
   return is_counted || is_value || name.starts_with("onnx::");

@@ -49,6 +49,8 @@ class OnnxOrigins {
   // The parameters that the signature names, in its order.
   const std::vector<std::string>& parameters() const { return parameters_; }
 
+  // Returns whether PyTorch has named the tensors, by modules.
+  bool is_torch() const { return is_torch_; }
   // Returns whether it is the name of a value and not of a module's tensor.
   bool is_anonymous(const std::string& name) const;
 

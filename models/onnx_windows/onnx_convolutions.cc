@@ -40,7 +40,7 @@ OnnxListedLayer conv_layer(OnnxOperator& op, const char* kind, int input, std::i
                                     {"kernel", number_or_list(conv.kernel)},
                                     {"stride", number_or_list(conv.strides)},
                                     {"padding", number_or_list(conv.pads)},
-                                    {"bias", bool_text(op.has_input(2))}},
+                                    {"bias", bool_text(has_own_bias(op))}},
                         .arrays = {}};
   if (conv.dilations != Numbers{1, 1})
     layer.options.emplace_back("dilation", number_or_list(conv.dilations));
@@ -57,7 +57,7 @@ void note_folded_norm(OnnxOperator& op, const OnnxConstant& weight, const OnnxCo
 std::vector<OnnxLayerArray> weight_and_bias(OnnxOperator& op, const OnnxConstant& weight,
                                             const Numbers& shape, std::int64_t out) {
   std::vector<OnnxLayerArray> arrays{{"weight", weight, shape}};
-  if (op.has_input(2)) arrays.push_back({"bias", op.constant(2, {out}), {out}});
+  if (has_own_bias(op)) arrays.push_back({"bias", op.constant(2, {out}), {out}});
   return arrays;
 }
 
@@ -69,10 +69,10 @@ void translate_pixel_conv(OnnxOperator& op, OnnxActivation value, const OnnxCons
            .name = {},
            .tied = {},
            .inputs = {value.layer},
-           .options = {{"out", std::to_string(shape[0])}, {"bias", bool_text(op.has_input(2))}},
+           .options = {{"out", std::to_string(shape[0])}, {"bias", bool_text(has_own_bias(op))}},
            .arrays = weight_and_bias(op, weight, {shape[0], shape[1]}, shape[0])});
   value.shape[1] = shape[0];
-  op.set(std::move(value));
+  op.set(with_bias_apart(op, std::move(value)));
 }
 
 std::int64_t positions_along(std::int64_t extent, const ConvAttributes& conv, std::size_t axis) {
@@ -111,7 +111,7 @@ void translate_conv(OnnxOperator& op) {
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", its weight is " +
                           onnx_shape_text(shape) + " for each of " + std::to_string(conv.groups) +
                           " groups: the channels differ");
-  if (op.has_input(2)) note_folded_norm(op, weight, op.constant(2));
+  if (has_bias(op)) note_folded_norm(op, weight, op.constant(2));
   if (value.layout == OnnxActivation::Layout::kVector) {
     if (!conv.is_one_pixel() || conv.groups != 1)
       throw OnnxUnsupported("a kernel of " + onnx_shape_text(conv.kernel) + " and " +
@@ -126,7 +126,7 @@ void translate_conv(OnnxOperator& op) {
   value.layer = add_weighted(op, std::move(layer));
   value.shape = {kOnnxBatch, shape[0], positions_along(value.shape[2], conv, 0),
                  positions_along(value.shape[3], conv, 1)};
-  set_windows(op, from, std::move(value), rows);
+  set_windows(op, from, with_bias_apart(op, std::move(value)), rows);
 }
 
 // Sets the pads that output_shape or auto_pad leave to the image. An output that is larger than all
@@ -188,7 +188,7 @@ void translate_conv_transpose(OnnxOperator& op) {
   value.layer = add_weighted(op, std::move(layer));
   value.shape = {kOnnxBatch, out, transposed_extent(value.shape[2], conv, more[0], 0),
                  transposed_extent(value.shape[3], conv, more[1], 1)};
-  set_windows(op, from, std::move(value));
+  set_windows(op, from, with_bias_apart(op, std::move(value)));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void translate_batch_norm(OnnxOperator& op) {
                                    channel_array(op, "bias", 2, channels, channels),
                                    {"running_mean", mean, {channels}},
                                    {"running_var", op.constant(4, {channels}), {channels}}}};
-  value.layer = op.all().layers.add(std::move(layer));
+  value.layer = add_norm(op, std::move(layer));
   set_plain(op, std::move(value));
 }
 
@@ -81,14 +81,13 @@ void add_group_norm(OnnxOperator& op, OnnxActivation value, std::int64_t groups,
   const io::StoredTensor* weight = arrays[0].from.tensor;
   const std::string name = op.all().layers.free_name(
       weight == nullptr ? "" : initializer_name(arrays[0].from), op.node());
-  value.layer =
-      op.all().layers.add({.kind = "group_norm",
-                           .name = name,
-                           .tied = {},
-                           .inputs = {value.layer},
-                           .options = {{"groups", std::to_string(groups)},
-                                       {"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
-                           .arrays = std::move(arrays)});
+  value.layer = add_norm(op, {.kind = "group_norm",
+                              .name = name,
+                              .tied = {},
+                              .inputs = {value.layer},
+                              .options = {{"groups", std::to_string(groups)},
+                                          {"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
+                              .arrays = std::move(arrays)});
   set_plain(op, std::move(value));
 }
 
@@ -157,6 +156,18 @@ std::optional<OnnxConstant> channel_parameter(OnnxOperator& op, std::size_t inde
   return layer.arrays[0].from;
 }
 
+// Lets a norm whose weight and bias are known share them with an earlier norm.
+void tie_norm(OnnxTranslation& all, int norm) {
+  OnnxListedLayer& layer = all.layers.at(norm);
+  const OnnxConstant weight = layer.arrays[0].from;
+  if (weight.tensor == nullptr) return;
+  const int owner = all.layers.user_of(weight);
+  if (owner < 0) return all.layers.set_user(weight, norm);
+  if (owner == norm || !has_arrays_of(all, layer, all.layers.at(owner))) return;
+  layer.tied = all.layers.at(owner).name;
+  layer.arrays.clear();
+}
+
 // Gives the norm the name of its weight's module, which a layer of the weight alone may have.
 void take_name(OnnxOperator& op, std::size_t index, int norm, const OnnxConstant& weight) {
   OnnxLayerList& layers = op.all().layers;
@@ -187,10 +198,15 @@ bool set_norm_parameter(OnnxOperator& op, std::size_t index) {
     return true;
   }
   const auto parameter = channel_parameter(op, index, plain.stored.back(), plain.dims.size());
-  if (!parameter || array.values.empty() || array.values[0] != neutral) return false;
+  if (!parameter || array.values.empty() || array.values[0] != neutral ||
+      is_apart(op.all(), *parameter))
+    return false;
   array = {array.name, *parameter, array.shape};
   array.from.transposed = false;
-  if (is_weight) take_name(op, index, found->layer, *parameter);
+  if (is_weight)
+    take_name(op, index, found->layer, *parameter);
+  else
+    tie_norm(op.all(), found->layer);
   op.set(OnnxActivation(*found));
   return true;
 }

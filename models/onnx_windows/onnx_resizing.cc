@@ -52,6 +52,8 @@ struct Resizing {
 };
 
 Resizing by_sizes(OnnxOperator& op, const Numbers& shape) {
+  if (op.all().reading.size)
+    throw OnnxUnsupported("a size that the file may have computed from that of the image");
   const Numbers sizes = op.numbers(3);
   const std::int64_t fixed_batch = op.all().fixed_batch;
   const bool keeps_samples =

@@ -276,7 +276,8 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
       "out, bias)");
   EXPECT_EQ(error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
             "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? (known: "
-            "sample_shape, classes, label_shape, logits, layer, config_json)");
+            "sample_shape, input_shape, classes, label_shape, logits, layer, "
+            "config_json)");
 }
 
 TEST_F(LayerList, WrongValuesNameTheLine) {

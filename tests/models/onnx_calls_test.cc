@@ -128,7 +128,7 @@ TEST_F(OnnxCallsTest, ParametersOfOtherFunctionsAreTheirArguments) {
                  "aten.linear.default](args = (%i, %normed, %p_c_bias)",
                  "c"}},
                {floats("a.m", {4, 4}), floats("c.g", {4, 4}), floats("c.bias", {4})});
-  EXPECT_EQ(names(found), "a.weight b.weight c.weight c.bias ");
+  EXPECT_EQ(names(found), "a.m.weight b.m.weight c.weight c.bias ");
   EXPECT_EQ(notes(found), "");
 }
 

@@ -71,7 +71,7 @@ class OnnxImportTest : public testing::Test {
 TEST_F(OnnxImportTest, LayersHavePyTorchsNamesAndDefaults) {
   const models::OnnxImport found = imported(small_net());
   EXPECT_EQ(found.definition,
-            "sample_shape = [8, 8, 3]\nclasses = 5\nlogits = \"fc\"\n"
+            "sample_shape = [8, 8, 3]\ninput_shape = [0, 0, 3]\nclasses = 5\nlogits = \"fc\"\n"
             "\n[[layer]]\nkind = \"conv2d\"\nname = \"stem\"\ninputs = [\"input\"]\n"
             "out_channels = 4\nkernel = 3\nstride = 1\npadding = 1\nbias = false\n"
             "\n[[layer]]\nkind = \"batch_norm2d\"\nname = \"norm\"\ninputs = [\"stem\"]\n"
@@ -254,7 +254,7 @@ TEST_F(OnnxImportTest, AMessageNamesTheLayerAndNoLine) {
   io::save_onnx(model, path_);
   const std::string message = test_support::error_or<engine::ShapeError>(
       [&] {
-        models::build_model(path_, {.sample_shape = {4, 4, 3}, .classes = 5});
+        models::build_model(path_, {.sample_shape = {8, 8, 3}, .classes = 6});
       },
       "no error");
   EXPECT_TRUE(message.starts_with(path_ + ": layer '")) << message;

@@ -73,8 +73,10 @@ Model::Impl::Impl(std::string model_name, const std::string& definition,
     return !reads || weights.may_differ(parameter);
   });
   if (!reads) return;
-  engine::import_state(weights.arrays, name, /*exact=*/false, state,
-                       [&](const std::string& array) { return weights.may_differ(array); });
+  engine::import_state(
+      weights.arrays, name, /*exact=*/false, state,
+      [&](const std::string& array) { return weights.may_differ(array); }, {},
+      /*may_take_none=*/true);
 }
 
 void Model::Impl::take(const std::vector<io::NamedArray>& arrays, const std::string& source,

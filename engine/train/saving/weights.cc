@@ -58,10 +58,26 @@ bool has_shape(const io::NamedArray& array, const Shape& shape) {
   return std::ranges::equal(shape.dims(), array.shape);
 }
 
+// Returns true if the numbers of the array are those of a tensor of this shape in their order:
+// PyTorch's module may be a convolution of one pixel or of rows, a scalar, or a norm over several
+// dimensions, which the model stores as one.
+bool fits(const io::NamedArray& array, const Shape& shape, bool exact) {
+  if (exact || has_shape(array, shape)) return has_shape(array, shape);
+  const auto without_ones = [](std::span<const std::int64_t> extents) {
+    std::vector<std::int64_t> rest(extents.begin(), extents.end());
+    std::erase(rest, 1);
+    return rest;
+  };
+  std::int64_t count = 1;
+  for (const std::int64_t extent : array.shape) count *= extent;
+  return without_ones(array.shape) == without_ones(shape.dims()) ||
+         (shape.rank() == 1 && shape[0] == count);
+}
+
 void from_array(const io::NamedArray& array, const std::string& source, bool exact,
                 const FlatBuffer& buffer, std::size_t slot) {
   const FlatBuffer::Slot& s = buffer.slots()[slot];
-  if (!has_shape(array, s.layout.file_shape))
+  if (!fits(array, s.layout.file_shape, exact))
     throw io::DataError(source + ": '" + array.name + "' has shape " + shape_text(array.shape) +
                         ", the model wants " + s.layout.file_shape.to_string());
   const bool same = array.type == buffer.dtype();
@@ -142,7 +158,7 @@ class StateImport {
 
   void fill(ModelState& state) {
     for (const ModelState::Entry& e : state.entries) {
-      const auto found = unused_.find(e.name);
+      const auto found = find(e.name);
       if (found == unused_.end()) {
         miss(state, e);
         continue;
@@ -155,20 +171,34 @@ class StateImport {
 
   // Throws if an array remains that is not optional. Returns the omitted ones, each with the
   // reason.
-  std::vector<std::string> finish() {
+  std::vector<std::string> finish(bool may_take_none) {
     for (const io::NamedArray& array : arrays_) {
       const auto found = unused_.find(plain_name(array.name));
       if (found != unused_.end() && found->second == &array) pass_over(array);
     }
     for (const io::UnreadArray& array : unread_)
       left_out_.push_back(plain_name(array.name) + " (" + array.type + ", not of this model)");
-    if (used_ == 0 && !left_out_.empty())
+    if (used_ == 0 && !left_out_.empty() && !may_take_none)
       throw io::DataError(source_ + ": none of its " + std::to_string(arrays_.size()) +
                           " arrays is of this model and of the shape that it has");
     return std::move(left_out_);
   }
 
  private:
+  using Arrays = std::unordered_map<std::string, const io::NamedArray*>;
+
+  // PyTorch's state_dict() has the parameters and buffers of a module itself, and those of
+  // MultiheadAttention, under other names.
+  Arrays::iterator find(const std::string& name) {
+    auto found = unused_.find(name);
+    const std::size_t dot = name.rfind('.');
+    if (found != unused_.end() || exact_ || dot == std::string::npos) return found;
+    const std::string module = name.substr(0, dot), own = name.substr(dot + 1);
+    if (own == "weight" || own == "value") found = unused_.find(module);
+    if (found == unused_.end() && own != "value") found = unused_.find(module + ".in_proj_" + own);
+    return found;
+  }
+
   bool may_lack(const std::string& name) const { return optional_ && optional_(name); }
 
   void miss(const ModelState& state, const ModelState::Entry& e) {
@@ -185,7 +215,7 @@ class StateImport {
 
   void take(const io::NamedArray& array, const ModelState& state, const ModelState::Entry& e) {
     const Shape& wanted = state.layout(e).file_shape;
-    if (!has_shape(array, wanted) && may_lack(e.name)) {
+    if (!fits(array, wanted, exact_) && may_lack(e.name)) {
       left_out_.push_back(e.name + " (" + shape_text(array.shape) + " there, the model has " +
                           wanted.to_string() + ")");
       return;
@@ -209,7 +239,7 @@ class StateImport {
   const bool exact_;
   const std::function<bool(const std::string& name)>& optional_;
   const std::vector<io::UnreadArray>& unread_;
-  std::unordered_map<std::string, const io::NamedArray*> unused_;  // by plain name
+  Arrays unused_;  // by plain name
   std::size_t used_ = 0;
   std::vector<std::string> left_out_;
 };
@@ -219,10 +249,11 @@ class StateImport {
 std::vector<std::string> import_state(const std::vector<io::NamedArray>& arrays,
                                       const std::string& source, bool exact, ModelState& state,
                                       const std::function<bool(const std::string& name)>& optional,
-                                      const std::vector<io::UnreadArray>& unread) {
+                                      const std::vector<io::UnreadArray>& unread,
+                                      bool may_take_none) {
   StateImport run(arrays, source, exact, optional, unread);
   run.fill(state);
-  return run.finish();
+  return run.finish(may_take_none);
 }
 
 void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind,

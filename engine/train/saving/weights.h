@@ -28,11 +28,13 @@ std::string plain_name(const std::string& name);
 // names the array and both shapes (or dtypes, or the missing and the unused names). Arrays whose
 // names are `optional` may be missing, unused or of another shape: they are omitted. Returns the
 // omitted and skipped ones, each with the reason. `unread` lists the file's other arrays, for
-// messages.
+// messages. If all are omitted or skipped, it throws unless `may_take_none`. Without `exact`,
+// arrays may also have the names and the shapes of PyTorch's modules: "pos" for "pos.weight", [n,
+// m, 1, 1] for [n, m].
 std::vector<std::string> import_state(
     const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
     ModelState& state, const std::function<bool(const std::string& name)>& optional = {},
-    const std::vector<io::UnreadArray>& unread = {});
+    const std::vector<io::UnreadArray>& unread = {}, bool may_take_none = false);
 
 // Exports one flat buffer with the slots of `kind` as arrays named prefix + slot name, in model
 // order; import_buffer() is the inverse (exact dtype and shape).

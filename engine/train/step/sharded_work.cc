@@ -36,7 +36,8 @@ std::vector<std::size_t> still_slots(const Plan& plan, const ModelState& state) 
   std::vector<std::size_t> slots;
   for (const PlanStep& step : plan.steps) {
     if (!step.still) continue;
-    const std::string& node = plan.graph->nodes()[static_cast<std::size_t>(step.node)].name;
+    const auto owner = static_cast<std::size_t>(buffer_node(*plan.graph, step.node));
+    const std::string& node = plan.graph->nodes()[owner].name;
     for (const BufferSpec& spec : step.layer->buffers(plan.graph->input_shapes(step.node)))
       if (const auto slot = state.running.find(node + "." + spec.name)) slots.push_back(*slot);
   }

@@ -2,6 +2,7 @@
 // state.
 #include "tools/run/session/train_session.h"
 
+#include "engine/train/saving/weights.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/folder/run_reference.h"
@@ -66,15 +67,20 @@ std::vector<std::string> load_weights(SessionParts& s) {
 }
 
 // Loads the values that the model's own file has. The last layer keeps fresh weights if the data
-// have other classes than the file.
+// have other classes than the file; it may be the only one.
 std::vector<std::string> load_model_weights(SessionParts& s) {
-  models::ModelWeights weights;
-  const auto read = [&](const std::string& name) {
-    weights = models::model_weights(name);
-    return std::move(weights.arrays);
+  std::vector<std::string> left_out;
+  const auto load = [&] {
+    const std::string& name = s.options.model.name;
+    const models::ModelWeights weights = models::model_weights(name);
+    left_out = engine::import_state(
+        weights.arrays, name, /*exact=*/false, s.model->state,
+        [&](const std::string& array) { return weights.may_differ(array); }, {},
+        /*may_take_none=*/true);
   };
-  return engine::init_from(*s.control, s.options.model.name, read, exit_code_of, s.model->state,
-                           [&](const std::string& name) { return weights.may_differ(name); });
+  engine::run_on_root(*s.control, load, exit_code_of);
+  engine::broadcast_state(*s.control, s.model->state);
+  return left_out;
 }
 
 StartFacts load_or_share_state(SessionParts& s) {

@@ -204,7 +204,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
                                          "trace_windows", "trace_rearranged", "trace_frames",
                                          "trace_choosing", "trace_trained", "trace_buffers",
-                                         "trace_fresh", "trace_fresh_legacy", "trace_fresh_folded"),
+                                         "trace_reused", "trace_reused_plain", "trace_fresh",
+                                         "trace_fresh_legacy", "trace_fresh_folded"),
                          [](const auto& test) { return test.param; });
 
 class TorchNames : public testing::TestWithParam<std::string> {};
@@ -216,8 +217,9 @@ TEST_P(TorchNames, AllParametersReturnToTheModel) {
   if (!missing.empty()) GTEST_SKIP() << missing;
   const std::string run = folder / "run";
   expect_success(test_support::engine(program::quick_train(
-      argv("--synthetic-shape 8x8x3 --synthetic-classes 7 --steps 1 --lr 0.1 --save-dir", run,
-           "--model", folder / (GetParam() + ".onnx")))));
+      argv("--synthetic-shape", GetParam().starts_with("trace_reused") ? "6x8x3" : "8x8x3",
+           "--synthetic-classes 7 --steps 1 --lr 0.1 --save-dir", run, "--model",
+           folder / (GetParam() + ".onnx")))));
   expect_success(call("export", run, "-o", folder / "model.pth"));
   const CommandResult loaded = test_support::run_command(
       {peer_interpreter(),
@@ -228,7 +230,9 @@ TEST_P(TorchNames, AllParametersReturnToTheModel) {
   EXPECT_CONTAINS(loaded.out, "attention.in_proj_weight loaded");
   EXPECT_EQ(loaded.out.find("kept"), std::string::npos) << loaded.out;
 }
-INSTANTIATE_TEST_SUITE_P(Networks, TorchNames, testing::Values("trace_fresh", "trace_fresh_legacy"),
+INSTANTIATE_TEST_SUITE_P(Networks, TorchNames,
+                         testing::Values("trace_fresh", "trace_fresh_legacy", "trace_reused",
+                                         "trace_reused_plain"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

@@ -382,6 +382,36 @@ class Fresh(torch.nn.Module):
         return self.fc(self.equal(x.mean(1)))
 
 
+class Reused(torch.nn.Module):
+    """Modules and parameters that forward uses several times, and parameters of the module itself."""
+
+    def __init__(self):
+        super().__init__()
+        n, p = torch.nn, torch.nn.Parameter
+        self.stem = n.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm, self.plain = n.BatchNorm2d(8), n.BatchNorm2d(8, affine=False)
+        self.groups, self.instances = n.GroupNorm(2, 8), n.InstanceNorm2d(8, affine=True)
+        self.rows, self.kernel = n.LayerNorm(8), n.Conv2d(8, 8, 3, padding=1)
+        self.gate = n.Conv2d(8, 8, 1)
+        self.w1, self.w2, self.shared = p(torch.randn(8, 8, 3, 3) / 8), p(torch.randn(8, 8, 3, 3) / 8), p(torch.randn(8))
+        self.scale, self.one, self.other = p(torch.rand(8) + 0.5), p(torch.randn(8)), p(torch.randn(8))
+        self.attention = n.MultiheadAttention(8, 2, batch_first=True)
+        self.query, self.mixed, self.fc = n.Linear(8, 8), p(torch.randn(8, 8) / 3), n.Linear(8, CLASSES)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        x = self.stem(x)
+        for module in (self.norm, self.plain, self.groups, self.instances):
+            x = module(torch.tanh(module(x)))
+        x = x * torch.sigmoid(self.gate(x.mean((2, 3), keepdim=True)))
+        wide = f.conv2d(x, self.kernel.weight, self.kernel.bias, padding=2, dilation=2)
+        x = self.kernel(x) + wide + f.conv2d(x, self.w1, self.shared, padding=1) * f.conv2d(x, self.w2, self.shared, padding=1)
+        rows = self.rows(self.rows(x.flatten(2).transpose(1, 2)).tanh())
+        rows = f.layer_norm(rows, (8,), self.scale, self.one) + f.layer_norm(rows * rows, (8,), self.scale, self.other)
+        rows = rows + self.attention(self.query(rows), rows, rows, need_weights=False)[0]
+        return self.fc((rows @ self.mixed + self.other).mean(1))
+
+
 NETWORKS = {
     "choosing": (Choices, 16),
     "norms": (Norms, 16),
@@ -439,6 +469,8 @@ TRACES = {
     "trace_frames": (Frames, (4, 3, 16, 16), 0.05),
     "trace_trained": (Trained, (6, 3, 10, 8), 0.02),
     "trace_buffers": (Buffers, (5, 3, 6, 8), 0.02),
+    "trace_reused": (Reused, (4, 3, 6, 8), 0.02),
+    "trace_reused_plain": (Reused, (4, 3, 6, 8), 0.02),
     "trace_fresh": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_legacy": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_folded": (Fresh, (4, 3, 8, 8), 0.02),
@@ -511,7 +543,7 @@ GRAPHS = {
 }
 GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
-WITH_SIGNATURE = ("trace_buffers", "trace_fresh")  # only these files tell buffers from parameters
+WITH_SIGNATURE = ("trace_buffers", "trace_fresh", "trace_reused_plain")  # only these files tell buffers from parameters
 AS_CONSTRUCTED = ("trace_fresh", "trace_fresh_legacy", "trace_fresh_folded")
 EXPORTS = {
     "eval": {"dynamo": False},
@@ -519,6 +551,7 @@ EXPORTS = {
     "dynamo": {"dynamo": True},
     "preserve": {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False},
 }
+PLAIN = {"dynamo": True, "optimize": False}
 EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval"}  # of a network in eval mode
 
 
@@ -591,7 +624,7 @@ def write_trace(folder, name, make, shape, rate, steps=20):
     targets = torch.empty(steps, 0)
     if name in REGRESSIONS:
         targets = torch.randn(steps, *model(batches[0].double()).shape)
-    exporter = EXPORTS[EXPORTERS.get(name, "dynamo" if name in WITH_SIGNATURE else "train")]
+    exporter = PLAIN if name.endswith("_plain") else EXPORTS[EXPORTERS.get(name, "dynamo" if name in WITH_SIGNATURE else "train")]
     exported = copy.deepcopy(model).train(name not in EXPORTERS)
     export(exported, batches[0].double(), str(folder / f"{name}.onnx"), exporter)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)

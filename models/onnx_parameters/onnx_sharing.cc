@@ -1,0 +1,271 @@
+// Parameters that several layers read: which layers share all of theirs, and which parameters are
+// layers of their own for that.
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "engine/core/error.h"
+#include "io/base/text/escape_text.h"
+#include "io/interchange/array_files.h"
+#include "models/onnx_import/onnx_nodes.h"
+#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_origins/onnx_calls.h"
+
+namespace models {
+namespace {
+
+// The name of the module at its first use: "head.fc" for "head_1.fc".
+std::string first_use(const std::string& module) {
+  std::string name;
+  for (std::size_t begin = 0; begin <= module.size();) {
+    const std::size_t end = std::min(module.find('.', begin), module.size());
+    std::string part = module.substr(begin, end - begin);
+    const std::size_t last = part.find_last_not_of("0123456789");
+    if (last != std::string::npos && last > 0 && last + 1 < part.size() && part[last] == '_')
+      part.resize(last);
+    name += (begin == 0 ? "" : ".") + part;
+    begin = end + 1;
+  }
+  return name;
+}
+
+bool is_weighted_sum(const OnnxListedLayer& layer) {
+  return layer.kind == "dense" || layer.kind == "conv2d" || layer.kind == "conv_transpose";
+}
+
+std::string* option_text(OnnxListedLayer& layer, const char* key) {
+  const auto found =
+      std::ranges::find(layer.options, key, &std::pair<std::string, std::string>::first);
+  return found == layer.options.end() ? nullptr : &found->second;
+}
+
+// Identifies the statistics of a norm without parameters. With dynamo=True the exporter may have
+// replaced them by equal ones of another module, which the call tells: it names the module's own
+// ones, or the update of them by an earlier call.
+OnnxConstant statistics_key(const OnnxOperator& op, const OnnxConstant& mean) {
+  constexpr std::size_t kMean = 3;
+  const OnnxCall call = read_onnx_call(op.node().call);
+  OnnxConstant key = mean;
+  key.origin = OnnxOrigin::kParameter;  // it is named, and not told by its tensor
+  const std::string& name = initializer_name(mean);
+  std::string placeholder = "%b_" + name;
+  std::ranges::replace(placeholder, '.', '_');
+  const std::string read =
+      call.is_batch_norm() && call.arguments.size() > kMean ? call.arguments[kMean] : placeholder;
+  key.alias = read.starts_with("%b_") && read != placeholder ? read : name;
+  key.alias += "\nstatistics";
+  return key;
+}
+
+// Whether PyTorch computes the weight from other parameters, e.g. by a parametrization.
+bool has_computed_weight(const OnnxOperator& op) {
+  const OnnxCall call = read_onnx_call(op.node().call);
+  const std::size_t argument = weight_argument(call);
+  return argument > 0 && argument < call.arguments.size() &&
+         !call.arguments[argument].starts_with("%p_");
+}
+
+}  // namespace
+
+bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxConstant& b) {
+  if (a.tensor == b.tensor) return a.transposed == b.transposed;
+  if (a.tensor == nullptr || b.tensor == nullptr || shape_of(a) != shape_of(b)) return false;
+  all.compared += a.tensor->count();
+  if (all.compared > kMaxOnnxCompared) return false;
+  const auto loaded = [&](const OnnxConstant& constant) {
+    io::NamedArray array = all.file.load(*constant.tensor);
+    return constant.transposed ? io::transposed(std::move(array)) : array;
+  };
+  const io::NamedArray first = loaded(a), second = loaded(b);
+  return first.type == second.type && first.data == second.data;
+}
+
+void set_reader(OnnxOperator& op, OnnxConstant& weight) {
+  OnnxTranslation& all = op.all();
+  if (!all.origins.is_anonymous(initializer_name(weight)) || !is_trained_weight(weight)) return;
+  const std::string module = module_of(op.node());
+  weight.reader = first_use(module);
+  if (all.layers.user_of(weight) < 0) weight.reader = module;
+}
+
+bool has_arrays_of(OnnxTranslation& all, const OnnxListedLayer& layer,
+                   const OnnxListedLayer& other) {
+  const bool is_head = other.kind == "embedding" && layer.kind == "dense";  // scores of tokens
+  const bool has_one_bias = layer.arrays.size() > 1 || layer.zero_bias == other.zero_bias;
+  return (layer.kind == other.kind || is_head) && has_one_bias &&
+         std::ranges::equal(layer.arrays, other.arrays,
+                            [&](const OnnxLayerArray& a, const OnnxLayerArray& b) {
+                              return a.shape == b.shape && a.values == b.values &&
+                                     parameter_key(a.from) == parameter_key(b.from) &&
+                                     has_same_numbers(all, a.from, b.from);
+                            });
+}
+
+int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
+  OnnxTranslation& all = op.all();
+  share_table(op, layer);
+  OnnxConstant& weight = layer.arrays.at(0).from;
+  const std::string name = initializer_name(weight);
+  set_reader(op, weight);
+  const bool is_of_no_module = all.origins.is_torch() && is_trained_weight(weight) &&
+                               !has_computed_weight(op) && weight.reader.empty() &&
+                               !all.origins.is_anonymous(name) && !name.ends_with("weight");
+  layer.name = is_of_no_module ? all.layers.free_parameter_name(name)
+                               : all.layers.free_name(name, op.node());
+  if (layer.arrays.size() == 1) layer.zero_bias = all.origins.bias_of(op.node());
+  const int owner = all.layers.user_of(weight);
+  if (owner < 0) {
+    const OnnxConstant used = weight;
+    const int index = all.layers.add(std::move(layer));
+    all.layers.set_user(used, index);
+    return index;
+  }
+  const OnnxListedLayer& other = all.layers.at(owner);
+  const bool is_same = has_arrays_of(all, layer, other);
+  // An Add may follow with the bias.
+  if (!is_same && op.node().type == "MatMul" && other.kind == "dense" &&
+      other.arrays.at(0).shape == layer.arrays.at(0).shape)
+    return all.layers.add(std::move(layer));
+  if (!is_same)
+    throw OnnxUnsupported("it shares the weight '" + name + "' with layer '" + other.name +
+                          "', but not its bias, shape or use");
+  layer.tied = other.name;
+  layer.arrays.clear();
+  return all.layers.add(std::move(layer));
+}
+
+int add_norm(OnnxOperator& op, OnnxListedLayer layer) {
+  OnnxTranslation& all = op.all();
+  const OnnxConstant& weight = layer.arrays.at(0).from;
+  const bool is_trained = weight.tensor != nullptr && is_trained_weight(weight);
+  const bool has_statistics = layer.arrays.size() > 2;
+  if (!is_trained && !has_statistics) return all.layers.add(std::move(layer));
+  const OnnxConstant key = is_trained ? weight : statistics_key(op, layer.arrays[2].from);
+  const int owner = all.layers.user_of(key);
+  if (owner >= 0 && has_arrays_of(all, layer, all.layers.at(owner))) {
+    layer.tied = all.layers.at(owner).name;
+    layer.arrays.clear();
+  }
+  const int index = all.layers.add(std::move(layer));
+  if (owner < 0) all.layers.set_user(key, index);
+  return index;
+}
+
+// The bias names a weight that the exporter has transposed.
+void tie_to_owner(OnnxTranslation& all, int index) {
+  OnnxLayerList& layers = all.layers;
+  OnnxListedLayer& layer = layers.at(index);
+  OnnxConstant& weight = layer.arrays[0].from;
+  const OnnxConstant read = weight;
+  const std::string& bias = initializer_name(layer.arrays[1].from);
+  if (!weight.reader.empty() && bias.ends_with(".bias")) {
+    OnnxConstant named = weight;
+    named.alias = bias.substr(0, bias.size() - 4) + "weight";
+    named.reader.clear();
+    const int user = layers.user_of(named);
+    if (user < 0) layers.set_user(named, index);
+    if (user < 0 || has_same_numbers(all, weight, layers.at(user).arrays[0].from)) weight = named;
+  }
+  const int owner = layers.user_of(weight);
+  if (owner < 0 || owner == index || !has_arrays_of(all, layer, layers.at(owner))) return;
+  if (layers.user_of(read) == index) layers.set_user(read, owner);
+  layer.tied = layers.at(owner).name;
+  layer.arrays.clear();
+}
+
+bool is_apart(const OnnxTranslation& all, const OnnxConstant& parameter) {
+  return all.reading.apart.contains(parameter_key(parameter));
+}
+
+bool is_bias_of(const OnnxOperator& op, const OnnxTranslation& all, const OnnxConstant& weight,
+                const OnnxConstant& bias) {
+  const std::string &name = initializer_name(weight), &other = initializer_name(bias);
+  const OnnxOrigins& origins = all.origins;
+  const bool is_named = weight.origin == OnnxOrigin::kParameter &&
+                        bias.origin == OnnxOrigin::kParameter && !origins.is_anonymous(name) &&
+                        !origins.is_anonymous(other) && weight.reader.empty();
+  // Without a call, dynamo=True may have replaced a bias by an equal one of another module.
+  if (!is_named || !origins.is_torch() || has_computed_weight(op) ||
+      (origins.are_known() && op.node().call.empty()))
+    return true;
+  const std::string ending = "weight";
+  return name.ends_with(ending) && other == name.substr(0, name.size() - ending.size()) + "bias";
+}
+
+bool has_bias(OnnxOperator& op) {
+  if (!op.has_input(2)) return false;
+  return !std::holds_alternative<OnnxTensor>(op.input(2)) || !is_all(op, 2, 0);
+}
+
+bool has_own_bias(OnnxOperator& op) {
+  if (!has_bias(op)) return false;
+  const OnnxConstant bias = op.constant(2);
+  return !is_apart(op.all(), bias) && is_bias_of(op, op.all(), op.constant(1), bias);
+}
+
+OnnxActivation with_bias_apart(OnnxOperator& op, OnnxActivation value) {
+  if (!has_bias(op) || has_own_bias(op)) return value;
+  value = as_plain(value);
+  OnnxActivation bias = parameter_value(op, op.constant(2));
+  const std::size_t rank = value.plain.dims.size();
+  if (op.node().type != "Gemm" && rank > 2) bias.plain.dims.resize(rank - 1);  // pixels
+  return as_special(combined(op, "add", std::move(value), std::move(bias)));
+}
+
+void expect_shared_weights(const OnnxTranslation& all) {
+  for (int i = 0; i < std::ssize(all.layers.all()); ++i) {
+    const OnnxListedLayer& layer = all.layers.at(i);
+    if (!is_weighted_sum(layer) || layer.arrays.empty()) continue;
+    const OnnxConstant& weight = layer.arrays[0].from;
+    const int owner = all.layers.user_of(weight);
+    if (owner >= 0 && owner != i && is_trained_weight(weight))
+      throw engine::ModelError(all.file.name() + ": layers '" + all.layers.at(owner).name +
+                               "' and '" + layer.name + "' share the weight '" +
+                               base::escape_text(initializer_name(weight)) +
+                               "', but not their biases, expected both or none to be shared");
+  }
+}
+
+void restore_zero_biases(OnnxLayerList& layers) {
+  std::unordered_set<std::string> read, restored;  // biases, and layers
+  for (const OnnxListedLayer& layer : layers.all())
+    for (const OnnxLayerArray& array : layer.arrays)
+      if (array.from.tensor != nullptr) read.insert(initializer_name(array.from));
+  for (int i = 0; i < std::ssize(layers.all()); ++i) {
+    OnnxListedLayer& layer = layers.at(i);
+    const bool is_own = layer.tied.empty() && layer.arrays.size() == 1 &&
+                        !layer.zero_bias.empty() && !read.contains(layer.zero_bias);
+    if (!is_own && !restored.contains(layer.tied)) continue;
+    *option_text(layer, "bias") = "true";
+    if (!is_own) continue;
+    restored.insert(layer.name);
+    const std::string* out = option_text(layer, layer.kind == "dense" ? "out" : "out_channels");
+    layer.arrays.push_back({"bias", {}, {std::stoll(*out)}});
+  }
+}
+
+bool separate_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
+                         std::unordered_set<std::string>& apart) {
+  std::map<std::string, std::size_t> readers;  // the first layer of each parameter
+  std::unordered_set<std::string> found;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const OnnxListedLayer& layer = all.layers.all()[i];
+    for (const OnnxLayerArray& array : layer.arrays) {
+      if (!needed[i] || array.from.tensor == nullptr || !is_trained_weight(array.from)) continue;
+      const std::string key = parameter_key(array.from);
+      const std::size_t first = readers.try_emplace(key, i).first->second;
+      if (first == i) continue;
+      if (apart.contains(key))
+        throw engine::ModelError(all.file.name() + ": layers '" + all.layers.all()[first].name +
+                                 "' and '" + layer.name + "' share the parameter '" +
+                                 base::escape_text(initializer_name(array.from)) +
+                                 "', but not their other ones, expected all or none to be shared");
+      found.insert(key);
+    }
+  }
+  apart.merge(found);
+  return apart.size() > all.reading.apart.size();
+}
+
+}  // namespace models
