@@ -68,7 +68,15 @@ ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size
   return {bytes, sequence, operation, 0, static_cast<std::uint16_t>(root)};
 }
 
-std::string to_string(const ControlWord& word) {
+namespace {
+
+// Returns the program's number for what a call is part of: it takes the place that the operation
+// does not use. 0: none.
+unsigned purpose_of(const ControlWord& word) {
+  return word.operation == Operation::kBroadcast ? word.type_and_op : word.root;
+}
+
+std::string call_text(const ControlWord& word) {
   std::string text(to_string(word.operation));
   switch (word.operation) {
     case Operation::kAllReduce:
@@ -90,6 +98,13 @@ std::string to_string(const ControlWord& word) {
       return text;
   }
   return "unknown call (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
+}
+
+}  // namespace
+
+std::string to_string(const ControlWord& word) {
+  const unsigned purpose = purpose_of(word);
+  return call_text(word) + (purpose == 0 ? "" : " [purpose " + std::to_string(purpose) + "]");
 }
 
 void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs,

@@ -25,7 +25,10 @@ class InprocJob final : public FailureDetector {
       : timeout_ms_(timeout_ms),
         notice_(std::move(notice)),
         left_(static_cast<std::size_t>(world_size), false),
-        activities_(left_.size()) {}
+        activities_(left_.size()) {
+    for (std::size_t r = 0; r < left_.size(); ++r)
+      departures_.push_back(std::make_shared<Departures>());
+  }
 
   // Returns the exchange of the `index`-th communicator of these ranks.
   std::shared_ptr<InprocExchange> exchange(const std::vector<int>& members, std::size_t index) {
@@ -47,9 +50,19 @@ class InprocJob final : public FailureDetector {
     const std::lock_guard lock(mutex_);
     return activities_[static_cast<std::size_t>(rank)];
   }
+  // Ends calls of the other ranks that this one no longer makes.
   void leave(int rank) {
-    const std::lock_guard lock(mutex_);
-    left_[static_cast<std::size_t>(rank)] = true;
+    {
+      const std::lock_guard lock(mutex_);
+      left_[static_cast<std::size_t>(rank)] = true;
+    }
+    const CallCounts counts = departures(rank)->counts();
+    for (std::size_t r = 0; r < departures_.size(); ++r)
+      if (static_cast<int>(r) != rank)
+        departures_[r]->left(rank, "rank " + std::to_string(rank), counts);
+  }
+  const std::shared_ptr<Departures>& departures(int rank) const {
+    return departures_[static_cast<std::size_t>(rank)];
   }
   // Called when a rank ends; this is a failure for the others unless the rank has left before.
   void end(int rank, const std::string& why = "") noexcept {
@@ -87,6 +100,7 @@ class InprocJob final : public FailureDetector {
   InprocStore store_;  // for NCCL's bootstrap
   mutable std::mutex mutex_;
   std::vector<Communicator*> abort_on_failure_;
+  std::vector<std::shared_ptr<Departures>> departures_;  // by rank
   std::vector<bool> left_;
   std::vector<std::string> activities_;
   std::map<std::pair<std::vector<int>, std::size_t>, std::shared_ptr<InprocExchange>> exchanges_;
@@ -110,7 +124,13 @@ class InprocGroup final : public Group {
   using Group::make_communicator;
   std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {
     const std::vector<int> members = members_of(request);
-    return guard(exchange_of(request, members), next_guard());
+    const std::size_t index = made_of_members_[members];
+    Guard by = next_guard();
+    by.departures = job_->departures(rank_);
+    for (const int r : members) by.name += std::to_string(r) + "/";
+    by.name += "#" + std::to_string(index);
+    by.members = members;
+    return guard(exchange_of(request, members), std::move(by));
   }
   using Group::make_device_communicator;
   std::unique_ptr<DeviceCommunicator> make_device_communicator(

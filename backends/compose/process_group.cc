@@ -65,6 +65,7 @@ class ProcessGroup final : public Group {
         joined_(std::move(joined)),
         watch_(std::make_shared<ProcessWatch>(joined_.store)),
         recorder_(std::make_shared<FlightRecorder>()),
+        departures_(std::make_shared<Departures>()),
         peers_(joined_.store->state().peers),
         plan_(plan_for(options, peers_)),
         stages_(
@@ -75,6 +76,11 @@ class ProcessGroup final : public Group {
     joined_.store->on_failure(
         [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
           if (const auto alive = watch.lock()) alive->failed(text);
+        },
+        [all = departures_, peers = peers_](int rank, const std::string& calls) {
+          const auto at = static_cast<std::size_t>(rank);
+          if (at >= peers.size()) return;
+          all->left(rank, member_text(rank, peers[at].host, peers[at].pid), call_counts(calls));
         });
     joined_.store->set_progress_source([this] { return progress(); });
     if (relay_ != nullptr) watch_relay();
@@ -106,7 +112,11 @@ class ProcessGroup final : public Group {
             : plan_backend(request.backend.empty() ? options_.backend : request.backend,
                            options_.local_stage, members);
     return connecting(plan.name, [&] {
-      return guard(create_communicator(plan, context, members), next_guard());
+      Guard by = next_guard();
+      by.departures = departures_;
+      by.name = context.prefix;
+      by.members = context.members;
+      return guard(create_communicator(plan, context, members), std::move(by));
     });
   }
 
@@ -171,8 +181,10 @@ class ProcessGroup final : public Group {
   using Group::leave;
   void leave(const std::function<bool()>& in_a_hurry) override {
     const auto hurried = base::deadline_in(kHurriedLeave);
-    joined_.store->leave(std::chrono::milliseconds(options_.timeout_ms),
-                         [&] { return base::has_passed(hurried) && in_a_hurry && in_a_hurry(); });
+    joined_.store->leave(
+        std::chrono::milliseconds(options_.timeout_ms),
+        [&] { return base::has_passed(hurried) && in_a_hurry && in_a_hurry(); },
+        to_bytes(departures_->counts()));
     watch_->release();
   }
 
@@ -314,6 +326,7 @@ class ProcessGroup final : public Group {
             rank(),
             world_size(),
             heard_within(),
+            std::chrono::milliseconds(options_.timeout_ms),
             [relay = relay_] { return relay_fault(relay.get()); }};
   }
 
@@ -370,6 +383,7 @@ class ProcessGroup final : public Group {
   JoinedStore joined_;
   std::shared_ptr<ProcessWatch> watch_;
   std::shared_ptr<FlightRecorder> recorder_;
+  const std::shared_ptr<Departures> departures_;
   std::vector<PeerInfo> peers_;
   const BackendPlan plan_;
   SetupStages stages_;

@@ -185,7 +185,11 @@ void TcpStore::react(Lock lock) {
     failure = machine_.state().failure->what.text;
   }
   changed_.notify_all();
+  std::vector<MemberMachine::Departure> departures;
+  const OnDeparture on_departure = on_departure_;
+  if (on_departure) departures = machine_.take_departures();
   lock.unlock();
+  for (const auto& [rank, calls] : departures) on_departure(rank, calls);
   if (options_.notice) {
     for (const std::string& text : notices) options_.notice(text);
   }
@@ -305,7 +309,8 @@ std::optional<GroupFailure> TcpStore::wait_for_failure(std::chrono::milliseconds
   return machine_.state().failure ? std::optional(machine_.state().failure->what) : std::nullopt;
 }
 
-void TcpStore::on_failure(const std::function<void(const std::string&)>& callback) {
+void TcpStore::on_failure(const std::function<void(const std::string&)>& callback,
+                          OnDeparture on_departure) {
   std::optional<std::string> happened;
   {
     const Lock lock(mutex_);
@@ -316,6 +321,9 @@ void TcpStore::on_failure(const std::function<void(const std::string&)>& callbac
     }
   }
   if (happened) callback(*happened);
+  Lock lock(mutex_);
+  on_departure_ = std::move(on_departure);
+  react(std::move(lock));
 }
 
 void TcpStore::abandon(const GroupFailure& why) {
@@ -325,11 +333,12 @@ void TcpStore::abandon(const GroupFailure& why) {
   if (!connection_.out.empty() || machine_.state().lost) wake_.wake();
 }
 
-void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled) {
+void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled,
+                     const std::string& calls) {
   const Deadline deadline = base::deadline_in(timeout);
   Lock lock(mutex_);
   if (machine_.state().leaving || machine_.state().failure) return;
-  machine_.leave();
+  machine_.leave(calls);
   flush(lock);
   if (!connection_.out.empty() || machine_.state().lost) wake_.wake();
   const auto over = [&] {

@@ -67,15 +67,20 @@ class TcpStore : public Store {
   // Returns the first failure of a member that this rank knows of.
   std::optional<GroupFailure> failure() const;
   std::optional<GroupFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
-  // Calls `callback` once: from the store's thread, or at once if a failure is known.
-  void on_failure(const std::function<void(const std::string&)>& callback);
+  // Calls `callback` once: from the store's thread, or at once if a failure is known. Calls
+  // `on_departure` likewise for each rank that leaves while this one works, with its text of
+  // leave().
+  using OnDeparture = std::function<void(int rank, const std::string& calls)>;
+  void on_failure(const std::function<void(const std::string&)>& callback,
+                  OnDeparture on_departure = {});
 
   // Announces that this rank ends early: sends the reason to all, unless the group has failed
   // already.
   void abandon(const GroupFailure& why);
   // Waits until all ranks leave, at most `timeout`. Returns early if a member has failed, or if
-  // `cancelled`, polled, returns true.
-  void leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled = {});
+  // `cancelled`, polled, returns true. `calls`: for ranks that still work.
+  void leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled = {},
+             const std::string& calls = {});
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -113,6 +118,7 @@ class TcpStore : public Store {
   StoreReconnect reconnect_;
   bool stopping_ = false;
   std::function<void(const std::string&)> callback_;
+  OnDeparture on_departure_;
 
   std::thread thread_;
 };

@@ -97,7 +97,7 @@ std::string StoreVisitor::expected_text() const {
       return "a process that calls itself rank " + std::to_string(options_.rank) + " at process " +
              std::to_string(options_.number) + std::string(backends::kUnprovedText);
     case Visit::kOtherVersion:
-      return "protocol version 9 on rank 0 and 10 at process " + std::to_string(options_.number);
+      return "protocol version 10 on rank 0 and 11 at process " + std::to_string(options_.number);
     case Visit::kOtherJob:
       return "job id differs: \"simulation\" on " + rank_0 + ", \"another\" on " + me;
     case Visit::kRelayed:

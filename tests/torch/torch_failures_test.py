@@ -105,14 +105,25 @@ def run_rank(part):
     globals()[part]()
 
 
+def next_line(process):
+    """None at the end. Takes no byte of a later line, which communicate() would not find."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(process.stdout.fileno(), 1)
+        if not byte:
+            return None
+        line += byte
+    return line.decode(errors="replace").rstrip()
+
+
 def started(build, part, world=2, variables=None):
     ranks = torch_ranks.Ranks(build, __file__, world, [part], variables)
     for process in ranks.processes:
-        for line in process.stdout:
-            if line.startswith("works"):
-                break
-        else:
-            sys.exit(f"{part}: a rank ended early with {process.wait()}")
+        line = None
+        while line != "works":
+            line = next_line(process)
+            if line is None:
+                sys.exit(f"{part}: a rank ended early with {process.wait()}")
     return ranks
 
 

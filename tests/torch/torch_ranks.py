@@ -39,7 +39,8 @@ def build_module(build):
 class Ranks:
     """Processes of a script, one a rank, that find each other as those of torchrun do."""
 
-    def __init__(self, build, script, world, arguments=(), variables=None):
+    def __init__(self, build, script, world, arguments=(), variables=None, stdin=False):
+        """`stdin`: the ranks have an open standard input of their own."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -50,6 +51,7 @@ class Ranks:
                                PYTHONPATH=os.pathsep.join([module_folder(build), os.path.dirname(os.path.abspath(__file__))]))
             environment.update(variables or {})
             self.processes.append(subprocess.Popen([PYTHON, script, *arguments], env=environment, text=True,
+                                                   stdin=subprocess.PIPE if stdin else None,
                                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
 
     def wait(self, seconds=300):

@@ -2,6 +2,7 @@
 #include "engine/collectives.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
@@ -136,6 +137,17 @@ backends::GroupOptions join_options(const GroupOptions& given) {
 struct Communicator::Impl {
   std::shared_ptr<Group::Impl> group;  // outlives the following members
   std::unique_ptr<backends::Communicator> communicator;
+  std::uint32_t calls = 0;
+
+  void run(std::uint16_t purpose, backends::ControlWord word, void* data,
+           const void* input = nullptr) {
+    if (word.operation == backends::Operation::kBroadcast) {
+      word.type_and_op = static_cast<std::uint8_t>(purpose);
+    } else {
+      word.root = purpose;
+    }
+    communicator->run({word, data, input});
+  }
 };
 
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -147,17 +159,50 @@ int Communicator::rank() const { return impl_->communicator->rank(); }
 int Communicator::world_size() const { return impl_->communicator->world_size(); }
 std::string Communicator::backend() const { return std::string(impl_->communicator->name()); }
 
+namespace {
+
+void require_membership(const Group::Impl& group, const char* call) {
+  if (group.left)
+    refuse(std::string(call) +
+           ": this rank has left the group, whose communicators and messages "
+           "can no longer be used");
+}
+
+// Checks the memory of a call of this rank, which is still a member.
+void require_memory(const Group::Impl& group, const char* call, const void* data, std::size_t count,
+                    const char* unit) {
+  require_membership(group, call);
+  if (data == nullptr && count > 0)
+    refuse(std::string(call) + ": the memory is nullptr, expected " + std::to_string(count) + " " +
+           unit);
+}
+
+void require_memory(const Group::Impl& group, const char* call, std::span<const std::byte> bytes) {
+  require_memory(group, call, bytes.data(), bytes.size(), "bytes");
+}
+
+}  // namespace
+
 void Communicator::all_reduce(void* data, std::size_t count, ElementType type,
                               Reduction reduction) {
-  translated(
-      [&] { impl_->communicator->all_reduce(data, count, type_of(type), op_of(reduction)); });
+  require_memory(*impl_->group, "all_reduce", data, count, "elements");
+  translated([&] {
+    impl_->run(purpose,
+               reduction_word(backends::Operation::kAllReduce, ++impl_->calls, count, type_of(type),
+                              op_of(reduction)),
+               data);
+  });
 }
 
 std::pair<std::size_t, std::size_t> Communicator::reduce_scatter(void* data, std::size_t count,
                                                                  ElementType type,
                                                                  Reduction reduction) {
+  require_memory(*impl_->group, "reduce_scatter", data, count, "elements");
   return translated([&] {
-    impl_->communicator->reduce_scatter(data, count, type_of(type), op_of(reduction));
+    impl_->run(purpose,
+               reduction_word(backends::Operation::kReduceScatter, ++impl_->calls, count,
+                              type_of(type), op_of(reduction)),
+               data);
     const auto world = static_cast<std::size_t>(world_size()),
                own = static_cast<std::size_t>(rank());
     return std::pair(own * count / world, (own + 1) * count / world);
@@ -168,7 +213,12 @@ void Communicator::broadcast_bytes(std::span<std::byte> bytes, int root) {
   if (root < 0 || root >= world_size())
     refuse("broadcast: root is " + std::to_string(root) + ", expected 0.." +
            std::to_string(world_size() - 1));
-  translated([&] { impl_->communicator->broadcast(bytes.data(), bytes.size(), root); });
+  require_memory(*impl_->group, "broadcast", bytes);
+  translated([&] {
+    impl_->run(purpose,
+               transfer_word(backends::Operation::kBroadcast, ++impl_->calls, bytes.size(), root),
+               bytes.data());
+  });
 }
 
 void Communicator::all_gather_bytes(std::span<const std::byte> own, std::span<std::byte> all) {
@@ -177,7 +227,12 @@ void Communicator::all_gather_bytes(std::span<const std::byte> own, std::span<st
     refuse("all_gather: the output has " + std::to_string(all.size()) + " bytes, expected " +
            std::to_string(world_size()) + " x " + std::to_string(own.size()) + " = " +
            std::to_string(wanted));
-  translated([&] { impl_->communicator->all_gather(own.data(), own.size(), all.data()); });
+  require_memory(*impl_->group, "all_gather", own);
+  require_memory(*impl_->group, "all_gather", all);
+  translated([&] {
+    impl_->run(purpose, transfer_word(backends::Operation::kAllGather, ++impl_->calls, own.size()),
+               all.data(), own.data());
+  });
 }
 
 void Communicator::all_to_all(std::span<const std::byte> own, std::span<std::byte> all) {
@@ -186,11 +241,23 @@ void Communicator::all_to_all(std::span<const std::byte> own, std::span<std::byt
     refuse("all_to_all: the input has " + std::to_string(own.size()) + " bytes and the output " +
            std::to_string(all.size()) + ", expected equal numbers, in " + std::to_string(ranks) +
            " equal parts");
-  translated([&] { impl_->communicator->all_to_all(own.data(), own.size() / ranks, all.data()); });
+  require_memory(*impl_->group, "all_to_all", own);
+  require_memory(*impl_->group, "all_to_all", all);
+  const std::less<const std::byte*> before;
+  if (before(own.data(), all.data() + all.size()) && before(all.data(), own.data() + own.size()))
+    refuse("all_to_all: the input and the output overlap, expected separate memory");
+  translated([&] {
+    impl_->run(purpose,
+               transfer_word(backends::Operation::kAllToAll, ++impl_->calls, own.size() / ranks),
+               all.data(), own.data());
+  });
 }
 
 void Communicator::barrier() {
-  translated([&] { impl_->communicator->barrier(); });
+  require_membership(*impl_->group, "barrier");
+  translated([&] {
+    impl_->run(purpose, transfer_word(backends::Operation::kBarrier, ++impl_->calls, 0), nullptr);
+  });
 }
 
 void Communicator::abort(const std::string& reason) noexcept { impl_->communicator->abort(reason); }
@@ -208,11 +275,13 @@ Messages::~Messages() = default;
 namespace {
 
 backends::Message message_of(std::byte* data, std::size_t bytes, int rank, std::uint64_t tag,
-                             std::chrono::milliseconds timeout, Messages::Done done) {
+                             std::chrono::milliseconds timeout, Messages::Done done,
+                             std::uint8_t kind) {
   return {.peer = rank,
           .tag = tag,
           .data = data,
           .bytes = bytes,
+          .kind = kind,
           .deadline = base::deadline_in(
               std::chrono::milliseconds(milliseconds("the timeout of a message", timeout, 0))),
           .done = [done = std::move(done)](const std::exception_ptr& failure, int peer) {
@@ -230,19 +299,22 @@ backends::Message message_of(std::byte* data, std::size_t bytes, int rank, std::
 }  // namespace
 
 void Messages::send(std::span<const std::byte> bytes, int rank, std::uint64_t tag,
-                    std::chrono::milliseconds timeout, Done done) {
+                    std::chrono::milliseconds timeout, Done done, std::uint8_t kind) {
+  require_memory(*impl_->group, "send", bytes);
   translated([&] {
     // Sending only reads the memory.
     auto* data = const_cast<std::byte*>(bytes.data());
-    impl_->messages->send(message_of(data, bytes.size(), rank, tag, timeout, std::move(done)));
+    impl_->messages->send(
+        message_of(data, bytes.size(), rank, tag, timeout, std::move(done), kind));
   });
 }
 
 void Messages::receive(std::span<std::byte> bytes, int rank, std::uint64_t tag,
-                       std::chrono::milliseconds timeout, Done done) {
+                       std::chrono::milliseconds timeout, Done done, std::uint8_t kind) {
+  require_memory(*impl_->group, "receive", bytes);
   translated([&] {
     impl_->messages->receive(
-        message_of(bytes.data(), bytes.size(), rank, tag, timeout, std::move(done)));
+        message_of(bytes.data(), bytes.size(), rank, tag, timeout, std::move(done), kind));
   });
 }
 
@@ -274,7 +346,29 @@ int Group::world_size() const { return impl_->group->world_size(); }
 std::string Group::backend() const { return impl_->group->backend(); }
 std::string Group::backend_reason() const { return impl_->group->backend_reason(); }
 
+namespace {
+
+void require_members(const backends::Group& group, const std::vector<int>& members) {
+  if (members.empty()) return;
+  std::string text;
+  bool ascending = true;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(members[i]);
+    ascending = ascending && (i == 0 || members[i] > members[i - 1]);
+  }
+  if (!ascending || members.front() < 0 || members.back() >= group.world_size())
+    refuse("the members are {" + text + "}, expected ranks of 0.." +
+           std::to_string(group.world_size() - 1) + " in ascending order");
+  if (std::ranges::find(members, group.rank()) == members.end())
+    refuse("the members are {" + text + "}, expected this rank, " + std::to_string(group.rank()) +
+           ", among them");
+}
+
+}  // namespace
+
 Communicator Group::make_communicator(const std::vector<int>& members) {
+  require_membership(*impl_, "make_communicator");
+  require_members(*impl_->group, members);
   return translated([&] {
     return Communicator(std::make_unique<Communicator::Impl>(Communicator::Impl{
         .group = impl_, .communicator = tools::host_communicator(*impl_->group, members)}));
@@ -282,6 +376,8 @@ Communicator Group::make_communicator(const std::vector<int>& members) {
 }
 
 Messages Group::make_messages(const std::vector<int>& members) {
+  require_membership(*impl_, "make_messages");
+  require_members(*impl_->group, members);
   return translated([&] {
     return Messages(std::make_unique<Messages::Impl>(
         Messages::Impl{.group = impl_, .messages = impl_->group->make_messages(members)}));
@@ -294,6 +390,7 @@ void Group::check() const {
 }
 
 void Group::leave() {
+  impl_->left = true;
   translated([&] { impl_->group->leave(impl_->cancelled); });
   impl_->ended = true;
 }

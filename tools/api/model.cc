@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -169,7 +171,10 @@ std::vector<Tensor> Model::tensors() const {
 void Model::set_tensors(const std::vector<Tensor>& tensors) {
   translated([&] {
     std::vector<io::NamedArray> arrays;
+    std::set<std::string_view> names;
     for (const Tensor& tensor : tensors) {
+      if (!names.insert(tensor.name).second)
+        throw io::DataError("tensor '" + tensor.name + "' is given twice, expected one of each");
       std::int64_t count = 1;
       for (const std::int64_t extent : tensor.shape) count *= extent;
       if (count != static_cast<std::int64_t>(tensor.values.size()))

@@ -19,8 +19,14 @@ class GuardedCalls : public Interface, public LinkCounterSource {
   GuardedCalls(std::unique_ptr<Interface> inner, Guard by)
       : by_(std::move(by)), inner_(std::move(inner)) {
     by_.watch->abort_on_failure(*inner_);
+    if (by_.departures)
+      calls_ = by_.departures->add(by_.name, by_.members,
+                                   [this](const std::string& why) { end_with(why, why); });
   }
-  ~GuardedCalls() override { by_.watch->forget(*inner_); }
+  ~GuardedCalls() override {
+    if (calls_) by_.departures->remove(calls_);
+    by_.watch->forget(*inner_);
+  }
 
   std::string_view name() const override { return inner_->name(); }
   int rank() const override { return inner_->rank(); }
@@ -34,12 +40,10 @@ class GuardedCalls : public Interface, public LinkCounterSource {
   }
   void abort(std::string_view reason) noexcept override {
     try {
-      const std::lock_guard lock(mutex_);
-      if (abort_reason_.empty()) abort_reason_.assign("aborted: ").append(reason);
+      end_with("aborted: " + std::string(reason), reason);
     } catch (const std::exception&) {
-      // Out of memory: the error contains the backend's reason.
+      inner_->abort(reason);  // out of memory: the error contains the backend's reason
     }
-    inner_->abort(reason);
   }
 
  protected:
@@ -54,6 +58,10 @@ class GuardedCalls : public Interface, public LinkCounterSource {
                                {"count", static_cast<std::int64_t>(word.count)}, trace_call(word));
     const FlightRecorder::Ticket ticket = by_.recorder->begin(by_.communicator, word);
     try {
+      if (calls_ && calls_->begin(word.sequence)) {
+        broken_ = true;
+        throw LostPeerError(context(text()) + calls_->why(word.sequence));
+      }
       explain(text, body);
     } catch (const std::exception&) {
       by_.recorder->end(ticket, true);
@@ -81,8 +89,9 @@ class GuardedCalls : public Interface, public LinkCounterSource {
       const auto known = by_.watch->known_failure(std::chrono::milliseconds(0));
       if (!aborted.empty() && !(known && known->mismatch))
         throw LostPeerError(context(text()) + aborted + further_cause());
-      raise_explained(*by_.watch, by_.detection_time, context(text()),
-                      error.what() + further_cause());
+      // A timeout is exact rather than explained; it is mostly long enough for both.
+      raise_explained(*by_.watch, is_over() ? std::chrono::milliseconds(0) : by_.detection_time,
+                      context(text()), error.what() + further_cause());
     }
   }
 
@@ -101,6 +110,22 @@ class GuardedCalls : public Interface, public LinkCounterSource {
     return failure_context(name(), by_.rank, by_.world_size, operation);
   }
 
+  // Returns true if the call has reached its timeout.
+  bool is_over() const {
+    const auto running = by_.recorder->running();
+    return by_.timeout.count() > 0 && running &&
+           running->waited_us >= 1000 * static_cast<std::int64_t>(by_.timeout.count());
+  }
+
+  // Ends the current and future calls with this text.
+  void end_with(const std::string& text, std::string_view reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (abort_reason_.empty()) abort_reason_ = text;
+    }
+    inner_->abort(reason);
+  }
+
   std::string abort_reason() const {
     const std::lock_guard lock(mutex_);
     return abort_reason_;
@@ -111,6 +136,7 @@ class GuardedCalls : public Interface, public LinkCounterSource {
   bool broken_ = false;  // used by the caller's thread
   mutable std::mutex mutex_;
   std::string abort_reason_;
+  std::shared_ptr<Departures::Calls> calls_;  // nullptr without departures
 };
 
 }  // namespace backends

@@ -7,8 +7,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/backend.h"
+#include "backends/compose/guard/departures.h"
 #include "backends/device_communicator.h"
 #include "backends/flight_recorder.h"
 
@@ -20,9 +22,15 @@ struct Guard {
   int communicator = 0;          // its number in the flight record
   int rank = 0, world_size = 1;  // the rank in the group and its size, for messages
   std::chrono::milliseconds detection_time{2000};  // after which a member's failure is known
+  std::chrono::milliseconds timeout{};             // of a call; 0: unknown
   // Returns a further cause to be named after an error, e.g. "; the relay at ... does not answer",
   // or "". May take a second; may be empty.
   std::function<std::string()> further_cause = {};
+  // For ranks that leave: the communicator's name, equal on all members, and these as ranks of the
+  // group. nullptr: calls wait for ranks that have left.
+  std::shared_ptr<Departures> departures = {};
+  std::string name = {};
+  std::vector<int> members = {};
 };
 
 // Returns four heartbeats, at least 2 s and at most 60 s: the failure that this rank sees may be

@@ -45,9 +45,9 @@ class HierarchicalCommunicator final : public Communicator {
       case Operation::kReduceScatter:
         return reduce(call);
       case Operation::kBroadcast:
-        return broadcast_by_hosts(call.data, call.word.count, call.word.root);
+        return broadcast_by_hosts(call);
       case Operation::kAllGather:
-        return gather_by_hosts(call.input, call.word.count, call.data);
+        return gather_by_hosts(call);
       case Operation::kAllToAll:
         return exchange_by_hosts(call.input, call.word.count, call.data);
       case Operation::kBarrier:
@@ -71,29 +71,38 @@ class HierarchicalCommunicator final : public Communicator {
   void reduce(const Call& call) {
     const std::size_t count = call.word.count;
     const DType type = call.word.type();
-    const ReduceOp op = call.word.op();
     if (layout_.even && count * size_of(type) >= kRailBytes) {
-      by_rails(static_cast<char*>(call.data), count, type, op);
+      by_rails(call);
     } else {
-      within_->all_reduce(call.data, count, type, op);
-      if (is_leader()) across_->all_reduce(call.data, count, type, op);
+      ControlWord word = call.word;  // with its purpose
+      word.operation = Operation::kAllReduce;
+      within_->run({word, call.data});
+      if (is_leader()) across_->run({word, call.data});
       within_->broadcast(call.data, count * size_of(type), 0);
     }
   }
 
-  void by_rails(char* data, std::size_t count, DType type, ReduceOp op) {
+  void by_rails(const Call& call) {
+    char* const data = static_cast<char*>(call.data);
+    const std::size_t count = call.word.count;
+    const DType type = call.word.type();
     const int local = static_cast<int>(layout_.local_ranks().size());
     const std::size_t width = size_of(type);
-    within_->reduce_scatter(data, count, type, op);
+    ControlWord word = call.word;  // with its purpose
+    word.operation = Operation::kReduceScatter;
+    within_->run({word, data});
     const ElementRange own = slice_of(count, layout_.place, local);
-    across_->all_reduce(data + own.begin * width, own.count(), type, op);
+    word.operation = Operation::kAllReduce;
+    word.count = own.count();
+    across_->run({word, data + own.begin * width});
     for (int place = 0; place < local; ++place) {
       const ElementRange slice = slice_of(count, place, local);
       within_->broadcast(data + slice.begin * width, slice.count() * width, place);
     }
   }
 
-  void broadcast_by_hosts(void* data, std::size_t bytes, int root) {
+  void broadcast_by_hosts(const Call& call) {
+    const int root = call.word.root;
     int root_host = 0, root_place = 0;
     for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
       const auto& ranks = layout_.hosts[h];
@@ -102,18 +111,29 @@ class HierarchicalCommunicator final : public Communicator {
       root_host = static_cast<int>(h);
       root_place = static_cast<int>(found - ranks.begin());
     }
-    if (layout_.host == root_host) within_->broadcast(data, bytes, root_place);
-    if (is_leader()) across_->broadcast(data, bytes, root_host);
-    if (layout_.host != root_host) within_->broadcast(data, bytes, 0);
+    const auto part = [&](Communicator& communicator, int from) {
+      ControlWord word = call.word;  // with its purpose
+      word.root = static_cast<std::uint16_t>(from);
+      communicator.run({word, call.data});
+    };
+    if (layout_.host == root_host) part(*within_, root_place);
+    if (is_leader()) part(*across_, root_host);
+    if (layout_.host != root_host) part(*within_, 0);
   }
 
   // Every host's part is padded to the size of the largest host's part.
-  void gather_by_hosts(const void* input, std::size_t bytes, void* output) {
+  void gather_by_hosts(const Call& call) {
+    const std::size_t bytes = call.word.count;
+    void* const output = call.data;
     if (bytes == 0) return wait_for_hosts();
     host_part_.resize(max_local_ * bytes);
     all_parts_.resize(host_part_.size() * layout_.hosts.size());
-    within_->all_gather(input, bytes, host_part_.data());
-    if (is_leader()) across_->all_gather(host_part_.data(), host_part_.size(), all_parts_.data());
+    within_->run({call.word, host_part_.data(), call.input});
+    if (is_leader()) {
+      ControlWord word = call.word;  // with its purpose
+      word.count = host_part_.size();
+      across_->run({word, all_parts_.data(), host_part_.data()});
+    }
     within_->broadcast(all_parts_.data(), all_parts_.size(), 0);
     for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
       for (std::size_t p = 0; p < layout_.hosts[h].size(); ++p)

@@ -73,10 +73,10 @@ std::optional<std::uint32_t> MemberMachine::request(FrameType type, std::string_
   return id;
 }
 
-void MemberMachine::leave() {
+void MemberMachine::leave(const std::string& calls) {
   if (state_.leaving || state_.failure) return;
   state_.leaving = true;
-  send(FrameWriter(FrameType::kLeave).finish());
+  send(FrameWriter(FrameType::kLeave).text(calls).finish());
 }
 
 void MemberMachine::abandon(const GroupFailure& why) {
@@ -90,7 +90,7 @@ void MemberMachine::end() {
   ended_ = true;
   if (state_.lost) return;
   const bool orderly = state_.leaving || state_.failure || !state_.started;
-  send(orderly ? FrameWriter(FrameType::kLeave).finish() : abandon_frame({}));
+  send(orderly ? FrameWriter(FrameType::kLeave).text("").finish() : abandon_frame({}));
 }
 
 void MemberMachine::handle(const Frame& frame) {
@@ -136,6 +136,12 @@ void MemberMachine::handle(const Frame& frame) {
       return;
     case FrameType::kLeft:
       state_.left = true;
+      return;
+    case FrameType::kDeparted:
+      for (std::uint32_t left = in.u32(); left > 0; --left) {
+        const int rank = in.i32();
+        departures_.push_back({rank, in.text()});
+      }
       return;
     default:
       throw MalformedFrame();

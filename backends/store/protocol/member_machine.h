@@ -39,7 +39,9 @@ class MemberMachine final : public MemberLink {
   // Returns the number of the request, for replies(). nullopt: the request is too large to be sent.
   std::optional<std::uint32_t> request(FrameType type, std::string_view key,
                                        const std::function<void(FrameWriter&)>& rest);
-  void leave();  // in order, when the others do, too; answered by state().left
+  // In order, when the others do, too; answered by state().left. `calls`: what the others need to
+  // know of the calls that this rank has made, for take_departures().
+  void leave(const std::string& calls = {});
   // Early: all are told why, this rank with state().failure, too.
   void abandon(const GroupFailure& why);
   void end();  // ends early without a reason, or for good
@@ -49,6 +51,13 @@ class MemberMachine final : public MemberLink {
     int rank;
     std::string address;
   };
+  // Ranks that have left in order while this one works, with their text of leave().
+  struct Departure {
+    int rank;
+    std::string calls;
+  };
+  std::vector<Departure> take_departures() { return std::exchange(departures_, {}); }
+
   std::vector<Question> take_questions() { return std::exchange(questions_, {}); }
   void answer(int rank, bool reaches);
 
@@ -90,6 +99,7 @@ class MemberMachine final : public MemberLink {
   std::string last_activity_sent_, root_activity_;
   std::string own_reason_;  // with which this rank has ended its membership early
   std::vector<Question> questions_;
+  std::vector<Departure> departures_;
 };
 
 }  // namespace backends

@@ -91,6 +91,7 @@ void ServerMachine::tick(Time now) {
   now_ = now;
   sweep(now - last_turn_ > std::chrono::milliseconds(options_.heartbeat_ms + 250));
   send_progress();
+  send_departures();
   send_heartbeat();
   check_stall();
   last_turn_ = now;
@@ -98,6 +99,7 @@ void ServerMachine::tick(Time now) {
 
 Time ServerMachine::next_tick() const {
   Time next = std::min(next_.heartbeat, last_turn_ + std::chrono::milliseconds(250));
+  if (!departed_.empty()) next = std::min(next, next_.departures);
   for (const auto& [id, l] : links_) {
     if (l.is_joining()) next = std::min(next, l.hello_deadline);
   }

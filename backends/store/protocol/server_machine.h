@@ -160,7 +160,7 @@ class ServerMachine {
   bool is_superseded(const Hello& hello) const;
   bool awaits_reconnection() const;
   void handle_member(Link& l, const Frame& frame);
-  void on_leave(Link& l);
+  void on_leave(Link& l, FrameReader& in);
   void on_abandon(Link& l, FrameReader& in);
   void on_joined();
   void on_lost(Link& l);
@@ -176,6 +176,7 @@ class ServerMachine {
   std::vector<int> missing() const;   // excludes ranks that have left again
   std::string absence_frame() const;  // missing and departed ranks; empty after the start
   void send_progress();
+  void send_departures();
   void send_heartbeat();
   void send_heartbeat_to(Link& l);
   void check_stall();
@@ -208,8 +209,9 @@ class ServerMachine {
   };
   Frames frames_;
   bool started_ = false, failed_ = false, all_left_ = false;
-  std::set<int> awaited_;     // ranks that are still to be told of a mismatch
-  std::set<int> left_early_;  // ranks that joined and left before the start
+  std::set<int> awaited_;                // ranks that are still to be told of a mismatch
+  std::set<int> left_early_;             // ranks that joined and left before the start
+  std::map<int, std::string> departed_;  // the calls of ranks that left, not sent to others yet
   StallDetector stall_watch_;
   struct Keys {
     std::map<std::string, std::string> values;
@@ -218,7 +220,7 @@ class ServerMachine {
   Keys keys_;
   bool progress_changed_ = false;  // since the members were told who is missing
   struct NextTimes {
-    Time stall_check{}, heartbeat{}, refusal_notice{}, progress{};
+    Time stall_check{}, heartbeat{}, refusal_notice{}, progress{}, departures{};
   };
   NextTimes next_;
   std::string last_refusal_;

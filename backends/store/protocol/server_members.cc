@@ -101,7 +101,7 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       if (l.session.sent.keeps()) probe(l);
       return;
     case FrameType::kLeave:
-      return on_leave(l);
+      return on_leave(l, in);
     case FrameType::kAbandon:
       return on_abandon(l, in);
     case FrameType::kAnswer:
@@ -117,10 +117,15 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
   }
 }
 
-void ServerMachine::on_leave(Link& l) {
+void ServerMachine::on_leave(Link& l, FrameReader& in) {
+  std::string calls = in.text();
   if (started_ && !l.session.acknowledged_start &&
       !l.session.leaving) {  // it gave up waiting for the start
     declare_failure(l, early_end_text(""));
+  }
+  if (started_ && !failed_ && !l.session.leaving) {
+    if (departed_.empty()) next_.departures = now_ + kProgressInterval;
+    departed_[l.hello.rank] = std::move(calls);
   }
   l.session.leaving = true;
   if (!started_) {
@@ -252,6 +257,19 @@ void ServerMachine::send_progress() {
   next_.progress = now_ + kProgressInterval;
   broadcast(absence_frame());
   tell_observers(absence_frame());
+}
+
+// Most ranks leave at about the same time: none of them needs to know of the others.
+void ServerMachine::send_departures() {
+  if (departed_.empty() || now_ < next_.departures) return;
+  FrameWriter frame(FrameType::kDeparted);
+  frame.u32(static_cast<std::uint32_t>(departed_.size()));
+  for (const auto& [rank, calls] : departed_) frame.i32(rank).text(calls);
+  departed_.clear();
+  const auto shared = std::make_shared<const std::string>(frame.finish());
+  for (Link* m : members_) {
+    if (m != nullptr && !m->session.leaving) send(*m, shared);
+  }
 }
 
 std::string ServerMachine::absence_frame() const {

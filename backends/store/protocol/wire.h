@@ -11,7 +11,7 @@
 namespace backends {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
-inline constexpr int kProtocolVersion = 9;
+inline constexpr int kProtocolVersion = 10;
 inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
 inline constexpr std::size_t kFrameBytes = 16u << 20;
 
@@ -32,7 +32,7 @@ enum class FrameType : std::uint8_t {
   kHeartbeat,  // activity of the sender's rank; of a member also its RankProgress; then i64
                // frames received
   kFailure,    // i32 rank, u8 1 if calls differ, text: a member failed
-  kLeave,      // the sender leaves in order; answered by kLeft
+  kLeave,      // text: how many calls it has made; the sender leaves in order; answered by kLeft
   kLeft,       // all have left; to an observer: the job has ended in order
   kAbandon,    // u8 1 if calls differ, text: why the sender ends before the others
   kStartAcknowledged,  // acknowledges kStart; until then the sender may join again. i32 port where
@@ -46,6 +46,7 @@ enum class FrameType : std::uint8_t {
   kAnswer,             // i32 rank, u8 1 if it does
   kReach,  // u32 request, text: a rank to which the sender has lost its link; replied to with what
            // is known of it, as text
+  kDeparted,  // u32 count, i32 ranks that have left while others work, text of their kLeave each
 };
 
 enum class RefusalKind : std::uint8_t {

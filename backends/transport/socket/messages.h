@@ -17,6 +17,7 @@ struct Message {
   std::uint64_t tag = 0;
   std::byte* data = nullptr;  // stays valid and is not written by others until `done` is called
   std::size_t bytes = 0;      // the received message must have exactly as many
+  std::uint8_t kind = 0;      // of the contents: the received message must have the same
   base::Deadline deadline{};
   // Called once, by the thread of the exchange, when the memory is no longer used: with the failure
   // or nullptr, and the rank at the other end. Must not throw.

@@ -33,6 +33,9 @@ using base::Deadline;
 
 constexpr std::size_t kMaxUnclaimed = 1 << 20;
 constexpr auto kFailurePoll = std::chrono::milliseconds(200);
+// Instead of a size: the sender sends no more, and receives nothing.
+constexpr std::uint64_t kNoMore = (std::uint64_t{1} << 56) - 1;
+constexpr auto kTimeForNoMore = std::chrono::seconds(1);
 
 // Returns bytes. The kernel may promise more, and then kill the process that writes to them.
 std::uint64_t host_memory() {
@@ -41,8 +44,11 @@ std::uint64_t host_memory() {
 }
 
 struct MessageHeader {
-  std::uint64_t tag = 0, bytes = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t bytes : 56 = 0;
+  std::uint64_t kind : 8 = 0;
 };
+static_assert(sizeof(MessageHeader) == 16);
 
 struct Outgoing {
   Message message;
@@ -53,6 +59,7 @@ struct Outgoing {
 
 struct Unclaimed {
   std::uint64_t tag = 0;
+  std::uint8_t kind = 0;
   std::vector<std::byte> payload;
 };
 
@@ -69,8 +76,10 @@ struct Peer {
   std::deque<Unclaimed> complete;
   std::size_t unclaimed_bytes = 0;
   std::string failure;  // why the connection cannot be used; "": it can
+  bool left = false;    // because its rank has left in order
 };
 
+std::string kind_text(std::uint8_t kind) { return "[" + std::to_string(kind) + "]"; }
 std::string size_text(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
 class SocketMessages final : public Messages {
@@ -137,7 +146,10 @@ class SocketMessages final : public Messages {
   // The thread.
   void run() {
     for (bool stopping = false; !stopping || has_sends();) {
-      stopping = take_posted();
+      if (!stopping) {
+        stopping = take_posted();
+        if (stopping && !mesh_->aborted()) announce_end();
+      }
       for (std::size_t p = 0; p < peers_.size(); ++p) {
         pump_sends(peers_[p], static_cast<int>(p));
         pump_receives(peers_[p], static_cast<int>(p));
@@ -159,7 +171,7 @@ class SocketMessages final : public Messages {
     }
     for (Posted& posted : taken) {
       if (posted.is_send) {
-        const MessageHeader header{posted.message.tag, posted.message.bytes};
+        const MessageHeader header{posted.message.tag, posted.message.bytes, posted.message.kind};
         peers_[static_cast<std::size_t>(posted.message.peer)].sends.push_back(
             {std::move(posted.message), header});
       } else {
@@ -176,10 +188,10 @@ class SocketMessages final : public Messages {
       Peer& peer = peers_[p];
       for (auto found = peer.complete.begin(); found != peer.complete.end(); ++found) {
         if (found->tag != message.tag) continue;
-        const std::vector<std::byte> payload = std::move(found->payload);
-        peer.unclaimed_bytes -= payload.size();
+        const Unclaimed unclaimed = std::move(*found);
+        peer.unclaimed_bytes -= unclaimed.payload.size();
         peer.complete.erase(found);
-        return deliver(message, static_cast<int>(p), payload);
+        return deliver(message, static_cast<int>(p), unclaimed);
       }
     }
     receives_.push_back(std::move(message));
@@ -194,15 +206,19 @@ class SocketMessages final : public Messages {
     }
     return std::nullopt;
   }
-  bool fits(const Message& message, int p, std::size_t bytes) const {
-    if (bytes == message.bytes) return true;
-    message.done(std::make_exception_ptr(MismatchError(call_text(message, false) + rank_text(p) +
-                                                       " sent " + size_text(bytes))),
+  bool fits(const Message& message, int p, std::size_t bytes, std::uint8_t kind) const {
+    if (bytes == message.bytes && kind == message.kind) return true;
+    const bool kinds = kind != message.kind;
+    message.done(std::make_exception_ptr(MismatchError(
+                     call_text(message, false) +
+                     (kinds ? "of kind " + kind_text(message.kind) + ", " : "") + rank_text(p) +
+                     " sent " + size_text(bytes) + (kinds ? " of kind " + kind_text(kind) : ""))),
                  p);
     return false;
   }
-  void deliver(const Message& message, int p, const std::vector<std::byte>& payload) {
-    if (!fits(message, p, payload.size())) return;
+  void deliver(const Message& message, int p, const Unclaimed& sent) {
+    const std::vector<std::byte>& payload = sent.payload;
+    if (!fits(message, p, payload.size(), sent.kind)) return;
     if (!payload.empty()) std::memcpy(message.data, payload.data(), payload.size());
     message.done(nullptr, p);
   }
@@ -244,6 +260,8 @@ class SocketMessages final : public Messages {
       if (got <= 0)
         return break_link(peer, p, got == 0 ? "was closed" : mesh_->link(p, 0).error_text(errno));
       peer.received += static_cast<std::size_t>(got);
+      if (peer.received == sizeof peer.header && peer.header.bytes == kNoMore)
+        return note_end(peer, p);
       if (peer.received == sizeof peer.header) begin_payload(peer, p);
       if (peer.received == sizeof peer.header + peer.header.bytes) end_payload(peer, p);
     }
@@ -259,7 +277,7 @@ class SocketMessages final : public Messages {
   }
   void begin_payload(Peer& peer, int p) {
     peer.into = claim(p, peer.header.tag);
-    peer.discards = peer.into && !fits(*peer.into, p, peer.header.bytes);
+    peer.discards = peer.into && !fits(*peer.into, p, peer.header.bytes, peer.header.kind);
     if (peer.discards) {
       peer.into.reset();
     } else if (!peer.into) {
@@ -284,14 +302,29 @@ class SocketMessages final : public Messages {
       return message.done(nullptr, p);
     }
     if (std::exchange(peer.discards, false)) return;
-    const std::vector<std::byte> payload = std::exchange(peer.spill, {});
+    Unclaimed unclaimed{peer.header.tag, peer.header.kind, std::exchange(peer.spill, {})};
     // The reception may have been requested meanwhile.
     if (const std::optional<Message> message = claim(p, peer.header.tag))
-      return deliver(*message, p, payload);
-    peer.unclaimed_bytes += payload.size();
-    peer.complete.push_back({peer.header.tag, payload});
+      return deliver(*message, p, unclaimed);
+    peer.unclaimed_bytes += unclaimed.payload.size();
+    peer.complete.push_back(std::move(unclaimed));
   }
 
+  void note_end(Peer& peer, int p) {
+    peer.failure = rank_text(p) + " has left the group";
+    peer.left = true;
+    peer.received = 0;
+  }
+  // Lets the other ranks know that this one has sent all that it sends.
+  void announce_end() {
+    for (std::size_t p = 0; p < peers_.size(); ++p) {
+      if (static_cast<int>(p) == rank_ || !peers_[p].failure.empty()) continue;
+      Message end{.peer = static_cast<int>(p),
+                  .deadline = base::deadline_in(kTimeForNoMore),
+                  .done = [](const std::exception_ptr&, int) {}};
+      peers_[p].sends.push_back({std::move(end), {0, kNoMore, 0}});
+    }
+  }
   // A rank that leaves closes its connections: an error only for who still waits for it.
   void break_link(Peer& peer, int p, const std::string& what) {
     peer.failure = "the connection to " + rank_text(p) + " " + what;
@@ -335,6 +368,11 @@ class SocketMessages final : public Messages {
     return false;
   }
 
+  bool have_all_left() const {
+    for (std::size_t p = 0; p < peers_.size(); ++p)
+      if (static_cast<int>(p) != rank_ && !peers_[p].left) return false;
+    return true;
+  }
   void look_for_failures() {
     if (!has_work()) return;
     if (mesh_->aborted()) return fail_everything(mesh_->abort_reason());
@@ -343,10 +381,12 @@ class SocketMessages final : public Messages {
     for (std::size_t p = 0; p < peers_.size(); ++p) {
       Peer& peer = peers_[p];
       if (peer.failure.empty() || !waits_for(peer, static_cast<int>(p))) continue;
-      if (const auto failure = watch_.known_failure(detection_time_))
-        return fail_everything(failure->text);
+      if (!peer.left)
+        if (const auto failure = watch_.known_failure(detection_time_))
+          return fail_everything(failure->text);
       fail_all_of(peer, static_cast<int>(p), peer.failure);
     }
+    if (have_all_left()) fail_everything("all other ranks have left the group");
   }
 
   // Fails what is late. A send of which the link may hold a part cannot be withdrawn alone.

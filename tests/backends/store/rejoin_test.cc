@@ -350,7 +350,7 @@ TEST(RejoinLeaving, BeforeTheStartIsAcknowledgedEndsTheGroup) {
   std::optional<backends::StoreSession> session = client.connect(listener.port);
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
-  ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kLeave)));
+  ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kLeave).text("")));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }

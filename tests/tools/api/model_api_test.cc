@@ -102,6 +102,10 @@ TEST(ApiModel, MistakesAreNamed) {
   EXPECT_API_ERROR(model.set_tensors({{"fc.weight", {2, 3}, {1}}}), DataError, 65,
                    "has 1 values, expected 6");
   EXPECT_API_ERROR(model.set_tensors({{"fc.bias", {2}, {1, 2}}}), DataError, 65, "fc.weight");
+  EXPECT_API_ERROR(model.set_tensors({{"fc.weight", {2, 3}, {1, 2, 3, 0, 0, -1}},
+                                      {"fc.bias", {2}, {1, 2}},
+                                      {"fc.bias", {2}, {3, 4}}}),
+                   DataError, 65, "tensor 'fc.bias' is given twice");
   EXPECT_API_ERROR(
       model.set_tensors({{"fc.weight", {2, 3}, {1, 2, NAN, 0, 0, 0}}, {"fc.bias", {2}, {0, 0}}}),
       DataError, 65, "'fc.weight' is not finite");

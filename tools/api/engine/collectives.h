@@ -27,8 +27,7 @@ namespace engine::api {
 
 enum class Reduction : std::uint8_t { kSum, kMax, kMin };
 
-// kF16 and kBF16: 16-bit numbers as stored in memory; sums of them are rounded once. Sums of kI64
-// and kU8 wrap around.
+// kF16 and kBF16: 16-bit numbers as stored; sums are rounded once. Those of kI64, kU8 wrap around.
 enum class ElementType : std::uint8_t { kF32, kF64, kI64, kF16, kBF16, kU8 };
 
 template <class T>
@@ -50,7 +49,7 @@ concept PlainValues = std::ranges::contiguous_range<Values> &&
 
 // Connects this rank with the other members. Move-only. One caller at a time; threads of a rank
 // that communicate at the same time need a communicator each. After a failure only destruction is
-// allowed.
+// allowed. Memory that is nullptr is a ConfigurationError unless its size is 0.
 class ENGINE_API Communicator {
  public:
   Communicator(Communicator&&) noexcept;
@@ -61,7 +60,7 @@ class ENGINE_API Communicator {
   int world_size() const;
   std::string backend() const;  // e.g. "shm", "gloo", "shm+gloo", "inproc"
 
-  // Replaces each value by the reduction of the values at its position on all ranks. In place.
+  // Replaces each value by its reduction over all ranks.
   template <Numbers Values>
   void all_reduce(Values&& values, Reduction reduction = Reduction::kSum) {
     const std::span own(values);
@@ -109,6 +108,7 @@ class ENGINE_API Communicator {
 
   // Returns when all ranks have called it.
   void barrier();
+  std::uint16_t purpose = 0;  // of the next calls; another one elsewhere is a MismatchError
 
   // Makes this rank's current and future calls throw PeerError with `reason` soon. Any thread.
   void abort(const std::string& reason) noexcept;
@@ -138,11 +138,11 @@ class ENGINE_API Messages {
   // Return at once; the memory must stay valid until `done` is called. Messages from one rank with
   // the same tag are received in the order in which they were sent, by the receptions in the order
   // in which these were requested. `rank`: among the members; kAnyRank: any, to receive only. A
-  // message of another size than its reception is a MismatchError.
+  // message of another size or kind than its reception is a MismatchError.
   void send(std::span<const std::byte> bytes, int rank, std::uint64_t tag,
-            std::chrono::milliseconds timeout, Done done);
+            std::chrono::milliseconds timeout, Done done, std::uint8_t kind = 0);
   void receive(std::span<std::byte> bytes, int rank, std::uint64_t tag,
-               std::chrono::milliseconds timeout, Done done);
+               std::chrono::milliseconds timeout, Done done, std::uint8_t kind = 0);
 
   // Makes this rank's current and future messages fail with `reason` soon.
   void abort(const std::string& reason) noexcept;
@@ -201,8 +201,8 @@ class ENGINE_API Group {
   std::string backend() const;         // the chosen one
   std::string backend_reason() const;  // e.g. "auto: all ranks are on one host"
 
-  // Collective over `members`: ranks of this group, ascending; empty: all of them. The communicator
-  // may outlive the Group object, but not leave().
+  // Collective over `members`: ranks of this group, ascending, with this one; empty: all of them.
+  // The communicator may outlive the Group object, but not leave().
   Communicator make_communicator(const std::vector<int>& members = {});
 
   // Collective over `members` as above, which are two or more processes, not threads.
@@ -214,7 +214,7 @@ class ENGINE_API Group {
   void check() const;
 
   // Ends the membership in order. Waits for the other ranks, so that their failures are detected,
-  // at most GroupOptions::timeout. Communicators must not be used any more.
+  // at most GroupOptions::timeout. Later calls throw ConfigurationError.
   void leave();
   // Ends the membership at once: the other ranks fail and report `why`.
   void abandon(const std::string& why) noexcept;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tools/api/torch/backend_state.h"
+#include "tools/api/torch/call_purpose.h"
 #include "tools/api/torch/engine_backend.h"
 
 namespace engine::pytorch {
@@ -32,6 +33,10 @@ void require_elements(const at::Tensor& tensor, std::int64_t elements, const cha
                     tensor.numel());
 }
 
+void require_all_writable(const Tensors& tensors, const char* call) {
+  for (const at::Tensor& tensor : tensors) require_writable(tensor, call);
+}
+
 // Checks the list of one tensor per rank against the tensor that each of them corresponds to.
 void require_list(const Tensors& list, const at::Tensor& part, int size, const char* call) {
   TORCH_CHECK_VALUE(list.size() == static_cast<std::size_t>(size), "engine, ", call,
@@ -54,6 +59,7 @@ void EngineBackend::require_rank(std::int64_t rank, const char* call, const char
 WorkPointer EngineBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   const at::Tensor tensor = single(tensors, "broadcast");
   require_cpu(tensor, "broadcast");
+  require_writable(tensor, "broadcast");
   require_rank(opts.rootRank, "broadcast", "root rank");
   TORCH_CHECK_VALUE(opts.rootTensor == 0,
                     "engine, broadcast: invalid root tensor: ", opts.rootTensor, ", expected 0");
@@ -65,6 +71,7 @@ WorkPointer EngineBackend::broadcast(Tensors& tensors, const c10d::BroadcastOpti
 WorkPointer EngineBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   const at::Tensor tensor = single(tensors, "allreduce");
   require_reducible(tensor, opts.reduceOp, "allreduce");
+  require_writable(tensor, "allreduce");
   return run({OpType::ALLREDUCE, "engine:all_reduce", opts.timeout, opts.asyncOp}, tensors, tensors,
              [tensor, op = opts.reduceOp](TensorCalls& calls) { calls.all_reduce(tensor, op); });
 }
@@ -75,6 +82,7 @@ WorkPointer EngineBackend::allreduce_coalesced(Tensors& tensors,
                     "engine, allreduce_coalesced: requires non-empty tensor list");
   for (const at::Tensor& tensor : tensors) {
     require_reducible(tensor, opts.reduceOp, "allreduce_coalesced");
+    require_writable(tensor, "allreduce_coalesced");
     TORCH_CHECK_TYPE(tensor.scalar_type() == tensors.front().scalar_type(),
                      "engine, allreduce_coalesced: tensors must all have the same type");
   }
@@ -87,6 +95,7 @@ WorkPointer EngineBackend::allreduce_coalesced(Tensors& tensors,
 WorkPointer EngineBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   const at::Tensor tensor = single(tensors, "reduce");
   require_reducible(tensor, opts.reduceOp, "reduce");
+  require_writable(tensor, "reduce");
   require_rank(opts.rootRank, "reduce", "root rank");
   TORCH_CHECK_VALUE(opts.rootTensor == 0, "engine, reduce: invalid root tensor: ", opts.rootTensor,
                     ", expected 0");
@@ -102,6 +111,7 @@ WorkPointer EngineBackend::allgather(std::vector<Tensors>& outputs, Tensors& inp
                     outputs.size());
   const Tensors own = outputs.front();
   require_list(own, input, getSize(), "allgather");
+  require_all_writable(own, "allgather");
   return run({OpType::ALLGATHER, "engine:all_gather", opts.timeout, opts.asyncOp}, inputs, own,
              [=](TensorCalls& calls) { calls.all_gather(own, input); });
 }
@@ -111,6 +121,7 @@ WorkPointer EngineBackend::_allgather_base(at::Tensor& output, at::Tensor& input
   require_cpu(input, "_allgather_base");
   require_equal_type(output, input, "_allgather_base");
   require_elements(output, input.numel() * getSize(), "_allgather_base");
+  require_writable(output, "_allgather_base");
   return run({OpType::_ALLGATHER_BASE, "engine:_all_gather_base", opts.timeout, opts.asyncOp},
              {input}, {output},
              [output, input](TensorCalls& calls) { calls.all_gather(output, input); });
@@ -132,6 +143,7 @@ WorkPointer EngineBackend::allgather_coalesced(std::vector<Tensors>& outputs, Te
   }
   for (std::size_t i = 0; i < inputs.size(); ++i)
     require_list(per_input[i], inputs[i], getSize(), "allgather_coalesced");
+  require_all_writable(all, "allgather_coalesced");
   return run({OpType::ALLGATHER_COALESCED, "engine:all_gather", opts.timeout, opts.asyncOp}, inputs,
              all, [inputs, per_input](TensorCalls& calls) {
                for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -149,6 +161,7 @@ WorkPointer EngineBackend::allgather_into_tensor_coalesced(Tensors& outputs, Ten
     require_equal_type(outputs[i], inputs[i], "allgather_into_tensor_coalesced");
     require_elements(outputs[i], inputs[i].numel() * getSize(), "allgather_into_tensor_coalesced");
   }
+  require_all_writable(outputs, "allgather_into_tensor_coalesced");
   return run({OpType::ALLGATHER_INTO_TENSOR_COALESCED, "engine:_all_gather_base", opts.timeout,
               opts.asyncOp},
              inputs, outputs, [outputs, inputs](TensorCalls& calls) {
@@ -170,6 +183,7 @@ WorkPointer EngineBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs
                       outputs.size());
     own = outputs.front();
     require_list(own, input, getSize(), "gather");
+    require_all_writable(own, "gather");
   } else {
     TORCH_CHECK_VALUE(outputs.empty() || outputs.front().empty(),
                       "engine, gather: requires empty output on non-root");
@@ -195,6 +209,7 @@ WorkPointer EngineBackend::scatter(Tensors& outputs, std::vector<Tensors>& input
                                    const c10d::ScatterOptions& opts) {
   const at::Tensor output = single(outputs, "scatter");
   require_cpu(output, "scatter");
+  require_writable(output, "scatter");
   require_rank(opts.rootRank, "scatter", "root rank");
   const int root = static_cast<int>(opts.rootRank);
   Tensors own;
@@ -220,6 +235,7 @@ WorkPointer EngineBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>
                     "engine, reduce_scatter: requires one list of inputs, found ", inputs.size());
   const Tensors own = inputs.front();
   require_list(own, output, getSize(), "reduce_scatter");
+  require_writable(output, "reduce_scatter");
   return run(
       {OpType::REDUCE_SCATTER, "engine:reduce_scatter", opts.timeout, opts.asyncOp}, own, outputs,
       [=, op = opts.reduceOp](TensorCalls& calls) { calls.reduce_scatter(output, own, op); });
@@ -240,6 +256,7 @@ WorkPointer EngineBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Ten
     require_equal_type(inputs[i], outputs[i], "reduce_scatter");
     require_elements(inputs[i], outputs[i].numel() * getSize(), "reduce_scatter");
   }
+  require_all_writable(outputs, "reduce_scatter");
   const OpType type =
       inputs.size() == 1 ? OpType::_REDUCE_SCATTER_BASE : OpType::REDUCE_SCATTER_TENSOR_COALESCED;
   return run({type, "engine:_reduce_scatter_base", opts.timeout, opts.asyncOp}, inputs, outputs,
@@ -258,6 +275,7 @@ WorkPointer EngineBackend::alltoall(Tensors& outputs, Tensors& inputs,
   }
   const auto own = static_cast<std::size_t>(getRank());
   require_elements(outputs[own], inputs[own].numel(), "alltoall");
+  require_all_writable(outputs, "alltoall");
   return run({OpType::ALLTOALL, "engine:all_to_all", opts.timeout, opts.asyncOp}, inputs, outputs,
              [outputs, inputs](TensorCalls& calls) { calls.all_to_all(outputs, inputs); });
 }
@@ -268,6 +286,7 @@ WorkPointer EngineBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                          const c10d::AllToAllOptions& opts) {
   require_cpu(input, "alltoall_base");
   require_equal_type(output, input, "alltoall_base");
+  require_writable(output, "alltoall_base");
   c10d::checkSplitSizes(input_rows, input, getSize());
   c10d::checkSplitSizes(output_rows, output, getSize());
   if (output_rows.empty() && input_rows.empty())
@@ -282,15 +301,20 @@ WorkPointer EngineBackend::send(Tensors& tensors, int rank, int tag) {
   require_cpu(tensor, "send");
   require_rank(rank, "send", "destination rank");
   const std::shared_ptr<BackendState> state = live_state("send");
-  const auto work = c10::make_intrusive<EngineWork>(getRank(), OpType::SEND, "engine:send", tensors,
-                                                    tensors, ++sequence_, options_->timeout);
+  const auto work = c10::make_intrusive<EngineWork>(
+      EngineWork::Description{getRank(), OpType::SEND, "engine:send", ++sequence_,
+                              options_->timeout, state->given_up},
+      tensors, tensors);
   const at::Tensor memory = tensor.contiguous();
   state->links.messages().send(
       {static_cast<const std::byte*>(memory.const_data_ptr()), memory.nbytes()}, rank,
       tag_of_program(tag), options_->timeout,
-      [work, memory, text = state->group_text](const std::exception_ptr& failure, int) {
-        work->complete(distributed_error(failure, text));
-      });
+      [work, memory, text = state->group_text, queue = state->queue](
+          const std::exception_ptr& failure, int) {
+        if (work->complete(distributed_error(failure, text)))
+          queue->post_callbacks([work] { work->run_callbacks(); });
+      },
+      kind_of(tensor.scalar_type()));
   return work;
 }
 
@@ -307,19 +331,24 @@ WorkPointer EngineBackend::recvAnysource(Tensors& tensors, int tag) {
 WorkPointer EngineBackend::receive(Tensors& tensors, int rank, int tag, const CallKind& kind) {
   const at::Tensor tensor = single(tensors, "recv");
   require_cpu(tensor, "recv");
+  require_writable(tensor, "recv");
   const std::shared_ptr<BackendState> state = live_state("recv");
-  const auto work = c10::make_intrusive<EngineWork>(getRank(), kind.type, kind.title, Tensors{},
-                                                    tensors, ++sequence_, options_->timeout);
+  const auto work = c10::make_intrusive<EngineWork>(
+      EngineWork::Description{getRank(), kind.type, kind.title, ++sequence_, options_->timeout,
+                              state->given_up},
+      Tensors{}, tensors);
   const at::Tensor memory = tensor.contiguous();
   state->links.messages().receive(
       {static_cast<std::byte*>(memory.mutable_data_ptr()), memory.nbytes()}, rank,
       tag_of_program(tag), options_->timeout,
-      [work, tensor, memory, text = state->group_text](const std::exception_ptr& failure,
-                                                       int source) {
+      [work, tensor, memory, text = state->group_text, queue = state->queue](
+          const std::exception_ptr& failure, int source) {
         const at::NoGradGuard no_grad;
         if (!failure && !memory.is_same(tensor)) tensor.copy_(memory);
-        work->complete(distributed_error(failure, text), source);
-      });
+        if (work->complete(distributed_error(failure, text), source))
+          queue->post_callbacks([work] { work->run_callbacks(); });
+      },
+      kind_of(tensor.scalar_type()));
   return work;
 }
 

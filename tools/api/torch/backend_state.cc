@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "tools/api/torch/call_purpose.h"
+
 namespace engine::pytorch {
 
 std::exception_ptr distributed_error(const std::exception_ptr& failure, const std::string& group) {
@@ -13,8 +15,9 @@ std::exception_ptr distributed_error(const std::exception_ptr& failure, const st
   try {
     std::rethrow_exception(failure);
   } catch (const api::Error& error) {
-    return std::make_exception_ptr(c10::DistBackendError(
-        {"engine", __FILE__, static_cast<std::uint32_t>(__LINE__)}, group + error.what()));
+    return std::make_exception_ptr(
+        c10::DistBackendError({"engine", __FILE__, static_cast<std::uint32_t>(__LINE__)},
+                              group + with_purposes(error.what())));
   } catch (...) {
     return std::current_exception();
   }
@@ -28,10 +31,15 @@ BackendState::BackendState(const JoinRequest& request, std::string text)
       deadline(
           [this] { links.communicator().abort("no result within the timeout of this call"); }) {}
 
-void BackendState::execute(std::chrono::milliseconds limit,
-                           const std::function<void(TensorCalls&)>& body, EngineWork& work) {
+CallQueue::Callbacks BackendState::execute(std::chrono::milliseconds limit,
+                                           const std::function<void(TensorCalls&)>& body,
+                                           const c10::intrusive_ptr<EngineWork>& work) {
   const at::NoGradGuard no_grad;
-  if (failure) return work.complete(failure);
+  const auto completed = [&](const std::exception_ptr& result) -> CallQueue::Callbacks {
+    if (!work->complete(result)) return nullptr;
+    return [work] { work->run_callbacks(); };
+  };
+  if (failure) return completed(failure);
   const bool shorter = limit < timeout;
   calls.set_timeout(limit);
   if (shorter) deadline.begin(limit);
@@ -45,7 +53,19 @@ void BackendState::execute(std::chrono::milliseconds limit,
     failed = std::current_exception();
   }
   if (shorter) deadline.end();
-  work.complete(failed);
+  return completed(failed);
+}
+
+void BackendState::end() {
+  if (given_up->load())
+    links.abandon("its program ended the process group without the result of a call");
+  queue->finish();
+  if (!failure) return links.leave();
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    links.abandon(error.what());
+  }
 }
 
 }  // namespace engine::pytorch

@@ -74,14 +74,15 @@ WorkPointer EngineBackend::run(const CallKind& kind, Tensors inputs, Tensors out
                                std::function<void(TensorCalls&)> body) {
   const std::shared_ptr<BackendState> state = live_state(kind.title);
   const std::chrono::milliseconds timeout = timeout_of(kind.timeout);
-  const auto work =
-      c10::make_intrusive<EngineWork>(getRank(), kind.type, kind.title, std::move(inputs),
-                                      std::move(outputs), ++sequence_, timeout);
+  const auto work = c10::make_intrusive<EngineWork>(
+      EngineWork::Description{getRank(), kind.type, kind.title, ++sequence_, timeout,
+                              state->given_up},
+      std::move(inputs), std::move(outputs));
   // The queue outlives its calls, and the state its queue.
   const auto call = [own = state.get(), timeout, body = std::move(body), work] {
-    own->execute(timeout, body, *work);
+    return own->execute(timeout, body, work);
   };
-  if (kind.async || !state->queue.run_now(call)) state->queue.post(call);
+  if (kind.async || !state->queue->run_now(call)) state->queue->post(call);
   return work;
 }
 
@@ -99,10 +100,7 @@ void EngineBackend::stop() {
     all.hurry.emplace_back([weak = std::weak_ptr<BackendState>(state)] {
       if (const auto leaving = weak.lock()) leaving->links.hurry();
     });
-  all.leaving.emplace_back([own = std::move(state)] {
-    own->queue.finish();
-    own->links.leave();
-  });
+  all.leaving.emplace_back([own = std::move(state)] { own->end(); });
 }
 
 void EngineBackend::shutdown() { stop(); }

@@ -5,24 +5,28 @@
 
 namespace engine::pytorch {
 
-EngineWork::EngineWork(int rank, c10d::OpType type, const char* title,
-                       std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs,
-                       std::uint64_t sequence, std::chrono::milliseconds timeout)
-    : c10d::Work(rank, type, title, std::move(inputs)),
-      outputs_(std::move(outputs)),
-      sequence_(sequence),
-      timeout_(timeout) {}
+EngineWork::EngineWork(Description call, std::vector<at::Tensor> inputs,
+                       std::vector<at::Tensor> outputs)
+    : c10d::Work(call.rank, call.type, call.title, std::move(inputs)),
+      call_(std::move(call)),
+      outputs_(std::move(outputs)) {}
 
-void EngineWork::complete(std::exception_ptr failure, int source) {
+bool EngineWork::complete(std::exception_ptr failure, int source) {
   source_ = source;
   finish(std::move(failure));
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  {
-    const std::lock_guard lock(mutex_);
-    future = future_;
+  const std::lock_guard lock(mutex_);
+  return future_ != nullptr;
+}
+
+void EngineWork::run_callbacks() { mark(*future_); }
+
+bool EngineWork::wait(std::chrono::milliseconds timeout) {
+  try {
+    return Work::wait(timeout);
+  } catch (...) {
+    if (!isCompleted()) call_.given_up->store(true);
+    throw;
   }
-  // Its callbacks run here, and may ask for this work's results.
-  if (future) mark(*future);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> EngineWork::getFuture() {

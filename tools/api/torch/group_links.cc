@@ -85,12 +85,39 @@ api::GroupOptions options_of(const JoinRequest& request) {
   return options;
 }
 
+// Rank 0's address in the store. A later process group may have the same name: it must not find the
+// address of this one.
+class Address {
+ public:
+  explicit Address(const JoinRequest& request) : request_(request) {}
+  Address(const Address&) = delete;
+  Address& operator=(const Address&) = delete;
+  ~Address() { withdraw(); }
+
+  // Called before the ranks connect: all have read the address, and none can look for the next one.
+  void withdraw() noexcept {
+    if (request_.rank != 0 || request_.size == 1 || withdrawn_) return;
+    withdrawn_ = true;
+    try {
+      request_.store->deleteKey(kAddressKey);
+    } catch (const std::exception&) {
+      // A store that cannot delete, or that is no longer there.
+    }
+  }
+
+ private:
+  const JoinRequest& request_;
+  bool withdrawn_ = false;
+};
+
 }  // namespace
 
 GroupLinks::GroupLinks(const JoinRequest& request) {
   api::GroupOptions options = options_of(request);
   options.cancelled = [hurried = hurried_] { return hurried->load(); };
+  Address address(request);
   group_.emplace(api::Group::join(options));
+  address.withdraw();
   communicator_.emplace(group_->make_communicator());
   if (request.size > 1) messages_.emplace(group_->make_messages());
 }

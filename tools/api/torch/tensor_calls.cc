@@ -2,6 +2,7 @@
 #include "tools/api/torch/tensor_calls.h"
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 
 #include <cstddef>
 #include <numeric>
@@ -10,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "tools/api/torch/call_purpose.h"
 #include "tools/api/torch/message_batch.h"
 
 namespace engine::pytorch {
@@ -74,6 +76,13 @@ std::optional<api::Reduction> reduction(Op op) {
   }
 }
 
+// What a reduction is part of, beyond what the library's own call says.
+std::uint16_t reduction_purpose(const at::Tensor& tensor, Op op, int destination = -1) {
+  const at::ScalarType type = tensor.scalar_type();
+  return purpose_of(element_type(type) && reduction(op) ? at::ScalarType::Undefined : type, op,
+                    destination);
+}
+
 bool is_bitwise(Op op) { return op == Op::BAND || op == Op::BOR || op == Op::BXOR; }
 
 void fold_into(const at::Tensor& sum, const at::Tensor& next, Op op) {
@@ -128,13 +137,26 @@ void require_reducible(const at::Tensor& tensor, c10d::ReduceOp reduce_op, const
                     ": a complex tensor has only ReduceOp.SUM and AVG");
 }
 
+void require_writable(const at::Tensor& tensor, const char* call) {
+  TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "engine, ", call,
+                    ": elements of the tensor share memory, as expand() makes them: expected one "
+                    "whose elements have memory of their own, e.g. its clone()");
+}
+
+void TensorCalls::barrier() {
+  communicator_.purpose = 0;
+  communicator_.barrier();
+}
+
 void TensorCalls::broadcast(const at::Tensor& tensor, int root) {
+  communicator_.purpose = purpose_of(tensor.scalar_type());
   const Contiguous values(tensor);
   communicator_.broadcast_bytes(writable_bytes_of(values.memory()), root);
   if (rank() != root) values.store();
 }
 
-void TensorCalls::all_reduce(const at::Tensor& tensor, c10d::ReduceOp op) {
+void TensorCalls::all_reduce(const at::Tensor& tensor, c10d::ReduceOp op, int destination) {
+  communicator_.purpose = reduction_purpose(tensor, op, destination);
   const at::Tensor numbers = as_numbers(tensor);
   const Contiguous values(numbers);
   const at::Tensor flat = values.memory().view({-1});
@@ -205,11 +227,11 @@ void TensorCalls::all_reduce_coalesced(const Tensors& tensors, c10d::ReduceOp op
 }
 
 void TensorCalls::reduce(const at::Tensor& tensor, int root, c10d::ReduceOp op) {
-  if (rank() == root) return all_reduce(tensor, op);
-  all_reduce(tensor.clone(at::MemoryFormat::Contiguous), op);
+  all_reduce(rank() == root ? tensor : tensor.clone(at::MemoryFormat::Contiguous), op, root);
 }
 
 void TensorCalls::all_gather(const at::Tensor& output, const at::Tensor& input) {
+  communicator_.purpose = purpose_of(input.scalar_type());
   const Contiguous all(output);
   communicator_.all_gather_bytes(bytes_of(input.contiguous()), writable_bytes_of(all.memory()));
   all.store();
@@ -226,6 +248,7 @@ void TensorCalls::all_gather(const Tensors& outputs, const at::Tensor& input) {
 
 void TensorCalls::reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                                  c10d::ReduceOp op) {
+  communicator_.purpose = reduction_purpose(input, op);
   // The input must not change.
   const at::Tensor numbers = as_numbers(input).clone(at::MemoryFormat::Contiguous).view({-1});
   const at::Tensor part = reduced_part(numbers, op);
@@ -235,6 +258,7 @@ void TensorCalls::reduce_scatter(const at::Tensor& output, const at::Tensor& inp
 
 void TensorCalls::reduce_scatter(const at::Tensor& output, const Tensors& inputs,
                                  c10d::ReduceOp op) {
+  communicator_.purpose = reduction_purpose(output, op);
   std::vector<at::Tensor> flat;
   for (const at::Tensor& input : inputs) flat.push_back(input.reshape({-1}));
   const at::Tensor part = reduced_part(as_numbers(at::cat(flat)).reshape({-1}), op);
@@ -266,13 +290,14 @@ void TensorCalls::exchange(const Tensors& outputs, const Tensors& inputs) {
       received.emplace_back(output);
       post([&](api::Messages::Done done) {
         messages_->receive(writable_bytes_of(received.back().memory()), from, tag, timeout_,
-                           std::move(done));
+                           std::move(done), kind_of(output.scalar_type()));
       });
     }
     if (input.defined()) {
       sent.push_back(input.contiguous());
       post([&](api::Messages::Done done) {
-        messages_->send(bytes_of(sent.back()), to, tag, timeout_, std::move(done));
+        messages_->send(bytes_of(sent.back()), to, tag, timeout_, std::move(done),
+                        kind_of(input.scalar_type()));
       });
     }
   }
@@ -302,6 +327,7 @@ void TensorCalls::all_to_all(const Tensors& outputs, const Tensors& inputs) {
 void TensorCalls::all_to_all(const at::Tensor& output, const at::Tensor& input,
                              const std::vector<std::int64_t>& output_rows,
                              const std::vector<std::int64_t>& input_rows) {
+  communicator_.purpose = purpose_of(input.scalar_type());
   // The ranks agree on the way: what is even here may not be so elsewhere.
   std::int64_t uneven = output_rows.empty() && input_rows.empty() ? 0 : 1;
   communicator_.all_reduce(&uneven, 1, api::ElementType::kI64, api::Reduction::kMax);

@@ -20,6 +20,8 @@ using Tensors = std::vector<at::Tensor>;
 // Throws a TypeError or ValueError in Python for a tensor or an operation that is not supported.
 void require_cpu(const at::Tensor& tensor, const char* call);
 void require_reducible(const at::Tensor& tensor, c10d::ReduceOp op, const char* call);
+// The same for a tensor of which several elements share memory, so that it cannot be written.
+void require_writable(const at::Tensor& tensor, const char* call);
 
 // One caller at a time.
 class TensorCalls {
@@ -30,9 +32,9 @@ class TensorCalls {
   // Limits how long the messages of the following calls may take.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
-  void barrier() { communicator_.barrier(); }
+  void barrier();
   void broadcast(const at::Tensor& tensor, int root);
-  void all_reduce(const at::Tensor& tensor, c10d::ReduceOp op);
+  void all_reduce(const at::Tensor& tensor, c10d::ReduceOp op) { all_reduce(tensor, op, -1); }
   // As one reduction, if the tensors have one type.
   void all_reduce_coalesced(const Tensors& tensors, c10d::ReduceOp op);
   // Only the root's tensor changes.
@@ -57,6 +59,7 @@ class TensorCalls {
  private:
   int rank() const { return communicator_.rank(); }
   int size() const { return communicator_.world_size(); }
+  void all_reduce(const at::Tensor& tensor, c10d::ReduceOp op, int destination);
   at::Tensor reduced(const at::Tensor& flat, c10d::ReduceOp op);
   at::Tensor reduced_part(const at::Tensor& flat, c10d::ReduceOp op);
   at::Tensor folded_part(const at::Tensor& flat, c10d::ReduceOp op);
