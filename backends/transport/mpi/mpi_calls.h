@@ -19,16 +19,32 @@ struct MpiConstants {
   int thread_serialized;
 };
 
-// Handle is int or a pointer: passed as the library expects it. A status is memory that the library
-// fills; counts of elements are counts of bytes.
-template <typename Handle>
-struct MpiFunctions {
+// The functions that take no handle.
+struct MpiProcessFunctions {
   int (*MPI_Init_thread)(int*, char***, int, int*) = nullptr;
   int (*MPI_Initialized)(int*) = nullptr;
   int (*MPI_Query_thread)(int*) = nullptr;
   int (*MPI_Finalized)(int*) = nullptr;
   int (*MPI_Finalize)() = nullptr;
   int (*MPI_Error_string)(int, char*, int*) = nullptr;
+
+  // `find`: (name, reference to the function)
+  template <typename Find>
+  void find_all(const Find& find) {
+    find("MPI_Init_thread", MPI_Init_thread);
+    find("MPI_Initialized", MPI_Initialized);
+    find("MPI_Query_thread", MPI_Query_thread);
+    find("MPI_Finalized", MPI_Finalized);
+    find("MPI_Finalize", MPI_Finalize);
+    find("MPI_Error_string", MPI_Error_string);
+  }
+};
+
+// Handle is int or a pointer: passed as the library expects it. A status is memory that the library
+// fills; counts of elements are counts of bytes.
+template <typename Handle>
+struct MpiFunctions {
+  MpiProcessFunctions process;
   int (*MPI_Comm_rank)(Handle, int*) = nullptr;
   int (*MPI_Comm_size)(Handle, int*) = nullptr;
   int (*MPI_Comm_group)(Handle, Handle*) = nullptr;
@@ -47,15 +63,9 @@ struct MpiFunctions {
   int (*MPI_Test)(Handle*, int*, void*) = nullptr;
   int (*MPI_Iprobe)(int, int, Handle, int*, void*) = nullptr;
 
-  // `find`: (name, reference to the function)
   template <typename Find>
   void find_all(const Find& find) {
-    find("MPI_Init_thread", MPI_Init_thread);
-    find("MPI_Initialized", MPI_Initialized);
-    find("MPI_Query_thread", MPI_Query_thread);
-    find("MPI_Finalized", MPI_Finalized);
-    find("MPI_Finalize", MPI_Finalize);
-    find("MPI_Error_string", MPI_Error_string);
+    process.find_all(find);
     find("MPI_Comm_rank", MPI_Comm_rank);
     find("MPI_Comm_size", MPI_Comm_size);
     find("MPI_Comm_group", MPI_Comm_group);
@@ -83,11 +93,11 @@ class MpiCalls final : public MpiLibrary {
   void start() override {
     const std::lock_guard lock(mutex_);
     int started = 0, level = 0;
-    check(f_.MPI_Initialized(&started), "MPI_Initialized");
+    check(f_.process.MPI_Initialized(&started), "MPI_Initialized");
     if (started != 0) {
-      check(f_.MPI_Query_thread(&level), "MPI_Query_thread");
+      check(f_.process.MPI_Query_thread(&level), "MPI_Query_thread");
     } else {
-      check(f_.MPI_Init_thread(nullptr, nullptr, constants_.thread_serialized, &level),
+      check(f_.process.MPI_Init_thread(nullptr, nullptr, constants_.thread_serialized, &level),
             "MPI_Init_thread");
       started_here_ = true;
     }
@@ -117,8 +127,8 @@ class MpiCalls final : public MpiLibrary {
   void finish(bool peers_may_be_missing) override {
     const std::lock_guard lock(mutex_);
     int finalized = 0;
-    if (!started_here_ || f_.MPI_Finalized(&finalized) != 0 || finalized != 0) return;
-    if (!peers_may_be_missing) f_.MPI_Finalize();
+    if (!started_here_ || f_.process.MPI_Finalized(&finalized) != 0 || finalized != 0) return;
+    if (!peers_may_be_missing) f_.process.MPI_Finalize();
   }
 
  private:
@@ -187,7 +197,7 @@ class MpiCalls final : public MpiLibrary {
     if (code == 0) return;
     char text[1024] = {};  // MPI_MAX_ERROR_STRING is 256 or 512
     int length = 0;
-    f_.MPI_Error_string(code, text, &length);
+    f_.process.MPI_Error_string(code, text, &length);
     throw PeerError(std::string(name) + ": " + text);
   }
 

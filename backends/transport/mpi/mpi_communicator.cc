@@ -18,7 +18,7 @@
 #include "backends/control_word.h"
 #include "backends/reduction.h"
 #include "backends/transport/mpi/mpi_backend.h"
-#include "backends/transport/mpi/mpi_library.h"
+#include "backends/transport/mpi/mpi_loader.h"
 
 namespace backends {
 namespace {

@@ -163,8 +163,8 @@ TEST(HostFactsJson, ReadsBack) {
   HostFacts facts = host_facts(*groups[0]);
   EXPECT_FALSE(facts.interfaces.empty());
   facts.gpus = {"A \"GPU\""};
-  facts.nccl = "NCCL 2.28.9 (/x)";
-  facts.mpi = "Open MPI v4.1.4 (/y)";
+  facts.libraries.nccl = "NCCL 2.28.9 (/x)";
+  facts.libraries.mpi = "Open MPI v4.1.4 (/y)";
   facts.folder_fault = "bad\n";
   facts.limits = {"57 MiB of memory by /sys/fs/cgroup/memory.max"};
   EXPECT_EQ(to_json(facts_from_json(to_json(facts))), to_json(facts));

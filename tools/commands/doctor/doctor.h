@@ -17,6 +17,11 @@ struct NetworkInterface {
   std::int64_t speed_mbit = 0;  // 0: unknown, e.g. for virtual interfaces
 };
 
+// Libraries that are loaded at run time: version and path, or what is missing.
+struct HostLibraries {
+  std::string nccl, mpi;
+};
+
 // The facts of one rank's host. Sent between ranks as JSON.
 struct HostFacts {
   int rank = 0, pid = 0;
@@ -28,8 +33,8 @@ struct HostFacts {
   std::vector<NetworkInterface> interfaces;
   // The GPUs that CUDA finds, else those that the driver's table names; empty: none.
   std::vector<std::string> gpus;
-  std::string gpu_note;      // versions of CUDA and the driver, or why CUDA finds no GPU
-  std::string nccl, mpi;     // version and path of the library, or what is missing
+  std::string gpu_note;  // versions of CUDA and the driver, or why CUDA finds no GPU
+  HostLibraries libraries;
   std::string folder_fault;  // problem with --save-dir; "": none, or not checked
 
   // Returns false for a host whose rank could not be asked: only names and numbers are known.

@@ -170,8 +170,8 @@ HostFacts host_facts(const backends::Group& group) {
   if (f.gpus.empty()) f.gpus = gpus();
   f.gpu_note = gpu_note();
   for (const backends::BackendInfo& b : backends::list_backends()) {
-    if (b.name == "nccl") f.nccl = b.note;
-    if (b.name == "mpi") f.mpi = b.note;
+    if (b.name == "nccl") f.libraries.nccl = b.note;
+    if (b.name == "mpi") f.libraries.mpi = b.note;
   }
   return f;
 }
@@ -188,8 +188,8 @@ std::string to_json(const HostFacts& f) {
   json.member("allowed_cores", f.allowed_cores).member("load", f.load);
   json.member("memory_bytes", f.memory_bytes).member("shared_memory_free", f.shared_memory_free);
   json.member("file_limit", f.file_limit).member("folder_fault", safe(f.folder_fault));
-  json.member("gpu_note", safe(f.gpu_note)).member("nccl", safe(f.nccl));
-  json.member("mpi", safe(f.mpi));
+  json.member("gpu_note", safe(f.gpu_note)).member("nccl", safe(f.libraries.nccl));
+  json.member("mpi", safe(f.libraries.mpi));
   json.key("interfaces").begin_array();
   for (const NetworkInterface& i : f.interfaces) {
     json.begin_object().member("name", safe(i.name)).member("address", safe(i.address));
@@ -220,10 +220,9 @@ HostFacts facts_from_json(const std::string& text) {
                                        {"cpu", &HostFacts::cpu},
                                        {"kernel", &HostFacts::kernel},
                                        {"folder_fault", &HostFacts::folder_fault},
-                                       {"gpu_note", &HostFacts::gpu_note},
-                                       {"nccl", &HostFacts::nccl},
-                                       {"mpi", &HostFacts::mpi}})
+                                       {"gpu_note", &HostFacts::gpu_note}})
     f.*member_of = text_member(json, key, where);
+  f.libraries = {.nccl = text_member(json, "nccl", where), .mpi = text_member(json, "mpi", where)};
   f.cores = static_cast<int>(whole_member(json, "cores", 0, 1 << 20, where));
   f.allowed_cores = static_cast<int>(whole_member(json, "allowed_cores", 0, 1 << 20, where));
   f.load = real_member(json, "load", where);

@@ -233,8 +233,10 @@ std::string to_text(const DoctorReport& r) {
     out += "rank " + std::to_string(f.rank) + ": " + f.gpu_note + "\n";
     for (const std::string& gpu : f.gpus)
       out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";
-    if (!f.nccl.empty()) out += "rank " + std::to_string(f.rank) + ": nccl: " + f.nccl + "\n";
-    if (!f.mpi.empty()) out += "rank " + std::to_string(f.rank) + ": mpi: " + f.mpi + "\n";
+    if (!f.libraries.nccl.empty())
+      out += "rank " + std::to_string(f.rank) + ": nccl: " + f.libraries.nccl + "\n";
+    if (!f.libraries.mpi.empty())
+      out += "rank " + std::to_string(f.rank) + ": mpi: " + f.libraries.mpi + "\n";
   }
   rows = {link_columns(/*people=*/true)};
   rows.back().emplace_back("clock offset ms");

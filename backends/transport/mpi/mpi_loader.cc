@@ -1,5 +1,5 @@
 // Finds libmpi and identifies its ABI.
-#include "backends/transport/mpi/mpi_library.h"
+#include "backends/transport/mpi/mpi_loader.h"
 
 #include <dlfcn.h>
 

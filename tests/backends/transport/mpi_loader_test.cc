@@ -4,7 +4,7 @@
 #include <map>
 
 #include "backends/backend_error.h"
-#include "backends/transport/mpi/mpi_library.h"
+#include "backends/transport/mpi/mpi_loader.h"
 #include "tests/support/expect_contains.h"
 
 namespace {
