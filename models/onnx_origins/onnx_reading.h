@@ -1,4 +1,4 @@
-// How an ONNX file is read, if not as it is.
+// Options for reading an ONNX file otherwise than as it is.
 #pragma once
 
 #include <array>

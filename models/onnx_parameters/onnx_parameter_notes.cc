@@ -1,4 +1,4 @@
-// What the user should know of parameters and norms: which are trained, and which are not.
+// Notices about parameters and norms: which are trained, and which are not.
 #include <algorithm>
 #include <string>
 #include <unordered_set>

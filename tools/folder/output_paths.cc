@@ -44,7 +44,7 @@ bool is_name_of_run(const std::string& name) {
   return false;
 }
 
-// A run without run.json can continue, too.
+// A run without run.json can also continue.
 bool holds_run(const fs::path& folder) {
   std::error_code unknown;
   return has_run_record(folder.string()) || fs::is_regular_file(folder / "latest", unknown);

@@ -13,7 +13,7 @@ const int kAnySource = -2, kAnyTag = -1, kSerialized = 2;
 #elif FAKE_MPI == 2
 #define FAKE_TEXT "Open MPI v4.9.1, package: fake, ident: 4.9.1"
 using Handle = void*;
-// Protected: a real Open MPI may be loaded, too.
+// Protected, as a real Open MPI may also be loaded.
 extern "C" {
 [[gnu::visibility("protected")]] char ompi_mpi_comm_world[512], ompi_mpi_byte[512],
     ompi_mpi_errors_return[512];

@@ -76,7 +76,8 @@ std::optional<api::Reduction> reduction(Op op) {
   }
 }
 
-// What a reduction is part of, beyond what the library's own call says.
+// Returns the purpose of a reduction: the type, operation and destination that the library's own
+// call does not show.
 std::uint16_t reduction_purpose(const at::Tensor& tensor, Op op, int destination = -1) {
   const at::ScalarType type = tensor.scalar_type();
   return purpose_of(element_type(type) && reduction(op) ? at::ScalarType::Undefined : type, op,
