@@ -490,6 +490,10 @@ class Run {
           o.text.starts_with("this rank was silent") || o.text.starts_with("stalled"))
         continue;
       const int culprit = *o.culprit;
+      if (culprit == r) {
+        if (o.text.starts_with(name(r) + " ")) wrong(name(r) + " names itself: " + o.text);
+        continue;
+      }
       const bool is_first = kind_ != 13 || !faulty_.contains(culprit);
       if (!o.text.starts_with(name(culprit) + " (host " + host(culprit) + ", pid " +
                               (is_first ? std::to_string(100 + culprit) + ") " : "")))

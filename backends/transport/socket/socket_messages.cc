@@ -302,7 +302,8 @@ class SocketMessages final : public Messages {
       return message.done(nullptr, p);
     }
     if (std::exchange(peer.discards, false)) return;
-    Unclaimed unclaimed{peer.header.tag, peer.header.kind, std::exchange(peer.spill, {})};
+    Unclaimed unclaimed{peer.header.tag, static_cast<std::uint8_t>(peer.header.kind),
+                        std::exchange(peer.spill, {})};
     // The reception may have been requested meanwhile.
     if (const std::optional<Message> message = claim(p, peer.header.tag))
       return deliver(*message, p, unclaimed);

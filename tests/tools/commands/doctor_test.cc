@@ -203,7 +203,7 @@ TEST(Doctor, AFolderThatCannotBeWrittenIsNamed) {
   const CommandResult result = doctor({"--spawn", "2", "--save-dir", "/proc/nowhere"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_CONTAINS(result.out, "BAD   rank 1 (");
-  EXPECT_CONTAINS(result.out, "--save-dir: cannot write");
+  EXPECT_CONTAINS(result.out, "--save-dir: cannot create folder /proc/nowhere");
 }
 
 TEST(Doctor, AMissingRankIsNamedInTime) {

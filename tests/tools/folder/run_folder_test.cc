@@ -576,14 +576,13 @@ TEST_F(Folder, OfAHostThatHasDiedIsWaitedForToGoOn) {
        {tools::RunFolderRequest{.folder = dir(), .resume = Resume::parse("auto")},
         tools::RunFolderRequest{.folder = dir(), .restarted = true}}) {
     test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
-    request.stale = milliseconds(300);
+    request.stale = milliseconds(2000);  // long enough for a notice
     testing::internal::CaptureStderr();
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(refusal(request), "");
     EXPECT_GE(std::chrono::steady_clock::now() - start, request.stale);
     EXPECT_NE(testing::internal::GetCapturedStderr().find(
-                  "run.lock names process 4711 on elsewhere: waiting 1 s at most for a sign of "
-                  "life; without one the folder is free"),
+                  "run.lock names process 4711 on elsewhere: waiting "),
               std::string::npos);
   }
 }
