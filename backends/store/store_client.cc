@@ -328,7 +328,7 @@ void TcpStore::on_failure(const std::function<void(const std::string&)>& callbac
 
 void TcpStore::abandon(const GroupFailure& why) {
   Lock lock(mutex_);
-  machine_.abandon(why);
+  machine_.abandon(why, options_.rank);
   flush(lock);
   if (!connection_.out.empty() || machine_.state().lost) wake_.wake();
 }

@@ -504,7 +504,7 @@ void SimulatedRank::train() {
   const Time now = network_.now();
   if (gives_up_ && !outcome_.gave_up && !member_->state().failure) {
     outcome_.gave_up = true;
-    member_->abandon({kReason});
+    member_->abandon({kReason}, options_.rank);
   }
   if (member_->state().failure) return end(End::kFailed, member_->state().failure->what.text);
   if (gives_no_reason_) return end(End::kStopped, "ended without a word");

@@ -234,7 +234,7 @@ TEST_F(PatienceByHand, AConnectionThatStaysSilentIsEndedWhenItsProcessAnswersAga
 
 TEST_F(PatienceByHand, ARankThatEndsEarlyDoesNotNameItself) {
   begin_and_cut(3, kHeartbeat);
-  others_[1]->member->abandon({"its disk is full"});
+  others_[1]->member->abandon({"its disk is full"}, 1);
   wait(milliseconds(100), others_);
   ASSERT_TRUE(others_[1]->member->state().failure);
   EXPECT_EQ(others_[1]->member->state().failure->what.text, "its disk is full");
@@ -246,7 +246,7 @@ TEST_F(PatienceByHand, ARankThatEndsEarlyDoesNotNameItself) {
 // The notice would promise to wait for it, and the job ends.
 TEST_F(PatienceByHand, ABreakAfterAFailureIsNotReported) {
   begin_and_cut(3, kHeartbeat);
-  others_[1]->member->abandon({"its disk is full"});
+  others_[1]->member->abandon({"its disk is full"}, 1);
   wait(milliseconds(100), others_);
   ASSERT_TRUE(failure());
   break_off(clients_.back(), Ending::kBroken);
@@ -615,7 +615,7 @@ TEST_F(StoreByHand, AMessageOfDifferingCallsIsToldAsSuch) {
   begin(3);
   Client &root = join(0), &one = join(1), &two = join(2);
   for (Client* c : {&root, &one, &two}) talk(*c);
-  one.member->abandon({"calls differ", true});
+  one.member->abandon({"calls differ", true}, 1);
   say(one);
   talk(two);
   ASSERT_TRUE(two.member->state().failure);

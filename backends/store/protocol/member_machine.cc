@@ -79,9 +79,10 @@ void MemberMachine::leave(const std::string& calls) {
   send(FrameWriter(FrameType::kLeave).text(calls).finish());
 }
 
-void MemberMachine::abandon(const GroupFailure& why) {
+void MemberMachine::abandon(const GroupFailure& why, int own_rank) {
   if (state_.leaving || state_.failure || !state_.started) return;
   state_.leaving = true;
+  own_rank_ = own_rank;
   own_reason_ = base::escape_text(std::string_view(why.text).substr(0, kReasonBytes));
   send(abandon_frame(why));
 }
@@ -103,7 +104,7 @@ void MemberMachine::handle(const Frame& frame) {
       const bool mismatch = in.u8() != 0;
       std::string text = base::escape_text(in.text());
       // Rank 0 reports it to all ranks, for which it names this one.
-      if (!own_reason_.empty() && text.find(early_end_text(own_reason_)) != std::string::npos)
+      if (rank == own_rank_ && text.find(early_end_text(own_reason_)) != std::string::npos)
         text = own_reason_;
       if (!state_.failure) state_.failure = Failure{rank, {std::move(text), mismatch}};
       return;

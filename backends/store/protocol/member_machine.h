@@ -42,8 +42,8 @@ class MemberMachine final : public MemberLink {
   // In order, when the others do, too; answered by state().left. `calls`: what the others need to
   // know of the calls that this rank has made, for take_departures().
   void leave(const std::string& calls = {});
-  // Early: all are told why, this rank with state().failure, too.
-  void abandon(const GroupFailure& why);
+  // Early: all ranks get the reason, this one (`own_rank`) as state().failure.
+  void abandon(const GroupFailure& why, int own_rank);
   void end();  // ends early without a reason, or for good
 
   // Rank 0 asks whether other ranks answer probes.
@@ -97,7 +97,9 @@ class MemberMachine final : public MemberLink {
       false;  // rank 0 has announced the start: the acknowledgement may not be sent yet
   bool ended_ = false;
   std::string last_activity_sent_, root_activity_;
-  std::string own_reason_;  // with which this rank has ended its membership early
+  // The number and the reason with which this rank has ended its membership early.
+  int own_rank_ = -1;
+  std::string own_reason_;
   std::vector<Question> questions_;
   std::vector<Departure> departures_;
 };

@@ -99,7 +99,7 @@ std::string own_defaults_text(const std::map<std::string, std::string>& defaults
   std::string text =
       "Defaults that differ from those of engine train: --eval-every 0, --log-every 0";
   for (const auto& [name, value] : defaults) text += ", --" + name + " " + value;
-  return text;
+  return text + ".";
 }
 
 tools::RunConfig resolve_bench(tools::ConfigValues values,
