@@ -5,17 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "io/base/digests/digest.h"
+
 namespace backends {
 namespace {
 
 constexpr std::size_t kEntryBytes = sizeof(std::uint64_t) + sizeof(std::uint32_t);
-
-// FNV-1a: names that differ by chance have different digests.
-std::uint64_t digest_of(std::string_view name) {
-  std::uint64_t digest = 0xcbf29ce484222325;
-  for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return digest;
-}
 
 }  // namespace
 
@@ -49,7 +44,7 @@ std::string Departures::Calls::why(std::uint32_t number) const {
 std::shared_ptr<Departures::Calls> Departures::add(std::string_view name, std::vector<int> members,
                                                    Abort abort) {
   auto calls = std::make_shared<Calls>();
-  calls->name_ = digest_of(name);
+  calls->name_ = base::short_digest_of(name);
   calls->members_ = std::move(members);
   calls->abort_ = std::move(abort);
   const std::lock_guard lock(mutex_);
