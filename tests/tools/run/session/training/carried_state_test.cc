@@ -507,8 +507,10 @@ TEST_P(FailedCollectivesOfChangingRanks, LeaveReplicasThatAreEqual) {
         all.push_back(array.name + " " +
                       base::hex_text(base::short_digest_of(
                           {reinterpret_cast<const char*>(array.data.data()), array.data.size()})));
+    // A late rank has skipped steps, so its optimizer has made fewer.
     for (const auto& [name, value] : state.counters)
-      if (!name.ends_with("bytes_sent")) all.push_back(name + " " + std::to_string(value));
+      if (!name.ends_with("bytes_sent") && name != "optimizer.steps")
+        all.push_back(name + " " + std::to_string(value));
     return all;
   };
   int call = 1;
