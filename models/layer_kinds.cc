@@ -155,7 +155,7 @@ engine::LayerPtr make_batch_norm2d(Options& options, std::int64_t) {
 }
 
 engine::LayerPtr make_sync_batch_norm2d(Options& options, std::int64_t classes) {
-  return make_batch_norm2d(options, classes)->synchronized();
+  return make_batch_norm2d(options, classes)->in_form(engine::LayerForm::kSynchronized);
 }
 
 engine::LayerPtr make_group_norm(Options& options, std::int64_t) {

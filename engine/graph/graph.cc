@@ -102,11 +102,12 @@ void Graph::use_common_layout(NodeId owner, LayerPtr& layer, const std::vector<S
     return a.layout.permutation == b.layout.permutation;
   };
   if (own.size() != owned.size() || std::ranges::equal(own, owned, is_alike)) return;
-  if (LayerPtr other = layer->with_common_layout()) layer = std::move(other);
+  if (LayerPtr other = layer->in_form(LayerForm::kCommonLayout)) layer = std::move(other);
   for (NodeId id = owner; id < static_cast<NodeId>(nodes_.size()); ++id) {
     Node& node = nodes_[static_cast<std::size_t>(id)];
-    LayerPtr other =
-        node.layer && parameter_node(id) == owner ? node.layer->with_common_layout() : nullptr;
+    LayerPtr other = node.layer && parameter_node(id) == owner
+                         ? node.layer->in_form(LayerForm::kCommonLayout)
+                         : nullptr;
     if (other) node.layer = std::move(other);
   }
 }
@@ -148,7 +149,7 @@ NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> input
 
 int Graph::synchronize_statistics() {
   for (Node& node : nodes_) {
-    LayerPtr synchronized = node.layer ? node.layer->synchronized() : nullptr;
+    LayerPtr synchronized = node.layer ? node.layer->in_form(LayerForm::kSynchronized) : nullptr;
     if (synchronized) node.layer = std::move(synchronized);
   }
   return layers_that_use_replicas(*this);

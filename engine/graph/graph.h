@@ -37,12 +37,12 @@ class Graph {
   // Adds a layer that uses the parameters of an earlier node, which must have the shapes that it
   // needs (tied weights), and the buffers of that node if it has the same ones. The gradients of
   // both uses are added; the state lists the parameters once, under the owner's name. Layers of one
-  // kind with different layouts of their parameters get Layer::with_common_layout(). Throws as
+  // kind with different layouts of their parameters get LayerForm::kCommonLayout. Throws as
   // add() does, and ModelError if the shapes differ or the owner has no parameters or buffers of
   // its own.
   NodeId add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
 
-  // Replaces every layer that has a synchronized() form by it; returns the number of layers that
+  // Replaces every layer that has a synchronized form by it; returns the number of layers that
   // now use statistics of all replicas. Must be called before the first plan.
   int synchronize_statistics();
 

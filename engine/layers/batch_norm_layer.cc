@@ -34,8 +34,9 @@ class BatchNorm2d final : public Layer {
                        std::to_string(options.momentum));
   }
 
-  LayerPtr synchronized() const override {
-    return synchronized_ ? nullptr : sync_batch_norm2d(options_);
+  LayerPtr in_form(LayerForm form) const override {
+    return synchronized_ || form != LayerForm::kSynchronized ? nullptr
+                                                             : sync_batch_norm2d(options_);
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {

@@ -46,7 +46,9 @@ class Conv2d final : public Layer {
     return {g.out_h(), g.out_w(), g.out_channels};
   }
 
-  LayerPtr with_common_layout() const override { return window_conv2d(options_); }
+  LayerPtr in_form(LayerForm form) const override {
+    return form == LayerForm::kCommonLayout ? window_conv2d(options_) : nullptr;
+  }
 
   // fan_in = in / groups * kh * kw, fan_out = out * kh * kw. A bias is always initialized as in
   // PyTorch.

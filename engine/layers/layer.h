@@ -182,6 +182,12 @@ struct LayerRun {
   LayerGradients gradients{};  // backward only
 };
 
+// Forms that a layer may also have, with the same names of parameters and buffers.
+enum class LayerForm {
+  kSynchronized,  // with batch statistics over all replicas
+  kCommonLayout,  // parameters in the layout of layers of its kind with other options: for sharing
+};
+
 class Layer {
  public:
   explicit Layer(LayerTraits traits) : traits_(std::move(traits)) {}
@@ -203,13 +209,8 @@ class Layer {
   virtual std::vector<ParameterSpec> parameters(std::span<const Shape>) const { return {}; }
   virtual std::vector<BufferSpec> buffers(std::span<const Shape>) const { return {}; }
   virtual LayerMemory memory(const MemoryRequest&) const { return {}; }
-  // Returns the same layer with batch statistics over all replicas and the same parameter and
-  // buffer names; null if nothing in it depends on other samples of the batch, or if it is already
-  // synchronized.
-  virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
-  // Returns the same layer with its parameters in the layout that layers of its kind with other
-  // options have, so that they can share them; null if it has that layout.
-  virtual std::unique_ptr<const Layer> with_common_layout() const { return nullptr; }
+  // Returns the same layer in that form; null if it has none, or is in it already.
+  virtual std::unique_ptr<const Layer> in_form(LayerForm) const { return nullptr; }
 
   virtual void forward(const LayerRun& run) const = 0;
   virtual void backward(const LayerRun& run) const = 0;
