@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "io/base/files/create_folder.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/checkpoint/atomic_file.h"
@@ -311,19 +312,7 @@ int delete_older_snapshots(const std::string& directory, const std::string& run_
 }
 
 void ensure_writable_directory(const std::string& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  std::error_code fault;
-  const fs::file_status status = fs::status(directory, fault);
-  if (!fs::is_directory(status)) {
-    std::error_code no_link;
-    const fs::path target = fs::read_symlink(directory, no_link);
-    throw CannotCreateError("cannot create folder " + directory + ": " +
-                            (fs::exists(status) ? "it is a file"
-                             : no_link
-                                 ? (error ? error : fault).message()
-                                 : "it is a link to " + target.string() + ", which is not there"));
-  }
+  create_folder(directory);
   try {
     const AtomicFile probe((fs::path(directory) / kLatest).string(), 0);
   } catch (const CannotCreateError& refused) {

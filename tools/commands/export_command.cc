@@ -9,6 +9,7 @@
 
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/weights.h"
+#include "io/base/files/create_folder.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
@@ -248,10 +249,7 @@ void export_published(const ExportOptions& o) {
   std::int64_t bytes = 0;
   const models::PublishedFiles files =
       models::publish(model.name, model.definition, exported_arrays(o, bytes));
-  std::error_code failed;
-  std::filesystem::create_directories(o.out, failed);
-  if (failed)
-    throw io::CannotCreateError("cannot create folder " + o.out + ": " + failed.message());
+  io::create_folder(o.out);
   const auto [config, weights] = published_paths(o);
   io::save_arrays(files.tensors, weights, io::ArrayFormat::kSafetensors);
   io::write_file_atomically(config, files.config);

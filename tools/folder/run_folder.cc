@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/base/files/create_folder.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/text/text_parts.h"
@@ -33,11 +34,12 @@ std::string short_name(const std::string& model) {
 // Uses the first free number; mkdir() decides between jobs that start at the same time.
 std::string new_folder(const RunFolderRequest& request) {
   constexpr int kMost = 9999;
-  std::error_code error;
-  if (fs::create_directories("runs", error); error)
-    throw io::CannotCreateError(
-        "cannot create folder runs: " + base::system_error_text(error.value()) +
-        "; give --save-dir DIR, or start in another folder");
+  try {
+    io::create_folder("runs");
+  } catch (const io::CannotCreateError& error) {
+    throw io::CannotCreateError(error.what() +
+                                std::string("; give --save-dir DIR, or start in another folder"));
+  }
   for (int number = 1; number <= kMost; ++number) {
     char digits[16];
     std::snprintf(digits, sizeof digits, "-%03d", number);

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/base/files/create_folder.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/formats/json_writer.h"
@@ -102,10 +103,11 @@ class LockedFile {
 
 std::string write_own(const std::string& path) {
   try {
-    const std::string folder = fs::path(path).parent_path().string();
-    std::error_code error;
-    if (fs::create_directories(folder, error); error)
-      return "cannot create folder " + folder + ": " + base::system_error_text(error.value());
+    io::create_folder(fs::path(path).parent_path().string());
+  } catch (const io::CannotCreateError& error) {
+    return error.what();
+  }
+  try {
     io::write_file_atomically(path, "engine doctor\n");
     return "";
   } catch (const std::exception& error) {

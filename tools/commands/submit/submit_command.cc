@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "backends/identity/host_identity.h"
+#include "io/base/files/create_folder.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
@@ -66,10 +67,7 @@ void check_script(const std::string& folder) {
 }
 
 void write_script(const std::string& script, const std::string& folder) {
-  std::error_code failure;
-  fs::create_directories(folder, failure);
-  if (failure)
-    throw io::CannotCreateError("cannot create the folder " + folder + ": " + failure.message());
+  io::create_folder(folder);
   io::write_file_atomically(folder + "/" + kJobScript, script);
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "io/base/files/create_folder.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
@@ -236,10 +237,7 @@ int tokenize_command(const Arguments& arguments) {
   TokenizeOptions options;
   declare(app, options);
   if (!parse(app, arguments)) return kExitOk;
-  std::error_code failure;
-  std::filesystem::create_directories(options.directory, failure);
-  if (failure)
-    throw io::CannotCreateError(options.directory + ": cannot be created: " + failure.message());
+  io::create_folder(options.directory);
   check_files(options);
   const auto begin = std::chrono::steady_clock::now();
   const std::string file = io::Tokenizer::file_of(options.tokenizer),

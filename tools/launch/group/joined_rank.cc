@@ -12,8 +12,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
+#include "io/base/files/create_folder.h"
 #include "io/base/files/io_error.h"
-#include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/launch/group/flight_folder.h"
@@ -27,10 +27,7 @@ namespace {
 // Returns the chosen folder, else one below the temporary folder for each job of this user.
 std::string flight_folder(const std::string& chosen, const std::vector<backends::PeerInfo>& peers) {
   if (!chosen.empty()) {
-    std::error_code error;
-    if (std::filesystem::create_directories(chosen, error); error)
-      throw io::CannotCreateError("cannot create folder " + chosen + ": " +
-                                  base::system_error_text(error.value()));
+    io::create_folder(chosen);
     return chosen;
   }
   const backends::PeerInfo& first = peers.front();
