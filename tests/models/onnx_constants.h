@@ -10,21 +10,14 @@
 
 #include "io/base/formats/protobuf_message.h"
 #include "io/interchange/onnx_file.h"
+#include "tests/support/array_numbers.h"
 #include "tests/support/test_support.h"
 
 namespace onnx_constants {
 
 using Ints = std::vector<std::int64_t>;
 
-// The numbers `first`, `first` + 1, ...
-inline io::NamedArray floats(const std::string& name, const Ints& shape, float first = 0) {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  std::vector<float> values(count);
-  for (float& value : values) value = first++;
-  const auto bytes = std::as_bytes(std::span(values));
-  return {.name = name, .shape = shape, .data = {bytes.begin(), bytes.end()}};
-}
+using test_support::floats;
 
 inline io::NamedArray scalar(const std::string& name, float value) {
   return floats(name, {}, value);

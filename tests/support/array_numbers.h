@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,17 @@ std::vector<T> numbers_of(const std::vector<io::NamedArray>& arrays, const std::
   }
   ADD_FAILURE() << "no array " << name;
   return {};
+}
+
+// Returns an array of the numbers `first`, `first` + 1, ...
+inline io::NamedArray floats(const std::string& name, const std::vector<std::int64_t>& shape,
+                             float first = 0) {
+  std::size_t count = 1;
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  std::vector<float> values(count);
+  for (float& value : values) value = first++;
+  const auto bytes = std::as_bytes(std::span(values));
+  return {.name = name, .shape = shape, .data = {bytes.begin(), bytes.end()}};
 }
 
 }  // namespace test_support

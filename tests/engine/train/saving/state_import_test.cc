@@ -8,6 +8,7 @@
 
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
+#include "tests/support/array_numbers.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 
@@ -15,16 +16,7 @@ namespace {
 
 namespace layers = engine::layers;
 using engine::Graph, engine::NodeId;
-using Extents = std::vector<std::int64_t>;
-
-io::NamedArray numbers(const std::string& name, const Extents& shape, float first) {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  std::vector<float> values(count);
-  for (float& value : values) value = first++;
-  const auto bytes = std::as_bytes(std::span(values));
-  return {.name = name, .shape = shape, .data = {bytes.begin(), bytes.end()}};
-}
+using test_support::floats;
 
 // Layers gate [2, 4] with a bias [2], a norm of 8 numbers, a parameter [2, 2, 2], fc [3, 8].
 Graph model() {
@@ -54,9 +46,9 @@ class WeightsTest : public testing::Test {
 
 TEST_F(WeightsTest, ExtentsOfOneAndNormsOfSeveralDimensionsMeanTheSame) {
   const std::vector<io::NamedArray> arrays{
-      numbers("gate.weight", {2, 4, 1, 1}, 1), numbers("gate.bias", {2}, 10),
-      numbers("norm.weight", {2, 2, 2}, 20), numbers("norm.bias", {8}, 30),
-      numbers("fc.weight", {3, 8}, 40)};
+      floats("gate.weight", {2, 4, 1, 1}, 1), floats("gate.bias", {2}, 10),
+      floats("norm.weight", {2, 2, 2}, 20), floats("norm.bias", {8}, 30),
+      floats("fc.weight", {3, 8}, 40)};
   EXPECT_TRUE(engine::import_state(arrays, "w.pth", /*exact=*/false, state_).empty());
   EXPECT_EQ(values_of(state_, "norm.weight"),
             (std::vector<double>{20, 21, 22, 23, 24, 25, 26, 27}));
@@ -68,22 +60,22 @@ TEST_F(WeightsTest, ExtentsOfOneAndNormsOfSeveralDimensionsMeanTheSame) {
 }
 
 TEST_F(WeightsTest, OtherShapesOfAsManyNumbersAreRejected) {
-  EXPECT_CONTAINS(fault({numbers("gate.weight", {4, 2}, 1), numbers("gate.bias", {2}, 10),
-                         numbers("norm.weight", {8}, 20), numbers("norm.bias", {8}, 30),
-                         numbers("fc.weight", {3, 8}, 40)}),
+  EXPECT_CONTAINS(fault({floats("gate.weight", {4, 2}, 1), floats("gate.bias", {2}, 10),
+                         floats("norm.weight", {8}, 20), floats("norm.bias", {8}, 30),
+                         floats("fc.weight", {3, 8}, 40)}),
                   "'gate.weight' has shape [4, 2], the model wants [2, 4]");
 }
 
 // As state_dict() has parameters of a module itself and of MultiheadAttention.
 TEST_F(WeightsTest, NamesOfStateDictsAreAccepted) {
-  EXPECT_EQ(fault({numbers("gate.in_proj_weight", {2, 4}, 1), numbers("gate.in_proj_bias", {2}, 10),
-                   numbers("norm", {8}, 20), numbers("norm.bias", {8}, 30),
-                   numbers("fc.weight", {3, 8}, 40)}),
+  EXPECT_EQ(fault({floats("gate.in_proj_weight", {2, 4}, 1), floats("gate.in_proj_bias", {2}, 10),
+                   floats("norm", {8}, 20), floats("norm.bias", {8}, 30),
+                   floats("fc.weight", {3, 8}, 40)}),
             "no error");
   EXPECT_EQ(values_of(state_, "norm.weight")[0], 20);
-  EXPECT_CONTAINS(fault({numbers("gate.weight", {2, 4}, 1), numbers("gate.bias", {2}, 10),
-                         numbers("norm.weight", {8}, 20), numbers("norm", {8}, 20),
-                         numbers("norm.bias", {8}, 30), numbers("fc.weight", {3, 8}, 40)}),
+  EXPECT_CONTAINS(fault({floats("gate.weight", {2, 4}, 1), floats("gate.bias", {2}, 10),
+                         floats("norm.weight", {8}, 20), floats("norm", {8}, 20),
+                         floats("norm.bias", {8}, 30), floats("fc.weight", {3, 8}, 40)}),
                   "'norm' is not of this model");
 }
 
