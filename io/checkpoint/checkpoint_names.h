@@ -1,5 +1,5 @@
 // The names of the checkpoints in a run's folder, and the files `latest` and `best`, which contain
-// such a name.
+// one of them.
 #pragma once
 
 #include <cstdint>

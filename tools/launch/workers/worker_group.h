@@ -66,8 +66,8 @@ struct GroupRules {
   // order following a stop or a preemption, nothing is left to save: the others have `grace` from
   // the last such end, and are then killed.
   bool ranks_of_one_run = false;
-  // Workers may fail as long as so many go on, or have ended well; none: no worker may. The end of
-  // a worker with 76 that was never started again ends all: its ranks or replicas differ.
+  // Workers may fail as long as this number go on, or have ended well; none: no worker may. The end
+  // of a worker with 76 that was never started again ends all: its ranks or replicas differ.
   std::optional<int> least;
   // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
   // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
