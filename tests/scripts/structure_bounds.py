@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from include_folders import circles, graphs_of
 
 PRODUCT = ("backends", "engine", "io", "models", "tools")
+TOP_LEVEL = (*PRODUCT, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "CHANGELOG.md")
+WRITTEN_BY_TOOLS = (".o", ".a", ".so", ".gch", ".ptx", ".orig", ".rej")
 LONG, COMPLEX, MANY_PARAMETERS, MANY_FIELDS, MANY_FUNCTIONS, MANY_SOURCES = 60, 20, 8, 20, 15, 25
 TOKEN = re.compile(r'R"(?P<delimiter>[^()\s\\]*)\(.*?\)(?P=delimiter)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|[A-Za-z_]\w*'
                    r'|\.?\d(?:[\w.]|\'\w)*|::|->|&&|\|\||[^\s\w]', re.S)
@@ -260,7 +262,7 @@ def listed_files(root):
     except (OSError, subprocess.CalledProcessError):
         names = [os.path.relpath(os.path.join(folder, name), root) for folder, _, files in os.walk(root) for name in files]
         names = [name for name in names if not name.startswith("build")]
-    return sorted(name for name in set(names) if name.endswith((".h", ".cc", ".cu", ".cuh")) and os.path.isfile(os.path.join(root, name)))
+    return sorted(name for name in set(names) if os.path.isfile(os.path.join(root, name)))
 
 
 def excess_of(item):
@@ -269,8 +271,15 @@ def excess_of(item):
     return [name for name, key, bound in bounds if getattr(item, key) > bound]
 
 
-def measure(files):
-    """(measure -> value, measure -> what is counted there)."""
+def is_misplaced(name):
+    """Whether a file lies at the top level without belonging there, or was written by a compiler, git or patch."""
+    top = name.split("/")[0]
+    return not (top.startswith(".") or top in TOP_LEVEL) or name.endswith(WRITTEN_BY_TOOLS)
+
+
+def measure(names):
+    """(measure -> value, measure -> what is counted there), for the files of the project."""
+    files = [name for name in names if name.endswith((".h", ".cc", ".cu", ".cuh"))]
     lines, found = {}, Found()
     for file in files:
         with open(file, encoding="utf-8", errors="replace") as text:
@@ -317,6 +326,7 @@ def measure(files):
     count("units in circles", [" ".join(members) for members in circles(units) for _ in members])
     spread("lines of a header", [lines[file] for file in product if file.endswith((".h", ".cuh"))])
     spread("lines of a source", [lines[file] for file in product if file.endswith((".cc", ".cu"))])
+    count("misplaced files", [name for name in names if is_misplaced(name)])
     values["functions"] = len(found.functions)
     values["types"] = len(found.types)
     values["lines of the product"] = sum(lines[file] for file in product)

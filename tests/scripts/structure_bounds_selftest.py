@@ -106,6 +106,9 @@ def main():
                                    named[structure_bounds.NEEDLESS]), (1, 1, ["io/reasons.h:9: short: nothing needs it"]))
 
         os.remove(f"{root}/io/reasons.h")
+        misplaced = ["io/first.o", "notes.txt", "state.o"]
+        values, named = structure_bounds.measure(["README.md", ".ci/run", "docs/index.md", *misplaced])
+        expect("misplaced files", named["misplaced files"], misplaced)
 
         def run(bound):
             with open(f"{root}/bounds.csv", "w", encoding="utf-8") as table:
