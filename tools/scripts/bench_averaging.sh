@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Trains with every averaging policy on real data and prints Markdown tables: accuracy (or loss) against bytes sent.
 #
-# Usage: tools/scripts/bench_averaging.sh [--long] [--data DIR] [--seeds N] [--only SET] [--quick]
-#   --long        ten epochs of the whole sets with a cosine schedule, and 2000 steps of the text: few policies, of few bytes
+# Usage: tools/scripts/bench_averaging.sh [--long] [--data DIR] [--ranks N] [--seeds N] [--only SET] [--lr RATE] [--quick]
+#   --long        ten epochs of the whole sets with a cosine schedule, and 2000 steps of the text: few policies, of few bytes; the text with
+#                 AdamW, then with Muon
 #   --data DIR    the folder with mnist/, fashion-mnist/, cifar10/ and tinyshakespeare/ (default: $ENGINE_TEST_DATA, then
 #                 ../shared/data beside the source tree); sets that are not there are left out, and that is said
 #   --ranks N     ranks (default 2); with more, gossip is measured, too
 #   --seeds N     runs of each cell (default 3); the table has their mean and range
 #   --only SET    mnist, fashion-mnist, cifar10 or tinyshakespeare; with --long also cifar10-resnet20
+#   --lr RATE     learning rate of the images (default 0.02)
 #   --quick       an eighth of the samples: tries the script, measures nothing
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
 # Ranks of one thread; within a set every cell sees the same number of samples in the same number of steps.
@@ -15,13 +17,14 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 data=${ENGINE_TEST_DATA:-$root/../shared/data}
-seeds=3 only='' shrink=1 ranks=2 long=no
+seeds=3 only='' shrink=1 ranks=2 long=no rate=0.02
 while [ $# -gt 0 ]; do
   case $1 in
     --data) data=${2:?}; shift 2 ;;
     --ranks) ranks=${2:?}; shift 2 ;;
     --seeds) seeds=${2:?}; shift 2 ;;
     --only) only=${2:?}; shift 2 ;;
+    --lr) rate=${2:?}; shift 2 ;;
     --quick) shrink=8; shift ;;
     --long) long=yes; shift ;;
     -h|--help) usage; exit 0 ;;
@@ -41,9 +44,11 @@ trap 'rm -rf "$scratch"' EXIT
 long_policies() {
   cat <<EOF
 grad|--sync grad
+params, K = 4, int8|--sync params --sync-every 4 --compress int8
 diloco, K = 16, int8|--sync diloco --sync-every 16 --compress int8
 diloco, K = 32, int4|--sync diloco --sync-every 32 --compress int4
 diloco, K = 160, 1 / 0.5, int4|--sync diloco --sync-every 160 --compress int4 --outer-lr 1 --outer-momentum 0.5
+streaming, K = 160, overlap 10, mixing 1, 1 / 0.5, int4|--sync streaming --sync-every 160 --sync-overlap 10 --sync-mixing 1 --compress int4 --outer-lr 1 --outer-momentum 0.5
 EOF
 }
 
@@ -147,8 +152,8 @@ train() {
   if [ $long = yes ]; then
     steps=$((count * 10 / 64 / shrink)) options=(--lr-schedule cosine) images="$count images" schedule=', cosine'
   fi
-  table "$set" "$title, $model: $images, $steps steps of 64, SGD lr 0.02 momentum 0.9$schedule" accuracy "$steps" \
-    --model "$model" --dataset "${set%-resnet20}" --data-dir "$folder" --batch-size 64 --lr 0.02 "${options[@]}" "$@"
+  table "$set" "$title, $model: $images, $steps steps of 64, SGD lr $rate momentum 0.9$schedule" accuracy "$steps" \
+    --model "$model" --dataset "${set%-resnet20}" --data-dir "$folder" --batch-size 64 --lr "$rate" "${options[@]}" "$@"
 }
 # CIFAR-10's files, unpacked.
 cifar10() {
@@ -176,7 +181,11 @@ fi
 if wanted tinyshakespeare; then
   steps=$((128 / shrink))
   [ $long = no ] || steps=$((2000 / shrink))
-  table tinyshakespeare "Tiny Shakespeare, gpt-nano: $steps steps of 16 x 64 characters, AdamW lr 0.001" loss "$steps" \
-    --model gpt-nano --dataset tinyshakespeare --data-dir "$data/tinyshakespeare" --context 64 --batch-size 16 \
-    --optimizer adamw --lr 0.001
+  text() {  # OPTIMIZER LR
+    table tinyshakespeare "Tiny Shakespeare, gpt-nano: $steps steps of 16 x 64 characters, $1 lr $2" loss "$steps" \
+      --model gpt-nano --dataset tinyshakespeare --data-dir "$data/tinyshakespeare" --context 64 --batch-size 16 \
+      --optimizer "$1" --lr "$2"
+  }
+  text adamw 0.001
+  if [ $long = yes ]; then text muon 0.02; fi
 fi
