@@ -74,7 +74,8 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
   # Each header says in its first line what it is for, and so does a source without a header.
   for file in $sources; do
     case $file in *.cc | *.cu) [ -f "${file%.*}.h" ] && continue ;; esac
-    head -n 1 "$file" | grep -qE '^// .{10,}' || echo "$file:1: the first line does not say the purpose"
+    IFS= read -r line <"$file" || true  # not a process for each file
+    [[ $line =~ ^//\ .{10,} ]] || echo "$file:1: the first line does not say the purpose"
   done
 
   awk 'length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns; at most 100" }' $sources

@@ -219,7 +219,7 @@ std::size_t open_files() {
 
 // Clients that only connect take a bounded number of descriptors; this process has 256.
 TEST_P(ZmqSetUp, AFloodOfConnectionsNeitherEndsNorStarvesIt) {
-  Flood flood(600);
+  Flood flood(300);
   Job job;
   job.timeout = test_support::deadline(60s);
   std::atomic<int> port{0};

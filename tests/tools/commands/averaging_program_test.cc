@@ -239,7 +239,7 @@ TEST(AveragingProgram, ARankThatDiesWhileRanksAverageInPairsIsNamed) {
            "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
            "--batch-size 12 --epochs 1000000 --eval-every 0 --log-every 5 --threads 1 --spawn 4 "
            "--sync gossip --metrics",
-           metrics));
+           metrics, "--flight-dir", folder.path().string()));
   ASSERT_TRUE(test_support::eventually([&] {
     return test_support::workers_of(job.pid()).size() == 4 && std::filesystem::exists(metrics) &&
            test_support::read_text(metrics).find("\"event\":\"step\"") != std::string::npos;

@@ -100,8 +100,10 @@ TEST(Top, ShowsARunThatHasEnded) {
 std::unique_ptr<Running> start_rank(const std::string& rank, const std::string& meet,
                                     const std::vector<std::string>& more = {}) {
   return std::make_unique<Running>(
-      argv(engine_binary(), logged_train(argv("--world-size 2 --epochs 1000000 --rank", rank,
-                                              "--init-method", "file://" + meet, more))));
+      argv(engine_binary(),
+           logged_train(argv("--world-size 2 --epochs 1000000 --rank", rank, "--init-method",
+                             "file://" + meet, "--flight-dir",
+                             std::filesystem::path(meet).parent_path().string(), more))));
 }
 
 // By the rendezvous file, and by what is in it: "at HOST:PORT", "secret HEX".

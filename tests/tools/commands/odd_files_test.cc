@@ -128,7 +128,9 @@ TEST(Limits, OnTheSizeOfCheckpointsAreToldBeforeTheFirstStep) {
 }
 
 TEST(Limits, OnTheSizeOfFilesAreTheFirstError) {
-  const CommandResult result = limited("-f 100", quick_train({"--spawn", "2"}));
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      limited("-f 100", quick_train({"--spawn", "2", "--flight-dir", folder.path().string()}));
   EXPECT_EQ(result.exit_code, 69) << result.err;
   expect_words(first_error(result.err),
                {"rank 0: backend shm", "shared memory of ",

@@ -136,7 +136,7 @@ class Sample : public testing::Test {
     test_support::write_text(*folder_ / "alphabet.txt", text);
     expect_success(
         call("train --model gpt-nano --dataset text --data-dir", *folder_ / "alphabet.txt",
-             "--context 16 --batch-size 8 --steps 40 --optimizer adamw --lr 0.003 --threads 2 "
+             "--context 16 --batch-size 8 --steps 40 --optimizer adamw --lr 0.003 --threads 1 "
              "--save-dir",
              *folder_ / "run"));
     checkpoint_ = *folder_ / "run/step-00000040.ckpt";
@@ -193,7 +193,7 @@ TEST_F(Sample, ResumingOnAnotherTextIsRefused) {
                            test_support::read_text(*folder_ / "alphabet.txt").replace(3, 1, "x"));
   const std::vector<std::string> same = argv(
       "train --model gpt-nano --dataset text --context 16 --batch-size 8 --steps 41 --optimizer "
-      "adamw --lr 0.003 --threads 2 --resume",
+      "adamw --lr 0.003 --threads 1 --resume",
       checkpoint_);
   std::vector<std::string> other = same;
   other.insert(other.end(), {"--data-dir", *folder_ / "other.txt"});
@@ -316,7 +316,7 @@ class SampleTokens : public Sample {
                         *folder_ / "data", "--val", *folder_ / "a.txt", *folder_ / "a.txt"));
     expect_success(
         call("train --model gpt-nano --dataset tokens --vocabulary-size 270 --context 16 "
-             "--batch-size 8 --steps 40 --optimizer adamw --lr 0.003 --threads 2 --data-dir",
+             "--batch-size 8 --steps 40 --optimizer adamw --lr 0.003 --threads 1 --data-dir",
              *folder_ / "data", "--save-dir", *folder_ / "run"));
     checkpoint_ = *folder_ / "run/step-00000040.ckpt";
   }

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -220,13 +221,18 @@ TEST_F(Lock, OfAnotherHostIsWaitedForInSilenceAtFirst) {
     return testing::internal::GetCapturedStderr();
   };
   test_support::write_text(path(), "n7 4711\n");
+  const int opened = inotify_init1(IN_CLOEXEC);
+  ASSERT_GE(inotify_add_watch(opened, path().c_str(), IN_OPEN), 0);
   const Process job([&] {
-    const int fd = open(path().c_str(), O_RDWR | O_CLOEXEC);
-    while (flock(fd, LOCK_EX | LOCK_NB) == 0) flock(fd, LOCK_UN);  // until the other one waits
-    return ftruncate(fd, 0) == 0 ? 'y' : 'n';
+    inotify_event event{};
+    for (int times = 0; times < 3; ++times) {  // the other one waits: it opens the file again
+      if (read(opened, &event, sizeof event) != sizeof event) return 'n';
+    }
+    return truncate(path().c_str(), 0) == 0 ? 'y' : 'n';
   });
   EXPECT_EQ(wait(), "");
   EXPECT_EQ(job.said(), 'y');
+  close(opened);
   test_support::write_text(path(), "n7 4711\n");
   const std::string said = wait();
   EXPECT_NE(said.find("run.lock names process 4711 on n7: waiting "), std::string::npos) << said;

@@ -15,6 +15,7 @@ namespace {
 
 using exact_support::expect_together;
 using exact_support::kExact;
+using exact_support::kSmallMlp;
 using session_runner::distance;
 using session_runner::Options;
 using session_runner::RankResult;
@@ -25,7 +26,7 @@ using session_runner::with;
 
 // 60 samples in batches of 13: five steps an epoch, uneven on 2, 3 and 4 ranks. f64, so that what
 // is compared is the semantics and not the rounding.
-const Options kBatchesOf13 = with(kExact, "batch-size=13");
+const Options kBatchesOf13 = with(kExact, kSmallMlp, "batch-size=13");
 
 struct Pair {
   const char* name;
@@ -170,7 +171,8 @@ TEST(AverageState, OfMomentsThatAreAveragedLessSendsLess) {
 
 // Muon as the inner optimizer of DiLoCo (MuLoCo: Therien et al. 2025).
 TEST(Outer, TakesMuonAsTheInnerOptimizer) {
-  const Options base = "batch-size=13 lr=0.01 epochs=6 optimizer=muon sync-every=3";
+  const Options base =
+      with(kSmallMlp, "batch-size=13 lr=0.01 epochs=6 optimizer=muon sync-every=3");
   const auto params = train(2, with(base, "sync=params")),
              diloco = train(2, with(base, "sync=diloco"));
   expect_together(diloco);
@@ -394,8 +396,8 @@ INSTANTIATE_TEST_SUITE_P(All, Compression,
 
 // Lin et al., 2017: each rank's momentum before the selection replaces that of the optimizer.
 TEST(Compression, MomentumBeforeTheSelectionLearnsFaster) {
-  const Options options =
-      with(kBatchesOf13, "epochs=20 dtype=f32 compress=sparse sparse-warmup=0 momentum=0");
+  const Options options = with(
+      kBatchesOf13, "model=mlp epochs=20 dtype=f32 compress=sparse sparse-warmup=0 momentum=0");
   const auto without = train(2, options), momentum = train(2, with(options, "sparse-momentum=0.9"));
   expect_together(momentum);
   EXPECT_EQ(momentum[0].bytes_sent, without[0].bytes_sent);

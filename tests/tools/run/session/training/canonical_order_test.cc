@@ -34,8 +34,9 @@ TEST_P(Canonical, AnyWorldAndAnyThreadsAreTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(
     Models, Canonical,
     testing::Values(Options{}, Options("optimizer=adamw lr=0.001"),
-                    Options("optimizer=lion lr=0.001"), Options("optimizer=muon clip-grad=0.5"),
-                    Options("dtype=f64"), Options("model=convnet synthetic-shape=8x8x1"),
+                    Options("optimizer=lion lr=0.001"),
+                    with(kSmallMlp, "optimizer=muon clip-grad=0.5"), Options("dtype=f64"),
+                    Options("model=convnet synthetic-shape=8x8x1"),
                     Options("model=convnet synthetic-shape=8x8x1 sync-bn=true"),
                     Options("model=convnet synthetic-shape=8x8x1 sync-bn=true grad-accum=2"),
                     // 11 samples in steps of 4: most shards have one sample or none

@@ -127,11 +127,11 @@ std::size_t arrays_in(const io::Checkpoint& state, io::Section section) {
       std::ranges::count(state.arrays, section, &io::NamedArray::section));
 }
 
-// 100 trainings, or as many as ENGINE_ELASTIC_HISTORIES says. All that a rank would go on from is
+// 40 trainings, or as many as ENGINE_ELASTIC_HISTORIES says. All that a rank would go on from is
 // compared: parameters, what the optimizer and the averages remember, running statistics, counters.
 TEST(ChangingRanks, EndWithTheSameBitsWhateverHappens) {
   const char* given = std::getenv("ENGINE_ELASTIC_HISTORIES");
-  const int histories = given != nullptr ? std::atoi(given) : 100;
+  const int histories = given != nullptr ? std::atoi(given) : 40;
   constexpr int kSteps = 14, kMaxRanks = 8;
   const test_support::TemporaryDirectory folder;
   const std::string dense = folder / "dense.toml", norm = folder / "norm.toml";

@@ -25,6 +25,9 @@ constexpr io::Section kBuffers = io::Section::kBuffer;
 
 // f64, so that what is compared is the semantics and not the rounding.
 inline const Options kExact = "dtype=f64 epochs=2 lr=0.05 momentum=0.9 weight-decay=0.001";
+// A fiftieth of the parameters of the built-in mlp.
+inline const Options kSmallMlp = "model=" + test_support::source_directory() +
+                                 "/tests/tools/run/session/training/small_mlp.toml";
 inline const Options kConv = with(kExact, "model=convnet synthetic-shape=8x8x1 epochs=1");
 
 inline void write_some_text(const std::string& path) {
