@@ -95,13 +95,12 @@ bool ZmqLinks::send_part(int peer, zmq::message_t& part, zmq::send_flags flags) 
   return true;
 }
 
-void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
+void ZmqLinks::send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                          std::size_t bytes) {
-  head_slot_ = word.sequence & 1u;
   Link& l = link(peer);
   const std::lock_guard lock(l.mutex);
-  const Tag tag{l.sent++, static_cast<std::uint16_t>(kHeadKind + head_slot_), 0};
-  zmq::message_t& head = l.heads[head_slot_];
+  const Tag tag{l.sent++, static_cast<std::uint16_t>(kHeadKind + slot), 0};
+  zmq::message_t& head = l.heads[slot];
   head.rebuild(sizeof tag + sizeof word + bytes);
   auto* to = head.data<char>();
   std::memcpy(to, &tag, sizeof tag);
@@ -114,8 +113,8 @@ void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
 }
 
 // The peer has finished the call before, and for that received all that it needed.
-Head ZmqLinks::receive_head(int peer) {
-  const auto kind = static_cast<std::uint16_t>(kHeadKind + head_slot_);
+Head ZmqLinks::receive_head(int peer, unsigned slot) {
+  const auto kind = static_cast<std::uint16_t>(kHeadKind + slot);
   const zmq::message_t& message = fetch(peer, kind);
   acknowledge(link(peer), link(peer).places[kind].needed);
   // store() has checked it.
@@ -334,8 +333,9 @@ void ZmqLinks::shut_down(bool drain) noexcept {
   close_all();
 }
 
-std::optional<ControlWord> ZmqLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {
-  const zmq::message_t& message = link(peer).slots[kHeadKind + (sequence & 1u)];
+std::optional<ControlWord> ZmqLinks::arrived_word(int peer, unsigned slot,
+                                                  std::uint32_t sequence) noexcept {
+  const zmq::message_t& message = link(peer).slots[kHeadKind + slot];
   if (message.size() < sizeof(Tag) + sizeof(ControlWord)) return std::nullopt;
   ControlWord word;
   std::memcpy(&word, message.data<char>() + sizeof(Tag), sizeof word);

@@ -47,14 +47,15 @@ class ZmqLinks final : public Links {
   // REQUIRES: called once.
   void connect(const BackendContext& context);
 
-  void send_head(int peer, const ControlWord& word, const void* payload,
+  void send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                  std::size_t bytes) override;
-  Head receive_head(int peer) override;
+  Head receive_head(int peer, unsigned slot) override;
   void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
   const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
   void finish_sends() override;
   void shut_down(bool drain) noexcept override;
-  std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
+  std::optional<ControlWord> arrived_word(int peer, unsigned slot,
+                                          std::uint32_t sequence) noexcept override;
   void abort(std::string_view reason) noexcept override;
 
  private:
@@ -168,7 +169,6 @@ class ZmqLinks final : public Links {
   zmq::context_t context_;
   std::unique_ptr<ZapHandler> zap_handler_;
   std::deque<Link> links_;
-  unsigned head_slot_ = 0;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;
   std::string reason_;
