@@ -33,6 +33,7 @@
 #include "backends/secure/record_cipher.h"
 #include "backends/transport/single/single_communicator.h"
 #include "backends/transport/socket/socket_messages.h"
+#include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/base/time/deadline.h"
@@ -48,7 +49,9 @@ constexpr const char* kCancelled = "stopped while connecting the ranks";
 // Returns the text of an error that no other rank can have caused; "" for others. Names the limit
 // that was hit, which the standard library's message lacks.
 std::string own_cause(const std::exception& error) {
-  if (dynamic_cast<const LimitError*>(&error) != nullptr) return error.what();
+  if (dynamic_cast<const LimitError*>(&error) != nullptr ||
+      dynamic_cast<const io::LimitError*>(&error) != nullptr)
+    return error.what();
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return "out of memory: an allocation failed" + base::limit_text(ENOMEM);
   const auto* system = dynamic_cast<const std::system_error*>(&error);

@@ -51,7 +51,7 @@ RelayServer::RelayServer(RelayServerOptions options)
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       scratch_(kRelayBufferBytes) {
   bound_buffers(options_.listener.fd());  // inherited by its connections
-  if (!stop_ || !epoll_)
+  if (!epoll_)
     throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   epoll_event stop{.events = EPOLLIN, .data = {.u64 = kStopEvent}},
       listener{.events = EPOLLIN, .data = {.u64 = kListenerEvent}};

@@ -56,7 +56,6 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
                {options_.link_patience, listener_ ? local_endpoint(listener_.fd()).port : 0}),
       reconnect_(peer_endpoint(connection_.socket.fd()), options_.secret,
                  std::move(session.hello)) {
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   thread_ = std::thread([this] { run(); });
 }
 

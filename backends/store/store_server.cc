@@ -38,8 +38,8 @@ StoreServer::StoreServer(StoreServerOptions options)
       machine_(machine_options(options, endpoint_.port), Clock::now()),
       probes_([this](LinkId link, ServerMachine::Probe result) {
         machine_.probed(link, result, Clock::now());
-      }) {
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
+      }),
+      acceptor_(notice_) {
   fcntl(listener_.fd(), F_SETFL, fcntl(listener_.fd(), F_GETFL) | O_NONBLOCK);
   fcntl(listener_.fd(), F_SETFD, FD_CLOEXEC);
   thread_ = std::thread([this] { run(); });

@@ -3,11 +3,8 @@
 
 #include <sys/socket.h>
 
-#include <cerrno>
-
 #include "backends/backend_error.h"
 #include "backends/transport/socket/mesh_setup.h"
-#include "io/base/files/system_error_text.h"
 
 namespace backends {
 
@@ -15,7 +12,6 @@ SocketMesh::SocketMesh(const BackendContext& context, bool settles)
     : streams_(context.streams),
       on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
       links_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)) {
-  if (!wake_ || !repair_wake_) throw Error("eventfd: " + base::system_error_text(errno));
   if (context.link_patience.count() > 0)
     resuming_ = {replay_bytes(context.relay != nullptr), settles, [this] { wake_repairs(); }};
   setup_ = std::make_unique<MeshSetup>(context, *this);

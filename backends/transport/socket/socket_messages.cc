@@ -23,7 +23,6 @@
 
 #include "backends/group.h"
 #include "backends/transport/socket/socket_mesh.h"
-#include "io/base/files/system_error_text.h"
 #include "io/base/files/wake_event.h"
 
 namespace backends {
@@ -92,7 +91,6 @@ class SocketMessages final : public Messages {
         mesh_(std::make_shared<SocketMesh>(context)),
         peers_(static_cast<std::size_t>(context.world_size)),
         scratch_(RecordStream::kRecordBytes) {
-    if (!wake_) throw Error("eventfd: " + base::system_error_text(errno));
     thread_ = std::thread([this] { run(); });
   }
   ~SocketMessages() override {
