@@ -20,7 +20,6 @@ namespace {
 constexpr std::uint64_t kStopEvent = 0, kListenerEvent = 1;
 constexpr int kEventsPerTurn = 256, kAcceptsPerTurn = 64;
 constexpr auto kSweepInterval = std::chrono::milliseconds(250);
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a shortage
 constexpr auto kRefusalNoticeInterval = std::chrono::seconds(10);
 // For the bytes that a broken connection has sent and the other end has not read.
 constexpr auto kLastBytesTime = std::chrono::seconds(30);
@@ -49,7 +48,8 @@ RelayServer::RelayServer(RelayServerOptions options)
     : options_(std::move(options)),
       endpoint_(local_endpoint(options_.listener.fd())),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      scratch_(kRelayBufferBytes) {
+      scratch_(kRelayBufferBytes),
+      acceptor_(options_.notice, "the relay ") {
   bound_buffers(options_.listener.fd());  // inherited by its connections
   if (!epoll_)
     throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
@@ -101,14 +101,10 @@ void RelayServer::serve(Link& link, std::uint32_t events) {
 
 void RelayServer::accept_all() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
-    Socket socket(accept4(options_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Socket socket = acceptor_.accept(options_.listener.fd());
     if (!socket) {
-      if (must_wait() || errno == ECONNABORTED) return;
-      if (options_.notice && accepting_)
-        options_.notice("the relay cannot accept a connection: " + base::system_error_text(errno) +
-                        "; trying again");
+      if (!acceptor_.is_paused()) return;
       accepting_ = false;
-      accept_again_ = base::deadline_in(kAcceptPause);
       epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, options_.listener.fd(), nullptr);
       return;
     }
@@ -354,7 +350,7 @@ void RelayServer::sweep() {
     }
   }
   notice_refusals();
-  if (accepting_ || !base::has_passed(accept_again_)) return;
+  if (accepting_ || acceptor_.is_paused()) return;
   accepting_ = true;
   epoll_event listener{.events = EPOLLIN, .data = {.u64 = kListenerEvent}};
   epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, options_.listener.fd(), &listener);

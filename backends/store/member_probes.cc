@@ -57,9 +57,9 @@ bool MemberProbes::serve_one(LinkId link, Probe& probe, bool ready) {
   return true;
 }
 
-void answer_probes(int listener) {
+void answer_probes(ConnectionAcceptor& acceptor, int listener) {
   for (int i = 0; i < kMaxAnswers; ++i) {
-    const Socket probe(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const Socket probe = acceptor.accept(listener);
     if (!probe) return;
     [[maybe_unused]] const ssize_t n = send(probe.fd(), &kProbeAnswer, 1, MSG_NOSIGNAL);
   }

@@ -23,8 +23,7 @@
 namespace backends {
 namespace {
 
-constexpr auto kRetryTime = std::chrono::milliseconds(50);     // between attempts to connect
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a lack of descriptors
+constexpr auto kRetryTime = std::chrono::milliseconds(50);  // between attempts to connect
 constexpr auto kRelayRetryTime = std::chrono::milliseconds(200);
 constexpr auto kProbeTime = std::chrono::seconds(1);  // between probes of a peer that connects
 constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
@@ -216,8 +215,7 @@ void MeshSetup::wait() {
 
 // The listener, and the attempts in their order.
 std::vector<pollfd> MeshSetup::polled_attempts() const {
-  const bool accepts = std::chrono::steady_clock::now() >= accept_again_;
-  std::vector<pollfd> polled{{accepts ? listener_.fd() : -1, POLLIN, 0}};
+  std::vector<pollfd> polled{{acceptor_.polled_fd(listener_.fd()), POLLIN, 0}};
   for (const Attempt& a : attempts_) {
     const bool opens = a.stage == Stage::kConnecting || a.stage == Stage::kRelayConnecting;
     polled.push_back({a.socket.fd(), static_cast<short>(opens ? POLLOUT : POLLIN), 0});
@@ -242,12 +240,9 @@ void MeshSetup::serve_ready(const std::vector<pollfd>& polled) {
 
 void MeshSetup::accept_all() {
   for (std::size_t i = 0; i < kMaxUnprovenLinks; ++i) {
-    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket && errno == EMFILE && repairing_) {  // pause: the connection may be anyone's
-      accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
-      return;
-    }
-    if (!socket && errno == EMFILE)
+    Socket socket = acceptor_.accept(listener_.fd());
+    // During repairs it pauses: the connection may be anyone's.
+    if (!socket && errno == EMFILE && !repairing_)
       throw Error("accepting the connection of another rank: " + base::system_error_text(EMFILE));
     if (!socket) return;
     prepare_stream(socket.fd());
