@@ -186,6 +186,7 @@ void MeshSetup::on_proof(Attempt& attempt) {
   attempt.in.clear();
   attempt.stage = Stage::kFailed;
   if (!proven || (repairing_ && !may_replace(attempt.hello))) return;
+  attempt.is_proved = true;
   if (repairing_) prepare_link(attempt);
   MeshWelcome welcome{mesh_.streams(),
                       mesh_.crowded() ? 1 : 0,

@@ -67,6 +67,7 @@ void MeshSetup::serve_or_give_up(Attempt& attempt) {
     serve(attempt);
   } catch (const std::exception& error) {
     attempt.stage = Stage::kFailed;
+    if (attempt.target == nullptr && !attempt.is_proved) return;  // the peer may be no rank
     const Target& target = attempt.target != nullptr
                                ? *attempt.target
                                : target_of(attempt.hello.from, attempt.hello.stream);

@@ -86,6 +86,7 @@ class MeshSetup {
     MeshChallenge challenge;
     std::string in;  // received part of the next message
     std::uint64_t peer_received = 0;
+    bool is_proved = false;  // an accepted one is its hello's peer
     Deadline until{};
   };
   void publish();
