@@ -4,13 +4,14 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
+
+#include "io/base/files/system_error_text.h"
 
 namespace backends {
 namespace {
 
 std::string broken_text(int error) {
-  return std::string("its connection broke (") + std::strerror(error) + ")";
+  return "its connection broke (" + base::system_error_text(error) + ")";
 }
 
 // Linux reports EPIPE if the other kernel has finished the connection first, also if a reset

@@ -1,14 +1,11 @@
 // Connects and authenticates the mesh.
 #include "backends/transport/socket/mesh_setup.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <sstream>
 #include <utility>
 
@@ -44,30 +41,12 @@ Endpoint listening_peer(int fd, const MeshHello& hello) {
 
 // Starts a non-blocking connect; returns an empty socket if it fails at once, with errno.
 Socket begin_connect(const Endpoint& to) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &found) != 0)
-    throw PeerError("\"" + to_string(to) + "\" is not an address");
-  Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket && errno == EMFILE) {
-    freeaddrinfo(found);
+  Socket socket = start_connecting(to, [&](int fd) {
+    bound_buffers(fd);
+    if (is_loopback(to.host)) do_not_pace(fd);
+  });
+  if (!socket && errno == EMFILE)
     throw Error("connecting to another rank: " + base::system_error_text(EMFILE));
-  }
-  if (socket) {
-    prepare_stream(socket.fd());
-    bound_buffers(socket.fd());
-    if (is_loopback(to.host)) do_not_pace(socket.fd());
-    if (::connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-      const int error = errno;
-      socket.close();
-      errno = error;
-    }
-  }
-  const int error = errno;
-  freeaddrinfo(found);
-  errno = error;
   return socket;
 }
 
@@ -339,7 +318,7 @@ std::string MeshSetup::timeout_hint() const {
   const auto failed = std::ranges::find_if(
       targets_, [this](const Target& t) { return t.error != 0 && needs_connection(t); });
   if (failed != targets_.end())
-    return "; " + to_string(failed->to) + ": " + std::strerror(failed->error) + kRule;
+    return "; " + to_string(failed->to) + ": " + base::system_error_text(failed->error) + kRule;
   if (accepts() && !mesh_.on_loopback())
     return "; if they cannot connect to " + context_.address +
            ", give all ranks --relay rank0:PORT";
