@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -451,7 +452,10 @@ void validate(const GroupOptions& o) {
   const auto bad = [](const std::string& what, int found, const std::string& expected) {
     throw ConfigurationError(what + " " + std::to_string(found) + ": expected " + expected);
   };
-  if (o.world_size < 1) bad("world size", o.world_size, "1 or more");
+  // A broadcast names its root by a field of the control word.
+  constexpr int kMaxRanks = std::numeric_limits<decltype(ControlWord::root)>::max() + 1;
+  if (o.world_size < 1 || o.world_size > kMaxRanks)
+    bad("world size", o.world_size, "1 to " + std::to_string(kMaxRanks));
   if (o.rank < 0 || o.rank >= o.world_size)
     bad("rank", o.rank, "0 to " + std::to_string(o.world_size - 1));
   if (o.heartbeat_ms < 10) bad("heartbeat_ms", o.heartbeat_ms, "10 or more");

@@ -25,7 +25,6 @@ namespace {
 
 using MpiClock = std::chrono::steady_clock;
 
-constexpr std::size_t kMpiPieceBytes = 256 << 10;  // per rank in a block
 // The words of other ranks may be in transfer when this rank ends or is aborted, and MPI transfers
 // bytes only while it is called.
 constexpr auto kMpiGrace = std::chrono::milliseconds(300);
@@ -56,12 +55,13 @@ class MpiCommunicator final : public Communicator {
         timeout_(context.timeout),
         clock_(context.clock),
         memory_(std::make_unique<MpiMemory>()),
+        piece_bytes_(mpi_piece_bytes(size_)),
         parts_(static_cast<std::size_t>(size_)) {
     for (std::vector<int>* numbers :
          {&memory_->counts, &memory_->offsets, &memory_->own_counts, &memory_->own_offsets})
       numbers->resize(parts_.size());
     memory_->words.resize(parts_.size() + 1);
-    memory_->outgoing.resize((kMpiPieceBytes + sizeof(double)) * parts_.size());
+    memory_->outgoing.resize((piece_bytes_ + sizeof(double)) * parts_.size());
     memory_->incoming.resize(memory_->outgoing.size());
     connect(context);
   }
@@ -204,7 +204,7 @@ class MpiCommunicator final : public Communicator {
 
   void gather_all(const char* input, std::size_t bytes, char* output) {
     for (std::size_t at = 0, n = 0; at < bytes; at += n) {
-      n = std::min(bytes - at, kMpiPieceBytes);
+      n = std::min(bytes - at, piece_bytes_);
       std::memcpy(memory_->outgoing.data(), input + at, n);
       finish("MPI_Iallgather", [&](MpiChannel& mpi) {
         mpi.begin_all_gather(memory_->outgoing.data(), static_cast<int>(n),
@@ -216,7 +216,7 @@ class MpiCommunicator final : public Communicator {
 
   void exchange_all(const char* input, std::size_t bytes, char* output) {
     for (std::size_t at = 0, n = 0; at < bytes; at += n) {
-      n = std::min(bytes - at, kMpiPieceBytes);
+      n = std::min(bytes - at, piece_bytes_);
       for (std::size_t r = 0; r < parts_.size(); ++r)
         std::memcpy(memory_->outgoing.data() + r * n, input + r * bytes + at, n);
       finish("MPI_Ialltoall", [&](MpiChannel& mpi) {
@@ -236,7 +236,7 @@ class MpiCommunicator final : public Communicator {
   // In each block, slice r of all ranks is sent to rank r, which reduces them and sends the result
   // to all ranks.
   void reduce(char* data, std::size_t count, DType type, ReduceOp op) {
-    const std::size_t width = size_of(type), max_count = kMpiPieceBytes / width * parts_.size();
+    const std::size_t width = size_of(type), max_count = piece_bytes_ / width * parts_.size();
     for (std::size_t at = 0, n = 0; at < count; at += n) {
       n = std::min(count - at, max_count);
       reduce_block(data + at * width, n, type, op);
@@ -276,6 +276,7 @@ class MpiCommunicator final : public Communicator {
   const std::chrono::milliseconds timeout_;
   const base::Clock& clock_;
   std::unique_ptr<MpiMemory> memory_;
+  const std::size_t piece_bytes_;  // of one rank in a block
   std::vector<const void*> parts_;
   bool failed_ = false;
   std::atomic<MpiClock::time_point> aborted_at_{};

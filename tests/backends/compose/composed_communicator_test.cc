@@ -12,6 +12,7 @@
 #include "backends/compose/table/backend_table.h"
 #include "backends/transport/single/single_communicator.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/error_of.h"
 
 namespace {
 
@@ -215,6 +216,12 @@ TEST(Plugin, ForAnOlderVersionIsRejectedWithBoth) {
               "backend plug-in " OLD_PLUGIN " was compiled for engine-backend-3, expected " +
                   std::string(backends::kBackendPluginAbi) + ": recompile it");
   }
+}
+
+TEST(JoinGroup, RejectsMoreRanksThanACallCanName) {
+  EXPECT_EQ(test_support::error_of<backends::ConfigurationError>(
+                [] { (void)backends::join_group(group_harness::options_for(0, 65'537, 1)); }),
+            "world size 65537: expected 1 to 65536");
 }
 
 // Keeps the words of its calls and moves no data.
