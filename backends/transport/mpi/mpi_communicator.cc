@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "backends/abort_state.h"
 #include "backends/backend_error.h"
 #include "backends/control_word.h"
 #include "backends/reduction.h"
@@ -54,8 +55,8 @@ class MpiCommunicator final : public Communicator {
         members_(context.members),
         timeout_(context.timeout),
         clock_(context.clock),
-        memory_(std::make_unique<MpiMemory>()),
         piece_bytes_(mpi_piece_bytes(size_)),
+        memory_(std::make_unique<MpiMemory>()),
         parts_(static_cast<std::size_t>(size_)) {
     for (std::vector<int>* numbers :
          {&memory_->counts, &memory_->offsets, &memory_->own_counts, &memory_->own_offsets})
@@ -99,9 +100,9 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void abort(std::string_view) noexcept override {
-    if (!aborted_) aborted_at_ = MpiClock::now();
-    aborted_ = true;
+  void abort(std::string_view reason) noexcept override {
+    if (!abort_.is_aborted()) aborted_at_ = MpiClock::now();
+    abort_.abort(reason);
   }
 
  private:
@@ -150,8 +151,8 @@ class MpiCommunicator final : public Communicator {
     try {
       begin(*memory_->channel);
       for (int spin = 0; !memory_->channel->is_complete(); ++spin) {
-        if (aborted_ && MpiClock::now() >= aborted_at_.load() + kMpiGrace)
-          throw PeerError("aborted");
+        if (abort_.is_aborted() && MpiClock::now() >= aborted_at_.load() + kMpiGrace)
+          abort_.throw_if_aborted();
         if (spin < kMpiSpins) {
           sched_yield();
         } else {
@@ -275,12 +276,12 @@ class MpiCommunicator final : public Communicator {
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
   const base::Clock& clock_;
-  std::unique_ptr<MpiMemory> memory_;
   const std::size_t piece_bytes_;  // of one rank in a block
+  std::unique_ptr<MpiMemory> memory_;
   std::vector<const void*> parts_;
   bool failed_ = false;
   std::atomic<MpiClock::time_point> aborted_at_{};
-  std::atomic<bool> aborted_{false};
+  AbortState abort_;
 };
 
 }  // namespace

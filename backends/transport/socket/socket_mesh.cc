@@ -42,13 +42,7 @@ void SocketMesh::end_resuming() noexcept {
 }
 
 void SocketMesh::abort(std::string_view reason) noexcept {
-  try {
-    const std::lock_guard lock(mutex_);
-    if (reason_.empty()) reason_.assign(reason);
-  } catch (const std::exception&) {
-    // Out of memory: aborts without a reason.
-  }
-  aborted_.store(true, std::memory_order_release);
+  abort_.abort(reason);
   wake_caller();
   // Shut down only the sending half: data that the peers have sent stays readable, so that a
   // mismatch is still found.
@@ -56,11 +50,6 @@ void SocketMesh::abort(std::string_view reason) noexcept {
     if (link) ::shutdown(link->fd(), SHUT_WR);
   }
   wake_repairs();
-}
-
-std::string SocketMesh::abort_reason() const {
-  const std::lock_guard lock(mutex_);
-  return reason_;
 }
 
 CallWait SocketMesh::current_wait(const std::vector<int>& members) const {

@@ -26,6 +26,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "backends/abort_state.h"
 #include "backends/backend.h"
 #include "backends/transport/direct/links.h"
 #include "backends/transport/socket/replay_buffer.h"
@@ -150,7 +151,6 @@ class ZmqLinks final : public Links {
   void mark_down(Link& l);
   bool any_down() const;
   bool has_failed(const Link& l) const;
-  void check_abort() const;
   void check_connections(int awaited, std::chrono::steady_clock::time_point since) const;
   [[noreturn]] void throw_timeout(int peer, std::chrono::milliseconds time) const;
   std::size_t filler_bytes() const { return std::max(piece_bytes(size_), kHeadBytes); }
@@ -169,9 +169,7 @@ class ZmqLinks final : public Links {
   zmq::context_t context_;
   std::unique_ptr<ZapHandler> zap_handler_;
   std::deque<Link> links_;
-  std::atomic<bool> aborted_{false};
-  mutable std::mutex mutex_;
-  std::string reason_;
+  AbortState abort_;
   std::mutex repair_mutex_;
   std::condition_variable_any repair_wake_;
   std::unique_ptr<SetUp> set_up_;  // until the end of connect(), or of the repairs
