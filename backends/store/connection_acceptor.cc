@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "io/base/files/system_error_text.h"
+#include "io/base/files/transient_error.h"
 
 namespace backends {
 namespace {
@@ -11,9 +12,7 @@ namespace {
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 // Returns true if the next connection can be accepted: none waits, or one has ended before.
-bool can_accept_next(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ECONNABORTED;
-}
+bool can_accept_next(int error) { return base::is_transient(error) || error == ECONNABORTED; }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "io/base/files/system_error_text.h"
+#include "io/base/files/transient_error.h"
 
 namespace backends {
 namespace {
@@ -47,7 +48,7 @@ std::string StoreConnection::receive(std::string& bytes) {
   } else if (n == 0) {
     ending = Ending::kFinished;
     return "its connection closed";
-  } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+  } else if (!base::is_transient(errno)) {
     ending = ending_of(errno);
     return broken_text(errno);
   }
