@@ -33,8 +33,12 @@ struct ControlWord {
   std::uint64_t count = 0;     // elements; bytes for the others
   std::uint32_t sequence = 0;  // number of the call on its communicator, from 1
   Operation operation{};
-  std::uint8_t type_and_op = 0;  // for reductions: wire code of the type * 16 + ReduceOp
-  std::uint16_t root = 0;        // for broadcast
+  // A program may give a call a purpose, a number for what it is part of (0: none), so that calls
+  // of different parts are not taken for each other. It is in the field that the operation leaves
+  // free.
+  std::uint8_t type_and_op = 0;  // of reductions: wire code of the type * 16 + ReduceOp; of
+                                 // broadcast: the purpose
+  std::uint16_t root = 0;        // of broadcast; of the others: the purpose
 
   // REQUIRES: a word of reduction_word().
   DType type() const;

@@ -2,13 +2,12 @@
 // have no file descriptor.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
+#include "backends/abort_state.h"
 #include "backends/backend_error.h"
 #include "io/base/time/deadline.h"
 
@@ -20,10 +19,10 @@ class InterruptibleWait {
   explicit InterruptibleWait(std::chrono::milliseconds timeout, int busy_polls = kBusyPolls)
       : timeout_(timeout), busy_polls_(busy_polls) {}
   // Ends current and future waits. The first reason is kept.
-  void abort(std::string_view reason) noexcept;
-  bool is_aborted() const { return aborted_; }
+  void abort(std::string_view reason) noexcept { abort_.abort(reason); }
+  bool is_aborted() const { return abort_.is_aborted(); }
   // Throws PeerError "aborted: WHY".
-  void throw_if_aborted() const;
+  void throw_if_aborted() const { abort_.throw_if_aborted(); }
   // Throws PeerError "timeout after N ms in WHAT".
   [[noreturn]] void throw_timeout(const std::string& what) const {
     throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms in " + what);
@@ -43,9 +42,7 @@ class InterruptibleWait {
  private:
   const std::chrono::milliseconds timeout_;
   const int busy_polls_;
-  std::atomic<bool> aborted_{false};
-  mutable std::mutex mutex_;
-  std::string reason_;
+  AbortState abort_;
 };
 
 }  // namespace backends

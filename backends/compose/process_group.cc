@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -33,6 +34,7 @@
 #include "backends/secure/record_cipher.h"
 #include "backends/transport/single/single_communicator.h"
 #include "backends/transport/socket/socket_messages.h"
+#include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/base/time/deadline.h"
@@ -48,7 +50,9 @@ constexpr const char* kCancelled = "stopped while connecting the ranks";
 // Returns the text of an error that no other rank can have caused; "" for others. Names the limit
 // that was hit, which the standard library's message lacks.
 std::string own_cause(const std::exception& error) {
-  if (dynamic_cast<const LimitError*>(&error) != nullptr) return error.what();
+  if (dynamic_cast<const LimitError*>(&error) != nullptr ||
+      dynamic_cast<const io::LimitError*>(&error) != nullptr)
+    return error.what();
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return "out of memory: an allocation failed" + base::limit_text(ENOMEM);
   const auto* system = dynamic_cast<const std::system_error*>(&error);
@@ -448,7 +452,10 @@ void validate(const GroupOptions& o) {
   const auto bad = [](const std::string& what, int found, const std::string& expected) {
     throw ConfigurationError(what + " " + std::to_string(found) + ": expected " + expected);
   };
-  if (o.world_size < 1) bad("world size", o.world_size, "1 or more");
+  // A broadcast names its root by a field of the control word.
+  constexpr int kMaxRanks = std::numeric_limits<decltype(ControlWord::root)>::max() + 1;
+  if (o.world_size < 1 || o.world_size > kMaxRanks)
+    bad("world size", o.world_size, "1 to " + std::to_string(kMaxRanks));
   if (o.rank < 0 || o.rank >= o.world_size)
     bad("rank", o.rank, "0 to " + std::to_string(o.world_size - 1));
   if (o.heartbeat_ms < 10) bad("heartbeat_ms", o.heartbeat_ms, "10 or more");

@@ -63,7 +63,8 @@ AgentSockets::AgentSockets(Secret secret, Hello own, Events events,
     : secret_(std::move(secret)),
       own_(std::move(own)),
       events_(std::move(events)),
-      patience_(patience) {}
+      patience_(patience),
+      acceptor_(events_.notice) {}
 
 // ---- Outgoing connections.
 
@@ -230,7 +231,7 @@ void AgentSockets::notice_refusal(const std::string& why) {
 
 void AgentSockets::accept_from(const Socket& listener) {
   for (int i = 0; i < 64; ++i) {
-    Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Socket socket = acceptor_.accept(listener.fd());
     if (!socket) return;
     prepare_stream(socket.fd());
     ask_whether_it_lives(socket.fd());
@@ -271,7 +272,8 @@ bool AgentSockets::serve(Incoming& in, short events) {
 
 AgentSockets::Polled AgentSockets::sockets_to_poll(int wake) {
   Polled polled{.fds = {{wake, POLLIN, 0}}};
-  for (const Socket& listener : listeners_) polled.fds.push_back({listener.fd(), POLLIN, 0});
+  for (const Socket& listener : listeners_)
+    polled.fds.push_back({acceptor_.polled_fd(listener.fd()), POLLIN, 0});
   for (const auto& entry : outgoing_) {
     const Outgoing& out = entry.second;
     if (!out.connection.socket) continue;
@@ -320,6 +322,7 @@ void AgentSockets::turn(const base::WakeEvent& wake, Deadline until) {
   Polled polled = sockets_to_poll(wake.fd());
   for (const auto& [to, out] : outgoing_)
     if (out.retry_at) until = std::min(until, *out.retry_at);
+  if (acceptor_.is_paused()) until = std::min(until, acceptor_.pause_end());
   if (poll(polled.fds.data(), polled.fds.size(), milliseconds_left(until)) < 0) return;
   if (polled.fds[0].revents != 0) wake.clear();
   serve_ready(polled);

@@ -18,6 +18,7 @@
 
 #include "backends/membership/agent_link.h"
 #include "backends/membership/membership_message.h"
+#include "backends/store/connection_acceptor.h"
 #include "backends/store/protocol/session_machine.h"
 #include "backends/store/store_connection.h"
 #include "io/base/files/wake_event.h"
@@ -99,6 +100,7 @@ class AgentSockets {
   const Events events_;
   const std::chrono::milliseconds patience_;
   std::vector<Socket> listeners_;
+  ConnectionAcceptor acceptor_;
   Outgoings outgoing_;
   std::list<Incoming> incoming_;
   Deadline next_refusal_notice_{};

@@ -21,7 +21,6 @@
 #include "backends/membership/membership_machine.h"
 #include "backends/store/store_session.h"
 #include "io/base/files/io_error.h"
-#include "io/base/files/system_error_text.h"
 #include "io/base/files/wake_event.h"
 #include "io/base/text/escape_text.h"
 
@@ -139,7 +138,6 @@ Membership::Agent::Agent(MembershipOptions options)
       store_listener_(door_.listen_beside()),
       listener_(door_.listen_beside()) {
   if (!register_.notice().empty()) notice(register_.notice());
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   if (options_.least < 1 || options_.most < options_.least)
     throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
                              std::to_string(options_.most) + " ranks: expected 1 <= MIN <= MAX");

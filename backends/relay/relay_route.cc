@@ -12,6 +12,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/files/transient_error.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -54,7 +55,7 @@ RelayAnswer ask_relay(const Endpoint& relay, const Secret& secret, const std::st
       return RelayAnswer::kSilence;
     }
     const ssize_t n = recv(socket.fd(), to, missing, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (n < 0 && base::is_transient(errno)) continue;
     if (n <= 0) {
       reason = "it ended the handshake; is it a relay of this version?";
       return RelayAnswer::kOther;

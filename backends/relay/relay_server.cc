@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "io/base/files/system_error_text.h"
+#include "io/base/files/transient_error.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -20,12 +21,9 @@ namespace {
 constexpr std::uint64_t kStopEvent = 0, kListenerEvent = 1;
 constexpr int kEventsPerTurn = 256, kAcceptsPerTurn = 64;
 constexpr auto kSweepInterval = std::chrono::milliseconds(250);
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a shortage
 constexpr auto kRefusalNoticeInterval = std::chrono::seconds(10);
 // For the bytes that a broken connection has sent and the other end has not read.
 constexpr auto kLastBytesTime = std::chrono::seconds(30);
-
-bool must_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 bool send_whole(int fd, std::string_view bytes) {  // messages fit into an empty send buffer
   return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
@@ -49,9 +47,10 @@ RelayServer::RelayServer(RelayServerOptions options)
     : options_(std::move(options)),
       endpoint_(local_endpoint(options_.listener.fd())),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      scratch_(kRelayBufferBytes) {
+      scratch_(kRelayBufferBytes),
+      acceptor_(options_.notice, "the relay ") {
   bound_buffers(options_.listener.fd());  // inherited by its connections
-  if (!stop_ || !epoll_)
+  if (!epoll_)
     throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   epoll_event stop{.events = EPOLLIN, .data = {.u64 = kStopEvent}},
       listener{.events = EPOLLIN, .data = {.u64 = kListenerEvent}};
@@ -101,14 +100,10 @@ void RelayServer::serve(Link& link, std::uint32_t events) {
 
 void RelayServer::accept_all() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
-    Socket socket(accept4(options_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Socket socket = acceptor_.accept(options_.listener.fd());
     if (!socket) {
-      if (must_wait() || errno == ECONNABORTED) return;
-      if (options_.notice && accepting_)
-        options_.notice("the relay cannot accept a connection: " + base::system_error_text(errno) +
-                        "; trying again");
+      if (!acceptor_.is_paused()) return;
       accepting_ = false;
-      accept_again_ = base::deadline_in(kAcceptPause);
       epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, options_.listener.fd(), nullptr);
       return;
     }
@@ -151,7 +146,7 @@ void RelayServer::receive_message(Link& link) {
                                                            : 1;
   char buffer[sizeof(RelayHello)];
   const ssize_t n = recv(link.socket.fd(), buffer, wanted - link.in.size(), MSG_DONTWAIT);
-  if (n < 0 && must_wait()) return;
+  if (n < 0 && base::is_transient(errno)) return;
   if (n <= 0) return close(link);
   if (link.stage == Stage::kWaiting) return refuse(link, "it sent bytes before it was joined");
   link.in.append(buffer, static_cast<std::size_t>(n));
@@ -235,14 +230,14 @@ void RelayServer::join(Link& acceptor, Link& connector) {
 // Passes on what `from` has sent, as much as one buffer. REQUIRES: nothing is pending.
 void RelayServer::pass(Link& from) {
   const ssize_t n = recv(from.socket.fd(), scratch_.data(), scratch_.size(), MSG_DONTWAIT);
-  if (n < 0 && must_wait() && !from.broken) return;
+  if (n < 0 && base::is_transient(errno) && !from.broken) return;
   if (n <= 0) return end_direction(from);
   Link& to = *from.partner;
   if (to.broken) return;  // it has no reader
   from.passed += static_cast<std::uint64_t>(n);
   const auto count = static_cast<std::size_t>(n);
   const ssize_t sent = send(to.socket.fd(), scratch_.data(), count, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && !must_wait()) return break_off(to);
+  if (sent < 0 && !base::is_transient(errno)) return break_off(to);
   if (sent == n) return;
   const auto done = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
   from.pending.assign(scratch_.data() + done, count - done);
@@ -255,7 +250,7 @@ void RelayServer::flush(Link& from) {
   Link& to = *from.partner;
   const ssize_t sent =
       send(to.socket.fd(), from.pending.data(), from.pending.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && !must_wait()) return break_off(to);
+  if (sent < 0 && !base::is_transient(errno)) return break_off(to);
   from.pending.erase(0, static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
   if (!from.pending.empty()) return;
   from.pending.shrink_to_fit();
@@ -354,7 +349,7 @@ void RelayServer::sweep() {
     }
   }
   notice_refusals();
-  if (accepting_ || !base::has_passed(accept_again_)) return;
+  if (accepting_ || acceptor_.is_paused()) return;
   accepting_ = true;
   epoll_event listener{.events = EPOLLIN, .data = {.u64 = kListenerEvent}};
   epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, options_.listener.fd(), &listener);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backends/relay/relay_message.h"
+#include "backends/store/connection_acceptor.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/files/wake_event.h"
 
@@ -99,8 +100,9 @@ class RelayServer {
   std::vector<LinkId> closed_;                      // removed after the events of a turn
   LinkId next_id_ = 2;                              // after those of stop_ and listener
   std::vector<char> scratch_;
-  Deadline next_sweep_{}, accept_again_{}, next_notice_{};
-  bool accepting_ = true;
+  Deadline next_sweep_{}, next_notice_{};
+  ConnectionAcceptor acceptor_;
+  bool accepting_ = true;     // the listener is watched
   std::size_t refusals_ = 0;  // since the last notice
   std::string last_refusal_;
   std::thread thread_;

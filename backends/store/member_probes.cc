@@ -1,5 +1,6 @@
 // Implements both ends of a probe.
 #include "backends/store/member_probes.h"
+#include "io/base/files/transient_error.h"
 
 #include <sys/socket.h>
 
@@ -52,14 +53,14 @@ bool MemberProbes::serve_one(LinkId link, Probe& probe, bool ready) {
   }
   char answer = 0;
   const ssize_t n = recv(probe.socket.fd(), &answer, 1, MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n < 0 && base::is_transient(errno)) return false;
   report_(link, n == 1 && answer == kProbeAnswer ? kAnswered : kFailed);
   return true;
 }
 
-void answer_probes(int listener) {
+void answer_probes(ConnectionAcceptor& acceptor, int listener) {
   for (int i = 0; i < kMaxAnswers; ++i) {
-    const Socket probe(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const Socket probe = acceptor.accept(listener);
     if (!probe) return;
     [[maybe_unused]] const ssize_t n = send(probe.fd(), &kProbeAnswer, 1, MSG_NOSIGNAL);
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/store/connection_acceptor.h"
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/tcp_socket.h"
 
@@ -42,6 +43,6 @@ class MemberProbes {
 };
 
 // Answers all probes that wait at the listener.
-void answer_probes(int listener);
+void answer_probes(ConnectionAcceptor& acceptor, int listener);
 
 }  // namespace backends

@@ -56,7 +56,6 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
                {options_.link_patience, listener_ ? local_endpoint(listener_.fd()).port : 0}),
       reconnect_(peer_endpoint(connection_.socket.fd()), options_.secret,
                  std::move(session.hello)) {
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   thread_ = std::thread([this] { run(); });
 }
 
@@ -86,8 +85,10 @@ bool TcpStore::turn() {
   auto wait = member_tick_interval(options_.heartbeat_ms);
   start_questions();
   constexpr std::size_t kOwn = 4;
-  std::vector<pollfd> polled{
-      {-1, POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}, {}};
+  std::vector<pollfd> polled{{-1, POLLIN, 0},
+                             {wake_.fd(), POLLIN, 0},
+                             {acceptor_.polled_fd(listener_.fd()), POLLIN, 0},
+                             {}};
   {
     const Lock lock(mutex_);
     if (stopping_ || machine_.state().lost) return false;
@@ -101,7 +102,7 @@ bool TcpStore::turn() {
   questions_.add_to(polled);
   poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
   if (polled[1].revents != 0) wake_.clear();
-  if (polled[2].revents != 0) answer_probes(listener_.fd());
+  if (polled[2].revents != 0) answer_probes(acceptor_, listener_.fd());
   questions_.serve(polled, kOwn);
   if ((polled[0].revents & ~POLLOUT) != 0) receive();
   reconnect(polled[3].revents);

@@ -14,6 +14,7 @@
 
 #include "backends/group.h"
 #include "backends/store.h"
+#include "backends/store/connection_acceptor.h"
 #include "backends/store/member_probes.h"
 #include "backends/store/protocol/member_machine.h"
 #include "backends/store/store_connection.h"
@@ -111,9 +112,10 @@ class TcpStore : public Store {
 
   mutable std::mutex mutex_;  // guards the following
   mutable std::condition_variable changed_;
-  StoreConnection connection_;  // only the thread receives from it, without the lock
-  const Socket listener_;       // for probes; empty on rank 0 and without patience
-  MemberProbes questions_;      // probes that rank 0 asks for; of the thread
+  StoreConnection connection_;   // only the thread receives from it, without the lock
+  const Socket listener_;        // for probes; empty on rank 0 and without patience
+  ConnectionAcceptor acceptor_;  // of the thread
+  MemberProbes questions_;       // probes that rank 0 asks for; of the thread
   MemberMachine machine_;
   StoreReconnect reconnect_;
   bool stopping_ = false;

@@ -4,13 +4,15 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
+
+#include "io/base/files/system_error_text.h"
+#include "io/base/files/transient_error.h"
 
 namespace backends {
 namespace {
 
 std::string broken_text(int error) {
-  return std::string("its connection broke (") + std::strerror(error) + ")";
+  return "its connection broke (" + base::system_error_text(error) + ")";
 }
 
 // Linux reports EPIPE if the other kernel has finished the connection first, also if a reset
@@ -46,7 +48,7 @@ std::string StoreConnection::receive(std::string& bytes) {
   } else if (n == 0) {
     ending = Ending::kFinished;
     return "its connection closed";
-  } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+  } else if (!base::is_transient(errno)) {
     ending = ending_of(errno);
     return broken_text(errno);
   }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "io/base/files/transient_error.h"
 #include "io/base/text/escape_text.h"
 
 namespace backends {
@@ -110,7 +111,7 @@ void StoreReconnect::receive(MemberMachine& member) {
   if (n > 0) {
     member.attempt_answered();
     session_->received({buffer, static_cast<std::size_t>(n)});
-  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+  } else if (n == 0 || !base::is_transient(errno)) {
     end(member);
   }
 }
@@ -119,7 +120,7 @@ bool StoreReconnect::send_output() {
   out_ += session_->take_output();
   while (!out_.empty()) {
     const ssize_t n = send(socket_.fd(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    if (n < 0) return base::is_transient(errno);
     out_.erase(0, static_cast<std::size_t>(n));
   }
   return true;

@@ -38,8 +38,8 @@ StoreServer::StoreServer(StoreServerOptions options)
       machine_(machine_options(options, endpoint_.port), Clock::now()),
       probes_([this](LinkId link, ServerMachine::Probe result) {
         machine_.probed(link, result, Clock::now());
-      }) {
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
+      }),
+      acceptor_(notice_) {
   fcntl(listener_.fd(), F_SETFL, fcntl(listener_.fd(), F_GETFL) | O_NONBLOCK);
   fcntl(listener_.fd(), F_SETFD, FD_CLOEXEC);
   thread_ = std::thread([this] { run(); });
@@ -133,9 +133,8 @@ bool StoreServer::take_commands() {
 }
 
 void StoreServer::wait_and_read() {
-  std::vector<pollfd> polled{
-      {wake_.fd(), POLLIN, 0},
-      {listener_.fd(), static_cast<short>(base::has_passed(accept_again_) ? POLLIN : 0), 0}};
+  std::vector<pollfd> polled{{wake_.fd(), POLLIN, 0},
+                             {acceptor_.polled_fd(listener_.fd()), POLLIN, 0}};
   std::vector<LinkId> links;
   for (const auto& [link, c] : connections_) {
     const int wanted = (c.close_after ? 0 : POLLIN) | (c.out.empty() ? 0 : POLLOUT);
@@ -165,17 +164,8 @@ void StoreServer::wait_and_read() {
 
 void StoreServer::accept_all() {
   for (int i = 0; i < 64; ++i) {
-    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        accept_again_ = base::deadline_in(std::chrono::milliseconds(100));
-        if (!reported_shortage_ && notice_)
-          notice_("cannot accept a connection: " + base::system_error_text(errno) +
-                  "; trying again");
-        reported_shortage_ = true;
-      }
-      return;
-    }
+    Socket socket = acceptor_.accept(listener_.fd());
+    if (!socket) return;
     prepare_stream(socket.fd());
     const std::string peer = peer_text(socket.fd());
     add(std::move(socket), peer);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/store/connection_acceptor.h"
 #include "backends/store/member_probes.h"
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/store_connection.h"
@@ -73,8 +74,7 @@ class StoreServer {
   std::map<LinkId, StoreConnection> connections_;
   MemberProbes probes_;
   LinkId next_link_ = 1;
-  Deadline accept_again_{};
-  bool reported_shortage_ = false;  // a shortage of open files or memory
+  ConnectionAcceptor acceptor_;
 
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable answered_;

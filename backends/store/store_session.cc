@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "backends/backend_error.h"
+#include "io/base/files/transient_error.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/time/deadline.h"
 
@@ -27,7 +28,7 @@ bool turn(int fd, SessionMachine& machine, Deadline deadline) {
   char buffer[4096];
   const ssize_t n = recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
   if (n > 0) machine.received({buffer, static_cast<std::size_t>(n)});
-  return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+  return n > 0 || (n < 0 && base::is_transient(errno));
 }
 
 // Why a machine that runs on gets no welcome.

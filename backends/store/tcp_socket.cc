@@ -244,11 +244,12 @@ Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reas
   return {};
 }
 
-Socket start_connecting(const Endpoint& endpoint) try {
+Socket start_connecting(const Endpoint& endpoint, const std::function<void(int fd)>& prepare) try {
   const AddressList list = look_up(endpoint, AI_NUMERICHOST);
   Socket socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return socket;
   prepare_stream(socket.fd());
+  if (prepare) prepare(socket.fd());
   if (::connect(socket.fd(), list->ai_addr, list->ai_addrlen) != 0 && errno != EINPROGRESS) {
     const int error = errno;
     socket.close();

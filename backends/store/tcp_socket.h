@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,7 +64,8 @@ Socket listen_on(const Endpoint& endpoint,
 [[nodiscard]] Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reason);
 
 // Starts to connect to a numeric address. Returns an empty socket and errno if that fails at once.
-Socket start_connecting(const Endpoint& endpoint);
+// `prepare`, if it is set, gets the socket before the connect.
+Socket start_connecting(const Endpoint& endpoint, const std::function<void(int fd)>& prepare = {});
 // Returns the errno of a connect() that is over, 0 for success.
 int take_connect_error(int fd);
 

@@ -33,29 +33,20 @@ void StepRecovery::keep_state() {
       !context_.is_alone_on_host())
     return;
   TrainState& state = context_.parts.state;
-  changed_in_step_.clear();
-  if (state.control == nullptr) changed_in_step_ = {&state.model.running, &state.model.counters};
-  if (exchange_ != nullptr)
-    for (const PolicyState& s : state.policy.exchange_state()) changed_in_step_.push_back(s.buffer);
-  std::size_t bytes = 0;
-  for (const FlatBuffer* buffer : changed_in_step_) bytes += buffer->bytes();
-  before_step_.resize(bytes);  // allocates only the first time
-  std::byte* to = before_step_.data();
-  for (const FlatBuffer* buffer : changed_in_step_) {
-    if (buffer->bytes() > 0) std::memcpy(to, buffer->data(), buffer->bytes());
-    to += buffer->bytes();
+  before_step_.clear();
+  if (state.control == nullptr) {
+    before_step_.keep(state.model.running);
+    before_step_.keep(state.model.counters);
   }
+  if (exchange_ != nullptr)
+    for (const PolicyState& s : state.policy.exchange_state()) before_step_.keep(*s.buffer);
 }
 
 void StepRecovery::roll_back() {
   if (step_ != Step::kBegun) return;
   context_.parts.work.rollback_step();
   if (exchange_ != nullptr) exchange_->settle();
-  const std::byte* from = before_step_.data();
-  for (const FlatBuffer* buffer : changed_in_step_) {
-    if (buffer->bytes() > 0) std::memcpy(buffer->data(), from, buffer->bytes());
-    from += buffer->bytes();
-  }
+  before_step_.put_back();
   settle();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/train/checks/buffer_backup.h"
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/loop_context.h"
 
@@ -59,9 +60,8 @@ class StepRecovery {
   LoopContext& context_;
   FiniteGuard finite_;
   Step step_ = Step::kSettled;
-  GradientExchange* exchange_ = nullptr;      // of the step
-  std::vector<FlatBuffer*> changed_in_step_;  // buffers that a step changes before its update
-  std::vector<std::byte> before_step_;        // their contents before the step
+  GradientExchange* exchange_ = nullptr;  // of the step
+  BufferBackup before_step_;              // of the buffers that a step changes before its update
 };
 
 }  // namespace engine

@@ -181,8 +181,6 @@ class Exchange {
 
 struct HttpResponder::Impl {
   Impl(HttpResponderOptions o, Page p) : options(std::move(o)), page(std::move(p)) {
-    if (!wake)
-      throw CannotCreateError(options.name + ": cannot create: " + base::system_error_text(errno));
     try {
       begin_listening();
     } catch (const CannotCreateError& error) {

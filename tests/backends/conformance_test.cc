@@ -493,6 +493,38 @@ TEST_P(Conformance, NobodyPassesABarrierEarly) {
   });
 }
 
+// Ranks arrive late in turn, so that others are already in the next call when they receive.
+TEST_P(Conformance, ShortCallsOfEveryKindMayFollowEachOther) {
+  each_rank([&](Communicator& c) {
+    const auto n = static_cast<std::size_t>(world());
+    std::minstd_rand random(7);  // with the same numbers on every rank
+    for (int round = 0; round < 300; ++round) {
+      if (static_cast<int>(random() % n) == c.rank())
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+      const auto kind = random() % 5;
+      if (kind == 0) {
+        c.barrier();
+      } else if (kind == 1) {
+        std::vector<std::int64_t> sent(n), received(n);
+        for (std::size_t to = 0; to < n; ++to)
+          sent[to] = round * 1000 + c.rank() * 10 + static_cast<int>(to);
+        c.all_to_all(sent.data(), sizeof(std::int64_t), received.data());
+        for (std::size_t from = 0; from < n; ++from)
+          ASSERT_EQ(received[from], round * 1000 + static_cast<int>(from) * 10 + c.rank());
+      } else if (kind == 2) {
+        std::int64_t own = round + c.rank();
+        std::vector<std::int64_t> all(n);
+        c.all_gather(&own, sizeof own, all.data());
+        for (std::size_t r = 0; r < n; ++r) ASSERT_EQ(all[r], round + static_cast<int>(r));
+      } else {
+        std::vector<std::int64_t> sum(kind == 3 ? 1 : 10'000, round + c.rank());
+        c.all_reduce(sum.data(), sum.size(), DType::kI64, ReduceOp::kSum);
+        ASSERT_EQ(sum.back(), world() * round + world() * (world() - 1) / 2);
+      }
+    }
+  });
+}
+
 TEST_P(Conformance, CommunicatorsDoNotDisturbEachOther) {
   group_harness::run_ranks(GetParam().backend, world(), [&](Group& group) {
     const auto a = group.make_communicator(), b = group.make_communicator();

@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 export work
 protocol=backends/store/protocol membership=backends/membership simulation=tests/simulation
 sources=("$protocol"/*.cc "$membership"/{roster,paxos,membership_message,membership_machine,membership_candidate}.cc
-  backends/{secret,open_files,interruptible_wait}.cc backends/secure/record_cipher.cc io/base/digests/digest.cc io/base/text/escape_text.cc "$simulation"/*.cc)
+  backends/{secret,open_files}.cc backends/secure/record_cipher.cc io/base/digests/digest.cc io/base/text/escape_text.cc "$simulation"/*.cc)
 
 # What is not found. They are tried and shown; only others that are missed are a failure.
 unfound=''

@@ -1,4 +1,4 @@
-// Wraps a backend's communicator: checks arguments, records calls, adds rank and operation to
+// Wraps a backend's communicator: records calls, adds rank and operation to
 // errors, and waits for failure detection, so that an error names the rank that died. A detected
 // failure aborts it.
 #pragma once

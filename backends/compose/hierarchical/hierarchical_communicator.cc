@@ -49,10 +49,10 @@ class HierarchicalCommunicator final : public Communicator {
       case Operation::kAllGather:
         return gather_by_hosts(call);
       case Operation::kAllToAll:
-        return exchange_by_hosts(call.input, call.word.count, call.data);
+        return exchange_by_hosts(call);
       case Operation::kBarrier:
       case Operation::kRegister:
-        return wait_for_hosts();
+        return wait_for_hosts(call);
     }
   }
 
@@ -125,7 +125,7 @@ class HierarchicalCommunicator final : public Communicator {
   void gather_by_hosts(const Call& call) {
     const std::size_t bytes = call.word.count;
     void* const output = call.data;
-    if (bytes == 0) return wait_for_hosts();
+    if (bytes == 0) return wait_for_hosts(call);
     host_part_.resize(max_local_ * bytes);
     all_parts_.resize(host_part_.size() * layout_.hosts.size());
     within_->run({call.word, host_part_.data(), call.input});
@@ -146,8 +146,9 @@ class HierarchicalCommunicator final : public Communicator {
   // The leader gets what the ranks of its host send, and exchanges the parts of hosts with the
   // other leaders: one block for each pair of places, padded to the size of the largest host. Each
   // rank then takes its own blocks of what has arrived.
-  void exchange_by_hosts(const void* input, std::size_t bytes, void* output) {
-    if (bytes == 0) return wait_for_hosts();
+  void exchange_by_hosts(const Call& call) {
+    const std::size_t bytes = call.word.count;
+    if (bytes == 0) return wait_for_hosts(call);
     const auto all = static_cast<std::size_t>(world_size_), local = layout_.local_ranks().size();
     const std::size_t part = max_local_ * max_local_ * bytes;
     const auto block = [&](std::size_t host, std::size_t from, std::size_t to) {
@@ -156,7 +157,10 @@ class HierarchicalCommunicator final : public Communicator {
     host_part_.resize(local * all * bytes);
     host_parts_.resize(is_leader() ? part * layout_.hosts.size() : 0);
     all_parts_.resize(part * layout_.hosts.size());
-    within_->all_gather(input, all * bytes, host_part_.data());
+    ControlWord word = call.word;  // with its purpose
+    word.operation = Operation::kAllGather;
+    word.count = all * bytes;
+    within_->run({word, host_part_.data(), call.input});
     for (std::size_t h = 0; h < layout_.hosts.size() && is_leader(); ++h) {
       for (std::size_t from = 0; from < local; ++from) {
         for (std::size_t to = 0; to < layout_.hosts[h].size(); ++to)
@@ -166,19 +170,23 @@ class HierarchicalCommunicator final : public Communicator {
                       bytes);
       }
     }
-    if (is_leader()) across_->all_to_all(host_parts_.data(), part, all_parts_.data());
+    word = call.word;
+    word.count = part;
+    if (is_leader()) across_->run({word, all_parts_.data(), host_parts_.data()});
     within_->broadcast(all_parts_.data(), all_parts_.size(), 0);
     for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
       for (std::size_t from = 0; from < layout_.hosts[h].size(); ++from)
-        std::memcpy(
-            static_cast<char*>(output) + static_cast<std::size_t>(layout_.hosts[h][from]) * bytes,
-            all_parts_.data() + block(h, from, static_cast<std::size_t>(layout_.place)), bytes);
+        std::memcpy(static_cast<char*>(call.data) +
+                        static_cast<std::size_t>(layout_.hosts[h][from]) * bytes,
+                    all_parts_.data() + block(h, from, static_cast<std::size_t>(layout_.place)),
+                    bytes);
     }
   }
 
-  void wait_for_hosts() {
-    within_->barrier();
-    if (is_leader()) across_->barrier();
+  // For calls without data: all stages compare the call, then no rank leaves before all have come.
+  void wait_for_hosts(const Call& call) {
+    within_->run(call);
+    if (is_leader()) across_->run(call);
     within_->barrier();
   }
 

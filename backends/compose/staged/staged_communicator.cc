@@ -25,6 +25,7 @@ class StagedCommunicator final : public DeviceCommunicator {
         size_(static_cast<std::size_t>(host_->world_size())),
         piece_(std::max(options.piece_bytes, 16 * size_) / 16 * 16),
         members_(options.members),
+        words_(size_),
         progress_(options.timeout),
         device_(cuda::current_device()),
         buffers_{Buffer(size_ > 1 ? 2 * piece_ : 16), Buffer(size_ > 1 ? 2 * piece_ : 16)} {
@@ -146,10 +147,9 @@ class StagedCommunicator final : public DeviceCommunicator {
           "backend " + name_ +
           " passes through host memory: its calls cannot be captured into a graph");
     const ControlWord& word = call.word;
-    std::vector<ControlWord> words(size_);
-    host_->all_gather(&word, sizeof word, words.data());
+    host_->all_gather(&word, sizeof word, words_.data());
     for (std::size_t r = 0; r < size_; ++r)
-      expect_equal(word, members_[static_cast<std::size_t>(rank())], words[r], members_[r]);
+      expect_equal(word, members_[static_cast<std::size_t>(rank())], words_[r], members_[r]);
     if (word.count > 0) require_device_memory(call.data, device_, name_);
     return word.count > 0;
   }
@@ -299,6 +299,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   const std::string name_;
   const std::size_t size_, piece_;
   std::vector<int> members_;
+  std::vector<ControlWord> words_;  // of all ranks in begin()
   InterruptibleWait progress_;
   int device_;
   cuda::Stream stream_, out_, in_;  // stream_ for the blocking calls, the others for the copies

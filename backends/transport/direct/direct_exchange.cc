@@ -3,7 +3,9 @@
 // Flow control needs no acknowledgements: an inbox has two slots of each kind, used alternately,
 // and the schedule guarantees that a slot is free when the next message for it arrives. A rank
 // sends its head of call k+1 only after it has finished call k, for which it needed the peer's head
-// of k; so the slot of a head is free again two calls later. For blocks, a peer sends its shares of
+// of k; so the slot of a head is free again two calls later. The slots are counted here and not by
+// the calls' numbers: a communicator made of two stages gives each stage some of its calls. For
+// blocks, a peer sends its shares of
 // block b+2 after it has received our results of block b, that is, after we have read its shares of
 // b. In the same way the others have read our results of b before those of b+2 reach them: these
 // need the others' shares of b+2. So a rank may sum nothing in a reduction; in a broadcast, every
@@ -42,6 +44,7 @@ DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members,
 // its connection.
 void DirectExchange::run(const Call& call) {
   word_ = call.word;
+  head_slot_ ^= 1u;
   heads_received_ = false;
   try {
     make(call);
@@ -51,7 +54,7 @@ void DirectExchange::run(const Call& call) {
   } catch (const std::exception&) {
     links_.shut_down(false);
     for (int step = 1; step < size_; ++step) {
-      if (const auto theirs = links_.arrived_word(peer(step), word_.sequence))
+      if (const auto theirs = links_.arrived_word(peer(step), head_slot_, word_.sequence))
         compare(*theirs, peer(step));
     }
     throw;
@@ -85,7 +88,7 @@ void DirectExchange::compare(const ControlWord& theirs, int peer) const {
 
 void DirectExchange::send_heads(const char* payload, std::size_t bytes, std::size_t stride) {
   for (int step = 1; step < size_; ++step)
-    links_.send_head(peer(step), word_,
+    links_.send_head(peer(step), head_slot_, word_,
                      bytes > 0 ? payload + static_cast<std::size_t>(peer(step)) * stride : nullptr,
                      bytes);
 }
@@ -94,7 +97,7 @@ void DirectExchange::send_heads(const char* payload, std::size_t bytes, std::siz
 void DirectExchange::receive_heads(std::size_t bytes, int root) {
   if (heads_received_) return;
   for (int step = 1; step < size_; ++step) {
-    const Head head = links_.receive_head(peer(step));
+    const Head head = links_.receive_head(peer(step), head_slot_);
     compare(head.word, peer(step));
     const std::size_t expected = root == kNoRoot || root == peer(step) ? bytes : 0;
     if (head.bytes != expected)
@@ -138,7 +141,7 @@ void DirectExchange::send_first_shares(const char* block, std::size_t count, std
   const auto bytes_of = [&](int p) { return slices_.of(count, p).count() * width; };
   for (int step = 1; step < size_; ++step) {
     const bool fits = bytes_of(peer(step)) <= Links::kHeadBytes;
-    links_.send_head(peer(step), word_,
+    links_.send_head(peer(step), head_slot_, word_,
                      fits ? block + slices_.of(count, peer(step)).begin * width : nullptr,
                      fits ? bytes_of(peer(step)) : 0);
   }

@@ -74,6 +74,7 @@ class DirectExchange {
   const std::size_t piece_bytes_, block_bytes_, sum_block_bytes_, one_hop_bytes_;
   std::vector<const void*> parts_;  // [rank] operands of the fold
   ControlWord word_;                // word of the current call
+  unsigned head_slot_ = 0;          // slot of its heads
   bool heads_received_ = false;     // true if all peers' words also equal word_
   unsigned blocks_ = 0;
   bool slots_free_ = true;  // shares may be sent before the peers' heads have arrived

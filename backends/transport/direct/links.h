@@ -44,12 +44,13 @@ class Links {
   virtual ~Links() = default;
 
   // Sends a call's head to one peer; all peers get one, with the same word. `payload`, at most
-  // kHeadBytes, is copied.
-  virtual void send_head(int peer, const ControlWord& word, const void* payload,
+  // kHeadBytes, is copied. Consecutive calls use the slots in turn, whatever numbers they have.
+  virtual void send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                          std::size_t bytes) = 0;
-  // Returns the peer's head of the call that send_head() was last used for, valid until the call
-  // after. The meaning of the payload depends on the word: read it only if the word is as expected.
-  virtual Head receive_head(int peer) = 0;
+  // Returns the peer's head of the call that send_head() was last used for, in the same slot, valid
+  // until the call after. The meaning of the payload depends on the word: read it only if the word
+  // is as expected.
+  virtual Head receive_head(int peer, unsigned slot) = 0;
 
   // Sends `bytes` at `data`, which must not change until finish_sends(), or until a reply of the
   // peer shows that the message has arrived.
@@ -63,8 +64,10 @@ class Links {
   // destruction is allowed. `drain`: deliver the sent messages first, because the peers must also
   // learn of a mismatch.
   virtual void shut_down(bool drain) noexcept = 0;
-  // After shut_down(): returns the word of call `sequence` if its head has arrived.
-  virtual std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept = 0;
+  // After shut_down(): returns the word of the newest call if its head has arrived, by its slot and
+  // number.
+  virtual std::optional<ControlWord> arrived_word(int peer, unsigned slot,
+                                                  std::uint32_t sequence) noexcept = 0;
 
   // Same as Communicator::current_wait(). Any thread.
   virtual CallWait current_wait() const { return {}; }

@@ -42,10 +42,10 @@ void GlooLinks::bind(Channel& w, GlooPair& pair, int number, std::size_t bytes) 
   w.send = pair.bind_sender(number, nullptr, std::numeric_limits<std::size_t>::max());
 }
 
-void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload,
+void GlooLinks::send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                           std::size_t bytes) {
+  head_slot_ = slot;
   sequence_ = word.sequence;
-  const unsigned slot = sequence_ & 1u;
   char* head = heads_[slot][static_cast<std::size_t>(peer)].data();
   std::memcpy(head, &word, sizeof word);
   if (bytes > 0) std::memcpy(head + sizeof word, payload, bytes);
@@ -55,8 +55,8 @@ void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload
 // Also sends the rest of this rank's own head, which nothing would send between calls. The peer
 // reads it, because it makes the same call. It has finished the call before, and for that received
 // all that was sent to it: so the head of that one, whose memory the next call uses, is not copied.
-Head GlooLinks::receive_head(int peer) {
-  Channel& w = channel(kHead, sequence_ & 1u, peer);
+Head GlooLinks::receive_head(int peer, unsigned slot) {
+  Channel& w = channel(kHead, slot, peer);
   w.receive->waitRecv();
   finish(w);
   transport_.pair(peer).link().acknowledge(w.begin);
@@ -118,7 +118,8 @@ void GlooLinks::shut_down(bool drain) noexcept {
           if (base::has_passed(words) && !transport_.has_down_pair()) return true;
           for (int peer = 0; peer < transport_.size; ++peer) {
             if (peer == transport_.rank || !transport_.pair(peer).trouble().empty()) continue;
-            if (drain ? transport_.pair(peer).has_output() : !arrived_word(peer, sequence_))
+            if (drain ? transport_.pair(peer).has_output()
+                      : !arrived_word(peer, head_slot_, sequence_))
               return false;
           }
           return true;
@@ -131,8 +132,9 @@ void GlooLinks::shut_down(bool drain) noexcept {
   if (!drain) transport_.abort("a call failed");
 }
 
-std::optional<ControlWord> GlooLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {
-  const Channel& w = channel(kHead, sequence & 1u, peer);
+std::optional<ControlWord> GlooLinks::arrived_word(int peer, unsigned slot,
+                                                   std::uint32_t sequence) noexcept {
+  const Channel& w = channel(kHead, slot, peer);
   ControlWord word;
   if (w.receive->arrived() < sizeof word) return std::nullopt;
   std::memcpy(&word, w.inbox.data(), sizeof word);

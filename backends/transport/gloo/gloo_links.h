@@ -18,14 +18,15 @@ class GlooLinks final : public Links {
   // Collective: connects. Throws as GlooTransport does.
   explicit GlooLinks(const BackendContext& context);
 
-  void send_head(int peer, const ControlWord& word, const void* payload,
+  void send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                  std::size_t bytes) override;
-  Head receive_head(int peer) override;
+  Head receive_head(int peer, unsigned slot) override;
   void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
   const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
   void finish_sends() override;
   void shut_down(bool drain) noexcept override;
-  std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
+  std::optional<ControlWord> arrived_word(int peer, unsigned slot,
+                                          std::uint32_t sequence) noexcept override;
   CallWait current_wait() const override { return transport_.current_wait(); }
   void abort(std::string_view reason) noexcept override { transport_.abort(reason); }
 
@@ -57,7 +58,8 @@ class GlooLinks final : public Links {
   std::array<std::vector<std::vector<char>>, 2> heads_;
   GlooTransport transport_;
   std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]
-  std::uint32_t sequence_ = 0;  // sequence of the current call
+  unsigned head_slot_ = 0;                                            // slot of the current call
+  std::uint32_t sequence_ = 0;                                        // its number
 };
 
 }  // namespace backends

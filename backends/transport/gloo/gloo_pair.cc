@@ -10,14 +10,13 @@
 
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/gloo/gloo_transport.h"
+#include "io/base/files/transient_error.h"
 
 namespace backends {
 namespace {
 
 // Limits the bytes per system call, so that all pairs are served.
 constexpr std::size_t kMaxPerCall = 1 << 20;
-
-bool is_transient(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 [[noreturn]] void throw_unbound() {
   throw gloo::InvalidOperationException("this transport has bound buffers only");
@@ -130,7 +129,7 @@ bool GlooPair::pump_out() {
   }
   const ssize_t n = link_.send({parts.data(), used});
   if (n < 0) {
-    if (!is_transient(errno)) trouble_ = link_.error_text(errno);
+    if (!base::is_transient(errno)) trouble_ = link_.error_text(errno);
     return false;
   }
   count_sent(static_cast<std::size_t>(n));
@@ -166,7 +165,7 @@ bool GlooPair::pump_in() {
   if (to_the_end) parts[used++] = {staged_.data() + staged_end_, staged_.size() - staged_end_};
   const ssize_t n = link_.receive({parts.data(), used});
   if (n < 0) {
-    if (!is_transient(errno)) trouble_ = link_.error_text(errno);
+    if (!base::is_transient(errno)) trouble_ = link_.error_text(errno);
     return false;
   }
   if (n == 0) {

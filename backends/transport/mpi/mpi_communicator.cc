@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "backends/abort_state.h"
 #include "backends/backend_error.h"
 #include "backends/control_word.h"
 #include "backends/reduction.h"
@@ -25,7 +26,6 @@ namespace {
 
 using MpiClock = std::chrono::steady_clock;
 
-constexpr std::size_t kMpiPieceBytes = 256 << 10;  // per rank in a block
 // The words of other ranks may be in transfer when this rank ends or is aborted, and MPI transfers
 // bytes only while it is called.
 constexpr auto kMpiGrace = std::chrono::milliseconds(300);
@@ -55,13 +55,14 @@ class MpiCommunicator final : public Communicator {
         members_(context.members),
         timeout_(context.timeout),
         clock_(context.clock),
+        piece_bytes_(mpi_piece_bytes(size_)),
         memory_(std::make_unique<MpiMemory>()),
         parts_(static_cast<std::size_t>(size_)) {
     for (std::vector<int>* numbers :
          {&memory_->counts, &memory_->offsets, &memory_->own_counts, &memory_->own_offsets})
       numbers->resize(parts_.size());
     memory_->words.resize(parts_.size() + 1);
-    memory_->outgoing.resize((kMpiPieceBytes + sizeof(double)) * parts_.size());
+    memory_->outgoing.resize((piece_bytes_ + sizeof(double)) * parts_.size());
     memory_->incoming.resize(memory_->outgoing.size());
     connect(context);
   }
@@ -99,9 +100,9 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void abort(std::string_view) noexcept override {
-    if (!aborted_) aborted_at_ = MpiClock::now();
-    aborted_ = true;
+  void abort(std::string_view reason) noexcept override {
+    if (!abort_.is_aborted()) aborted_at_ = MpiClock::now();
+    abort_.abort(reason);
   }
 
  private:
@@ -150,8 +151,8 @@ class MpiCommunicator final : public Communicator {
     try {
       begin(*memory_->channel);
       for (int spin = 0; !memory_->channel->is_complete(); ++spin) {
-        if (aborted_ && MpiClock::now() >= aborted_at_.load() + kMpiGrace)
-          throw PeerError("aborted");
+        if (abort_.is_aborted() && MpiClock::now() >= aborted_at_.load() + kMpiGrace)
+          abort_.throw_if_aborted();
         if (spin < kMpiSpins) {
           sched_yield();
         } else {
@@ -204,7 +205,7 @@ class MpiCommunicator final : public Communicator {
 
   void gather_all(const char* input, std::size_t bytes, char* output) {
     for (std::size_t at = 0, n = 0; at < bytes; at += n) {
-      n = std::min(bytes - at, kMpiPieceBytes);
+      n = std::min(bytes - at, piece_bytes_);
       std::memcpy(memory_->outgoing.data(), input + at, n);
       finish("MPI_Iallgather", [&](MpiChannel& mpi) {
         mpi.begin_all_gather(memory_->outgoing.data(), static_cast<int>(n),
@@ -216,7 +217,7 @@ class MpiCommunicator final : public Communicator {
 
   void exchange_all(const char* input, std::size_t bytes, char* output) {
     for (std::size_t at = 0, n = 0; at < bytes; at += n) {
-      n = std::min(bytes - at, kMpiPieceBytes);
+      n = std::min(bytes - at, piece_bytes_);
       for (std::size_t r = 0; r < parts_.size(); ++r)
         std::memcpy(memory_->outgoing.data() + r * n, input + r * bytes + at, n);
       finish("MPI_Ialltoall", [&](MpiChannel& mpi) {
@@ -236,7 +237,7 @@ class MpiCommunicator final : public Communicator {
   // In each block, slice r of all ranks is sent to rank r, which reduces them and sends the result
   // to all ranks.
   void reduce(char* data, std::size_t count, DType type, ReduceOp op) {
-    const std::size_t width = size_of(type), max_count = kMpiPieceBytes / width * parts_.size();
+    const std::size_t width = size_of(type), max_count = piece_bytes_ / width * parts_.size();
     for (std::size_t at = 0, n = 0; at < count; at += n) {
       n = std::min(count - at, max_count);
       reduce_block(data + at * width, n, type, op);
@@ -275,11 +276,12 @@ class MpiCommunicator final : public Communicator {
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
   const base::Clock& clock_;
+  const std::size_t piece_bytes_;  // of one rank in a block
   std::unique_ptr<MpiMemory> memory_;
   std::vector<const void*> parts_;
   bool failed_ = false;
   std::atomic<MpiClock::time_point> aborted_at_{};
-  std::atomic<bool> aborted_{false};
+  AbortState abort_;
 };
 
 }  // namespace

@@ -112,18 +112,15 @@ void ShmBarrier::sleep_until_arrived(int rank, std::uint32_t phase) {
   ShmFlag& flag = this->flag(rank, phase);
   const auto deadline = clock_.deadline_in(timeout_);
   flag.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  while (!has_arrived(rank, phase) && !aborted_.load(std::memory_order_acquire) &&
-         !clock_.has_passed(deadline)) {
+  while (!has_arrived(rank, phase) && !abort_.is_aborted() && !clock_.has_passed(deadline)) {
     const std::uint32_t seen = flag.phase.load(std::memory_order_seq_cst);
     if (static_cast<std::int32_t>(seen - phase) < 0) futex_wait(flag.phase, seen);
   }
   flag.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   if (has_arrived(rank, phase)) return;
-  if (aborted_.load(std::memory_order_acquire)) {
-    const std::lock_guard lock(mutex_);
-    throw PeerError("aborted: " + reason_ + "; this rank was waiting for rank " +
+  if (abort_.is_aborted())
+    throw PeerError("aborted: " + abort_.reason() + "; this rank was waiting for rank " +
                     missing_ranks(phase));
-  }
   throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for rank " +
                   missing_ranks(phase));
 }
@@ -148,13 +145,7 @@ std::string ShmBarrier::waiting_text() const {
 }
 
 void ShmBarrier::abort(std::string_view reason) noexcept {
-  try {
-    const std::lock_guard lock(mutex_);
-    if (reason_.empty()) reason_.assign(reason);
-  } catch (const std::exception&) {
-    // Out of memory: aborts without a reason.
-  }
-  aborted_.store(true, std::memory_order_release);
+  abort_.abort(reason);
   for (int r = 0; r < size_; ++r) {
     futex_wake(flag(r, 0).phase);
     futex_wake(flag(r, 1).phase);

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "backends/abort_state.h"
 #include "backends/backend.h"
 #include "backends/core_sharing.h"
 
@@ -81,9 +81,7 @@ class ShmBarrier {
   const int spins_;
   YieldingWait turns_;  // replaces spinning on shared cores
   std::uint32_t phase_ = 0;
-  std::atomic<bool> aborted_{false};
-  mutable std::mutex mutex_;
-  std::string reason_;  // guarded by mutex_
+  AbortState abort_;
 };
 
 }  // namespace backends

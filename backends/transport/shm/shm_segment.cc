@@ -29,6 +29,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/open_files.h"
+#include "backends/store/connection_acceptor.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
@@ -203,7 +204,7 @@ class ShmServer {
   base::Descriptor run(Deadline deadline) {
     context_.store.set(context_.prefix + "/shm", name_);
     while (left_ > 0) {
-      std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
+      std::vector<pollfd> polled{{acceptor_.polled_fd(listener_.fd()), POLLIN, 0}};
       for (const ShmGuest& guest : guests_) polled.push_back({guest.socket.fd(), POLLIN, 0});
       wait_readable(context_, polled, deadline,
                     std::to_string(left_) + " of this host's ranks to map shared memory");
@@ -222,7 +223,7 @@ class ShmServer {
 
  private:
   void accept_one() {
-    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Socket socket = acceptor_.accept(listener_.fd());
     if (!socket && errno == EMFILE) throw_errno("passing shared memory to a rank");
     if (!socket || !is_own_user(socket.fd())) return;
     // A rank authenticates within milliseconds.
@@ -261,6 +262,7 @@ class ShmServer {
   const BackendContext& context_;
   base::Descriptor memory_;
   Socket listener_;
+  ConnectionAcceptor acceptor_;
   const std::string name_;
   std::list<ShmGuest> guests_;  // the oldest first
   std::vector<bool> served_;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "io/base/files/transient_error.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -18,8 +19,6 @@ constexpr auto kFailureTime = std::chrono::milliseconds(100);
 constexpr std::size_t kMaxAtOnce = 1 << 20;
 constexpr int kMaxParts = 4;     // per system call
 constexpr int kDownPollMs = 20;  // between looks at a connection that is being restored
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
 
@@ -162,7 +161,7 @@ bool LinkExchange::pump_out(Link& l) {
   }
   const ssize_t n = l.stream->send({parts.data(), count});
   if (n < 0) {
-    if (would_block(errno)) return false;
+    if (base::is_transient(errno)) return false;
     fail_link(l, errno);
   }
   l.out.advance(static_cast<std::size_t>(n));
@@ -176,7 +175,7 @@ bool LinkExchange::pump_in(Link& l) {
     const std::size_t before = l.in.done;
     iovec rest{part.data + before, std::min(part.bytes - before, kMaxAtOnce)};
     const ssize_t n = l.stream->receive({&rest, 1});
-    if (n < 0 && would_block(errno)) return moved;
+    if (n < 0 && base::is_transient(errno)) return moved;
     if (n < 0) fail_link(l, errno);
     if (n == 0) fail(name_of(l) + " closed the connection");
     moved = true;
@@ -280,7 +279,7 @@ bool LinkExchange::receive_word_on_failure(Link& l) {
     check_word(l, part);
     return false;
   }
-  return n > 0 || (n < 0 && would_block(errno) && !l.stream->is_down());
+  return n > 0 || (n < 0 && base::is_transient(errno) && !l.stream->is_down());
 }
 
 void LinkExchange::fail(const std::string& text) {

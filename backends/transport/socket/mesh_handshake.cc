@@ -9,6 +9,7 @@
 #include "backends/relay/relay_route.h"
 #include "backends/transport/socket/link_patience.h"
 #include "backends/transport/socket/mesh_setup.h"
+#include "io/base/files/transient_error.h"
 
 namespace backends {
 namespace {
@@ -38,7 +39,7 @@ bool MeshSetup::receive(Attempt& attempt, std::size_t bytes) {
   const ssize_t n = recv(attempt.socket.fd(), buffer, bytes - attempt.in.size(), MSG_DONTWAIT);
   if (n > 0) {
     attempt.in.append(buffer, static_cast<std::size_t>(n));
-  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+  } else if (n == 0 || !base::is_transient(errno)) {
     attempt.stage = Stage::kFailed;
   }
   return attempt.in.size() == bytes;
@@ -186,6 +187,7 @@ void MeshSetup::on_proof(Attempt& attempt) {
   attempt.in.clear();
   attempt.stage = Stage::kFailed;
   if (!proven || (repairing_ && !may_replace(attempt.hello))) return;
+  attempt.is_proved = true;
   if (repairing_) prepare_link(attempt);
   MeshWelcome welcome{mesh_.streams(),
                       mesh_.crowded() ? 1 : 0,

@@ -53,9 +53,7 @@ void MeshSetup::wait_for_repairs() {
   }
   const int time = has_broken() ? kRepairPollMs : static_cast<int>(kLookTime.count());
   if (poll(polled.data(), polled.size(), time) <= 0) return;
-  std::uint64_t drained;
-  if (polled[own].revents != 0) [[maybe_unused]]
-    const ssize_t n = read(mesh_.repair_wake_.fd(), &drained, sizeof drained);
+  if (polled[own].revents != 0) mesh_.repair_wake_.clear();
   polled.resize(own);
   serve_ready(polled);
   for (const auto& link : mesh_.links_) {
@@ -69,6 +67,7 @@ void MeshSetup::serve_or_give_up(Attempt& attempt) {
     serve(attempt);
   } catch (const std::exception& error) {
     attempt.stage = Stage::kFailed;
+    if (attempt.target == nullptr && !attempt.is_proved) return;  // the peer may be no rank
     const Target& target = attempt.target != nullptr
                                ? *attempt.target
                                : target_of(attempt.hello.from, attempt.hello.stream);

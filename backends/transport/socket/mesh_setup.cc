@@ -1,14 +1,11 @@
 // Connects and authenticates the mesh.
 #include "backends/transport/socket/mesh_setup.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <sstream>
 #include <utility>
 
@@ -23,8 +20,7 @@
 namespace backends {
 namespace {
 
-constexpr auto kRetryTime = std::chrono::milliseconds(50);     // between attempts to connect
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a lack of descriptors
+constexpr auto kRetryTime = std::chrono::milliseconds(50);  // between attempts to connect
 constexpr auto kRelayRetryTime = std::chrono::milliseconds(200);
 constexpr auto kProbeTime = std::chrono::seconds(1);  // between probes of a peer that connects
 constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
@@ -45,30 +41,12 @@ Endpoint listening_peer(int fd, const MeshHello& hello) {
 
 // Starts a non-blocking connect; returns an empty socket if it fails at once, with errno.
 Socket begin_connect(const Endpoint& to) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &found) != 0)
-    throw PeerError("\"" + to_string(to) + "\" is not an address");
-  Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket && errno == EMFILE) {
-    freeaddrinfo(found);
+  Socket socket = start_connecting(to, [&](int fd) {
+    bound_buffers(fd);
+    if (is_loopback(to.host)) do_not_pace(fd);
+  });
+  if (!socket && errno == EMFILE)
     throw Error("connecting to another rank: " + base::system_error_text(EMFILE));
-  }
-  if (socket) {
-    prepare_stream(socket.fd());
-    bound_buffers(socket.fd());
-    if (is_loopback(to.host)) do_not_pace(socket.fd());
-    if (::connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-      const int error = errno;
-      socket.close();
-      errno = error;
-    }
-  }
-  const int error = errno;
-  freeaddrinfo(found);
-  errno = error;
   return socket;
 }
 
@@ -216,8 +194,7 @@ void MeshSetup::wait() {
 
 // The listener, and the attempts in their order.
 std::vector<pollfd> MeshSetup::polled_attempts() const {
-  const bool accepts = std::chrono::steady_clock::now() >= accept_again_;
-  std::vector<pollfd> polled{{accepts ? listener_.fd() : -1, POLLIN, 0}};
+  std::vector<pollfd> polled{{acceptor_.polled_fd(listener_.fd()), POLLIN, 0}};
   for (const Attempt& a : attempts_) {
     const bool opens = a.stage == Stage::kConnecting || a.stage == Stage::kRelayConnecting;
     polled.push_back({a.socket.fd(), static_cast<short>(opens ? POLLOUT : POLLIN), 0});
@@ -242,12 +219,9 @@ void MeshSetup::serve_ready(const std::vector<pollfd>& polled) {
 
 void MeshSetup::accept_all() {
   for (std::size_t i = 0; i < kMaxUnprovenLinks; ++i) {
-    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket && errno == EMFILE && repairing_) {  // pause: the connection may be anyone's
-      accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
-      return;
-    }
-    if (!socket && errno == EMFILE)
+    Socket socket = acceptor_.accept(listener_.fd());
+    // During repairs it pauses: the connection may be anyone's.
+    if (!socket && errno == EMFILE && !repairing_)
       throw Error("accepting the connection of another rank: " + base::system_error_text(EMFILE));
     if (!socket) return;
     prepare_stream(socket.fd());
@@ -344,7 +318,7 @@ std::string MeshSetup::timeout_hint() const {
   const auto failed = std::ranges::find_if(
       targets_, [this](const Target& t) { return t.error != 0 && needs_connection(t); });
   if (failed != targets_.end())
-    return "; " + to_string(failed->to) + ": " + std::strerror(failed->error) + kRule;
+    return "; " + to_string(failed->to) + ": " + base::system_error_text(failed->error) + kRule;
   if (accepts() && !mesh_.on_loopback())
     return "; if they cannot connect to " + context_.address +
            ", give all ranks --relay rank0:PORT";

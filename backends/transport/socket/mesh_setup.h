@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backends/relay/relay_message.h"
+#include "backends/store/connection_acceptor.h"
 #include "backends/transport/socket/mesh_proof.h"
 #include "backends/transport/socket/socket_mesh.h"
 
@@ -85,6 +86,7 @@ class MeshSetup {
     MeshChallenge challenge;
     std::string in;  // received part of the next message
     std::uint64_t peer_received = 0;
+    bool is_proved = false;  // an accepted one is its hello's peer
     Deadline until{};
   };
   void publish();
@@ -161,7 +163,7 @@ class MeshSetup {
   int missing_ = 0;
   bool repairing_ = false;
   Deadline next_look_{};
-  Deadline accept_again_{};  // after a lack of descriptors
+  ConnectionAcceptor acceptor_;
 };
 
 }  // namespace backends

@@ -3,11 +3,8 @@
 
 #include <sys/socket.h>
 
-#include <cerrno>
-
 #include "backends/backend_error.h"
 #include "backends/transport/socket/mesh_setup.h"
-#include "io/base/files/system_error_text.h"
 
 namespace backends {
 
@@ -15,7 +12,6 @@ SocketMesh::SocketMesh(const BackendContext& context, bool settles)
     : streams_(context.streams),
       on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
       links_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)) {
-  if (!wake_ || !repair_wake_) throw Error("eventfd: " + base::system_error_text(errno));
   if (context.link_patience.count() > 0)
     resuming_ = {replay_bytes(context.relay != nullptr), settles, [this] { wake_repairs(); }};
   setup_ = std::make_unique<MeshSetup>(context, *this);
@@ -46,13 +42,7 @@ void SocketMesh::end_resuming() noexcept {
 }
 
 void SocketMesh::abort(std::string_view reason) noexcept {
-  try {
-    const std::lock_guard lock(mutex_);
-    if (reason_.empty()) reason_.assign(reason);
-  } catch (const std::exception&) {
-    // Out of memory: aborts without a reason.
-  }
-  aborted_.store(true, std::memory_order_release);
+  abort_.abort(reason);
   wake_caller();
   // Shut down only the sending half: data that the peers have sent stays readable, so that a
   // mismatch is still found.
@@ -60,11 +50,6 @@ void SocketMesh::abort(std::string_view reason) noexcept {
     if (link) ::shutdown(link->fd(), SHUT_WR);
   }
   wake_repairs();
-}
-
-std::string SocketMesh::abort_reason() const {
-  const std::lock_guard lock(mutex_);
-  return reason_;
 }
 
 CallWait SocketMesh::current_wait(const std::vector<int>& members) const {

@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "backends/abort_state.h"
 #include "backends/backend.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/socket/mesh_link.h"
@@ -53,8 +53,8 @@ class SocketMesh {
   // Any thread; does not throw. Wakes the caller and shuts down sending: peers that wait
   // for this rank see the end of the stream.
   void abort(std::string_view reason) noexcept;
-  bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
-  std::string abort_reason() const;
+  bool aborted() const noexcept { return abort_.is_aborted(); }
+  std::string abort_reason() const { return abort_.reason(); }
   // A caller that waits for its connections also waits for this one to become readable, which it
   // does after abort() and after a connection was restored, and calls take_wake() afterwards: a
   // poll() that has begun before does not see what comes over the new connection.
@@ -80,10 +80,9 @@ class SocketMesh {
   bool crowded_ = false;
   std::vector<std::unique_ptr<MeshLink>> links_;  // [peer][stream]; null for this rank
   const base::WakeEvent wake_, repair_wake_;
-  std::atomic<bool> aborted_{false}, ended_{false};
+  AbortState abort_;
+  std::atomic<bool> ended_{false};
   MeshLink::Resuming resuming_;
-  mutable std::mutex mutex_;
-  std::string reason_;
   std::unique_ptr<MeshSetup> setup_;
   std::jthread repairs_;
 };

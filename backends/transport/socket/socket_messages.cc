@@ -23,7 +23,7 @@
 
 #include "backends/group.h"
 #include "backends/transport/socket/socket_mesh.h"
-#include "io/base/files/system_error_text.h"
+#include "io/base/files/transient_error.h"
 #include "io/base/files/wake_event.h"
 
 namespace backends {
@@ -92,7 +92,6 @@ class SocketMessages final : public Messages {
         mesh_(std::make_shared<SocketMesh>(context)),
         peers_(static_cast<std::size_t>(context.world_size)),
         scratch_(RecordStream::kRecordBytes) {
-    if (!wake_) throw Error("eventfd: " + base::system_error_text(errno));
     thread_ = std::thread([this] { run(); });
   }
   ~SocketMessages() override {
@@ -235,7 +234,7 @@ class SocketMessages final : public Messages {
       if (at < out.message.bytes) parts[count++] = {out.message.data + at, out.message.bytes - at};
       out.tried = true;
       const ssize_t sent = mesh_->link(p, 0).send(std::span(parts.data(), count));
-      if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (sent < 0 && base::is_transient(errno)) return;
       if (sent < 0) return break_link(peer, p, mesh_->link(p, 0).error_text(errno));
       out.sent += static_cast<std::size_t>(sent);
       if (out.sent < sizeof out.header + out.message.bytes) continue;
@@ -256,7 +255,7 @@ class SocketMessages final : public Messages {
     while (peer.failure.empty() && is_wanted(peer, p)) {
       iovec part = next_part(peer);
       const ssize_t got = mesh_->link(p, 0).receive(std::span(&part, 1));
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (got < 0 && base::is_transient(errno)) return;
       if (got <= 0)
         return break_link(peer, p, got == 0 ? "was closed" : mesh_->link(p, 0).error_text(errno));
       peer.received += static_cast<std::size_t>(got);

@@ -66,12 +66,6 @@ void ZmqLinks::Connection::end() const {
   if (copy && fstat(copy.fd(), &file) == 0 && file.st_ino == inode_) shutdown(copy.fd(), SHUT_RDWR);
 }
 
-void ZmqLinks::check_abort() const {
-  if (!aborted_.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(mutex_);
-  throw PeerError("aborted: " + reason_);
-}
-
 void ZmqLinks::throw_timeout(int peer, std::chrono::milliseconds time) const {
   throw PeerError("timeout after " + std::to_string(time.count()) + " ms, waiting for rank " +
                   std::to_string(members_[static_cast<std::size_t>(peer)]));
@@ -84,7 +78,7 @@ bool ZmqLinks::send_part(int peer, zmq::message_t& part, zmq::send_flags flags) 
   const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
   // Waits for one slice; empty: not sent yet.
   while (!attempt_zmq([&] { return l.socket.send(part, flags); })) {
-    check_abort();
+    abort_.throw_if_aborted();
     if (resumes() && l.connection.has_ended()) {
       mark_down(l);
       return false;
@@ -95,13 +89,12 @@ bool ZmqLinks::send_part(int peer, zmq::message_t& part, zmq::send_flags flags) 
   return true;
 }
 
-void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
+void ZmqLinks::send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                          std::size_t bytes) {
-  head_slot_ = word.sequence & 1u;
   Link& l = link(peer);
   const std::lock_guard lock(l.mutex);
-  const Tag tag{l.sent++, static_cast<std::uint16_t>(kHeadKind + head_slot_), 0};
-  zmq::message_t& head = l.heads[head_slot_];
+  const Tag tag{l.sent++, static_cast<std::uint16_t>(kHeadKind + slot), 0};
+  zmq::message_t& head = l.heads[slot];
   head.rebuild(sizeof tag + sizeof word + bytes);
   auto* to = head.data<char>();
   std::memcpy(to, &tag, sizeof tag);
@@ -114,8 +107,8 @@ void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
 }
 
 // The peer has finished the call before, and for that received all that it needed.
-Head ZmqLinks::receive_head(int peer) {
-  const auto kind = static_cast<std::uint16_t>(kHeadKind + head_slot_);
+Head ZmqLinks::receive_head(int peer, unsigned slot) {
+  const auto kind = static_cast<std::uint16_t>(kHeadKind + slot);
   const zmq::message_t& message = fetch(peer, kind);
   acknowledge(link(peer), link(peer).places[kind].needed);
   // store() has checked it.
@@ -208,7 +201,7 @@ void ZmqLinks::receive_one(int peer) {
   if (receive_next(peer, zmq::recv_flags::dontwait)) return;
   const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
   for (bool filled = false; !receive_next(peer, zmq::recv_flags::none);) {
-    check_abort();
+    abort_.throw_if_aborted();
     check_connections(peer, start);
     if (clock_.has_passed(deadline)) throw_timeout(peer, timeout_);
     if (!filled && Clock::now() - start >= kFillerTime) {
@@ -247,7 +240,7 @@ bool ZmqLinks::receive_next(int peer, zmq::recv_flags flags) {
     return false;
   }
   // libzmq delivers all parts or none.
-  while (first.more() && !take_part(l, payload, zmq::recv_flags::none)) check_abort();
+  while (first.more() && !take_part(l, payload, zmq::recv_flags::none)) abort_.throw_if_aborted();
   store(peer, std::move(first), std::move(payload));
   return true;
 }
@@ -287,12 +280,12 @@ void ZmqLinks::send_filler(int peer) {
 }
 
 void ZmqLinks::finish_sends() {
-  check_abort();  // for calls that never wait; the words have been compared by now
+  abort_.throw_if_aborted();  // for calls that never wait; the words have been compared by now
   const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
   std::unique_lock lock(pending_.mutex);
   while (!pending_.changed.wait_for(lock, std::chrono::milliseconds(50),
                                     [&] { return pending_.open == 0; })) {
-    check_abort();
+    abort_.throw_if_aborted();
     check_connections(-1, start);
     if (clock_.has_passed(deadline))
       throw PeerError("timeout after " + std::to_string(timeout_.count()) +
@@ -310,7 +303,7 @@ void ZmqLinks::shut_down(bool drain) noexcept {
       return Clock::now() - start >= kZmqDrainTime + (any_down() ? link_patience_ : 0ms);
     };
     std::unique_lock lock(pending_.mutex);
-    while (!aborted_ && !is_late()) {
+    while (!abort_.is_aborted() && !is_late()) {
       const bool sent =
           pending_.changed.wait_for(lock, kDrainSlice, [&] { return pending_.open == 0; });
       if (sent && !any_down()) {
@@ -334,8 +327,9 @@ void ZmqLinks::shut_down(bool drain) noexcept {
   close_all();
 }
 
-std::optional<ControlWord> ZmqLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {
-  const zmq::message_t& message = link(peer).slots[kHeadKind + (sequence & 1u)];
+std::optional<ControlWord> ZmqLinks::arrived_word(int peer, unsigned slot,
+                                                  std::uint32_t sequence) noexcept {
+  const zmq::message_t& message = link(peer).slots[kHeadKind + slot];
   if (message.size() < sizeof(Tag) + sizeof(ControlWord)) return std::nullopt;
   ControlWord word;
   std::memcpy(&word, message.data<char>() + sizeof(Tag), sizeof word);
@@ -345,7 +339,7 @@ std::optional<ControlWord> ZmqLinks::arrived_word(int peer, std::uint32_t sequen
 
 void ZmqLinks::close_all() noexcept {
   stop_repairs();
-  const int linger = aborted_ || pending_.any() ? 0 : kLingerMs;
+  const int linger = abort_.is_aborted() || pending_.any() ? 0 : kLingerMs;
   for (Link& l : links_) {
     try {
       if (l.socket) l.socket.set(zmq::sockopt::linger, linger);
@@ -360,13 +354,7 @@ void ZmqLinks::close_all() noexcept {
 }
 
 void ZmqLinks::abort(std::string_view reason) noexcept {
-  try {
-    const std::lock_guard lock(mutex_);
-    if (reason_.empty()) reason_.assign(reason);
-  } catch (const std::exception&) {
-    // Out of memory: aborts without a reason.
-  }
-  aborted_.store(true, std::memory_order_release);
+  abort_.abort(reason);
   repair_wake_.notify_all();
 }
 

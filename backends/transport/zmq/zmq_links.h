@@ -26,6 +26,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "backends/abort_state.h"
 #include "backends/backend.h"
 #include "backends/transport/direct/links.h"
 #include "backends/transport/socket/replay_buffer.h"
@@ -47,14 +48,15 @@ class ZmqLinks final : public Links {
   // REQUIRES: called once.
   void connect(const BackendContext& context);
 
-  void send_head(int peer, const ControlWord& word, const void* payload,
+  void send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                  std::size_t bytes) override;
-  Head receive_head(int peer) override;
+  Head receive_head(int peer, unsigned slot) override;
   void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
   const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
   void finish_sends() override;
   void shut_down(bool drain) noexcept override;
-  std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
+  std::optional<ControlWord> arrived_word(int peer, unsigned slot,
+                                          std::uint32_t sequence) noexcept override;
   void abort(std::string_view reason) noexcept override;
 
  private:
@@ -149,7 +151,6 @@ class ZmqLinks final : public Links {
   void mark_down(Link& l);
   bool any_down() const;
   bool has_failed(const Link& l) const;
-  void check_abort() const;
   void check_connections(int awaited, std::chrono::steady_clock::time_point since) const;
   [[noreturn]] void throw_timeout(int peer, std::chrono::milliseconds time) const;
   std::size_t filler_bytes() const { return std::max(piece_bytes(size_), kHeadBytes); }
@@ -168,10 +169,7 @@ class ZmqLinks final : public Links {
   zmq::context_t context_;
   std::unique_ptr<ZapHandler> zap_handler_;
   std::deque<Link> links_;
-  unsigned head_slot_ = 0;
-  std::atomic<bool> aborted_{false};
-  mutable std::mutex mutex_;
-  std::string reason_;
+  AbortState abort_;
   std::mutex repair_mutex_;
   std::condition_variable_any repair_wake_;
   std::unique_ptr<SetUp> set_up_;  // until the end of connect(), or of the repairs

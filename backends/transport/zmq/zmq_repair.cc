@@ -44,7 +44,7 @@ void ZmqLinks::SetUp::repair(const std::stop_token& stop) {
   block_signals();
   const InsideZmq inside;
   repairing_ = true;
-  while (!stop.stop_requested() && !links_.aborted_) {
+  while (!stop.stop_requested() && !links_.abort_.is_aborted()) {
     try {
       check_links();
       rest(stop);
@@ -207,7 +207,7 @@ void ZmqLinks::SetUp::rest(const std::stop_token& stop) {
   guard_.end_unproven();
   std::unique_lock lock(links_.repair_mutex_);
   links_.repair_wake_.wait_for(lock, stop, kLookTime,
-                               [this] { return links_.aborted_ || links_.any_down(); });
+                               [this] { return links_.abort_.is_aborted() || links_.any_down(); });
 }
 
 }  // namespace backends

@@ -248,7 +248,7 @@ void ZmqLinks::SetUp::try_again(int peer) {
   const std::string greeting = hello(rank_, peer, {end.attempt, links_.link(peer).received_bytes});
   while (!attempt_zmq([&] { return socket.send(zmq::buffer(greeting)); }) &&
          !base::has_passed(end.until)) {
-    links_.check_abort();
+    links_.abort_.throw_if_aborted();
   }
 }
 
@@ -264,7 +264,7 @@ void ZmqLinks::SetUp::exchange_hellos() {
   base::Deadline end = context_.clock.deadline_in(context_.time_to_connect());
   for (int first = missing(), slice = 1; first < size_; slice = std::min(2 * slice, kSliceMs)) {
     wait(milliseconds(slice));
-    links_.check_abort();
+    links_.abort_.throw_if_aborted();
     guard_.count();
     for (int peer = first; peer < size_; ++peer) {
       if (peer == rank_ || ends_[static_cast<std::size_t>(peer)].stands) continue;

@@ -1,22 +1,10 @@
 // Sums gradients that are sent as bfloat16.
-#include <bit>
-
 #include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
+#include "io/base/numbers/half.h"
 
 namespace engine {
 namespace {
-
-// Rounds to nearest, ties to even; NaN stays NaN.
-std::uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
 
 class Bf16Sum final : public GradientSum {
  public:
@@ -30,17 +18,18 @@ class Bf16Sum final : public GradientSum {
     with_element_type(gradients_.dtype(), [&]<class T>(T) {
       T* gradient = gradients_.span<T>().data() + first;
       T* error = error_.span<T>().data() + first;
-      std::uint16_t* wire = wire_.data() + first;
+      base::bf16* wire = wire_.data() + first;
       for (std::int64_t i = 0; i < count; ++i) {
         const T owed = gradient[i] + error[i];
-        wire[i] = to_bf16(static_cast<float>(owed));
-        error[i] = owed - static_cast<T>(from_bf16(wire[i]));
+        wire[i] = base::from_float<base::bf16>(static_cast<float>(owed));
+        error[i] = owed - static_cast<T>(base::to_float(wire[i]));
       }
       communicator_.all_reduce(wire, static_cast<std::size_t>(count), DType::kBF16,
                                backends::ReduceOp::kSum);
-      for (std::int64_t i = 0; i < count; ++i) gradient[i] = static_cast<T>(from_bf16(wire[i]));
+      for (std::int64_t i = 0; i < count; ++i)
+        gradient[i] = static_cast<T>(base::to_float(wire[i]));
     });
-    bytes_sent_ += count * static_cast<std::int64_t>(sizeof(std::uint16_t));
+    bytes_sent_ += count * static_cast<std::int64_t>(sizeof(base::bf16));
   }
   std::vector<PolicyState> state() override { return {{"gradient_error", &error_, true}}; }
 
@@ -48,7 +37,7 @@ class Bf16Sum final : public GradientSum {
   backends::Communicator& communicator_;
   FlatBuffer& gradients_;
   FlatBuffer error_;
-  std::vector<std::uint16_t> wire_;
+  std::vector<base::bf16> wire_;
 };
 
 }  // namespace

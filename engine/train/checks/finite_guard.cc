@@ -45,34 +45,27 @@ FiniteGuard::FiniteGuard(backends::Communicator& communicator, TrainState& state
     : communicator_(communicator),
       state_(state),
       action_(action),
-      gathered_(static_cast<std::size_t>(communicator.world_size())) {
+      gathered_(static_cast<std::size_t>(communicator.world_size())),
+      restores_(action == OnNonFinite::kSkip && state.control == nullptr) {
   if (action == OnNonFinite::kSkip || norms)
     may_update_ = [this](double norm, double loss_sum) { return vote(norm, loss_sum); };
-  if (action == OnNonFinite::kSkip && state.control == nullptr)
-    before_the_step_.resize(state.model.running.bytes() + state.model.counters.bytes());
 }
 
 void FiniteGuard::begin_step() {
   skipped_ = false;
   if (!skipped_before_ && state_.control != nullptr)
     skipped_before_ = state_.control->skipped_steps;
-  if (before_the_step_.empty()) return;
+  if (!restores_) return;
   const HostView view(state_.home, Access::kRead);
-  std::byte* to = before_the_step_.data();
-  for (const FlatBuffer* from : {&state_.model.running, &state_.model.counters}) {
-    if (from->bytes() > 0) std::memcpy(to, from->data(), from->bytes());
-    to += from->bytes();
-  }
+  before_step_.clear();
+  before_step_.keep(state_.model.running);
+  before_step_.keep(state_.model.counters);
 }
 
 void FiniteGuard::end_step() {
-  if (!skipped_ || before_the_step_.empty()) return;
+  if (!skipped_ || !restores_) return;
   const HostView view(state_.home, Access::kWrite);
-  const std::byte* from = before_the_step_.data();
-  for (FlatBuffer* to : {&state_.model.running, &state_.model.counters}) {
-    if (to->bytes() > 0) std::memcpy(to->data(), from, to->bytes());
-    from += to->bytes();
-  }
+  before_step_.put_back();
 }
 
 std::optional<std::int64_t> FiniteGuard::skipped_steps() const {

@@ -11,6 +11,7 @@
 
 #include "backends/communicator.h"
 #include "engine/graph/batch_view.h"
+#include "engine/train/checks/buffer_backup.h"
 #include "engine/train/checks/nonfinite_report.h"
 #include "engine/train/saving/train_state.h"
 #include "engine/train/step/step_work.h"
@@ -74,9 +75,10 @@ class FiniteGuard {
   std::int64_t skipped_steps_ = 0;
   std::optional<std::int64_t> skipped_before_;  // on a device: before the first step
   std::optional<std::int64_t> last_good_, scanned_step_, first_step_;
-  std::string scanned_;                     // what bad_parameter() gave then
-  std::vector<std::int64_t> gathered_;      // one for each rank
-  std::vector<std::byte> before_the_step_;  // running statistics and counters
+  std::string scanned_;                 // what bad_parameter() gave then
+  std::vector<std::int64_t> gathered_;  // one for each rank
+  const bool restores_;                 // running statistics and counters, after a skipped step
+  BufferBackup before_step_;            // their contents
 };
 
 }  // namespace engine

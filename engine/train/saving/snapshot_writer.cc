@@ -59,9 +59,19 @@ void SnapshotWriter::write(const WriteOptions& options, const TrainProgress& pro
 
 void SnapshotWriter::begin(WriteOptions options, const TrainProgress& progress) {
   pending_progress_ = progress;
+  const auto notice = options.notice;
+  const auto work = [this, options = std::move(options)] { return written(options); };
   const base::UnboundMoment moment;
-  pending_ = std::async(std::launch::async,
-                        [this, options = std::move(options)] { return written(options); });
+  try {
+    pending_ = std::async(std::launch::async, work);
+  } catch (const std::system_error& error) {
+    // Other ranks do not know of it and continue: failures are kept, as those of a thread.
+    if (notice)
+      notice("the snapshot of step " + std::to_string(progress.global_step) +
+             " is written before training continues: cannot start a thread: " + error.what());
+    pending_ = std::async(std::launch::deferred, work);
+    wait();
+  }
 }
 
 void SnapshotWriter::wait() noexcept {

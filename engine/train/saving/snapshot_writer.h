@@ -38,7 +38,8 @@ class SnapshotWriter {
   StateCopy& copy() { return copy_; }
   // Throws if the write failed permanently.
   void write(const WriteOptions& options, const TrainProgress& progress);
-  // The same in a thread. REQUIRES: no write is in progress.
+  // The same in a thread, or at once, with a notice, if none can be started. Does not throw what
+  // the write throws. REQUIRES: no write is in progress.
   void begin(WriteOptions options, const TrainProgress& progress);
   // Returns true while a thread writes, and so reads the copy.
   bool is_writing() const {

@@ -4,11 +4,17 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+
+#include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 
 namespace base {
 
-WakeEvent::WakeEvent() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+WakeEvent::WakeEvent() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!event_) throw io::LimitError("cannot make an event descriptor: " + system_error_text(errno));
+}
 
 void WakeEvent::wake() const noexcept {
   const std::uint64_t one = 1;

@@ -9,9 +9,8 @@ namespace base {
 // may call these two.
 class WakeEvent {
  public:
-  WakeEvent();  // false, with errno set, if there is no descriptor left
+  WakeEvent();  // throws io::LimitError if there is no descriptor left
 
-  explicit operator bool() const { return static_cast<bool>(event_); }
   int fd() const { return event_.fd(); }
   void wake() const noexcept;
   void clear() const noexcept;

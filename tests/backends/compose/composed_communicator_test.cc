@@ -2,6 +2,8 @@
 // choice by hosts, plug-ins.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "backends/backend_error.h"
 #include "backends/compose/checked/checked_communicator.h"
 #include "backends/compose/guard/guarded_communicator.h"
@@ -10,6 +12,7 @@
 #include "backends/compose/table/backend_table.h"
 #include "backends/transport/single/single_communicator.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/error_of.h"
 
 namespace {
 
@@ -212,6 +215,84 @@ TEST(Plugin, ForAnOlderVersionIsRejectedWithBoth) {
     EXPECT_EQ(std::string(error.what()),
               "backend plug-in " OLD_PLUGIN " was compiled for engine-backend-3, expected " +
                   std::string(backends::kBackendPluginAbi) + ": recompile it");
+  }
+}
+
+TEST(JoinGroup, RejectsMoreRanksThanACallCanName) {
+  EXPECT_EQ(test_support::error_of<backends::ConfigurationError>(
+                [] { (void)backends::join_group(group_harness::options_for(0, 65'537, 1)); }),
+            "world size 65537: expected 1 to 65536");
+}
+
+// Keeps the words of its calls and moves no data.
+class WordRecorder final : public Communicator {
+ public:
+  explicit WordRecorder(std::vector<backends::ControlWord>& words) : words_(words) {}
+  std::string_view name() const override { return "recorder"; }
+  int rank() const override { return 0; }
+  int world_size() const override { return 2; }
+  void run(const backends::Call& call) override { words_.push_back(call.word); }
+  void abort(std::string_view) noexcept override {}
+
+ private:
+  std::vector<backends::ControlWord>& words_;
+};
+
+TEST(Hierarchical, TheCallsBetweenHostsHaveNumberAndPurposeOfTheCall) {
+  using backends::Operation;
+  std::vector<backends::ControlWord> within, across;
+  const auto both = backends::make_hierarchical_communicator(
+      "both", backends::host_layout(0, peers_on({"a", "a", "b", "b"})),
+      std::make_unique<WordRecorder>(within), std::make_unique<WordRecorder>(across));
+  std::vector<char> input(1 << 20), output(4 << 20);
+  std::uint32_t calls = 0;
+  for (const std::size_t bytes : {0, 4, 1 << 20}) {
+    for (const Operation operation :
+         {Operation::kAllReduce, Operation::kBroadcast, Operation::kAllGather, Operation::kAllToAll,
+          Operation::kReduceScatter, Operation::kBarrier}) {
+      const bool sums =
+          operation == Operation::kAllReduce || operation == Operation::kReduceScatter;
+      const std::size_t part = operation == Operation::kAllToAll ? bytes / 4 : bytes;
+      backends::ControlWord word = sums ? backends::reduction_word(operation, ++calls, bytes / 4,
+                                                                   DType::kF32, ReduceOp::kSum)
+                                        : backends::transfer_word(operation, ++calls, part);
+      if (operation == Operation::kBroadcast) {
+        word.type_and_op = 9;
+      } else {
+        word.root = 9;
+      }
+      within.clear(), across.clear();
+      both->run({word, output.data(), input.data()});
+      ASSERT_EQ(across.size(), 1u) << to_string(word);
+      for (const backends::ControlWord& inner : {within.front(), across.front()}) {
+        EXPECT_EQ(inner.sequence, calls) << to_string(word);
+        EXPECT_NE(to_string(inner).find("[purpose 9]"), std::string::npos) << to_string(word);
+      }
+    }
+  }
+}
+
+TEST(Hierarchical, PurposesThatDifferAreAMismatch) {
+  using backends::Operation;
+  for (const std::string& backend : group_harness::backend_names()) {
+    if (backend.rfind("shm+", 0) != 0) continue;
+    for (const Operation operation : {Operation::kBarrier, Operation::kAllToAll}) {
+      for (const int other : {1, 2}) {  // on the host of rank 0, and on another one
+        const group_harness::Listener listener = group_harness::open_listener();
+        const auto errors = group_harness::outcomes(3, [&](int rank) {
+          auto group = group_harness::join(backend, rank, 3, listener);
+          std::array<float, 3> input{}, output{};
+          backends::ControlWord word = backends::transfer_word(
+              operation, 1, operation == Operation::kAllToAll ? sizeof(float) : 0);
+          word.root = rank == other ? 8 : 7;
+          group->make_communicator()->run({word, output.data(), input.data()});
+        });
+        for (const int rank : {0, other})
+          EXPECT_EQ(errors[static_cast<std::size_t>(rank)].rfind("mismatch: ", 0), 0u)
+              << backend << " " << to_string(operation) << " rank " << rank << ": "
+              << errors[static_cast<std::size_t>(rank)];
+      }
+    }
   }
 }
 

@@ -1,9 +1,11 @@
 // MPI libraries of each ABI, played by fake_mpi.cc: they are recognized, and get their handles.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "backends/backend_error.h"
+#include "backends/transport/mpi/mpi_backend.h"
 #include "backends/transport/mpi/mpi_loader.h"
 #include "tests/support/expect_contains.h"
 
@@ -130,6 +132,18 @@ TEST(MpiLibrary, NeedsALauncher) {
   for (const char* name :
        {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_CONTROL_PORT", "MV2_COMM_WORLD_SIZE"})
     EXPECT_TRUE(has({{name, "1"}})) << name;
+}
+
+TEST(MpiPieces, AreCountedByInt) {
+  EXPECT_EQ(backends::mpi_piece_bytes(2), 256u << 10);
+  for (const int ranks : {2, 8191, 8192, 10'000, 65'536}) {
+    const std::size_t piece = backends::mpi_piece_bytes(ranks);
+    EXPECT_GT(piece, 0u);
+    EXPECT_EQ(piece % sizeof(double), 0u);
+    EXPECT_LE((piece + sizeof(double)) * static_cast<std::size_t>(ranks),
+              static_cast<std::size_t>(std::numeric_limits<int>::max()))
+        << ranks;
+  }
 }
 
 }  // namespace

@@ -72,12 +72,12 @@ TEST_P(ZmqLinksTest, HeadsAndMessagesArriveInWhateverOrderTheyAreAskedFor) {
     const std::string head = "head of " + std::to_string(rank);
     const std::vector<char> share(200'000, static_cast<char>('a' + rank)),
         result(100'000, static_cast<char>('A' + rank));
-    links.send_head(1 - rank, word, head.data(), head.size());
+    links.send_head(1 - rank, 1, word, head.data(), head.size());
     links.send(1 - rank, Lane::kShare, 0, share.data(), share.size());
     links.send(1 - rank, Lane::kResult, 1, result.data(), result.size());
     EXPECT_EQ(links.receive(1 - rank, Lane::kResult, 1, result.size())[99'999], 'A' + 1 - rank);
     EXPECT_EQ(links.receive(1 - rank, Lane::kShare, 0, share.size())[199'999], 'a' + 1 - rank);
-    const backends::Head theirs = links.receive_head(1 - rank);
+    const backends::Head theirs = links.receive_head(1 - rank, 1);
     EXPECT_TRUE(theirs.word == word);
     EXPECT_EQ(std::string(theirs.payload, head.size()), "head of " + std::to_string(1 - rank));
     links.finish_sends();
@@ -108,8 +108,8 @@ TEST_P(ZmqLinksTest, ALostFillerIsSentAgain) {
     if (rank == 1) {
       EXPECT_TRUE(test_support::eventually([&] { return before > 0; }));
       for (const unsigned call : {1u, 2u}) {
-        links.send_head(0, word(call), nullptr, 0);
-        EXPECT_TRUE(links.receive_head(0).word == word(call));
+        links.send_head(0, call % 2, word(call), nullptr, 0);
+        EXPECT_TRUE(links.receive_head(0, call % 2).word == word(call));
         ++calls;
       }
       EXPECT_TRUE(test_support::eventually([&] { return has_all.load(); }, 60s));
@@ -119,15 +119,15 @@ TEST_P(ZmqLinksTest, ALostFillerIsSentAgain) {
     EXPECT_TRUE(test_support::eventually([&] { return relay->passed() > before; }));
     relay->hold(link_job::Way::kToListener);
     EXPECT_TRUE(test_support::eventually([&] { return relay->held() > 10'000; }));  // the filler
-    links.send_head(1, word(1), nullptr, 0);
-    EXPECT_TRUE(links.receive_head(1).word == word(1));
-    links.send_head(1, word(2), nullptr, 0);
+    links.send_head(1, 1, word(1), nullptr, 0);
+    EXPECT_TRUE(links.receive_head(1, 1).word == word(1));
+    links.send_head(1, 0, word(2), nullptr, 0);
     EXPECT_TRUE(test_support::eventually([&] { return calls == 2; }));
     const int port = relay->port();
     relay.reset();
     relay = std::make_unique<link_job::LinkRelay>(
         port, link_job::ChangedByte{link_job::Way::kToListener, SIZE_MAX});
-    EXPECT_TRUE(links.receive_head(1).word == word(2));
+    EXPECT_TRUE(links.receive_head(1, 0).word == word(2));
     has_all = true;
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));
@@ -215,7 +215,7 @@ TEST_P(ZmqLinksTest, APeerThatSendsNothingIsNamedAtTheDeadline) {
     }
     waits = true;
     try {
-      links.receive_head(1);
+      links.receive_head(1, 1);
     } catch (...) {
       timed_out = true;
       throw;
@@ -238,7 +238,7 @@ TEST_P(ZmqLinksTest, SignalsDoNotEndAWait) {
     links.connect(context(rank));
     const ControlWord word = backends::transfer_word(backends::Operation::kBarrier, 1, 0);
     if (rank == 0) {
-      links.send_head(1, word, nullptr, 0);  // chooses the slot of the answer
+      links.send_head(1, 1, word, nullptr, 0);
       const pthread_t self = pthread_self();
       std::thread interrupts([&] {
         const int first = signals;
@@ -249,7 +249,7 @@ TEST_P(ZmqLinksTest, SignalsDoNotEndAWait) {
         waits = true;
       });
       try {
-        links.receive_head(1);
+        links.receive_head(1, 1);
       } catch (...) {
         interrupts.join();
         throw;
@@ -258,8 +258,8 @@ TEST_P(ZmqLinksTest, SignalsDoNotEndAWait) {
       return;
     }
     EXPECT_TRUE(test_support::eventually([&] { return waits.load(); }));
-    links.send_head(0, word, nullptr, 0);
-    links.receive_head(0);
+    links.send_head(0, 1, word, nullptr, 0);
+    links.receive_head(0, 1);
   });
   sigaction(SIGUSR1, &before, nullptr);
   EXPECT_EQ(errors, std::vector<std::string>(2));
@@ -286,7 +286,7 @@ TEST_P(ZmqLinksTest, LettingGoReturnsAfterThePeerHasEnded) {
         {
           for (int i = 0; i < 100; ++i) links.send(1, Lane::kShare, 0, data.data(), data.size());
           links.finish_sends();
-          links.receive_head(1);
+          links.receive_head(1, 1);
         },
         backends::PeerError);
     links.shut_down(false);
@@ -316,8 +316,8 @@ TEST_P(ZmqLinksTest, AChangedByteIsReportedAndNotWaitedFor) {
       const ControlWord word = backends::transfer_word(backends::Operation::kBroadcast, 1, 300, 1);
       const std::string payload(rank == 1 ? 300 : 0, 'x');
       for (std::uint32_t call = 1; call <= 3; ++call) {
-        links.send_head(1 - rank, word, payload.data(), payload.size());
-        const backends::Head theirs = links.receive_head(1 - rank);
+        links.send_head(1 - rank, call % 2, word, payload.data(), payload.size());
+        const backends::Head theirs = links.receive_head(1 - rank, call % 2);
         backends::expect_equal(word, rank, theirs.word, 1 - rank);
         if (theirs.bytes != 300 - payload.size()) throw backends::PeerError("rank 1 sent too much");
       }
@@ -334,7 +334,7 @@ TEST_P(ZmqLinksTest, ALinkThatBreaksIsNamedAtOnce) {
     ZmqLinks links(context(rank, 600s), GetParam());
     links.connect(context(rank, 600s));
     if (rank == 1) return;  // its end closes the connection
-    links.receive_head(1);
+    links.receive_head(1, 1);
   });
   EXPECT_EQ(errors[0], "peer: the connection to rank 1 broke");
   EXPECT_EQ(errors[1], "");

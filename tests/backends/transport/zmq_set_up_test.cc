@@ -53,8 +53,8 @@ std::string relayed(const std::string& record, const backends::Secret& secret) {
 // Each sends the other a head.
 void exchange_heads(ZmqLinks& links, int rank) {
   const auto word = backends::transfer_word(backends::Operation::kBarrier, 1, 0);
-  links.send_head(1 - rank, word, &rank, sizeof rank);
-  const backends::Head theirs = links.receive_head(1 - rank);
+  links.send_head(1 - rank, 1, word, &rank, sizeof rank);
+  const backends::Head theirs = links.receive_head(1 - rank, 1);
   int other = -1;
   ASSERT_EQ(theirs.bytes, sizeof other);
   std::memcpy(&other, theirs.payload, sizeof other);
@@ -147,14 +147,14 @@ TEST_P(ZmqSetUp, WhatIsSentBeforeTheOtherEndKnowsOfTheLinkArrives) {
     own = std::make_unique<ZmqLinks>(job.context(rank, 2), GetParam());
     own->connect(job.context(rank, 2));
     const auto word = backends::transfer_word(backends::Operation::kBarrier, 1, 0);
-    own->send_head(1 - rank, word, &rank, sizeof rank);
+    own->send_head(1 - rank, 1, word, &rank, sizeof rank);
     if (rank == 1) {
       own->send(0, backends::Lane::kShare, 0, "abcd", 4);
       sent = true;
     } else {
       EXPECT_EQ(std::string(own->receive(1, backends::Lane::kShare, 0, 4), 4), "abcd");
     }
-    EXPECT_EQ(own->receive_head(1 - rank).bytes, sizeof rank);
+    EXPECT_EQ(own->receive_head(1 - rank, 1).bytes, sizeof rank);
     own->finish_sends();
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));

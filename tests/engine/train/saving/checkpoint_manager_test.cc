@@ -3,6 +3,7 @@
 #include "engine/train/saving/checkpoint_manager.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -222,6 +223,44 @@ TEST_F(CheckpointManagerTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd
     keeper.finish();
     EXPECT_TRUE(keeper.take_saved());
   }
+}
+
+// No thread can be started whose stack has more bytes than an address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 60);
+    pthread_setattr_default_np(&huge);
+  }
+  ~NoThreads() { pthread_setattr_default_np(&before_); }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST_F(CheckpointManagerTest, WithoutAThreadABackgroundSaveIsWrittenAtOnce) {
+  engine::CheckpointManager keeper = this->keeper(true);
+  set_state(1);
+  {
+    const NoThreads none;
+    keeper.save(state_);
+    away_for_ = 100;
+    set_state(2);
+    keeper.save(state_);
+  }
+  const auto saved = keeper.take_saved();
+  ASSERT_TRUE(saved);
+  expect_saved(saved->path, 1);
+  ASSERT_FALSE(notices_.empty());
+  EXPECT_EQ(notices_[0].find("the snapshot of step 1 is written before training continues: cannot "
+                             "start a thread: "),
+            0u)
+      << notices_[0];
+  EXPECT_THROW(keeper.finish(), io::CannotCreateError);  // as a save in the background
 }
 
 TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
