@@ -24,6 +24,7 @@
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
+#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/saved_weights.h"
 
@@ -294,7 +295,9 @@ int sample_command(const Arguments& arguments) {
         o.path = file;
         return load_text_model(file);
       });
-  const TextCoding coding(checkpoint, o.path, o.tokenizer);
+  const TextCoding coding(checkpoint, o.path, o.tokenizer, /*ids_alone=*/!o.prompt_ids.empty());
+  if (!coding.fault().empty())
+    print_notice("warning: " + coding.fault() + "; only the model's settings end a text");
   const auto [graph, dtype] = text_graph(checkpoint, o.path, longest_prompt(o, coding) + o.count);
   check_coding(o, coding, checkpoint);
   engine::ModelState state = engine::ModelState::allocate(graph, dtype, {}, /*gradients=*/false);
