@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/model_catalog.h"
+#include "models/published/published_config.h"
 
 namespace models {
 
@@ -58,5 +59,9 @@ ModelOptions layer_list_options(const std::string& path);
 // Returns the key config_json of the list `text` of the file `name`: the settings of the published
 // model that it was made of; "" if it has none. Throws ModelError.
 std::string layer_list_config(const std::string& name, const std::string& text);
+// Returns the settings of a published model, by its layer list `definition`, or by the folder
+// `name` if that is ""; nullopt for another model. Throws ModelError.
+std::optional<PublishedConfig> published_config_of(const std::string& name,
+                                                   const std::string& definition);
 
 }  // namespace models

@@ -190,8 +190,8 @@ void add_options(CLI::App& app, SampleOptions& o) {
   app.footer(
       "Prints the prompt and its continuation. Prompts of published models also get the tokens "
       "that their tokenizer adds, e.g. <|begin_of_text|>. The model sees only the last tokens that "
-      "fit into "
-      "its context. Several texts are separated by a line ---.");
+      "fit into its context; published models that rotate positions see all. Several texts are "
+      "separated by a line ---.");
 }
 
 DeviceRequest device_request(const SampleOptions& o) {
@@ -298,7 +298,8 @@ int sample_command(const Arguments& arguments) {
   const TextCoding coding(checkpoint, o.path, o.tokenizer, /*ids_alone=*/!o.prompt_ids.empty());
   if (!coding.fault().empty())
     print_notice("warning: " + coding.fault() + "; only the model's settings end a text");
-  const auto [graph, dtype] = text_graph(checkpoint, o.path, longest_prompt(o, coding) + o.count);
+  const auto [graph, dtype] =
+      text_graph(checkpoint, o.path, {.prompt = longest_prompt(o, coding), .added = o.count});
   check_coding(o, coding, checkpoint);
   engine::ModelState state = engine::ModelState::allocate(graph, dtype, {}, /*gradients=*/false);
   state.initialize(graph, 0, engine::ModelState::nothing);
