@@ -16,4 +16,11 @@ struct TextLimits {
 // `name` if that is ""; nullopt for another model. Throws engine::ModelError.
 std::optional<TextLimits> text_limits(const std::string& name, const std::string& definition);
 
+struct TextDefaults {
+  std::int64_t context = 0, vocabulary = 0;
+};
+// Returns the sizes of a text model without data, by its layer list or by its name; nullopt for a
+// model that does not read token ids. Throws engine::ModelError.
+std::optional<TextDefaults> text_defaults(const std::string& name, const std::string& definition);
+
 }  // namespace models

@@ -236,9 +236,8 @@ void check_size(const SampleOptions& o, const TextCoding& coding, std::int64_t v
 void check_coding(const SampleOptions& o, const TextCoding& coding,
                   const io::Checkpoint& checkpoint) {
   if (!o.prompt_ids.empty() || coding.has_text()) return;
-  throw io::ConfigError(o.path + ": model '" + checkpoint.model + "' of data set '" +
-                        checkpoint.dataset +
-                        "' has no tokenizer: name one with --tokenizer FILE, or give token ids, "
+  throw io::ConfigError(o.path + ": " + model_text(checkpoint) +
+                        " has no tokenizer: name one with --tokenizer FILE, or give token ids, "
                         "--prompt-ids 1,2,3");
 }
 

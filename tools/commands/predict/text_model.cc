@@ -51,10 +51,12 @@ models::ModelOptions stated_shape(const io::Checkpoint& checkpoint, const Config
   } else if (checkpoint.dataset == "tokens") {
     return {.sample_shape = engine::Shape{saved_number(values, "context", path)},
             .classes = saved_number(values, "vocabulary-size", path)};
+  } else if (checkpoint.dataset.empty()) {  // an import
+    if (const auto sizes = models::text_defaults(checkpoint.model, checkpoint.definition))
+      return {.sample_shape = engine::Shape{sizes->context}, .classes = sizes->vocabulary};
   }
-  throw io::DataError(
-      path + ": model '" + checkpoint.model + "' of data set '" + checkpoint.dataset +
-      "' does not read text; engine sample needs a model trained on text or tokens");
+  throw io::DataError(path + ": " + model_text(checkpoint) +
+                      " does not read text; engine sample needs a model of text or tokens");
 }
 
 // Throws for a text that is too long for a published model that rotates positions.
@@ -85,6 +87,11 @@ std::int64_t context_of(const io::Checkpoint& checkpoint, const std::string& pat
 }
 
 }  // namespace
+
+std::string model_text(const io::Checkpoint& checkpoint) {
+  const std::string model = "model '" + checkpoint.model + "'";
+  return checkpoint.dataset.empty() ? model : model + " of data set '" + checkpoint.dataset + "'";
+}
 
 io::Checkpoint load_text_model(const std::string& path) {
   if (!models::is_published_model(path)) return io::load_checkpoint(path);

@@ -13,6 +13,9 @@ namespace tools {
 // tokenizer, and step 0. Throws as io::load_checkpoint() and models::model_weights() do.
 io::Checkpoint load_text_model(const std::string& path);
 
+// Returns e.g. "model 'gpt-nano' of data set 'tokens'".
+std::string model_text(const io::Checkpoint& checkpoint);
+
 struct TextGraph {
   engine::Graph graph;
   engine::DType dtype;

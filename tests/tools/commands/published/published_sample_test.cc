@@ -118,6 +118,24 @@ TEST_P(PublishedFiles, PositionsWithoutWeightsAreNamed) {
                             "/config.json: 'n_positions' is 9; supported: texts of as many "
                             "tokens, not 10 (--context)");
 }
+
+// Imports of what was exported are sampled as the run: with the data's vocabulary, and without
+// data.
+TEST_P(PublishedFiles, AreSampledAfterAnImport) {
+  train(folder_ / "run");
+  const std::vector<std::int64_t> prompt{3, 1, 4};
+  const std::string whole = sampled(folder_ / "run", prompt, 3), weights = folder_ / "w.npz";
+  expect_success(call("export", folder_ / "run", "-o", weights));
+  expect_success(call("import", weights, "-o", folder_ / "data.ckpt", "--model", model_,
+                      "--dataset tokens --context 6 --data-dir", data_));
+  expect_success(call("import", weights, "-o", folder_ / "bare.ckpt", "--model", model_));
+  fs::remove_all(model_);
+  EXPECT_EQ(sampled(folder_ / "data.ckpt", prompt, 3), whole);
+  EXPECT_EQ(sampled(folder_ / "bare.ckpt", prompt, 3), whole);
+  program::expect_error(call("sample", folder_ / "bare.ckpt", "--prompt a"), 78,
+                        "has no tokenizer: name one with --tokenizer FILE, or give token ids");
+  EXPECT_CONTAINS(expect_success(call("eval", folder_ / "data.ckpt")).out, "loss");
+}
 INSTANTIATE_TEST_SUITE_P(Families, PublishedFiles, testing::Values("gpt2", "llama"),
                          [](const auto& test) { return test.param; });
 
