@@ -20,6 +20,7 @@
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/train_arguments.h"
+#include "tools/run/data/saved_weights.h"
 #include "tools/run/data/session_data.h"
 
 namespace tools {
@@ -55,6 +56,7 @@ std::vector<io::NamedArray> read_arrays(const std::string& path,
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
   strip(arrays, prefixes);
+  refuse_transposed_gpt2(arrays, path);
   return arrays;
 }
 
@@ -178,6 +180,7 @@ int import_command(const Arguments& arguments) {
   const Target target = target_of(model_name, classes, values);
   engine::ModelState state = engine::ModelState::allocate(target.graph, target.dtype);
   state.initialize(target.graph, 0, engine::ModelState::nothing);
+  refuse_separate_queries(arrays, path, state);
   const std::vector<std::string> left_out =
       engine::import_state(arrays, path, /*exact=*/false, state, {}, unread);
   if (!left_out.empty())

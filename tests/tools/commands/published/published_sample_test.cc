@@ -136,6 +136,21 @@ TEST_P(PublishedFiles, AreSampledAfterAnImport) {
                         "has no tokenizer: name one with --tokenizer FILE, or give token ids");
   EXPECT_CONTAINS(expect_success(call("eval", folder_ / "data.ckpt")).out, "loss");
 }
+
+TEST_P(PublishedFiles, WeightsAloneAreNamed) {
+  const std::string weights = model_ + "/model.safetensors",
+                    expected = "; expected --model DIR, its folder with config.json";
+  program::expect_error(
+      call("train --dataset tokens --context 6 --batch-size 4 --threads 1 --steps 1 --model "
+           "gpt-nano --data-dir",
+           data_, "--init-from", weights),
+      65, expected);
+  program::expect_error(call("import", weights, "-o", folder_ / "i.ckpt", "--model gpt-nano"), 65,
+                        expected);
+  program::expect_error(
+      call("eval", weights, "--model gpt-nano --dataset tokens --context 6 --data-dir", data_), 65,
+      expected);
+}
 INSTANTIATE_TEST_SUITE_P(Families, PublishedFiles, testing::Values("gpt2", "llama"),
                          [](const auto& test) { return test.param; });
 
