@@ -109,6 +109,17 @@ INSTANTIATE_TEST_SUITE_P(Window, PublishedMistral, testing::Values("mistral"),
 
 using PublishedFiles = PublishedUse;
 
+TEST_P(PublishedFiles, AreExportedFromTheFolder) {
+  train(folder_ / "run");
+  const std::string half = folder_ / "half", onnx = folder_ / "m.onnx";
+  expect_success(call("export", model_, "--format hf --bf16 -o", half));
+  expect_success(call("export", folder_ / "run", "--format hf --bf16 -o", folder_ / "half_run"));
+  EXPECT_EQ(test_support::read_text(half + "/model.safetensors"),
+            test_support::read_text(folder_ / "half_run/model.safetensors"));
+  const CommandResult written = expect_success(call("export", model_, "-o", onnx));
+  EXPECT_CONTAINS(written.out, "int64 [batch, positions] -> logits float32 [batch, positions, 13]");
+}
+
 TEST_P(PublishedFiles, PositionsWithoutWeightsAreNamed) {
   const CommandResult evaluated =
       call("eval", model_, "--dataset tokens --context 10 --data-dir", data_);
