@@ -272,8 +272,8 @@ std::string layer_list_config(const std::string& name, const std::string& text) 
   return Options(name, file).text("config_json").value_or("");
 }
 
-ModelOptions layer_list_options(const std::string& path) {
-  const toml::table file = parse(path);
+ModelOptions layer_list_options(const std::string& path, const std::string& text) {
+  const toml::table file = parse(path, text);
   Options top(path, file);
   const auto shape = top.list<std::int64_t>("sample_shape", "integers");
   if (!shape || (shape->size() != 3 && shape->size() != 1))

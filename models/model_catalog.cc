@@ -88,20 +88,20 @@ bool is_published(const std::string& name) {
 
 bool is_file(const std::string& name) { return name.ends_with(".toml") || has_weights(name); }
 
-// A longer text would need attention over a window.
-void check_window(const std::string& name, const ModelOptions& options) {
-  std::optional<PublishedConfig> config;
-  const std::string text =
-      options.definition.empty() ? "" : layer_list_config(name, options.definition);
-  if (!text.empty())
-    config = parse_published_config(text, name + "/config.json");
-  else if (is_published(name))
-    config = read_published_config(name);
-  if (!config || config->window == 0 || options.sample_shape.rank() != 1) return;
-  if (const std::int64_t tokens = options.sample_shape[0]; tokens > config->window)
-    throw engine::ModelError(
-        name + "/config.json: 'sliding_window' is " + std::to_string(config->window) +
-        "; supported: texts of as many tokens, not " + std::to_string(tokens) + " (--context)");
+// A longer text would need weights for more positions, or attention over a window.
+void check_length(const std::string& name, const ModelOptions& options) {
+  if (options.sample_shape.rank() != 1) return;
+  const auto config = published_config_of(name, options.definition);
+  if (!config) return;
+  const std::int64_t tokens = options.sample_shape[0];
+  const auto check = [&](const char* setting, std::int64_t most) {
+    if (tokens > most)
+      throw engine::ModelError(name + "/config.json: '" + setting + "' is " + std::to_string(most) +
+                               "; supported: texts of as many tokens, not " +
+                               std::to_string(tokens) + " (--context)");
+  };
+  if (config->family == PublishedFamily::kGpt2) check("n_positions", config->context);
+  if (config->window > 0) check("sliding_window", config->window);
 }
 
 const CatalogEntry& find(const std::string& name) {
@@ -135,7 +135,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "a model that predicts numbers reads images or rows of numbers, [h, "
         "w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
-  check_window(name, options);
+  check_length(name, options);
   if (is_list) return build_layer_list(name, options);
   const CatalogEntry& entry = find(name);
   check_label_shape(name, options);
@@ -187,6 +187,13 @@ std::optional<TokenCounts> token_counts(const std::string& name) {
 
 bool is_of_published_model(const std::string& name, const std::string& definition) {
   return !definition.empty() && !layer_list_config(name, definition).empty();
+}
+
+std::optional<PublishedConfig> published_config_of(const std::string& name,
+                                                   const std::string& definition) {
+  const std::string text = definition.empty() ? "" : layer_list_config(name, definition);
+  if (!text.empty()) return parse_published_config(text, name + "/config.json");
+  return is_published(name) ? std::optional(read_published_config(name)) : std::nullopt;
 }
 
 std::vector<std::int64_t> generation_ends(const std::string& folder) {

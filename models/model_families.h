@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/model_catalog.h"
+#include "models/published/published_config.h"
 
 namespace models {
 
@@ -54,9 +55,15 @@ engine::Graph build_gpt2(const ModelOptions& options);
 // same prefix for shapes that do not match.
 engine::Graph build_layer_list(const std::string& path, const ModelOptions& options);
 std::string read_layer_list(const std::string& path);  // returns the file's text; throws ModelError
-ModelOptions layer_list_options(const std::string& path);
+// Returns the shapes that a list without a data set states. `text`: its contents; "": the file is
+// read. Throws ModelError.
+ModelOptions layer_list_options(const std::string& path, const std::string& text = {});
 // Returns the key config_json of the list `text` of the file `name`: the settings of the published
 // model that it was made of; "" if it has none. Throws ModelError.
 std::string layer_list_config(const std::string& name, const std::string& text);
+// Returns the settings of a published model, by its layer list `definition`, or by the folder
+// `name` if that is ""; nullopt for another model. Throws ModelError.
+std::optional<PublishedConfig> published_config_of(const std::string& name,
+                                                   const std::string& definition);
 
 }  // namespace models

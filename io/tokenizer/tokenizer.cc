@@ -34,11 +34,6 @@ std::size_t append_utf8(std::string_view text, bool waits, std::string& valid) {
   return i;
 }
 
-// Characters below U+0300 do not change in form C, nor combine with each other.
-bool may_compose(std::string_view text) {
-  return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0xCC; });
-}
-
 // Calls between(text) for what lies between added tokens, and token(id) for these, in their order.
 template <class Tokens, class Between, class Token>
 void split_at(const Tokens& added, std::string_view text, Between between, Token token) {

@@ -2,13 +2,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <ranges>
 #include <utility>
 
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/formats/nesting.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
+#include "io/tokenizer/byte_characters.h"
+#include "io/tokenizer/composed_text.h"
 #include "io/tokenizer/text_frame.h"
 #include "io/tokenizer/tokenizer.h"
 
@@ -31,18 +34,6 @@ constexpr std::string_view kKnown[] = {
 
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 
-// In vocabularies a byte is written as a character that can be seen: itself, if it is printable in
-// Latin-1, or U+0100 + n for the n-th other byte.
-std::array<std::uint32_t, 256> characters_of_bytes() {
-  std::array<std::uint32_t, 256> characters{};
-  std::uint32_t others = 0;
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    const bool shown = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
-    characters[byte] = shown ? byte : 0x100 + others++;
-  }
-  return characters;
-}
-
 }  // namespace
 
 class TokenizerFile {
@@ -51,9 +42,6 @@ class TokenizerFile {
     if (!json_nests_within_limit(text)) fail("nested too deeply");
     root_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!root_.is_object()) fail("not a JSON object; expected tokenizer.json of Hugging Face");
-    const auto characters = characters_of_bytes();
-    for (std::size_t byte = 0; byte < characters.size(); ++byte)
-      byte_of_.emplace(characters[byte], static_cast<char>(byte));
   }
 
   Tokenizer read() {
@@ -93,19 +81,10 @@ class TokenizerFile {
 
   // Throws for characters that stand for no byte.
   std::string bytes_of(const std::string& token) const {
-    std::string bytes;
-    for (std::size_t i = 0; i < token.size();) {
-      const Utf8Start start = utf8_start(static_cast<unsigned char>(token[i]));
-      std::uint32_t character = static_cast<unsigned char>(token[i]);
-      if (start.bytes == 2 && i + 1 < token.size())
-        character = (character & 0x1F) << 6 | (static_cast<unsigned char>(token[i + 1]) & 0x3F);
-      const auto byte = byte_of_.find(character);
-      if (start.bytes == 0 || start.bytes > 2 || byte == byte_of_.end())
-        refuse("token", token, "characters that stand for bytes, as GPT-2's vocabulary has");
-      bytes += byte->second;
-      i += start.bytes;
-    }
-    return bytes;
+    std::optional<std::string> bytes = bytes_of_characters(token);
+    if (!bytes)
+      refuse("token", token, "characters that stand for bytes, as GPT-2's vocabulary has");
+    return *std::move(bytes);
   }
 
   void read_model(const Json& model) {
@@ -118,11 +97,19 @@ class TokenizerFile {
     const Json& vocabulary = part(model, "vocab", "model");
     vocabulary_size_ = vocabulary.size();
     tokens.reserve(vocabulary_size_);
+    std::unordered_map<std::string, std::int32_t> added;  // the ones among them, as bytes
     for (const auto& [token, id] : vocabulary.items()) {
       const std::int32_t number = id_from(id, token);
-      // Tokens that no merge makes may be added ones, in plain text.
-      std::string bytes = is_added(token) ? token : bytes_of(token);
-      if (is_added(token)) added_names_[token] = number;
+      if (is_added(token)) {
+        added_names_[token] = number;
+        set_text(number, token);
+        const std::optional<std::string> bytes = bytes_of_characters(token);
+        if (!bytes) continue;  // plain text, which no merge makes
+        added.emplace(*bytes, number);
+        tokens.emplace(*bytes, number);
+        continue;
+      }
+      std::string bytes = bytes_of(token);
       set_text(number, bytes);
       tokens.emplace(std::move(bytes), number);
     }
@@ -131,6 +118,12 @@ class TokenizerFile {
     std::vector<std::pair<std::string, std::string>> pairs;
     pairs.reserve(merges->size());
     for (const Json& merge : *merges) pairs.push_back(pair_of(merge));
+    // Texts also have single bytes and what merges make where no added token was in the text.
+    const auto is_byte = [](const auto& entry) { return entry.first.size() == 1; };
+    for (const auto& [bytes, id] : added | std::views::filter(is_byte)) set_text(id, bytes);
+    for (const auto& [left, right] : pairs)
+      if (const auto found = added.find(left + right); found != added.end())
+        set_text(found->second, found->first);
     result_.pairs_.emplace(source_, std::move(tokens), pairs, flag(model, "ignore_merges", false));
   }
 
@@ -231,8 +224,9 @@ class TokenizerFile {
                                  isolated ? TextSplit::Gaps::kKept : TextSplit::Gaps::kRemoved);
   }
 
-  // The library gives tokens that its vocabulary lacks the next free ids, in the order of the file.
-  void check_added_id(const std::string& content, std::int32_t id) {
+  // Returns whether the vocabulary has the token. The library gives others the next free ids, in
+  // the order of the file.
+  bool check_added_id(const std::string& content, std::int32_t id) {
     const std::int32_t listed = is_added(content) ? added_names_[content] : -1;
     const auto next = static_cast<std::int32_t>(std::max<std::size_t>(
         vocabulary_size_, static_cast<std::size_t>(std::int64_t{largest_added_} + 1)));
@@ -244,6 +238,7 @@ class TokenizerFile {
                                                        "tokenizers gives it"));
     added_names_[content] = id;
     largest_added_ = std::max(largest_added_, id);
+    return listed >= 0;
   }
 
   void read_added_tokens() {
@@ -256,13 +251,15 @@ class TokenizerFile {
       const auto id = added.find("id");
       if (id == added.end()) fail("added token '" + base::escape_text(content) + "' has no id");
       const std::int32_t number = id_from(*id, content);
-      check_added_id(content, number);
-      set_text(number, content);
+      if (!check_added_id(content, number)) set_text(number, content);
       result_.ids_of_added_.emplace(content, number);
       if (content.find('\n') != std::string::npos) result_.joins_lines_ = true;
       const bool after = flag(added, "normalized", !flag(added, "special", false));
       auto& tokens = after ? result_.added_after_normalization_ : result_.added_;
-      tokens[static_cast<unsigned char>(content[0])].push_back({content, number});
+      // In text that has been composed, it is composed, too.
+      const std::string found =
+          after && result_.composes_ && may_compose(content) ? composed_text(content) : content;
+      tokens[static_cast<unsigned char>(found[0])].push_back({found, number});
     }
     for (auto* tokens : {&result_.added_, &result_.added_after_normalization_})
       for (auto& candidates : *tokens)
@@ -272,7 +269,6 @@ class TokenizerFile {
 
   const std::string& source_;
   Json root_;
-  std::unordered_map<std::uint32_t, char> byte_of_;
   std::unordered_map<std::string, std::int32_t> added_names_;  // ids that are known; -1: none
   std::size_t vocabulary_size_ = 0;
   std::int32_t largest_added_ = -1;

@@ -17,6 +17,7 @@
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/byte_source.h"
+#include "io/data/readers/tokens/text_files.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/onnx_file.h"
 #include "models/image_weights.h"
@@ -117,16 +118,21 @@ void export_arrays(const ExportOptions& o) {
 
 // A model's definition and its source.
 struct SavedModel {
-  std::optional<io::Checkpoint> snapshot;  // its description; none: a file with only arrays
-  std::string name, definition;
+  std::optional<io::Checkpoint> snapshot;  // its description; none: weights without a run
+  std::string name, definition, tokenizer;
   SavedInput input;
 };
 
 // Finds everything but the input. `values` are completed by the checkpoint's.
 SavedModel find_definition(const ExportOptions& o, ConfigValues& values) {
   SavedModel model;
-  if (io::is_checkpoint(*io::open_bytes(o.path))) {
+  if (models::is_published_model(o.path)) {
+    if (!values.contains("model")) model.definition = models::model_definition(o.path);
+    values.try_emplace("model", ConfigValue{o.path, o.path});
+    model.tokenizer = io::read_stored_tokenizer(o.path);
+  } else if (io::is_checkpoint(*io::open_bytes(o.path))) {
     model.snapshot = io::load_description(o.path);
+    model.tokenizer = model.snapshot->tokenizer;
     if (!values.contains("model")) model.definition = model.snapshot->definition;
     take_saved_options(*model.snapshot, o.path, values);
   }
@@ -254,7 +260,7 @@ void export_published(const ExportOptions& o) {
   io::save_arrays(files.tensors, weights, io::ArrayFormat::kSafetensors);
   io::write_file_atomically(config, files.config);
   const std::string missing =
-      write_companions(o.out, model.snapshot ? model.snapshot->tokenizer : "", files, model.name,
+      write_companions(o.out, model.tokenizer, files, model.name,
                        models::is_of_published_model(model.name, model.definition));
   if (!missing.empty()) print_notice(missing);
   std::printf("Exported %s as %s, %zu tensors, %s bytes: %s\n", base::escape_text(o.path).c_str(),
@@ -322,9 +328,9 @@ int export_command(const Arguments& arguments) {
       "Hugging Face's transformers.",
       "engine export");
   ExportOptions o;
-  app.add_option("RUN|CKPT", o.path,
-                 "run's folder (its best checkpoint, else the newest), .ckpt, .safetensors, .npz "
-                 "or .pth")
+  app.add_option("RUN|CKPT|DIR", o.path,
+                 "run's folder (its best checkpoint, else the newest), .ckpt, .safetensors, .npz, "
+                 ".pth, or a folder of Hugging Face")
       ->required();
   app.add_option("-o,--output", o.out,
                  "output file, whose extension is the format, or a folder for hf")

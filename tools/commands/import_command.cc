@@ -19,6 +19,8 @@
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/run/choices/train_arguments.h"
+#include "tools/run/data/saved_weights.h"
 #include "tools/run/data/session_data.h"
 
 namespace tools {
@@ -54,14 +56,35 @@ std::vector<io::NamedArray> read_arrays(const std::string& path,
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
   strip(arrays, prefixes);
+  refuse_transposed_gpt2(arrays, path);
   return arrays;
 }
 
 struct Target {  // the model that the arrays must fit
   engine::Graph graph;
-  std::string config, vocabulary, tokenizer, described;
+  std::string definition, config, vocabulary, tokenizer, described;
   engine::DType dtype;
 };
+
+// The tokenizer of token files, or else of a published model. "": there is none.
+std::string tokenizer_of(const std::string& model, const io::DatasetOptions* data) {
+  if (data != nullptr && data->name != "tokens") return "";
+  std::string text = data != nullptr ? io::read_stored_tokenizer(data->directory) : "";
+  if (text.empty() && models::is_published_model(model)) text = io::read_stored_tokenizer(model);
+  return text;
+}
+
+// Returns the options of the data that the checkpoint keeps, with the size of the vocabulary of
+// token files, which only the ids state.
+ConfigValues kept_values(const RunConfig& config, const io::Dataset& set) {
+  ConfigValues kept;
+  for (const std::string& name : saved_options())
+    if (const auto found = config.origin.find(name); found != config.origin.end())
+      kept[name] = found->second;
+  if (config.data.set.name == "tokens")
+    kept["vocabulary-size"].value = std::to_string(set.classes());
+  return kept;
+}
 
 // Returns the model that the arrays belong to, for files that need no --model.
 models::ImageWeights recognized(const std::string& path,
@@ -75,31 +98,46 @@ models::ImageWeights recognized(const std::string& path,
 
 // `classes`: of a model without a data set; 0: its default.
 Target target_of(const std::string& model, std::int64_t classes, tools::ConfigValues& values) {
+  std::string definition = models::model_definition(model);
   if (!values.contains("dataset")) {  // use the sizes that the model was made for
     models::ModelOptions options = models::default_options(model);
     if (classes > 0) options.classes = classes;
-    return {models::build_model(model, options),
+    options.definition = definition;
+    engine::Graph graph = models::build_model(model, options);
+    return {std::move(graph),
+            std::move(definition),
             "[run]\nmodel = \"" + model + "\"\n",
             "",
-            "",
+            tokenizer_of(model, nullptr),
             "with its default input size (--dataset selects another)",
             engine::DType::kF32};
   }
+  take_vocabulary(values);
   complete_values(values, "");
   const tools::RunConfig config = tools::resolve_run_config(values);
   const io::DatasetSplits data = io::load_dataset(config.data.set);
-  tools::ConfigValues kept;
-  for (const std::string& name : saved_options())
-    if (const auto found = config.origin.find(name); found != config.origin.end())
-      kept[name] = found->second;
-  return {
-      models::build_model(
-          model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes()}),
-      tools::to_toml(kept),
-      data.train.vocabulary(),
-      config.data.set.name == "tokens" ? io::read_stored_tokenizer(config.data.set.directory) : "",
-      "for data set '" + data.train.name + "'",
-      config.compute.dtype};
+  engine::Graph graph = models::build_model(model, {.sample_shape = sample_shape(data.train),
+                                                    .classes = data.train.classes(),
+                                                    .definition = definition});
+  return {std::move(graph),
+          std::move(definition),
+          tools::to_toml(kept_values(config, data.train)),
+          data.train.vocabulary(),
+          tokenizer_of(model, &config.data.set),
+          "for data set '" + data.train.name + "'",
+          config.compute.dtype};
+}
+
+// Everything but the names of model and data, and the arrays.
+io::Checkpoint description(const Target& target) {
+  io::Checkpoint checkpoint;
+  checkpoint.definition = target.definition;
+  checkpoint.config = target.config;
+  checkpoint.vocabulary = target.vocabulary;
+  checkpoint.tokenizer = target.tokenizer;
+  checkpoint.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
+  checkpoint.history = {{0, static_cast<std::int64_t>(std::time(nullptr)), 1, checkpoint.build}};
+  return checkpoint;
 }
 
 }  // namespace
@@ -142,21 +180,17 @@ int import_command(const Arguments& arguments) {
   const Target target = target_of(model_name, classes, values);
   engine::ModelState state = engine::ModelState::allocate(target.graph, target.dtype);
   state.initialize(target.graph, 0, engine::ModelState::nothing);
+  refuse_separate_queries(arrays, path, state);
   const std::vector<std::string> left_out =
       engine::import_state(arrays, path, /*exact=*/false, state, {}, unread);
   if (!left_out.empty())
     std::fprintf(stderr, "import: left out %s\n",
                  base::escape_text(base::join_text(left_out)).c_str());
 
-  io::Checkpoint checkpoint;
+  io::Checkpoint checkpoint = description(target);
   checkpoint.model = model_name;
   if (const auto dataset = values.find("dataset"); dataset != values.end())
     checkpoint.dataset = dataset->second.value;
-  checkpoint.config = target.config;
-  checkpoint.vocabulary = target.vocabulary;
-  checkpoint.tokenizer = target.tokenizer;
-  checkpoint.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
-  checkpoint.history = {{0, static_cast<std::int64_t>(std::time(nullptr)), 1, checkpoint.build}};
   checkpoint.arrays = engine::export_state(state, {});
   io::save_checkpoint(checkpoint, out);
   std::printf("Imported %zu of %zu tensors of %s, %s: %s\n", arrays.size(),

@@ -24,6 +24,7 @@
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
+#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/saved_weights.h"
 
@@ -189,8 +190,8 @@ void add_options(CLI::App& app, SampleOptions& o) {
   app.footer(
       "Prints the prompt and its continuation. Prompts of published models also get the tokens "
       "that their tokenizer adds, e.g. <|begin_of_text|>. The model sees only the last tokens that "
-      "fit into "
-      "its context. Several texts are separated by a line ---.");
+      "fit into its context; published models that rotate positions see all. Several texts are "
+      "separated by a line ---.");
 }
 
 DeviceRequest device_request(const SampleOptions& o) {
@@ -235,9 +236,8 @@ void check_size(const SampleOptions& o, const TextCoding& coding, std::int64_t v
 void check_coding(const SampleOptions& o, const TextCoding& coding,
                   const io::Checkpoint& checkpoint) {
   if (!o.prompt_ids.empty() || coding.has_text()) return;
-  throw io::ConfigError(o.path + ": model '" + checkpoint.model + "' of data set '" +
-                        checkpoint.dataset +
-                        "' has no tokenizer: name one with --tokenizer FILE, or give token ids, "
+  throw io::ConfigError(o.path + ": " + model_text(checkpoint) +
+                        " has no tokenizer: name one with --tokenizer FILE, or give token ids, "
                         "--prompt-ids 1,2,3");
 }
 
@@ -294,8 +294,11 @@ int sample_command(const Arguments& arguments) {
         o.path = file;
         return load_text_model(file);
       });
-  const TextCoding coding(checkpoint, o.path, o.tokenizer);
-  const auto [graph, dtype] = text_graph(checkpoint, o.path, longest_prompt(o, coding) + o.count);
+  const TextCoding coding(checkpoint, o.path, o.tokenizer, /*ids_alone=*/!o.prompt_ids.empty());
+  if (!coding.fault().empty())
+    print_notice("warning: " + coding.fault() + "; only the model's settings end a text");
+  const auto [graph, dtype] =
+      text_graph(checkpoint, o.path, {.prompt = longest_prompt(o, coding), .added = o.count});
   check_coding(o, coding, checkpoint);
   engine::ModelState state = engine::ModelState::allocate(graph, dtype, {}, /*gradients=*/false);
   state.initialize(graph, 0, engine::ModelState::nothing);

@@ -162,6 +162,23 @@ TEST(Tokenizer, OtherKindsAreRefusedByName) {
                   "the id of added token 'he' is '7'; expected 256, its id in the vocabulary");
 }
 
+// The characters that stand for bytes may themselves be added, and so may what merges make.
+TEST(Tokenizer, AddedTokensOfTheVocabularyKeepTheirBytes) {
+  Parts parts = plain();
+  parts.added =
+      "{\"id\":163,\"content\":\"\xC2\xA3\"},{\"id\":233,\"content\":\"\xC3\xA9\"},"
+      "{\"id\":260,\"content\":\"\xC4\xA0w\"}";  // G with a dot stands for a blank
+  const Tokenizer tokenizer = made(parts);
+  EXPECT_EQ(encoded(tokenizer, "\xC3\xA9\xC2\xA3"), (Ids{233, 163}));
+  EXPECT_EQ(encoded(tokenizer, "caf\xC3\xA9"), (Ids{'c', 'a', 'f', 233}));
+  EXPECT_EQ(encoded(tokenizer, "\xC3\xA1"), (Ids{195, 161}));
+  EXPECT_EQ(encoded(tokenizer, " w\xC4\xA0w"), (Ids{260, 260}));
+  const Ids ids = encoded(tokenizer, "\xE9\xBE\x8D");
+  EXPECT_EQ(ids, (Ids{233, 190, 141})) << "a character that begins with the byte 233";
+  EXPECT_EQ(tokenizer.decode(ids), "\xE9\xBE\x8D");
+  EXPECT_EQ(tokenizer.decode(Ids{260}), " w");
+}
+
 // The library `tokenizers` does not use the ids of its file for tokens that the vocabulary lacks.
 TEST(Tokenizer, AddedTokensHaveTheNextFreeIds) {
   const auto with = [](const std::string& added) {
@@ -266,6 +283,23 @@ TEST(Tokenizer, ComposesCharacters) {
   parts.normalizer = R"({"type":"NFC"})";
   EXPECT_EQ(encoded(parts, "e\xCC\x81"), (Ids{0xC3, 0xA9}));
   EXPECT_EQ(encoded(plain(), "e\xCC\x81"), (Ids{'e', 0xCC, 0x81}));
+}
+
+// The library `tokenizers` composes the texts of added tokens that it finds in composed text.
+TEST(Tokenizer, ComposesAddedTokensThatAreNormalized) {
+  Parts parts = plain();
+  parts.normalizer = R"({"type":"Sequence","normalizers":[{"type":"NFC"}]})";
+  parts.added =
+      "{\"id\":262,\"content\":\"cafe\xCC\x81\",\"normalized\":true},"
+      "{\"id\":263,\"content\":\"\xE2\x84\xAB\",\"normalized\":true},"
+      "{\"id\":264,\"content\":\"A\xCC\x8A\",\"normalized\":true},"
+      "{\"id\":265,\"content\":\"o\xCC\x88\",\"normalized\":false}";
+  EXPECT_EQ(encoded(parts, "cafe\xCC\x81 caf\xC3\xA9"), (Ids{262, ' ', 262}));
+  // The sign for angstrom, and A with a combining ring, both compose to U+00C5.
+  EXPECT_EQ(encoded(parts, "\xE2\x84\xABxA\xCC\x8A\xC3\x85"), (Ids{263, 'x', 263, 263}));
+  EXPECT_EQ(encoded(parts, "o\xCC\x88\xC3\xB6"), (Ids{265, 0xC3, 0xB6}));
+  EXPECT_EQ(made(parts).id_of("cafe\xCC\x81"), 262);
+  EXPECT_EQ(made(parts).decode(Ids{262}), "cafe\xCC\x81");
 }
 #endif
 

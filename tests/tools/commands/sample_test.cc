@@ -375,4 +375,44 @@ TEST_F(SampleTokens, WithoutATokenizerOneIsNamedOrIdsAreGiven) {
   EXPECT_CONTAINS(damaged.err, "bare.ckpt: its tokenizer");
 }
 
+// The vocabulary is that of the ids in the data, 263.
+TEST_F(SampleTokens, ImportedWeightsSampleTheSame) {
+  expect_success(
+      call("train --model gpt-nano --dataset tokens --context 16 --batch-size 8 "
+           "--steps 1 --threads 1 --data-dir",
+           *folder_ / "data", "--save-dir", *folder_ / "small"));
+  const std::string weights = *folder_ / "w.safetensors", imported = *folder_ / "i.ckpt";
+  expect_success(call("export", *folder_ / "small", "-o", weights));
+  expect_success(call("import", weights, "-o", imported,
+                      "--model gpt-nano --dataset tokens --context 16 --data-dir",
+                      *folder_ / "data"));
+  const auto sampled = [](const std::string& path) {
+    return expect_success(call("sample", path, "--prompt hell -n 20 --temperature 2 --ignore-end"))
+        .out;
+  };
+  EXPECT_EQ(sampled(imported), sampled(*folder_ / "small"));
+}
+
+// The built-in model's default size: 64 positions of 65 tokens, which have no text.
+TEST_F(Sample, ImportsWithoutDataContinueIds) {
+  expect_success(
+      call("train --model gpt-nano --dataset synthetic --synthetic-shape 64 "
+           "--synthetic-classes 65 --synthetic-size 8 --batch-size 4 --steps 1 "
+           "--threads 1 --save-dir",
+           *folder_ / "ids"));
+  const std::string weights = *folder_ / "ids.safetensors", imported = *folder_ / "ids.ckpt";
+  expect_success(call("export", *folder_ / "ids", "-o", weights));
+  expect_success(call("import", weights, "-o", imported, "--model gpt-nano"));
+  const auto sampled = [](const std::string& path) {
+    return expect_success(call("sample", path, "--prompt-ids 1,2,3 -n 70 --temperature 0")).out;
+  };
+  EXPECT_EQ(sampled(imported), sampled(*folder_ / "ids"));
+  const CommandResult text = sample({imported, "--prompt", "a"});
+  EXPECT_EQ(text.exit_code, 78);
+  EXPECT_CONTAINS(text.err,
+                  imported +
+                      ": model 'gpt-nano' has no tokenizer: name one with --tokenizer FILE, or "
+                      "give token ids, --prompt-ids 1,2,3");
+}
+
 }  // namespace

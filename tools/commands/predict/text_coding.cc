@@ -13,7 +13,7 @@
 namespace tools {
 
 TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path,
-                       const std::string& file)
+                       const std::string& file, bool ids_alone)
     : vocabulary_(checkpoint.vocabulary) {
   if (!file.empty() && !vocabulary_.empty())
     throw UsageError("--tokenizer: the tokens of " + path +
@@ -21,7 +21,7 @@ TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path
   if (!file.empty())
     tokenizer_.emplace(io::Tokenizer::read(file));
   else if (!checkpoint.tokenizer.empty())
-    tokenizer_.emplace(io::Tokenizer::parse(checkpoint.tokenizer, path + ": its tokenizer"));
+    read_own(checkpoint.tokenizer, path + ": its tokenizer", ids_alone);
   for (const std::int64_t end : models::end_tokens(path, checkpoint.definition))
     if (std::in_range<std::int32_t>(end)) ends_.push_back(static_cast<std::int32_t>(end));
   frames_ = models::is_of_published_model(path, checkpoint.definition);
@@ -30,6 +30,15 @@ TextCoding::TextCoding(const io::Checkpoint& checkpoint, const std::string& path
       if (std::in_range<std::int32_t>(end)) ends_.push_back(static_cast<std::int32_t>(end));
   if (tokenizer_)
     if (const auto end = tokenizer_->end_of_text()) ends_.push_back(*end);
+}
+
+void TextCoding::read_own(const std::string& tokenizer, const std::string& source, bool ids_alone) {
+  try {
+    tokenizer_.emplace(io::Tokenizer::parse(tokenizer, source));
+  } catch (const io::Error& error) {
+    if (!ids_alone) throw;
+    fault_ = error.what();
+  }
 }
 
 std::vector<std::int32_t> TextCoding::ids(const std::string& prompt) const {

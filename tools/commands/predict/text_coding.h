@@ -15,10 +15,14 @@ namespace tools {
 
 class TextCoding {
  public:
-  // Of the checkpoint at `path`, or of the tokenizer.json `file` if it is not "". Throws as
+  // Of the checkpoint at `path`, or of the tokenizer.json `file` if it is not "". With `ids_alone`,
+  // a checkpoint's tokenizer that cannot be read is left out, and fault() says why. Throws as
   // io::Tokenizer does, and UsageError for a tokenizer of a model of characters.
-  TextCoding(const io::Checkpoint& checkpoint, const std::string& path, const std::string& file);
+  TextCoding(const io::Checkpoint& checkpoint, const std::string& path, const std::string& file,
+             bool ids_alone = false);
 
+  // Returns what is wrong with a tokenizer that is left out; "" if none is.
+  const std::string& fault() const { return fault_; }
   bool has_text() const { return tokenizer_ || !vocabulary_.empty(); }
   // Returns the ids of a prompt. For models that began as published ones they include the tokens
   // that the tokenizer's post-processor adds, e.g. <|begin_of_text|>, as in `transformers`; other
@@ -40,7 +44,10 @@ class TextCoding {
   Writer writer() const;
 
  private:
+  void read_own(const std::string& tokenizer, const std::string& source, bool ids_alone);
+
   const std::string vocabulary_;
+  std::string fault_;
   std::optional<io::Tokenizer> tokenizer_;
   std::vector<std::int32_t> ends_;
   bool frames_ = false;  // prompts have the tokens around a text

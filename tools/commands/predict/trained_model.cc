@@ -210,7 +210,9 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
   std::vector<io::UnreadArray> unread;
   const auto load = [&](const std::string& file) {
     path_ = file;
-    return load_weights(reference.weights, file, &unread);
+    std::vector<io::NamedArray> arrays = load_weights(reference.weights, file, &unread);
+    refuse_separate_queries(arrays, file, state_);
+    return arrays;
   };
   const auto read = [&](const std::string& path) {
     return read_snapshot(reference.given, snapshot_with(reference.weights), load, path);

@@ -6,8 +6,10 @@
 #include <iterator>
 #include <map>
 
+#include "engine/train/saving/weights.h"
 #include "engine/train/weight_average.h"
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 
@@ -88,6 +90,20 @@ void refuse_transposed_gpt2(const std::vector<io::NamedArray>& arrays, const std
                         std::to_string(array.shape[0]) + ", " + std::to_string(array.shape[1]) +
                         "], inputs times outputs, as matrices of GPT-2 have in transformers; "
                         "expected --model DIR, its folder with config.json");
+  }
+}
+
+void refuse_separate_queries(const std::vector<io::NamedArray>& arrays, const std::string& path,
+                             const engine::ModelState& state,
+                             const std::function<bool(const std::string& name)>& optional) {
+  for (const io::NamedArray& array : arrays) {
+    const std::string name = engine::plain_name(array.name);
+    if (!name.ends_with(".self_attn.q_proj.weight") || (optional && optional(name)) ||
+        std::ranges::count(state.entries, name, &engine::ModelState::Entry::name) > 0)
+      continue;
+    throw io::DataError(path + ": '" + base::escape_text(array.name) +
+                        "' is one of three matrices, as models of transformers have for queries, "
+                        "keys and values; expected --model DIR, its folder with config.json");
   }
 }
 

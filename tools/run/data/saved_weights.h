@@ -1,9 +1,11 @@
 // Selects the weights of a checkpoint that a command uses: the model's, or an average of them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "engine/graph/model_state.h"
 #include "engine/train/saving/average_kind.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
@@ -36,6 +38,11 @@ void choose_weights(engine::AverageKind weights, const std::string& path,
 // Throws io::DataError for matrices of GPT-2 in the layout of `transformers`: square ones among
 // them have the right shape for this program and would be loaded transposed.
 void refuse_transposed_gpt2(const std::vector<io::NamedArray>& arrays, const std::string& path);
+// Throws io::DataError for matrices of queries that `transformers` stores apart from those of keys
+// and values, unless the model has a parameter of this name or they are `optional`.
+void refuse_separate_queries(const std::vector<io::NamedArray>& arrays, const std::string& path,
+                             const engine::ModelState& state,
+                             const std::function<bool(const std::string& name)>& optional = {});
 
 // io::load_arrays(), or of a snapshot what choose_weights() makes of it, or the parameters of a
 // folder of Hugging Face.

@@ -52,18 +52,20 @@ void carry(SessionParts& s) {
 std::vector<std::string> load_weights(SessionParts& s) {
   const KeepingOptions& keeping = s.options.keeping;
   std::vector<io::UnreadArray> unread;
+  const auto optional = [&keeping](const std::string& name) {
+    return matches_any(keeping.allowed_mismatches, name);
+  };
   const auto read = [&](const std::string& path) {
     std::vector<io::NamedArray> arrays =
         read_snapshot(path, Snapshot::kBest,
                       [&](const std::string& file) { return io::load_arrays(file, &unread); });
     refuse_transposed_gpt2(arrays, path);
+    refuse_separate_queries(arrays, path, s.model->state, optional);
     for (const io::NamedArray& array : arrays) place_saved(s, array.device);
     return arrays;
   };
-  return engine::init_from(
-      *s.control, keeping.init_from, read, exit_code_of, s.model->state,
-      [&keeping](const std::string& name) { return matches_any(keeping.allowed_mismatches, name); },
-      unread);
+  return engine::init_from(*s.control, keeping.init_from, read, exit_code_of, s.model->state,
+                           optional, unread);
 }
 
 // Loads the values that the model's own file has. The last layer keeps fresh weights if the data

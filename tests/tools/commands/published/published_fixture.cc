@@ -42,6 +42,18 @@ std::string copy_of(const std::string& name, const test_support::TemporaryDirect
   return model;
 }
 
+std::string token_file(std::size_t count) {
+  std::string header =
+      "{'descr': '<u2', 'fortran_order': False, 'shape': (" + std::to_string(count) + ",), }";
+  header.resize(117, ' ');
+  std::string text = std::string("\x93NUMPY\x01\0", 8) + '\x76' + '\0' + header + '\n';
+  for (std::size_t i = 0; i < count; ++i) {
+    text += static_cast<char>(i * i % 11);
+    text += '\0';
+  }
+  return text;
+}
+
 test_support::CommandResult call_transformers(const std::vector<std::string>& arguments) {
   const char* python = std::getenv("PEER_PYTHON");
   std::vector<std::string> command{python != nullptr && *python != 0 ? python : "python3",

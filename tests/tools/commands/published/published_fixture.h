@@ -15,6 +15,8 @@ namespace published {
 std::string golden_file(const std::string& name);
 // Makes the folder of a committed model, e.g. "golden_gpt2", which a test may change.
 std::string copy_of(const std::string& name, const test_support::TemporaryDirectory& folder);
+// Ids below 11, fewer than the 13 of the committed models, as a file of NumPy.
+std::string token_file(std::size_t count);
 
 // published_models.py with these arguments. Exit code 77 or 127: torch or transformers is missing.
 test_support::CommandResult call_transformers(const std::vector<std::string>& arguments);

@@ -13,23 +13,11 @@
 namespace {
 
 namespace fs = std::filesystem;
+using published::token_file;
 using test_support::argv;
 using test_support::call;
 using test_support::CommandResult;
 using test_support::expect_success;
-
-// Ids below 11, fewer than the model's 13, as a file of NumPy.
-std::string token_file(std::size_t count) {
-  std::string header =
-      "{'descr': '<u2', 'fortran_order': False, 'shape': (" + std::to_string(count) + ",), }";
-  header.resize(117, ' ');
-  std::string text = std::string("\x93NUMPY\x01\0", 8) + '\x76' + '\0' + header + '\n';
-  for (std::size_t i = 0; i < count; ++i) {
-    text += static_cast<char>(i * i % 11);
-    text += '\0';
-  }
-  return text;
-}
 
 class PublishedRun : public testing::TestWithParam<std::string> {
  protected:
@@ -404,6 +392,30 @@ TEST_F(PublishedText, ATokenizerThatIsNotReadIsAWarning) {
   const CommandResult trained = expect_success(train({}));
   EXPECT_CONTAINS(trained.err, "warning: " + (folder_ / "data/tokenizer.json") + ": ");
   program::expect_error(sample(folder_ / "run", "--prompt=hello"), 65, "its tokenizer");
+}
+
+TEST_F(PublishedText, IdsNeedNoTokenizerThatIsRead) {
+  const std::string ids = expect_success(sample(model_, "--prompt-ids=104,101")).out;
+  const auto expect_ids = [&](const std::string& of, const std::string& fault) {
+    const CommandResult sampled = expect_success(sample(of, "--prompt-ids=104,101"));
+    EXPECT_EQ(sampled.out, ids);
+    EXPECT_EQ(std::ranges::count(sampled.err, '\n'), 1) << sampled.err;
+    EXPECT_CONTAINS(sampled.err, "warning: " + of);
+    EXPECT_CONTAINS(sampled.err, fault);
+    EXPECT_CONTAINS(sampled.err, "only the model's settings end a text");
+  };
+  std::string other = tokenizer_;
+  other.replace(other.find("\"type\":\"BPE\""), 12, "\"type\":\"BPE\",\"byte_fallback\":true");
+  test_support::write_text(model_ + "/tokenizer.json", other);
+  expect_ids(model_, ": its tokenizer: model.byte_fallback is 'true'");
+  test_support::write_text(model_ + "/tokenizer.json", tokenizer_.substr(0, 300));
+  expect_ids(model_, ": its tokenizer: not a JSON object");
+  expect_success(train({}));
+  expect_ids(folder_ / "run/step-00000001.ckpt", ": its tokenizer: not a JSON object");
+  // A tokenizer that is asked for has to be read.
+  program::expect_error(
+      call("sample --tokenizer", model_, "-n 3", folder_ / "run", "--prompt-ids=104,101"), 65,
+      model_ + "/tokenizer.json: not a JSON object");
 }
 
 // A built-in model has the names of transformers, so that its weights come back under them.
