@@ -15,6 +15,7 @@
 #include "io/base/text/text_parts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/folder/output_paths.h"
+#include "tools/folder/resume_source.h"
 
 namespace tools {
 namespace {
@@ -97,6 +98,16 @@ std::string move_aside(const std::string& folder) {
 std::string run_of_snapshot(const std::string& path) {
   try {
     return io::load_description(path).run_id;
+  } catch (const io::Error&) {
+    return "";  // the code that loads it reports the problem
+  }
+}
+
+// Returns the run that continues in a folder without run.json: its checkpoint states it.
+std::string run_of_source(const Resume& resume, const std::string& folder) {
+  try {
+    const auto source = resume_source(resume, folder);
+    return source ? source->description.run_id : "";
   } catch (const io::Error&) {
     return "";  // the code that loads it reports the problem
   }
@@ -236,8 +247,7 @@ void RunFolder::take(const RunFolderRequest& request) {
   }
   if (begun_) note_missing_checkpoint();
   if (!continued_ && !begun_) record_ = {};
-  if (record_.id.empty() && continued_)  // without run.json: the checkpoints state the run
-    record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());
+  if (record_.id.empty() && continued_) record_.id = run_of_source(resume, path_);
   if (record_.id.empty()) record_.id = new_run_id();
 }
 

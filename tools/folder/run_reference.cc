@@ -11,6 +11,7 @@
 #include "models/model_catalog.h"
 #include "models/published/foreign_folder.h"
 #include "tools/folder/output_paths.h"
+#include "tools/folder/resume_source.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_folder.h"
 #include "tools/folder/run_record.h"
@@ -103,13 +104,13 @@ void drop_options_of_saving(ConfigValues& saved) {
 
 // Takes the checkpoint's own configuration; returns the layer list of its model if that is used.
 // `in_folder`: the checkpoint is in a folder in which the run continues anyway.
-std::string take_snapshot(const std::string& path, bool in_folder, ConfigValues& values) {
+std::string take_snapshot(const io::DescribedCheckpoint& source, bool in_folder,
+                          ConfigValues& values) {
   const bool spawned_by_user = values.contains("spawn");
-  const io::Checkpoint snapshot = io::load_description(path);
+  const auto& [path, snapshot] = source;
   refuse_import(snapshot, path);
   std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
-  ConfigValues saved;
-  apply_config_text(snapshot.config, path, saved);
+  ConfigValues saved = options_in(snapshot, path);
   forget_defaults(saved, values, /*with_sources=*/false);
   if (!in_folder && value_of(values, "save-dir").empty()) {
     const std::string parent = fs::path(path).parent_path().string();
@@ -133,10 +134,10 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
     add(record->options, run_record_path(folder), values);
     if (!spawned_by_user) drop_spawn_of_others(values);
   } else {
-    const std::string newest = io::find_newest_checkpoint(folder, nullptr);
-    if (newest.empty() && !fault.empty())
+    const auto newest = resume_source(Resume::parse(folder), "");
+    if (!newest && !fault.empty())
       throw io::DataError(fault + "; " + folder + " has no checkpoint to continue from either");
-    if (newest.empty()) {
+    if (!newest) {
       const std::string unstarted = unstarted_run_text(folder);
       throw io::ConfigError(
           "--resume " +
@@ -144,7 +145,7 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
                ? folder + ": the folder holds no run (no run.json, no snapshot)"
                : unstarted + "; start it with --save-dir " + folder + " and its options"));
     }
-    definition = take_snapshot(newest, /*in_folder=*/true, values);
+    definition = take_snapshot(*newest, /*in_folder=*/true, values);
   }
   const std::string save_dir = value_of(values, "save-dir");
   std::error_code unknown;
@@ -222,7 +223,7 @@ std::string take_resumed_run(ConfigValues& values) {
   if (resume.empty() || resume == "none" || resume == "auto") return "";
   if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
   if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
-  return take_snapshot(resume, /*in_folder=*/false, values);
+  return take_snapshot(*resume_source(Resume::parse(resume), ""), /*in_folder=*/false, values);
 }
 
 }  // namespace tools

@@ -12,6 +12,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/utc_time.h"
+#include "tools/folder/resume_source.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/group/joining_options.h"
@@ -150,17 +151,9 @@ bool TrainingRun::allows(const char* change) const {
 
 // Checks the checkpoint to be resumed before anything is created that would not fit it.
 void TrainingRun::check_snapshot() const {
-  const Resume& asked = config_.keeping.resume;
-  const bool own = asked.from != Resume::From::kPath;
-  if (own && (!folder_ || !folder_->continued())) return;
-  std::string path = own ? folder_path_ : asked.path;
-  std::error_code unknown;
   try {
-    if (std::filesystem::is_directory(path, unknown))
-      path = (std::filesystem::path(path) / io::newest_checkpoint_name(path)).string();
-    const io::Checkpoint snapshot = io::load_description(path);
-    if (snapshot.run_id.empty() || snapshot.run_id == id_ || !own)
-      static_cast<void>(checked_changes(snapshot, path));
+    if (const auto source = resume_source(resume_, folder_path_, id_))
+      static_cast<void>(checked_changes(source->description, source->path));
   } catch (const io::DataError&) {
     return;  // the code that loads it reports the problem, or uses another one
   }
@@ -169,9 +162,7 @@ void TrainingRun::check_snapshot() const {
 std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& snapshot,
                                                        const std::string& path) const {
   refuse_import(snapshot, path);
-  ConfigValues saved;
-  apply_config_text(snapshot.config, path, saved);
-  std::vector<OptionChange> changes = option_changes(saved, config_.origin);
+  std::vector<OptionChange> changes = option_changes(options_in(snapshot, path), config_.origin);
   check_changes(changes, config_.allowed_changes, path);
   if (!snapshot.definition.empty() && snapshot.definition != config_.model.definition &&
       !allows("model"))
@@ -208,8 +199,7 @@ void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
                         const DataSummary& data) {
   const std::vector<OptionChange> changes = checked_changes(snapshot, path);
   if (!snapshot.data_digest.empty() && !data.digest.is(snapshot.data_digest)) {
-    ConfigValues saved;
-    apply_config_text(snapshot.config, path, saved);
+    const ConfigValues saved = options_in(snapshot, path);
     if (!allows("data") && !allows("limit") && !allows("dataset"))
       throw io::ConfigError(path + " was trained on other data (" +
                             data_difference(snapshot, saved, data.train) +
