@@ -190,9 +190,9 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
   if (model.input.table)
     entries.emplace_back("columns",
                          "[" + base::join_text(column_descriptions(*model.input.table), ",") + "]");
-  if (!model.input.normalization.empty()) {
+  if (model.input.normalization) {
     entries.emplace_back("input", o.input);
-    entries.emplace_back("normalization", model.input.normalization);
+    entries.emplace_back("normalization", to_string(*model.input.normalization));
     if (!model.input.mean.empty()) {
       entries.emplace_back("mean", list_json(model.input.mean));
       entries.emplace_back("deviation", list_json(model.input.deviation));
@@ -207,11 +207,11 @@ std::optional<models::PixelScaling> pixel_scaling(const ExportOptions& o, const 
   if (o.input == "prepared") return std::nullopt;
   const engine::Shape& sample = input.sample_shape;
   const bool images = sample.rank() == 3 && sample[0] * sample[1] > 1;
-  if (input.normalization.empty() && images)
+  if (!input.normalization && images)
     throw UsageError(
         "--input pixels: how the run has normalized its images is not known; name "
         "its data set with --dataset");
-  if (input.normalization != "standard") return models::PixelScaling{};
+  if (input.normalization != io::Normalization::kStandard) return models::PixelScaling{};
   return models::PixelScaling{.mean = input.mean, .deviation = input.deviation};
 }
 
@@ -291,9 +291,9 @@ void export_onnx(const ExportOptions& o) {
               base::escape_text(o.path).c_str(), with_commas(state.parameter_count()).c_str(),
               with_commas(static_cast<std::int64_t>(bytes)).c_str(),
               base::escape_text(o.out).c_str(), text_of_value(onnx.inputs.front()).c_str(),
-              model.input.normalization.empty() ? ""
-              : o.input == "pixels"             ? " (pixels from 0 to 255)"
-                                                : " (normalized as in training)",
+              !model.input.normalization ? ""
+              : o.input == "pixels"      ? " (pixels from 0 to 255)"
+                                         : " (normalized as in training)",
               text_of_value(onnx.outputs.front()).c_str());
 }
 

@@ -27,7 +27,8 @@ void line(base::JsonWriter& json, bool one_line) {
 void write(base::JsonWriter& json, const RunData& data) {
   json.begin_object().member("name", data.name).member("folder", data.folder);
   json.member("train", data.train).member("test", data.test).member("classes", data.classes);
-  json.member("shape", data.shape).member("normalization", data.normalization);
+  json.member("shape", data.shape);
+  json.member("normalization", data.normalization ? to_string(*data.normalization) : "");
   if (!data.vocabulary.empty()) {
     json.key("vocabulary").begin_array();
     for (const char byte : data.vocabulary) json.value(int{static_cast<unsigned char>(byte)});
@@ -66,15 +67,16 @@ std::int64_t count_member(const Json& object, const char* key, const std::string
 }
 
 RunData read_data(const Json& object, const std::string& where) {
-  RunData data{.name = text_member(object, "name", where),
-               .folder = text_member(object, "folder", where),
-               .digest = text_member(object, "digest", where),
-               .train = count_member(object, "train", where),
-               .test = count_member(object, "test", where),
-               .classes = count_member(object, "classes", where),
-               .shape = {},
-               .normalization = text_member(object, "normalization", where),
-               .vocabulary = {}};
+  RunData data{
+      .name = text_member(object, "name", where),
+      .folder = text_member(object, "folder", where),
+      .digest = text_member(object, "digest", where),
+      .train = count_member(object, "train", where),
+      .test = count_member(object, "test", where),
+      .classes = count_member(object, "classes", where),
+      .shape = {},
+      .normalization = io::parse_normalization(text_member(object, "normalization", where)),
+      .vocabulary = {}};
   for (const Json& size : list_member(object, "shape", where))
     data.shape.push_back(size.is_number_integer() ? size.get<std::int64_t>() : 0);
   if (object.contains("vocabulary"))

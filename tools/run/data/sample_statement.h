@@ -19,8 +19,8 @@ namespace tools {
 std::string sample_statement(const io::DatasetSplits& splits, io::Normalization normalization);
 
 struct InputSchema {
-  io::DatasetSplits splits;   // without samples; `coding` for tables
-  std::string normalization;  // images: "unit" or "standard"; else ""
+  io::DatasetSplits splits;                        // without samples; `coding` for tables
+  std::optional<io::Normalization> normalization;  // of images; else none
 };
 // Throws io::DataError that names `source` for an invalid or inconsistent statement.
 InputSchema read_sample_statement(const std::string& text, const std::string& source);

@@ -271,22 +271,20 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   const SessionData& data = session.data();
   const io::Dataset& train = data.train();
   const std::array<std::int64_t, 3> shape = train.shape();
-  RunRecord record{
-      .id = id_,
-      .model = config_.model.name,
-      .definition = config_.model.definition,
-      .data = {.name = train.name,
-               .folder = absolute(config_.data.set.directory),
-               .digest = session.facts().data.digest,
-               .train = train.size(),
-               .test = data.test().size(),
-               .classes = train.classes(),
-               .shape = {shape.begin(), shape.end()},
-               .normalization =
-                   data.normalization() == io::Normalization::kUnit ? "unit" : "standard",
-               .vocabulary = train.vocabulary()},
-      .options = kept_,
-      .starts = {}};
+  RunRecord record{.id = id_,
+                   .model = config_.model.name,
+                   .definition = config_.model.definition,
+                   .data = {.name = train.name,
+                            .folder = absolute(config_.data.set.directory),
+                            .digest = session.facts().data.digest,
+                            .train = train.size(),
+                            .test = data.test().size(),
+                            .classes = train.classes(),
+                            .shape = {shape.begin(), shape.end()},
+                            .normalization = data.normalization(),
+                            .vocabulary = train.vocabulary()},
+                   .options = kept_,
+                   .starts = {}};
   RunStart start{.time = base::utc_seconds_text(std::time(nullptr)),
                  .program = ENGINE_VERSION " " ENGINE_COMMIT,
                  .command = command_,
