@@ -243,7 +243,7 @@ std::string result_of(Search found, const std::string& directory,
                       std::vector<std::string>* skipped) {
   if (skipped != nullptr) *skipped = std::move(found.skipped);
   if (found.path.empty() && !found.first_fault.empty())
-    throw DataError("no snapshot in " + directory +
+    throw DataError("no checkpoint in " + directory +
                     " can be loaded; the newest: " + found.first_fault);
   return found.path;
 }

@@ -279,7 +279,7 @@ void export_onnx(const ExportOptions& o) {
   if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
     throw io::DataError(o.path + ": '" + state.entries[*bad].name +
                         "' is not finite (NaN or infinity): the training that wrote it had "
-                        "diverged; export an earlier snapshot");
+                        "diverged; export an earlier checkpoint");
   io::OnnxModel onnx =
       models::onnx_model(graph, engine::export_state(state, {}), pixel_scaling(o, model.input));
   onnx.name = base::escape_text(model.name);

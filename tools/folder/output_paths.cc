@@ -128,7 +128,8 @@ std::string unstarted_run_text(const std::string& folder) {
   });
   if (!taken || has_run_record(folder) || !io::newest_checkpoint_name(folder).empty()) return "";
   return folder +
-         ": its job has not begun to train (run.lock or log.txt, but no run.json and no snapshot)";
+         ": its job has not begun to train (run.lock or log.txt, but no run.json and no "
+         "checkpoint)";
 }
 
 void check_output_path(const std::string& what, const std::string& path,

@@ -259,7 +259,7 @@ void RunLock::look_locked() {
   }
   if (!is_in_place_locked()) {  // for take_place()
     if (!io::newest_checkpoint_name(folder_).empty())
-      lose("another folder with snapshots has taken the place of " + folder_);
+      lose("another folder with checkpoints has taken the place of " + folder_);
     return;
   }
   unlink(path_.c_str());  // if it exists, it has no holder

@@ -142,7 +142,7 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
       throw io::ConfigError(
           "--resume " +
           (unstarted.empty()
-               ? folder + ": the folder holds no run (no run.json, no snapshot)"
+               ? folder + ": the folder holds no run (no run.json, no checkpoint)"
                : unstarted + "; start it with --save-dir " + folder + " and its options"));
     }
     definition = take_snapshot(*newest, /*in_folder=*/true, values);
@@ -192,18 +192,18 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   if (newest.empty()) {
     const std::string unstarted = unstarted_run_text(path);
     const std::string what = models::foreign_folder_text(path);
-    throw io::MissingFileError(!unstarted.empty()
-                                   ? unstarted
-                                   : "no snapshot in " + path + (what.empty() ? "" : ": " + what));
+    throw io::MissingFileError(!unstarted.empty() ? unstarted
+                                                  : "no checkpoint in " + path +
+                                                        (what.empty() ? "" : ": " + what));
   }
-  for (const std::string& why : skipped) print_notice("skipped a snapshot: " + why);
+  for (const std::string& why : skipped) print_notice("skipped a checkpoint: " + why);
   return newest;
 }
 
 std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file) {
   if (file == path) return "";
   const bool best = wanted == Snapshot::kBest && io::find_best_checkpoint(path) == file;
-  return path + ": its " + (best ? "best" : "newest") + " snapshot, " +
+  return path + ": its " + (best ? "best" : "newest") + " checkpoint, " +
          fs::path(file).filename().string();
 }
 
@@ -219,7 +219,7 @@ bool is_import(const io::Checkpoint& snapshot) {
 
 void refuse_import(const io::Checkpoint& snapshot, const std::string& path) {
   if (is_import(snapshot))
-    throw io::ConfigError(path + " is an import, which has weights but no run to go on with: " +
+    throw io::ConfigError(path + " is an import, which has weights but no run to continue: " +
                           "use --init-from " + path);
 }
 

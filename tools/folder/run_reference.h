@@ -37,7 +37,7 @@ auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
   }
 }
 
-// Returns e.g. "runs/a: its best snapshot, step-00000938.ckpt" if `file` is the choice of
+// Returns e.g. "runs/a: its best checkpoint, step-00000938.ckpt" if `file` is the choice of
 // snapshot_of() in a folder; "" if it is `path` itself.
 std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file);
 

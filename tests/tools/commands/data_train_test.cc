@@ -352,7 +352,7 @@ TEST_F(ImageFolders, PredictNamesTheCheckpointOfARun) {
   std::string best = test_support::read_text(run + "/best");
   best.pop_back();
   EXPECT_EQ(expect_success(call("predict", run, image)).err,
-            "engine: " + run + ": its best snapshot, " + best + "\n");
+            "engine: " + run + ": its best checkpoint, " + best + "\n");
   EXPECT_EQ(expect_success(call("predict", run + "/" + best, image)).err, "");
 }
 

@@ -47,7 +47,7 @@ TEST_F(ResumeSource, WithoutRunJsonADamagedNewestCheckpointIsSkipped) {
   write_text(run_ + "/step-00000010.ckpt", read_text(run_ + "/step-00000010.ckpt").substr(0, 100));
   fs::remove(run_ + "/run.json");
   const CommandResult resumed = expect_success(call("train --resume", run_, "--epochs 3"));
-  EXPECT_CONTAINS(resumed.err, "skipped a snapshot: " + run_ + "/step-00000010.ckpt: truncated");
+  EXPECT_CONTAINS(resumed.err, "skipped a checkpoint: " + run_ + "/step-00000010.ckpt: truncated");
   EXPECT_EQ(id_of(run_ + "/step-00000015.ckpt"), id);
 }
 

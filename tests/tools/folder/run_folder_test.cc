@@ -79,10 +79,10 @@ TEST_F(Folder, WithARunIsRefusedAndNothingChanges) {
   finished_run();
   const std::string text = refusal({.folder = dir()});
   EXPECT_EQ(text, dir() +
-                      " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot "
+                      " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest checkpoint "
                       "step-00000100.ckpt): --resume " +
                       dir() +
-                      " goes on with it, --overwrite moves it aside, --save-dir auto makes "
+                      " continues it, --overwrite moves it aside, --save-dir auto makes "
                       "a new folder");
   EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
   EXPECT_NE(

@@ -63,7 +63,8 @@ TEST(SessionText, AStopNamesTheCommandThatContinuesTheJob) {
   result.progress.global_step = 7;
   last.on_save(result.progress, "runs/a/step-00000007.ckpt");
   const std::string head =
-      "stopped by signal 2 (Interrupt) after step 7: saved runs/a/step-00000007.ckpt; to go on: ";
+      "stopped by signal 2 (Interrupt) after step 7: saved runs/a/step-00000007.ckpt; to "
+      "continue: ";
   EXPECT_EQ(tools::stop_text(result, false, last), head + "engine train --resume runs/a");
   EXPECT_EQ(tools::stop_text(result, false, last, "the same command with --resume auto"),
             head + "on each rank the same command with --resume auto");
@@ -174,12 +175,12 @@ TEST(SessionText, ACompleteRunSaysWhatWouldGoOn) {
   facts.length.done = 2;
   EXPECT_TRUE(facts.is_complete());
   EXPECT_EQ(tools::completion_text(facts),
-            "nothing left to do: epoch 2 of 2 is done; --epochs 4 goes on");
+            "nothing left to do: epoch 2 of 2 is done; --epochs 4 continues it");
   facts.length.by_steps = true;
   facts.length.done = 9;
   facts.length.asked = 5;
   EXPECT_EQ(tools::completion_text(facts),
-            "nothing left to do: step 9 is done, --steps is 5; --steps 18 goes on");
+            "nothing left to do: step 9 is done, --steps is 5; --steps 18 continues it");
   facts.length.left = LengthFacts::Left::kNothingForPatience;
   facts.length.done_steps = 30;
   facts.length.why_stopped = "no improvement of loss in 3 evaluations";
@@ -187,7 +188,7 @@ TEST(SessionText, ACompleteRunSaysWhatWouldGoOn) {
   EXPECT_TRUE(facts.is_complete());
   EXPECT_EQ(tools::completion_text(facts),
             "nothing left to do: stopped early after step 30 (no improvement of loss in 3 "
-            "evaluations); --early-stop 6 goes on");
+            "evaluations); --early-stop 6 continues it");
 }
 
 // Reports after 2, 4, 6 ... steps with these ratios.

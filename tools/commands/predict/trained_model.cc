@@ -194,7 +194,7 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
   if (const auto bad = engine::first_not_finite(state_, /*statistics=*/true))
     throw io::DataError(path_ + ": '" + state_.entries[*bad].name +
                         "' is not finite (NaN or infinity): the training that wrote it had "
-                        "diverged; evaluate an earlier snapshot");
+                        "diverged; evaluate an earlier checkpoint");
 }
 
 bool TrainedModel::other_data() const {

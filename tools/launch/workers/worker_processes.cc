@@ -151,7 +151,7 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   if (least)
     rules.again = [](std::size_t rank, const WorkerEnd& end) -> std::function<int()> {
       print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +
-                   "): " + end_text(end.code, end.signal) + "; the others go on where they can");
+                   "): " + end_text(end.code, end.signal) + "; the others continue if they can");
       return {};
     };
   WorkerGroup group(guard, inbox, rules);

@@ -223,14 +223,14 @@ std::string completion_text(const SessionFacts& facts) {
   if (length.left == LengthFacts::Left::kNothingForPatience)
     return "nothing left to do: stopped early after step " + std::to_string(length.done_steps) +
            " (" + length.why_stopped + "); --early-stop " + std::to_string(2 * length.patience) +
-           " goes on";
+           " continues it";
   const std::string what = length.by_steps ? "step" : "epoch";
   return "nothing left to do: " + what + " " + std::to_string(length.done) +
          (length.done == length.asked
               ? " of " + std::to_string(length.asked) + " is done"
               : " is done, --" + what + "s is " + std::to_string(length.asked)) +
          "; --" + what + "s " +
-         std::to_string(length.by_steps ? 2 * length.done : length.done + 2) + " goes on";
+         std::to_string(length.by_steps ? 2 * length.done : length.done + 2) + " continues it";
 }
 
 }  // namespace tools

@@ -120,7 +120,7 @@ void keep_log(const std::string& path) {
       losses_of_closed.push_back(fault);
     }
   }
-  if (!fault.empty()) warn(fault + "; the training goes on without");
+  if (!fault.empty()) warn(fault + "; training continues without it");
 }
 
 void restore_log() {

@@ -172,7 +172,7 @@ class ConsoleRun {
   std::optional<int> end(const engine::TrainResult& result) {
     if (result.leaves) {
       print_notice("left the job after step " + std::to_string(result.progress.global_step) +
-                   ", as asked; the others go on");
+                   ", as asked; the others continue");
       return kExitLeft;
     }
     if (result.paused) return std::nullopt;

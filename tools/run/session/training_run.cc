@@ -109,7 +109,7 @@ void TrainingRun::take_folder() {
   if (folder_->is_of_this_job() && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
   check_snapshot();
   if (!folder_->begun() || goes_on) return;
-  print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
+  print_notice("the run in " + folder_path_ + " has no checkpoint yet: it begins from step 0");
   tell_changes(option_changes(folder_->record().options, config_.origin));
 }
 
@@ -165,9 +165,10 @@ std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& sna
   check_changes(changes, config_.allowed_changes, path);
   if (!snapshot.definition.empty() && snapshot.definition != config_.model.definition &&
       !allows("model"))
-    throw io::ConfigError(path + " was trained with other layers than " + config_.model.name +
-                          " lists now: --resume its folder without --model to go on with its own, "
-                          "or give --allow-change model if its arrays keep their names and shapes");
+    throw io::ConfigError(
+        path + " was trained with other layers than " + config_.model.name +
+        " lists now: --resume its folder without --model to continue with its own, "
+        "or give --allow-change model if its arrays keep their names and shapes");
   return changes;
 }
 
