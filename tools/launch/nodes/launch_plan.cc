@@ -15,7 +15,7 @@
 #include "io/base/machine/environment.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/launch/machine/visible_gpus.h"
-#include "tools/launch/nodes/stream_spec.h"
+#include "tools/launch/nodes/launch_values.h"
 #include "tools/report/output/exit_codes.h"
 
 namespace tools {

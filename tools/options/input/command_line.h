@@ -19,6 +19,9 @@ using Arguments = std::vector<std::string>;
 // Returns true if another process prints the same messages: the launcher above, or rank 0.
 bool is_one_of_many();
 
+// Replaces _ by - in the name of an option.
+std::string hyphenated(std::string argument);
+
 // Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help (help_text()) and
 // returns false for --help [TOPIC], and without parsing for shape_of() (command_shape.h). Throws
 // UsageError for an unknown option (with the nearest), a missing value, or typographic dashes and
