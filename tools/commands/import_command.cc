@@ -73,7 +73,7 @@ models::ImageWeights recognized(const std::string& path,
 }
 
 // `classes`: of a model without a data set; 0: its default.
-Target target_of(const std::string& model, std::int64_t classes, tools::ConfigValues& values) {
+Target target_of(const std::string& model, std::int64_t classes, ConfigValues& values) {
   if (!values.contains("dataset")) {  // use the sizes that the model was made for
     models::ModelOptions options = models::default_options(model);
     if (classes > 0) options.classes = classes;
@@ -85,16 +85,16 @@ Target target_of(const std::string& model, std::int64_t classes, tools::ConfigVa
             engine::DType::kF32};
   }
   complete_values(values, "");
-  const tools::RunConfig config = tools::resolve_run_config(values);
+  const RunConfig config = resolve_run_config(values);
   const io::DatasetSplits data = io::load_dataset(config.data.set);
-  tools::ConfigValues kept;
+  ConfigValues kept;
   for (const std::string& name : saved_options())
     if (const auto found = config.origin.find(name); found != config.origin.end())
       kept[name] = found->second;
   return {
       models::build_model(
           model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes()}),
-      tools::to_toml(kept),
+      to_toml(kept),
       data.train.vocabulary(),
       config.data.set.name == "tokens" ? io::read_stored_tokenizer(config.data.set.directory) : "",
       "for data set '" + data.train.name + "'",
@@ -108,7 +108,7 @@ int import_command(const Arguments& arguments) {
       "Makes a checkpoint at step 0 from another program's weights, for train --init-from, eval, "
       "sample and verify.",
       "engine import");
-  tools::ConfigValues values;
+  ConfigValues values;
   std::string path, out;
   std::vector<std::string> prefixes;
   app.add_option("FILE", path, ".safetensors, .npz, .pth or .ckpt, detected by content")

@@ -125,8 +125,8 @@ void print_columns(const io::Checkpoint& c, const std::string& path) {
 
 // Prints the order of an epoch's samples, as in the run that wrote this checkpoint.
 void print_order(const io::Checkpoint& c, std::int64_t epoch) {
-  tools::ConfigValues config;
-  tools::apply_config_text(c.config, "the checkpoint's configuration", config);
+  ConfigValues config;
+  apply_config_text(c.config, "the checkpoint's configuration", config);
   const auto shuffle = config.find("shuffle"), shard = config.find("shard");
   if (shard != config.end() && shard->second.value == "file")
     throw io::ConfigError(

@@ -276,7 +276,7 @@ void add_table_options(CLI::App& app, ConfigValues& values, const std::vector<st
   }
 }
 
-void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& config_file) {
+void add_train_options(CLI::App& app, ConfigValues& values, std::string& config_file) {
   app.add_option("-c,--config", config_file,
                  "TOML file with options as keys; ${NAME} is an environment variable")
       ->type_name("FILE.toml")
@@ -284,10 +284,10 @@ void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& 
   add_table_options(app, values);
 }
 
-void complete_values(tools::ConfigValues& values, const std::string& config_file) {
-  tools::apply_environment(values);
-  if (!config_file.empty()) tools::apply_config_file(config_file, values);
-  tools::apply_defaults(values);
+void complete_values(ConfigValues& values, const std::string& config_file) {
+  apply_environment(values);
+  if (!config_file.empty()) apply_config_file(config_file, values);
+  apply_defaults(values);
 }
 
 }  // namespace tools
