@@ -28,14 +28,12 @@ enum class Section : std::uint8_t {
 std::string to_string(Section section);  // "parameter"
 
 struct NamedArray {
-  std::string
-      name;  // unique within its section; PyTorch's state_dict name for parameters and buffers
+  std::string name;  // unique in its section; parameters and buffers: PyTorch's state_dict name
   Section section = Section::kParameter;
   DType type = DType::kF32;
-  std::vector<std::int64_t>
-      shape;                     // file shape (convolution OIHW), row-major, at most 8 dimensions
-  std::string device = "cpu:0";  // its device when it was saved
-  std::vector<std::byte> data;   // little-endian
+  std::vector<std::int64_t> shape;  // in the file (convolution OIHW), at most 8 dimensions
+  std::string device = "cpu:0";     // its device when it was saved
+  std::vector<std::byte> data;      // row-major, little-endian
 };
 
 struct SaveRecord {  // one entry of the history
@@ -53,11 +51,10 @@ struct Checkpoint {
   std::string model, dataset;  // names as on the command line
   std::string config;          // resolved configuration, TOML text
   std::string build;           // version and commit
-  std::string vocabulary;  // for a text model: the bytes in the order of their ids, each once; ""
-                           // for others
-  std::string run_id;      // id of the run that wrote it; "": unknown
-  std::string
-      definition;  // the layer list (TOML) of a model defined by a file; "": a built-in model
+  std::string vocabulary;   // for a text model: the bytes in the order of their ids, each once; ""
+                            // for others
+  std::string run_id;       // id of the run that wrote it; "": unknown
+  std::string definition;   // the layer list (TOML) of a model from a file; "": a built-in model
   std::string data_digest;  // digest of the training samples and labels; "": unknown
   std::string test_digest;  // the same of the test samples; "": unknown, or there are none
   // Describes a sample and its preparation as JSON; "": unknown. Not checked here.
