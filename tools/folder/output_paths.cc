@@ -13,7 +13,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/files/own_file.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "models/model_catalog.h"
 #include "tools/folder/run_record.h"
 #include "tools/report/output/exit_codes.h"

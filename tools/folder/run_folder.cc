@@ -13,7 +13,8 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tools/folder/output_paths.h"
 #include "tools/folder/resume_source.h"
 

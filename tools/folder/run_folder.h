@@ -8,6 +8,7 @@
 #include <string>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tools/folder/run_lock.h"
 #include "tools/folder/run_record.h"
 #include "tools/options/table/resume.h"

@@ -20,7 +20,7 @@
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tools/folder/lock_file.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/report/output/exit_codes.h"

@@ -11,6 +11,8 @@
 #include "engine/train/saving/shared_file.h"
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 
 namespace engine {
 namespace {

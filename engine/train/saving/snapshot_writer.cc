@@ -8,6 +8,8 @@
 
 #include "io/base/machine/cpu_affinity.h"
 #include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "io/checkpoint/late_arrays.h"
 
 namespace engine {

@@ -19,7 +19,7 @@
 
 #include "engine/ops/common/cpu_dispatch.h"
 #include "io/base/text/text_parts.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "io/interchange/numpy/npz.h"
 #include "tests/io/interchange/array_fixture.h"
 #include "tests/support/command_words.h"

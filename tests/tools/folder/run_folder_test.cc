@@ -21,7 +21,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/threads/stoppable_sleep.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/test_support.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/workers/stop_signals.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tools/report/output/shell_text.h"
 
 namespace tools {

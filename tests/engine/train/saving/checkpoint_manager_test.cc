@@ -19,6 +19,7 @@
 #include "backends/transport/single/single_communicator.h"
 #include "engine/averaging/policies/averaging_policies.h"
 #include "io/base/files/io_error.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
