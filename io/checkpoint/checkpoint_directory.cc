@@ -1,5 +1,7 @@
 // Manages a save folder: names, `latest`, pruning, and the search for the newest checkpoint that
 // loads.
+#include "io/checkpoint/checkpoint_directory.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,7 +18,6 @@
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/checkpoint/atomic_file.h"
-#include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_names.h"
 #include "io/checkpoint/late_arrays.h"
 
@@ -96,6 +97,7 @@ std::vector<std::int64_t> steps_to_try(const std::string& directory,
 
 struct Search {
   std::string path, first_fault;
+  Checkpoint description;     // of `path`
   std::exception_ptr unread;  // the error of one that may be intact, and is tried before `path`
   std::vector<std::string> skipped;
   bool pruned = false;  // a checkpoint was deleted meanwhile: there may be a newer one
@@ -126,7 +128,9 @@ void compare_with_latest(const std::string& directory, std::int64_t step, Search
                             newest);
 }
 
-Search search(const std::string& directory, const std::string& run_id) {
+enum class Reads { kDescriptions, kData };
+
+Search search(const std::string& directory, const std::string& run_id, Reads reads) {
   Search found;
   const std::optional<std::int64_t> latest = named_step(directory, kLatest);
   const std::vector<std::int64_t> steps = steps_to_try(directory, latest, run_id);
@@ -134,7 +138,7 @@ Search search(const std::string& directory, const std::string& run_id) {
   for (const std::int64_t step : steps) {
     found.path = checkpoint_path(directory, step);
     try {
-      const Checkpoint description = load_description(found.path);
+      Checkpoint description = load_description(found.path);
       const std::string& owner = description.run_id;
       if (is_renamed(description, step)) {
         found.skipped.push_back(
@@ -143,8 +147,9 @@ Search search(const std::string& directory, const std::string& run_id) {
       } else if (!run_id.empty() && !owner.empty() && owner != run_id) {
         found.skipped.push_back(found.path + ": written by another run, " + owner);
       } else {
-        check_checkpoint(found.path);
+        if (reads == Reads::kData) check_checkpoint(found.path);
         compare_with_latest(directory, step, found);
+        found.description = std::move(description);
         return found;
       }
     } catch (const Error& error) {
@@ -238,17 +243,18 @@ std::string result_of(Search found, const std::string& directory,
                       std::vector<std::string>* skipped) {
   if (skipped != nullptr) *skipped = std::move(found.skipped);
   if (found.path.empty() && !found.first_fault.empty())
-    throw DataError("no snapshot in " + directory +
+    throw DataError("no checkpoint in " + directory +
                     " can be loaded; the newest: " + found.first_fault);
   return found.path;
 }
 
 // A run may delete checkpoints meanwhile.
-Search repeated_search(const std::string& directory, const std::string& run_id) {
+Search repeated_search(const std::string& directory, const std::string& run_id,
+                       Reads reads = Reads::kData) {
   std::error_code unknown;
   if (fs::status(directory, unknown).type() == fs::file_type::not_found) return {};
-  Search found = search(directory, run_id);
-  for (int left = 9; found.pruned && left > 0; --left) found = search(directory, run_id);
+  Search found = search(directory, run_id, reads);
+  for (int left = 9; found.pruned && left > 0; --left) found = search(directory, run_id, reads);
   return found;
 }
 
@@ -257,6 +263,15 @@ Search repeated_search(const std::string& directory, const std::string& run_id) 
 std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
                                    const std::string& run_id) {
   return result_of(repeated_search(directory, run_id), directory, skipped);
+}
+
+std::optional<DescribedCheckpoint> find_newest_description(const std::string& directory,
+                                                           const std::string& run_id) {
+  Search found = repeated_search(directory, run_id, Reads::kDescriptions);
+  Checkpoint description = std::move(found.description);
+  std::string path = result_of(std::move(found), directory, nullptr);
+  if (path.empty()) return std::nullopt;
+  return DescribedCheckpoint{std::move(path), std::move(description)};
 }
 
 std::string find_checkpoint_to_continue(const std::string& directory,

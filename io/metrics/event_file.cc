@@ -87,7 +87,7 @@ struct EventFile::Impl {
       ++lost;
       ++lost_in_all;
       fault = base::system_error_text(error);
-      if (messages == 0) tell("cannot write: " + fault + "; the training goes on without");
+      if (messages == 0) tell("cannot write: " + fault + "; training continues without it");
       return;
     }
     end += static_cast<off_t>(record.size());

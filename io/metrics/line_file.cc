@@ -95,7 +95,7 @@ std::string LineFile::write(const std::string& lines) {
   fault_ = fault;
   if (messages_ > 0) return "";
   ++messages_;
-  return name + "cannot write: " + fault + "; the training goes on without";
+  return name + "cannot write: " + fault + "; training continues without it";
 }
 
 std::string LineFile::restore() {

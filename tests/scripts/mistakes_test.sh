@@ -50,9 +50,9 @@ mistake 78 "holds no run" train --resume empty
 mistake 65 "no/such/run" train "${quick[@]}" --resume no/such/run
 mistake 78 "--save-dir" train "${quick[@]}" --resume auto
 mistake 78 "overwrite" train "${quick[@]}" --save-dir run --overwrite --resume auto
-mistake 65 "no snapshot in empty" eval empty
-mistake 65 "no snapshot in empty" export empty -o a.npz
-mistake 65 "no snapshot in empty" train "${quick[@]}" --init-from empty
+mistake 65 "no checkpoint in empty" eval empty
+mistake 65 "no checkpoint in empty" export empty -o a.npz
+mistake 65 "no checkpoint in empty" train "${quick[@]}" --init-from empty
 mistake 78 "--save-dir" train "${quick[@]}" --save-rank-models
 # Going on otherwise
 mistake 78 "--seed 0" train --resume run --epochs 3 --seed 1

@@ -14,7 +14,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "io/checkpoint/late_arrays.h"
 #include "models/model_catalog.h"
 #include "tools/launch/workers/stop_signals.h"

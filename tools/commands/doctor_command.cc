@@ -53,8 +53,8 @@ std::vector<HostFacts> known_hosts(const backends::Group& group, const HostFacts
 
 // Fills the report, as far as ranks reach each other, and returns their communicator. Throws
 // PeerError with the rest missing.
-std::unique_ptr<backends::Communicator> examine(const tools::RunConfig& config,
-                                                backends::Group& group, DoctorReport& report) {
+std::unique_ptr<backends::Communicator> examine(const RunConfig& config, backends::Group& group,
+                                                DoctorReport& report) {
   group.set_activity("doctor: hosts");
   HostFacts own = host_facts(group);
   report.hosts = known_hosts(group, own);
@@ -72,8 +72,7 @@ std::unique_ptr<backends::Communicator> examine(const tools::RunConfig& config,
   return control;
 }
 
-int examine_and_print(const tools::RunConfig& config, const std::string& format,
-                      backends::Group& group) {
+int examine_and_print(const RunConfig& config, const std::string& format, backends::Group& group) {
   DoctorReport report = report_of(group);
   std::unique_ptr<backends::Communicator> control;
   try {
@@ -97,7 +96,7 @@ int doctor_command(const Arguments& arguments) {
       "builds, --save-dir. Exits with 1 if something is bad.",
       "engine doctor");
   std::string format = "table";
-  tools::ConfigValues values;
+  ConfigValues values;
   app.add_option("--format", format, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
@@ -107,7 +106,7 @@ int doctor_command(const Arguments& arguments) {
       "Start it as the training run: srun engine doctor, engine launch ... engine doctor, or "
       "--rank on each host. Default timeouts are shorter: 60 s to join, 60 s per transfer.");
   if (!parse(app, arguments)) return kExitOk;
-  const tools::RunConfig config =
+  const RunConfig config =
       resolve_group_flags(values, {"save-dir"}, {{"rdzv-timeout", "60"}, {"timeout", "60"}});
   return run_group(
       config, [&](backends::Group& group) { return examine_and_print(config, format, group); });

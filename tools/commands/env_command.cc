@@ -15,8 +15,8 @@
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/shell_text.h"
 #include "tools/report/output/standard_output.h"
 
@@ -29,7 +29,7 @@ struct VariableRow {
   bool exported = true;  // in the format sh
 };
 
-std::optional<int> whole_number(const tools::ConfigValues& values, const char* name) {
+std::optional<int> whole_number(const ConfigValues& values, const char* name) {
   const auto found = values.find(name);
   if (found == values.end() || found->second.value.empty()) return std::nullopt;
   try {
@@ -42,15 +42,14 @@ std::optional<int> whole_number(const tools::ConfigValues& values, const char* n
                         found->second.source + "): expected a whole number");
 }
 
-std::string text_of(const tools::ConfigValues& values, const char* name, const char* fallback) {
+std::string text_of(const ConfigValues& values, const char* name, const char* fallback) {
   const auto found = values.find(name);
   return found == values.end() ? fallback : found->second.value;
 }
 
 // resolve_identity() names the flag as the source of an option, but here the value may come from
 // ENGINE_*.
-backends::ResolvedValue with_source(backends::ResolvedValue value,
-                                    const tools::ConfigValues& values) {
+backends::ResolvedValue with_source(backends::ResolvedValue value, const ConfigValues& values) {
   const auto found =
       value.source.rfind("--", 0) == 0 ? values.find(value.source.substr(2)) : values.end();
   if (found != values.end()) value.source = found->second.source;
@@ -62,7 +61,7 @@ backends::ResolvedValue visible_gpus(const backends::Environment& environment) {
   return gpus.value.empty() ? backends::variable(environment, "CUDA_VISIBLE_DEVICES") : gpus;
 }
 
-std::vector<VariableRow> rows_of(const backends::Identity& id, const tools::ConfigValues& values,
+std::vector<VariableRow> rows_of(const backends::Identity& id, const ConfigValues& values,
                                  const backends::Environment& environment) {
   const ThreadChoice threads = choose_threads(id.local_world_size, environment);
   std::vector<VariableRow> rows = {
@@ -140,7 +139,7 @@ int env_command(const Arguments& arguments) {
       "and the source of each.",
       "engine env");
   std::string format = "text", hosts;
-  tools::ConfigValues values;
+  ConfigValues values;
   app.add_option("--format", format, "text, sh or json")
       ->check(CLI::IsMember({"text", "sh", "json"}))
       ->default_str("text");
@@ -151,7 +150,7 @@ int env_command(const Arguments& arguments) {
                     {"init-method", "rank", "world-size", "local-rank", "port-rule", "job-id"});
   if (!parse(app, arguments)) return kExitOk;
   if (hosts_option->count() > 0) return print_hosts(hosts, format);
-  tools::apply_environment(values);
+  apply_environment(values);
   const std::string port_rule = text_of(values, "port-rule", "auto");
   const backends::Environment environment = backends::process_environment();
   const backends::Identity identity =

@@ -19,6 +19,7 @@
 #include "tools/report/observers/class_report.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 #include "tools/run/choices/tokenizer_check.h"
 #include "tools/run/data/saved_weights.h"
@@ -111,7 +112,7 @@ void print_notices(const RunConfig& config, const ModelReference& reference,
   if (!found.empty()) print_notice("warning: " + found);
 }
 
-int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& group) {
+int eval_rank(const RunConfig& config, EvalOptions o, backends::Group& group) {
   TrainedModel model(config, o.model, group, DataUse::kSamples);
   o.model.path = model.path();
   if (group.rank() == 0) print_notices(config, o.model, model);
@@ -159,7 +160,7 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
 int eval_command(const Arguments& arguments) {
   CLI::App app("Evaluates a checkpoint's model on every sample once, with any number of ranks.",
                "engine eval");
-  tools::ConfigValues values;
+  ConfigValues values;
   EvalOptions o;
   app.add_option("RUN|CKPT", o.model.path,
                  "run's folder (its best checkpoint, else the newest), .ckpt, or .safetensors, "
@@ -181,7 +182,7 @@ int eval_command(const Arguments& arguments) {
       "Samples are coded as the checkpoint states. Other data than the run's are evaluated as a "
       "whole.");
   if (!parse(app, arguments)) return kExitOk;
-  tools::RunConfig config = trained_config(o.model, values);
+  RunConfig config = trained_config(o.model, values);
   if (o.split != "train") config.data.set.test_part = o.split;
   if (!o.confusion.empty() && has_rank_zero(config)) {
     check_output_path("confusion", o.confusion, "");

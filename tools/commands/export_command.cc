@@ -31,9 +31,10 @@
 #include "tools/folder/run_record.h"
 #include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/observers/progress_line.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/run/data/saved_input.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/data/table_columns.h"
@@ -134,7 +135,7 @@ SavedModel find_definition(const ExportOptions& o, ConfigValues& values) {
     model.snapshot = io::load_description(o.path);
     model.tokenizer = model.snapshot->tokenizer;
     if (!values.contains("model")) model.definition = model.snapshot->definition;
-    take_saved_options(*model.snapshot, o.path, values);
+    take_saved_options(options_in(*model.snapshot, o.path), values);
   }
   if (!values.contains("model"))
     throw UsageError("--model is required: " + o.path + " does not say which model it is of");
@@ -195,9 +196,9 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
   if (model.input.table)
     entries.emplace_back("columns",
                          "[" + base::join_text(column_descriptions(*model.input.table), ",") + "]");
-  if (!model.input.normalization.empty()) {
+  if (model.input.normalization) {
     entries.emplace_back("input", o.input);
-    entries.emplace_back("normalization", model.input.normalization);
+    entries.emplace_back("normalization", to_string(*model.input.normalization));
     if (!model.input.mean.empty()) {
       entries.emplace_back("mean", list_json(model.input.mean));
       entries.emplace_back("deviation", list_json(model.input.deviation));
@@ -212,11 +213,11 @@ std::optional<models::PixelScaling> pixel_scaling(const ExportOptions& o, const 
   if (o.input == "prepared") return std::nullopt;
   const engine::Shape& sample = input.sample_shape;
   const bool images = sample.rank() == 3 && sample[0] * sample[1] > 1;
-  if (input.normalization.empty() && images)
+  if (!input.normalization && images)
     throw UsageError(
         "--input pixels: how the run has normalized its images is not known; name "
         "its data set with --dataset");
-  if (input.normalization != "standard") return models::PixelScaling{};
+  if (input.normalization != io::Normalization::kStandard) return models::PixelScaling{};
   return models::PixelScaling{.mean = input.mean, .deviation = input.deviation};
 }
 
@@ -284,7 +285,7 @@ void export_onnx(const ExportOptions& o) {
   if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
     throw io::DataError(o.path + ": '" + state.entries[*bad].name +
                         "' is not finite (NaN or infinity): the training that wrote it had "
-                        "diverged; export an earlier snapshot");
+                        "diverged; export an earlier checkpoint");
   io::OnnxModel onnx =
       models::onnx_model(graph, engine::export_state(state, {}), pixel_scaling(o, model.input));
   onnx.name = base::escape_text(model.name);
@@ -296,9 +297,9 @@ void export_onnx(const ExportOptions& o) {
               base::escape_text(o.path).c_str(), with_commas(state.parameter_count()).c_str(),
               with_commas(static_cast<std::int64_t>(bytes)).c_str(),
               base::escape_text(o.out).c_str(), text_of_value(onnx.inputs.front()).c_str(),
-              model.input.normalization.empty() ? ""
-              : o.input == "pixels"             ? " (pixels from 0 to 255)"
-                                                : " (normalized as in training)",
+              !model.input.normalization ? ""
+              : o.input == "pixels"      ? " (pixels from 0 to 255)"
+                                         : " (normalized as in training)",
               text_of_value(onnx.outputs.front()).c_str());
 }
 

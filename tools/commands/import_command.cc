@@ -16,7 +16,6 @@
 #include "tools/folder/output_paths.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/train_arguments.h"
@@ -97,7 +96,7 @@ models::ImageWeights recognized(const std::string& path,
 }
 
 // `classes`: of a model without a data set; 0: its default.
-Target target_of(const std::string& model, std::int64_t classes, tools::ConfigValues& values) {
+Target target_of(const std::string& model, std::int64_t classes, ConfigValues& values) {
   std::string definition = models::model_definition(model);
   if (!values.contains("dataset")) {  // use the sizes that the model was made for
     models::ModelOptions options = models::default_options(model);
@@ -114,14 +113,14 @@ Target target_of(const std::string& model, std::int64_t classes, tools::ConfigVa
   }
   take_vocabulary(values);
   complete_values(values, "");
-  const tools::RunConfig config = tools::resolve_run_config(values);
+  const RunConfig config = resolve_run_config(values);
   const io::DatasetSplits data = io::load_dataset(config.data.set);
   engine::Graph graph = models::build_model(model, {.sample_shape = sample_shape(data.train),
                                                     .classes = data.train.classes(),
                                                     .definition = definition});
   return {std::move(graph),
           std::move(definition),
-          tools::to_toml(kept_values(config, data.train)),
+          to_toml(kept_values(config, data.train)),
           data.train.vocabulary(),
           tokenizer_of(model, &config.data.set),
           "for data set '" + data.train.name + "'",
@@ -147,7 +146,7 @@ int import_command(const Arguments& arguments) {
       "Makes a checkpoint at step 0 from another program's weights, for train --init-from, eval, "
       "sample and verify.",
       "engine import");
-  tools::ConfigValues values;
+  ConfigValues values;
   std::string path, out;
   std::vector<std::string> prefixes;
   app.add_option("FILE", path, ".safetensors, .npz, .pth or .ckpt, detected by content")

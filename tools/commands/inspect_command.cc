@@ -11,7 +11,8 @@
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/utc_time.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "io/data/order/sampler.h"
 #include "tools/commands/command.h"
 #include "tools/commands/flight/flight_report.h"
@@ -20,8 +21,9 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/observers/progress_line.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/table_columns.h"
@@ -124,8 +126,8 @@ void print_columns(const io::Checkpoint& c, const std::string& path) {
 
 // Prints the order of an epoch's samples, as in the run that wrote this checkpoint.
 void print_order(const io::Checkpoint& c, std::int64_t epoch) {
-  tools::ConfigValues config;
-  tools::apply_config_text(c.config, "the checkpoint's configuration", config);
+  ConfigValues config;
+  apply_config_text(c.config, "the checkpoint's configuration", config);
   const auto shuffle = config.find("shuffle"), shard = config.find("shard");
   if (shard != config.end() && shard->second.value == "file")
     throw io::ConfigError(

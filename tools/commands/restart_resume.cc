@@ -64,15 +64,16 @@ RestartResume resume_after_restart(const LaunchOptions& options) {
     return {{},
             restarts +
                 "--save-dir auto makes a new folder, so every restart begins from step 0 in "
-                "another one; name the folder to go on"};
+                "another one; name the folder to continue it"};
   if (folder.empty())
     return {{}, restarts + "train has no --save-dir, so every restart begins from step 0"};
   if (!values["resume"].value.empty()) return {};
   // It begins a new run, once: a restart resumes that one.
   if (values.contains("overwrite"))
-    return {{"--resume", "none"}, restarts + "train goes on from the newest snapshot in " + folder};
+    return {{"--resume", "none"},
+            restarts + "train continues from the newest checkpoint in " + folder};
   return {{"--resume", "auto"},
-          restarts + "train goes on from the newest snapshot in " + folder +
+          restarts + "train continues from the newest checkpoint in " + folder +
               " (--resume auto; give it --resume none to begin anew)"};
 }
 

@@ -2,11 +2,8 @@
 #include "tools/commands/train_instead.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <iostream>
-#include <iterator>
 #include <limits>
 
 #include "io/base/text/escape_text.h"
@@ -16,12 +13,12 @@
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/options/input/command_line.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/session_text.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
+#include "tools/run/choices/rate_choice.h"
 #include "tools/run/session/dry_run.h"
 #include "tools/run/session/lr_range_test.h"
 #include "tools/run/session/sync_auto.h"
@@ -46,12 +43,8 @@ int dry_run(const RunConfig& given, backends::Group& group) {
   if (group.rank() != 0) return kExitOk;
   const SessionFacts& facts = session.facts();
   std::string text = base::escape_text(start_line(facts, ENGINE_VERSION)) + "\n";
-  std::vector<std::string> lines{base::escape_text(columns_line(facts)), memory_line(facts),
-                                 frozen_line(facts), sampler_line(facts)};
-  std::ranges::copy(chosen.lines, std::back_inserter(lines));
-  std::ranges::move(averaging_lines(facts), std::back_inserter(lines));
-  for (const std::string& line : lines)
-    if (!line.empty()) text += line + "\n";
+  for (const auto& lines : {detail_lines(facts), chosen.lines, averaging_lines(facts)})
+    for (const std::string& line : lines) text += line + "\n";
   text +=
       "\nModel (of one sample; MFLOP: millions of floating-point operations of forward's "
       "products)\n" +
@@ -61,13 +54,6 @@ int dry_run(const RunConfig& given, backends::Group& group) {
   std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
   check_standard_output();
   return kExitOk;
-}
-
-// Returns the factor that the session applies to --lr.
-double rate_scale(const RunConfig& config, int world_size) {
-  using Scale = UpdateOptions::RateScale;
-  if (config.update.scale == Scale::kNone) return 1;
-  return config.update.scale == Scale::kLinear ? world_size : std::sqrt(world_size);
 }
 
 std::string finding_text(const RateFinding& found, const LrRangeTest& test, const RateRange& range,
@@ -115,7 +101,7 @@ int find_lr(const RunConfig& given, const RateRange& range, backends::Group& gro
   }
   if (!root) return kExitOk;
   const RateFinding found = find_rate(test.points());
-  const double scale = rate_scale(config, group.world_size()),
+  const double scale = scaled_rate(1, config.update, group.world_size(), config.data.max_ranks),
                nothing = std::numeric_limits<double>::quiet_NaN(),
                steepest = found.steepest.value_or(nothing);
   if (writer)

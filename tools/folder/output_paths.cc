@@ -13,7 +13,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/files/own_file.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "models/model_catalog.h"
 #include "tools/folder/run_record.h"
 #include "tools/report/output/exit_codes.h"
@@ -128,7 +128,8 @@ std::string unstarted_run_text(const std::string& folder) {
   });
   if (!taken || has_run_record(folder) || !io::newest_checkpoint_name(folder).empty()) return "";
   return folder +
-         ": its job has not begun to train (run.lock or log.txt, but no run.json and no snapshot)";
+         ": its job has not begun to train (run.lock or log.txt, but no run.json and no "
+         "checkpoint)";
 }
 
 void check_output_path(const std::string& what, const std::string& path,

@@ -13,8 +13,10 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tools/folder/output_paths.h"
+#include "tools/folder/resume_source.h"
 
 namespace tools {
 namespace {
@@ -102,6 +104,16 @@ std::string run_of_snapshot(const std::string& path) {
   }
 }
 
+// Returns the run that continues in a folder without run.json: its checkpoint states it.
+std::string run_of_source(const Resume& resume, const std::string& folder) {
+  try {
+    const auto source = resume_source(resume, folder);
+    return source ? source->description.run_id : "";
+  } catch (const io::Error&) {
+    return "";  // the code that loads it reports the problem
+  }
+}
+
 bool same_folder(const std::string& a, const std::string& b) {
   std::error_code unknown;
   return fs::equivalent(a, b, unknown) && !unknown;
@@ -132,7 +144,7 @@ std::string run_in_folder(const std::string& folder) {
   } else if (!fault.empty()) {
     text = "a run whose run.json cannot be read";
   }
-  return text + ", newest snapshot " + newest;
+  return text + ", newest checkpoint " + newest;
 }
 
 RunFolder::RunFolder(const RunFolderRequest& request)
@@ -196,7 +208,7 @@ void RunFolder::note_missing_checkpoint() {
   const std::string missing = io::missing_latest_checkpoint(path_);
   if (!missing.empty())
     notice_ += (notice_.empty() ? "" : "; ") + path_ + ": `latest` names " + missing +
-               ", which does not exist, and there is no other snapshot";
+               ", which does not exist, and there is no other checkpoint";
 }
 
 void RunFolder::keep_damaged_record() const {
@@ -230,14 +242,13 @@ void RunFolder::take(const RunFolderRequest& request) {
     } else {
       throw io::CannotCreateError(
           path_ + " holds " + (resume.is_wanted() ? "another run" : "a run") + " (" + held +
-          "): --resume " + path_ +
-          " goes on with it, --overwrite moves it aside, --save-dir auto " + "makes a new folder");
+          "): --resume " + path_ + " continues it, --overwrite moves it aside, --save-dir auto " +
+          "makes a new folder");
     }
   }
   if (begun_) note_missing_checkpoint();
   if (!continued_ && !begun_) record_ = {};
-  if (record_.id.empty() && continued_)  // without run.json: the checkpoints state the run
-    record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());
+  if (record_.id.empty() && continued_) record_.id = run_of_source(resume, path_);
   if (record_.id.empty()) record_.id = new_run_id();
 }
 
@@ -277,7 +288,7 @@ std::string RunFolder::give_up_newer(std::int64_t step) {
       throw io::CannotCreateError("cannot move " + name + " from " + path_ + " to " + aside + ": " +
                                   error.message());
   }
-  return std::to_string(newer.size()) + (newer.size() == 1 ? " snapshot" : " snapshots") +
+  return std::to_string(newer.size()) + (newer.size() == 1 ? " checkpoint" : " checkpoints") +
          " newer than step " + std::to_string(step) + " moved to " + aside;
 }
 
@@ -303,11 +314,12 @@ std::string RunFolder::check(const std::function<void(const std::string&)>& noti
   if (!lock_->take_place()) {
     if (gone)
       return "the folder " + path_ +
-             " is gone, and cannot be made again (its file system is away, or another job made it)";
+             " is gone, and cannot be made again (its file system is not mounted, or another job "
+             "made it)";
     if (fs::exists(path_, unknown) && !fs::is_directory(path_, unknown))
       return path_ + " is a file now, expected the folder of the run";
     return "the folder " + path_ +
-           " is on another file system than when this job began: what was mounted there is away";
+           " is on another file system than when this job began; what was mounted there is missing";
   }
   try {
     if (!record_.starts.empty()) write_run_record(record_, path_);
@@ -318,7 +330,7 @@ std::string RunFolder::check(const std::function<void(const std::string&)>& noti
       "the folder " + path_ +
       (gone ? " is gone (removed or renamed): made it again, with run.json; "
             : " is another one than when this job began, an empty one: took it, with run.json; ") +
-      "earlier snapshots are not in it");
+      "earlier checkpoints are not in it");
   return "";
 }
 

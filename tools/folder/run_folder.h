@@ -8,6 +8,7 @@
 #include <string>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tools/folder/run_lock.h"
 #include "tools/folder/run_record.h"
 #include "tools/options/table/resume.h"
@@ -100,7 +101,7 @@ class RunFolder {
   bool of_this_job_ = false;
 };
 
-// Returns e.g. "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt":
+// Returns e.g. "mlp on mnist, started 2026-01-02T03:04:05Z, newest checkpoint step-00000938.ckpt":
 // the run in a folder; "" if there is none. A folder without checkpoints contains no run, because
 // nothing could be lost.
 std::string run_in_folder(const std::string& folder);

@@ -20,11 +20,11 @@
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tools/folder/lock_file.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -259,7 +259,7 @@ void RunLock::look_locked() {
   }
   if (!is_in_place_locked()) {  // for take_place()
     if (!io::newest_checkpoint_name(folder_).empty())
-      lose("another folder with snapshots has taken the place of " + folder_);
+      lose("another folder with checkpoints has taken the place of " + folder_);
     return;
   }
   unlink(path_.c_str());  // if it exists, it has no holder

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/data/images/image_format.h"
 #include "tools/options/table/option_table.h"
 
 namespace tools {
@@ -16,9 +17,9 @@ struct RunData {
   std::string name, folder, digest;  // digest: of the training samples and labels
   std::int64_t train = 0, test = 0;  // samples
   std::int64_t classes = 0;
-  std::vector<std::int64_t> shape;  // shape of a sample
-  std::string normalization;        // "unit" or "standard"
-  std::string vocabulary;           // for text: the byte of each token id
+  std::vector<std::int64_t> shape;                 // shape of a sample
+  std::optional<io::Normalization> normalization;  // none: unknown
+  std::string vocabulary;                          // for text: the byte of each token id
 };
 
 // A machine of ranks: equal machines with equal threads and devices are merged.

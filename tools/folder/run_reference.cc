@@ -7,17 +7,19 @@
 #include "engine/optim/optimizer_spec.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "models/model_catalog.h"
 #include "models/published/foreign_folder.h"
 #include "tools/folder/output_paths.h"
+#include "tools/folder/resume_source.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_folder.h"
 #include "tools/folder/run_record.h"
 #include "tools/options/table/option_rules.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -103,13 +105,13 @@ void drop_options_of_saving(ConfigValues& saved) {
 
 // Takes the checkpoint's own configuration; returns the layer list of its model if that is used.
 // `in_folder`: the checkpoint is in a folder in which the run continues anyway.
-std::string take_snapshot(const std::string& path, bool in_folder, ConfigValues& values) {
+std::string take_snapshot(const io::DescribedCheckpoint& source, bool in_folder,
+                          ConfigValues& values) {
   const bool spawned_by_user = values.contains("spawn");
-  const io::Checkpoint snapshot = io::load_description(path);
+  const auto& [path, snapshot] = source;
   refuse_import(snapshot, path);
   std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
-  ConfigValues saved;
-  apply_config_text(snapshot.config, path, saved);
+  ConfigValues saved = options_in(snapshot, path);
   forget_defaults(saved, values, /*with_sources=*/false);
   if (!in_folder && value_of(values, "save-dir").empty()) {
     const std::string parent = fs::path(path).parent_path().string();
@@ -133,18 +135,18 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
     add(record->options, run_record_path(folder), values);
     if (!spawned_by_user) drop_spawn_of_others(values);
   } else {
-    const std::string newest = io::find_newest_checkpoint(folder, nullptr);
-    if (newest.empty() && !fault.empty())
+    const auto newest = resume_source(Resume::parse(folder), "");
+    if (!newest && !fault.empty())
       throw io::DataError(fault + "; " + folder + " has no checkpoint to continue from either");
-    if (newest.empty()) {
+    if (!newest) {
       const std::string unstarted = unstarted_run_text(folder);
       throw io::ConfigError(
           "--resume " +
           (unstarted.empty()
-               ? folder + ": the folder holds no run (no run.json, no snapshot)"
+               ? folder + ": the folder holds no run (no run.json, no checkpoint)"
                : unstarted + "; start it with --save-dir " + folder + " and its options"));
     }
-    definition = take_snapshot(newest, /*in_folder=*/true, values);
+    definition = take_snapshot(*newest, /*in_folder=*/true, values);
   }
   const std::string save_dir = value_of(values, "save-dir");
   std::error_code unknown;
@@ -191,19 +193,25 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   if (newest.empty()) {
     const std::string unstarted = unstarted_run_text(path);
     const std::string what = models::foreign_folder_text(path);
-    throw io::MissingFileError(!unstarted.empty()
-                                   ? unstarted
-                                   : "no snapshot in " + path + (what.empty() ? "" : ": " + what));
+    throw io::MissingFileError(!unstarted.empty() ? unstarted
+                                                  : "no checkpoint in " + path +
+                                                        (what.empty() ? "" : ": " + what));
   }
-  for (const std::string& why : skipped) print_notice("skipped a snapshot: " + why);
+  for (const std::string& why : skipped) print_notice("skipped a checkpoint: " + why);
   return newest;
 }
 
 std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file) {
   if (file == path) return "";
   const bool best = wanted == Snapshot::kBest && io::find_best_checkpoint(path) == file;
-  return path + ": its " + (best ? "best" : "newest") + " snapshot, " +
+  return path + ": its " + (best ? "best" : "newest") + " checkpoint, " +
          fs::path(file).filename().string();
+}
+
+ConfigValues options_in(const io::Checkpoint& snapshot, const std::string& path) {
+  ConfigValues options;
+  apply_config_text(snapshot.config, path, options);
+  return options;
 }
 
 bool is_import(const io::Checkpoint& snapshot) {
@@ -212,7 +220,7 @@ bool is_import(const io::Checkpoint& snapshot) {
 
 void refuse_import(const io::Checkpoint& snapshot, const std::string& path) {
   if (is_import(snapshot))
-    throw io::ConfigError(path + " is an import, which has weights but no run to go on with: " +
+    throw io::ConfigError(path + " is an import, which has weights but no run to continue: " +
                           "use --init-from " + path);
 }
 
@@ -222,7 +230,7 @@ std::string take_resumed_run(ConfigValues& values) {
   if (resume.empty() || resume == "none" || resume == "auto") return "";
   if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
   if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
-  return take_snapshot(resume, /*in_folder=*/false, values);
+  return take_snapshot(*resume_source(Resume::parse(resume), ""), /*in_folder=*/false, values);
 }
 
 }  // namespace tools

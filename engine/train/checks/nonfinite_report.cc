@@ -28,12 +28,12 @@ std::string to_error(const NonFiniteReport& report, const std::string& snapshot)
   if (report.at_start)
     return text +
            "; no earlier check of this start found finite ones: resume from an earlier "
-           "snapshot, start from other weights, or look at the data";
+           "checkpoint, start from other weights, or look at the data";
   if (snapshot.empty())
     return text +
-           "; there is no snapshot to go on from: start again with a lower --lr, or "
+           "; there is no checkpoint to continue from: start again with a lower --lr, or "
            "--clip-grad";
-  return text + "; last good snapshot: " + snapshot + "; go on with --resume " + snapshot +
+  return text + "; last good checkpoint: " + snapshot + "; continue with --resume " + snapshot +
          " and a lower --lr, or --clip-grad";
 }
 

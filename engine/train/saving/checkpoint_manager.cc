@@ -11,6 +11,8 @@
 #include "engine/train/saving/shared_file.h"
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 
 namespace engine {
 namespace {
@@ -214,9 +216,9 @@ std::string CheckpointManager::resume(const std::string& which, TrainState& stat
                                                                options_.description.run_id)
                              : "";
           for (const std::string& s : skipped)
-            if (options_.notice) options_.notice("skipped a snapshot: " + s);
+            if (options_.notice) options_.notice("skipped a checkpoint: " + s);
           if (path.empty() && !own)
-            throw io::MissingFileError("no snapshot in " + which + " to resume from");
+            throw io::MissingFileError("no checkpoint in " + which + " to resume from");
         }
         if (!path.empty()) own_file = io::open_bytes(path);
       },

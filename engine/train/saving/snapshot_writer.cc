@@ -8,6 +8,8 @@
 
 #include "io/base/machine/cpu_affinity.h"
 #include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "io/checkpoint/late_arrays.h"
 
 namespace engine {
@@ -16,12 +18,12 @@ namespace {
 // Describes the checkpoints to resume from, for the final message. `last` is the checkpoint that
 // this process saved last; "" if it saved none.
 std::string what_is_left(const WriteOptions& options, const std::string& last) {
-  const std::string saved = last.empty() ? "" : "; the last snapshot saved is " + last;
+  const std::string saved = last.empty() ? "" : "; the last checkpoint saved is " + last;
   try {
     const std::string newest =
         io::find_newest_checkpoint(options.directory, nullptr, options.run_id);
-    if (!newest.empty()) return "; the newest snapshot is " + newest;
-    return last.empty() ? "; there is no snapshot of this run in " + options.directory
+    if (!newest.empty()) return "; the newest checkpoint is " + newest;
+    return last.empty() ? "; there is no checkpoint of this run in " + options.directory
                         : saved + ", which is not there now: is its file system mounted?";
   } catch (const io::Error&) {
     std::error_code unknown;  // the folder cannot be read now
@@ -45,7 +47,7 @@ std::string make_room(const WriteOptions& options, const io::Error& error) {
     const int deleted = io::delete_older_snapshots(options.directory, options.run_id);
     if (deleted == 0) return "";
     return "; " + std::to_string(deleted) +
-           (deleted == 1 ? " older snapshot" : " older snapshots") + " deleted to make room";
+           (deleted == 1 ? " older checkpoint" : " older checkpoints") + " deleted to make room";
   } catch (const io::Error&) {
     return "";  // the original error, the full file system, is reported
   }
@@ -121,7 +123,7 @@ std::string SnapshotWriter::written(const WriteOptions& options) {
       if (tries == kTries) give_up(error, what_is_left(options, last_path_));
       const std::string made = make_room(options, error);
       if (options.notice)
-        options.notice("the snapshot of step " + std::to_string(copy_.checkpoint().global_step) +
+        options.notice("the checkpoint of step " + std::to_string(copy_.checkpoint().global_step) +
                        " was not saved: " + error.what() + made + "; trying again");
     }
     std::this_thread::sleep_for(pause);

@@ -10,8 +10,8 @@ namespace io {
 
 // The changes that are made to an image, in this order. If all are off, it is unchanged.
 struct Augmentation {
-  bool resized_crop =
-      false;  // image folders: a random part of random size and shape, instead of the middle
+  // Image folders: a random part of random size and shape, instead of the middle.
+  bool resized_crop = false;
   bool crop = false;  // shifts by up to crop_padding pixels in each direction, and fills with black
   bool flip = false;  // mirrors left and right with probability 0.5
   bool cutout = false;  // fills a square with the channels' means; DeVries, Taylor, 2017

@@ -3,14 +3,23 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace io {
 
-enum class Normalization {
-  kUnit,
-  kStandard
-};  // x/255; then (x/255 - mean) / deviation per channel
+// kUnit: x/255; kStandard: (x/255 - mean) / deviation per channel.
+enum class Normalization { kUnit, kStandard };
+constexpr std::string_view to_string(Normalization normalization) {
+  return normalization == Normalization::kUnit ? "unit" : "standard";
+}
+// Returns nothing for another text.
+constexpr std::optional<Normalization> parse_normalization(std::string_view text) {
+  for (const Normalization each : {Normalization::kUnit, Normalization::kStandard})
+    if (text == to_string(each)) return each;
+  return std::nullopt;
+}
 
 struct ImageFormat {
   std::array<std::int64_t, 3> shape{};  // height, width, channels

@@ -51,7 +51,7 @@ class EpochOrder;
 struct SamplerOptions {
   std::int64_t size = 0;  // samples in the data set
   std::int64_t global_batch =
-      1;  // samples of one step over all ranks; the last step of an epoch may have fewer
+      1;  // samples of a step over all ranks; an epoch's last may have fewer
   int rank = 0, world_size = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
@@ -81,8 +81,8 @@ class Sampler {
   // leaves no step; for fewer parts than ranks.
   explicit Sampler(const SamplerOptions& options);
 
-  std::int64_t steps_per_epoch()
-      const;  // ceil(size / global_batch); kDrop: floor; kPad: for the padded size
+  // Returns ceil(size / global_batch); kDrop: floor; kPad: for the padded size.
+  std::int64_t steps_per_epoch() const;
   // `taken` is the number of a step's first samples, below global_count(step), that earlier steps
   // with another batch size have used. The ranks share the others.
   std::int64_t global_count(std::int64_t step, std::int64_t taken = 0) const;  // over all ranks
@@ -106,9 +106,8 @@ class Sampler {
   const BatchShares& shares() const { return options_.shares; }
   // Returns this rank's samples of a step of the current epoch. Valid until set_epoch().
   std::span<const std::int64_t> indices(std::int64_t step, std::int64_t taken = 0) const;
-  std::span<const std::int64_t> order() const {
-    return order_;
-  }  // the whole epoch of all ranks, with padding; kFile: part by part
+  // Returns the whole epoch of all ranks, with padding; kFile: part by part.
+  std::span<const std::int64_t> order() const { return order_; }
 
  private:
   struct Slice {
@@ -127,8 +126,8 @@ class Sampler {
   std::int64_t first_ = 0;      // own_ is known from this position on
   std::vector<std::int64_t> order_;
   std::vector<std::int64_t> own_;  // kStrided, kFile: this rank's samples
-  std::vector<std::int64_t>
-      turns_;  // kFile: positions p with p mod world size = turns_[r] count for rank r
+  // kFile: positions p with p mod world size = turns_[r] count for rank r.
+  std::vector<std::int64_t> turns_;
   std::vector<int> part_bounds_;  // with parts: as of divide_parts()
 };
 

@@ -15,10 +15,10 @@ namespace io {
 
 struct Batch {
   std::int64_t epoch = 0, step = 0;  // position in the sampler
-  std::span<const float>
-      samples;  // count * sample_count: NHWC, normalized; or features. Empty for tokens
-  std::span<const std::uint8_t>
-      pixels;  // in place of samples, if requested: images as they are stored, NHWC
+  // count * sample_count: NHWC, normalized; or features. Empty for tokens.
+  std::span<const float> samples;
+  // In place of samples, if requested: images as they are stored, NHWC.
+  std::span<const std::uint8_t> pixels;
   std::span<const AugmentationDraw> draws;   // with pixels: count
   std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
   std::span<const std::int32_t> labels;      // count * positions. Empty if there are targets

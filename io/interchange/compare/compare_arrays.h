@@ -16,10 +16,10 @@ namespace io {
 struct CompareOptions {
   Tolerance tolerance{};
   std::vector<Section> sections{Section::kParameter, Section::kBuffer};
-  std::vector<std::string>
-      ignore{};  // globs (* and ?) of names to ignore, after stripping and renaming
-  std::vector<std::string>
-      strip_prefix{};  // prefixes removed from names, each at most once, in this order
+  // Globs (* and ?) of names to ignore, after stripping and renaming.
+  std::vector<std::string> ignore{};
+  // Prefixes removed from names, each at most once, in this order.
+  std::vector<std::string> strip_prefix{};
   // Pairs of old and new: a name that is `old`, or continues after it with a ".", gets `new` in its
   // place; the first match is used.
   std::vector<std::pair<std::string, std::string>> rename{};
@@ -31,8 +31,8 @@ struct ArrayDifference {
   std::string type, shape;  // those of the first file that has it
   std::string reason;       // "values", "missing", "shape", "type"
   ValueReport values;       // over all files relative to the first; only for "values"
-  std::vector<int>
-      minority;  // files that differ from the majority (with a tie, from the first file's group)
+  // Files that differ from the majority (with a tie, from the first file's group).
+  std::vector<int> minority;
 };
 
 struct NotFinite {  // a tensor with a NaN or an infinity

@@ -106,15 +106,6 @@ std::unique_ptr<ArraySource> open_safetensors(std::unique_ptr<ByteSource> bytes)
   return std::make_unique<SafetensorsSource>(std::move(bytes));
 }
 
-std::vector<NamedArray> parse_safetensors(const std::vector<std::byte>& bytes,
-                                          const std::string& name) {
-  return read_arrays(*open_safetensors(memory_bytes(bytes, name)));
-}
-
-std::vector<NamedArray> load_safetensors(const std::string& path) {
-  return read_arrays(*open_safetensors(open_bytes(path)));
-}
-
 void save_safetensors(const std::vector<NamedArray>& arrays, const std::string& path) {
   std::vector<SafetensorsEntry> entries;
   std::uint64_t at = 0;

@@ -10,17 +10,11 @@
 
 namespace io {
 
-// Opens the tensors in file-offset order, for reading piece by piece; rejects the same files as
-// load_safetensors.
+// Opens the tensors, in section kParameter and file-offset order. Rejects with DataError: header
+// over 100 MB, duplicate names, overlap, gaps, a size that is not shape * dtype, overflow, unknown
+// dtype, trailing bytes. F16 and BF16 are not converted. The file's "__metadata__" is checked and
+// dropped.
 std::unique_ptr<ArraySource> open_safetensors(std::unique_ptr<ByteSource> bytes);
-
-// Reads all tensors as NamedArrays of section kParameter (names in file-offset order). Rejects with
-// DataError: header over 100 MB, duplicate names, overlap, gaps, a size that is not shape * dtype,
-// overflow, unknown dtype, trailing bytes. F16 and BF16 are not converted. The file's
-// "__metadata__" is checked and dropped.
-std::vector<NamedArray> load_safetensors(const std::string& path);
-std::vector<NamedArray> parse_safetensors(const std::vector<std::byte>& bytes,
-                                          const std::string& name);
 
 // Writes the arrays in the given order, only names and data, atomically as save_checkpoint and with
 // its errors. REQUIRES: names are unique (regardless of sections), data match shape and type;

@@ -9,7 +9,8 @@
 #include <string>
 
 #include "backends/backend_error.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/engine/train/trainer_fixture.h"
 #include "tests/support/test_support.h"
 

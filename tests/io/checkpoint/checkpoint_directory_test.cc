@@ -11,6 +11,8 @@
 #include <random>
 #include <thread>
 
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"

@@ -15,6 +15,7 @@
 
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/checkpoint/late_arrays.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/test_support.h"
 

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/test_support.h"
 

@@ -114,7 +114,7 @@ TEST(EventFile, AFullDiskLosesEventsAndNoMore) {
   ASSERT_EQ(notices.size(), 2u);
   EXPECT_CONTAINS(notices[0], "tensorboard " + file.path() +
                                   ": cannot write: File too large; the limit of this process is ");
-  EXPECT_CONTAINS(notices[0], ": raise it (ulimit -f); the training goes on without");
+  EXPECT_CONTAINS(notices[0], ": raise it (ulimit -f); training continues without it");
   EXPECT_EQ(notices[1], "tensorboard " + file.path() + ": written again; 2 events are missing");
   const std::vector<std::string> payloads = payloads_of(file.path());
   ASSERT_EQ(payloads.size(), 4u);

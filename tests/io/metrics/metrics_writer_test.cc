@@ -231,7 +231,7 @@ TEST(MetricsWriter, AFileThatTakesNoMoreIsSaidOnceAndWrittenAgainWhenItDoes) {
   ASSERT_EQ(notices.size(), 2u);
   EXPECT_CONTAINS(notices[0], "metrics " + path +
                                   ": cannot write: File too large; the limit of this process is ");
-  EXPECT_CONTAINS(notices[0], ": raise it (ulimit -f); the training goes on without");
+  EXPECT_CONTAINS(notices[0], ": raise it (ulimit -f); training continues without it");
   EXPECT_EQ(notices[1], "metrics " + path + ": written again; 2 lines are missing");
   ASSERT_EQ(writer.losses().size(), 1u);
   EXPECT_EQ(writer.losses()[0].find("metrics " + path + ": 2 lines are missing: File too large"),

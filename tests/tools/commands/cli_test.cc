@@ -19,7 +19,7 @@
 
 #include "engine/ops/common/cpu_dispatch.h"
 #include "io/base/text/text_parts.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
@@ -91,7 +91,7 @@ TEST(Top, ShowsARunThatHasEnded) {
   const CommandResult top = expect_success(engine({"top", run}));
   program::expect_words(top.out,
                         {": mlp on synthetic, completed\nstep 8 of 8, epoch 2 of 2 | loss ",
-                         "newest snapshot: step-00000008.ckpt\n"});
+                         "newest checkpoint: step-00000008.ckpt\n"});
   const CommandResult json = call("top", run, "--json");
   EXPECT_EQ(json.out.find("{\"schema\":1,\"run\":\""), 0u) << json.out;
 }
@@ -796,10 +796,12 @@ TEST_F(Trained, ARunThatIsDoneSaysSoAndWhatGoesOn) {
     return train("--batch-size 20 --resume", snapshot(), more);
   };
   const CommandResult done = expect_success(again({"--epochs", "1"}));
-  EXPECT_CONTAINS(done.out, "\nnothing left to do: epoch 1 of 1 is done; --epochs 3 goes on\n");
+  EXPECT_CONTAINS(done.out,
+                  "\nnothing left to do: epoch 1 of 1 is done; --epochs 3 continues it\n");
   EXPECT_LACKS(done.out, "completed");
-  EXPECT_CONTAINS(again({"--steps", "4"}).out, "step 4 of 4 is done; --steps 8 goes on\n");
-  EXPECT_CONTAINS(again({"--steps", "3"}).out, "step 4 is done, --steps is 3; --steps 8 goes on\n");
+  EXPECT_CONTAINS(again({"--steps", "4"}).out, "step 4 of 4 is done; --steps 8 continues it\n");
+  EXPECT_CONTAINS(again({"--steps", "3"}).out,
+                  "step 4 is done, --steps is 3; --steps 8 continues it\n");
   const CommandResult more = expect_success(again({"--epochs", "3", "--log-every", "1"}));
   for (const char* line : {"2 steps an epoch, 8 in all",
                            "Epoch [2/3], Step [1/2], Loss: ", "Epoch [3/3], Step [2/2], Loss: "})

@@ -120,8 +120,8 @@ TEST(Console, LinesThatAFullDiskHasLostAreSaidOnceAndCountedAtTheEnd) {
                               "--save-dir", folder / "run"}));
       expect_lost_output(run, 74,
                          output +
-                             " /dev/full: cannot write: No space left on device; the "
-                             "training goes on without\n",
+                             " /dev/full: cannot write: No space left on device; "
+                             "training continues without it\n",
                          output + " /dev/full: [0-9]+ lines are missing: No space left on device");
       EXPECT_TRUE(std::filesystem::exists(folder / "run/step-00000005.ckpt")) << run.err;
     }
@@ -158,7 +158,7 @@ TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
   const std::string cause =
       "File too large; the limit of this process is 1 KiB: raise it (ulimit -f)";
   const std::string pattern = std::regex_replace(cause, std::regex("[()]"), "\\$&");
-  const std::string notice = ": cannot write: " + cause + "; the training goes on without\n";
+  const std::string notice = ": cannot write: " + cause + "; training continues without it\n";
   expect_lost_output(limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"}),
                      74, notice, "metrics .*/metrics.jsonl: [0-9]+ lines are missing: " + pattern);
   expect_lost_output(limited("-f 1", {"--tensorboard-dir", folder / "events"}), 74, notice,

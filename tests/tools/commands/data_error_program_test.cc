@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"

@@ -248,7 +248,7 @@ TEST_F(VerifyFiles, TroubleIsTwo) {
     return folder_ / "cut";
   };
   expect_trouble(verify({good, folder_ / "none.ckpt"}), "cannot open");
-  expect_trouble(verify({good, folder_.path().string()}), "no snapshot in");
+  expect_trouble(verify({good, folder_.path().string()}), "no checkpoint in");
   expect_trouble(verify({good, test_support::engine_binary()}), "neither a checkpoint");
   expect_trouble(verify({good, array_fixture::data_file("torch_legacy.pth")}),
                  "save it again with torch.save of PyTorch >= 1.6");

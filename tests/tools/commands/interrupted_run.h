@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/support/command_words.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"

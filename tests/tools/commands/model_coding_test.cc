@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "io/data/sources/dataset.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "io/interchange/numpy/npz.h"
 #include "tests/io/interchange/array_fixture.h"
 #include "tests/support/command_words.h"
@@ -43,7 +44,7 @@ TEST(Diverged, EndsWith79AndOneLineAndSavesNothing) {
   EXPECT_EQ(result.exit_code, 79) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_words(result.err, {"engine: error: the loss was finite at step 2, not finite at step 3; ",
-                            "no snapshot", "--lr", "--clip-grad"});
+                            "no checkpoint", "--lr", "--clip-grad"});
   EXPECT_LACKS(result.out, "completed");
   EXPECT_LACKS(result.out, "Test after");
   EXPECT_EQ(with_step(folder, 5), "");
@@ -69,9 +70,11 @@ TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
   expect_success(with(argv("--epochs 1")));
   const CommandResult diverged = with(argv("--epochs 5 --resume auto --lr 1e6 --momentum 0"));
   EXPECT_EQ(diverged.exit_code, 79) << diverged.err;
-  const std::size_t at = diverged.err.find("last good snapshot: ");
+  const std::string before = "last good checkpoint: ";
+  const std::size_t at = diverged.err.find(before);
   ASSERT_NE(at, std::string::npos) << diverged.err;
-  const std::string good = diverged.err.substr(at + 20, diverged.err.find(';', at) - at - 20);
+  const std::size_t begin = at + before.size();
+  const std::string good = diverged.err.substr(begin, diverged.err.find(';', begin) - begin);
   expect_success(call("eval", good, "--threads 1"));
 }
 
@@ -82,7 +85,7 @@ TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
                           "--save-every", "1s", "--keep-last", "1"}));
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_words(result.err, {"engine: warning: the loss was finite at step 2, not finite at step 3",
-                            "the run goes on"});
+                            "the run continues"});
   EXPECT_NE(with_step(folder, 2), "") << "the last good one";
 
   const std::string bad = with_step(folder, 5);
@@ -133,7 +136,7 @@ TEST_F(EvaluationNotFinite, EndsWith79) {
     EXPECT_EQ(result.exit_code, 79) << result.err;
     expect_words(result.err,
                  {"the test loss is not finite at step 2 (the loss was finite at step 2); there is "
-                  "no snapshot"});
+                  "no checkpoint"});
     EXPECT_LACKS(result.out, "Test after");
     EXPECT_LACKS(result.out, "Best so far");
     EXPECT_EQ(with_step(folder_, 4), "");
@@ -148,7 +151,7 @@ TEST_F(EvaluationNotFinite, IsNeverTheBest) {
     const CommandResult result = expect_success(train({"--on-nonfinite", action}));
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     expect_words(result.err, {"engine: warning: the test loss is not finite at step 2",
-                              "; the run goes on (--on-nonfinite " + action + ")"});
+                              "; the run continues (--on-nonfinite " + action + ")"});
     expect_words(result.out,
                  {"Test after step 2: loss nan (16 samples)\n", "Test after step 4: loss nan ("});
     EXPECT_LACKS(result.out, "Best so far");

@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"

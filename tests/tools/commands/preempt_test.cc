@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "backends/group.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -44,7 +44,7 @@ TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
   EXPECT_CONTAINS(stopped.err,
                   "engine: preempted by signal 10 (User defined signal 1) after step " +
                       std::to_string(step) + ": saved " + newest +
-                      "; to go on: engine train --resume " + (folder / "run") + "\n");
+                      "; to continue: engine train --resume " + (folder / "run") + "\n");
   expect_equal_bits_later(folder, step, 25);
 }
 
@@ -180,7 +180,7 @@ TEST(Preemption, AFrozenRankDoesNotHoldUpTheOthersEnd) {
     const CommandResult stopped = interrupted(folder / "run", {"--heartbeat", "1000"}, signal,
                                               Receiver::kParent, {}, /*frozen=*/true);
     EXPECT_EQ(stopped.exit_code, code) << stopped.err;
-    program::expect_words(stopped.err, {"; to go on: engine train --resume " + (folder / "run"),
+    program::expect_words(stopped.err, {"; to continue: engine train --resume " + (folder / "run"),
                                         "1 of 2 workers has not ended after the others had"});
   }
 }
@@ -236,7 +236,7 @@ TEST(Preemption, AReaderThatLeavesCostsNothing) {
     EXPECT_EQ(test_support::read_text(folder / "code"), "74\n") << result.err;
     program::expect_words(result.err, {"cannot write to standard output: Broken pipe"});
     if (!saved) continue;
-    program::expect_words(result.err, {"the run goes on, see " + (folder / "run") + "/log.txt"});
+    program::expect_words(result.err, {"the run continues, see " + (folder / "run") + "/log.txt"});
     EXPECT_TRUE(fs::exists(folder / "run/step-00001800.ckpt"));
   }
 }
@@ -247,7 +247,7 @@ TEST(Preemption, AnInterruptIsNone) {
   EXPECT_EQ(stopped.exit_code, 130);
   program::expect_words(stopped.err,
                         {"engine: stopped by signal 2 (Interrupt) after step ",
-                         "; to go on: engine train --resume " + (folder / "run") + "\n"});
+                         "; to continue: engine train --resume " + (folder / "run") + "\n"});
 }
 
 // An evaluation may take minutes, and what asks to stop kills soon after: all steps are saved.

@@ -8,7 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/interrupted_run.h"
 #include "tests/tools/commands/program.h"

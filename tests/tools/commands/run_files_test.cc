@@ -10,6 +10,7 @@
 
 #include "engine/train/best_model.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
@@ -73,7 +74,7 @@ TEST_F(RunThatImproves, BestIsTheSnapshotsAfterGoingBack) {
   EXPECT_EQ(best(), io::checkpoint_file_name(step) + "\n");
   EXPECT_TRUE(fs::exists(snapshot(step)));
   EXPECT_CONTAINS(call("export", dir(), "-o", folder_ / "a.npz").err,
-                  "its best snapshot, " + io::checkpoint_file_name(step));
+                  "its best checkpoint, " + io::checkpoint_file_name(step));
 }
 
 TEST_F(RunThatImproves, WithoutEvaluationsToo) {
@@ -305,7 +306,7 @@ TEST_F(Restarted, OverwriteMovesTheOlderRunAsideOnce) {
 TEST_F(Restarted, ANamedSnapshotIsGoneBackToOnce) {
   const auto back = argv("--epochs 4 --resume", snapshot(5));
   const CommandResult first = expect_success(start(back));
-  EXPECT_CONTAINS(first.err, "3 snapshots newer than step 5 moved to " + dir() + "/given-up-1\n");
+  EXPECT_CONTAINS(first.err, "3 checkpoints newer than step 5 moved to " + dir() + "/given-up-1\n");
   EXPECT_CONTAINS(first.out, "resumed " + snapshot(5));
   EXPECT_CONTAINS(expect_success(start(back)).out, "epoch 4 of 4 is done");
   EXPECT_FALSE(fs::exists(dir() + "/given-up-2"));

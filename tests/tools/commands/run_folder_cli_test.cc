@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -61,7 +61,7 @@ TEST_F(RunFolderCli, ASecondRunDoesNotTouchTheFirst) {
 TEST_F(RunFolderCli, AJobThatHasNotBegunToTrainIsNoRunAndDoesNotBlockOne) {
   const std::string unstarted =
       dir() +
-      ": its job has not begun to train (run.lock or log.txt, but no run.json and no snapshot)";
+      ": its job has not begun to train (run.lock or log.txt, but no run.json and no checkpoint)";
   for (const bool resumes : {false, true}) {
     fs::remove_all(dir());
     fs::create_directory(dir());
@@ -266,19 +266,20 @@ TEST_F(RunFolderCli, CommandsTakeAFolder) {
   expect_success(engine(quick_train({"--save-dir", dir() + "2"})));
   const CommandResult same = expect_success(engine({"verify", dir(), dir() + "2"}));
   const std::string file = fs::path(io::find_newest_checkpoint(dir(), nullptr)).filename().string();
-  EXPECT_TRUE(same.err.starts_with("verify: " + dir() + ": its newest snapshot, " + file +
-                                   "\nverify: " + dir() + "2: its newest snapshot, " + file + "\n"))
+  EXPECT_TRUE(same.err.starts_with("verify: " + dir() + ": its newest checkpoint, " + file +
+                                   "\nverify: " + dir() + "2: its newest checkpoint, " + file +
+                                   "\n"))
       << same.err;
   EXPECT_EQ(call("verify", dir(), dir() + "2", "--quiet").err, "");
   const CommandResult exported =
       expect_success(call("export", dir(), "-o", folder_ / "a.safetensors"));
-  EXPECT_EQ(exported.err, "export: " + dir() + ": its best snapshot, " + file + "\n");
+  EXPECT_EQ(exported.err, "export: " + dir() + ": its best checkpoint, " + file + "\n");
   EXPECT_EQ(call("export", dir() + "/" + file, "-o", folder_ / "a.safetensors").err, "");
   const CommandResult shown = engine({"inspect", dir()});
   EXPECT_CONTAINS(shown.out, "started  ");
   expect_success(engine(quick_train({"--init-from", dir()})));
   fs::create_directories(folder_ / "empty");
-  expect_end(engine({"eval", folder_ / "empty"}), 65, {"no snapshot in"});
+  expect_end(engine({"eval", folder_ / "empty"}), 65, {"no checkpoint in"});
 }
 
 // The newest model may have diverged, so it does not replace the best one without a word.
@@ -317,7 +318,7 @@ TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
   const CommandResult more = call("train --resume", old, "--epochs 3 --lr 0.02");
   expect_end(more, 0,
              {"changed: epochs 4 -> 3 (--epochs)", "lr ",
-              "10 snapshots newer than step 10 moved to " + dir() + "/given-up-1"});
+              "10 checkpoints newer than step 10 moved to " + dir() + "/given-up-1"});
   EXPECT_EQ(epochs_of(dir()), 3);
   EXPECT_TRUE(fs::exists(dir() + "/given-up-1/step-00000020.ckpt"));
 
@@ -330,7 +331,7 @@ TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
 TEST_F(RunFolderCli, AnOldLatestDoesNotCostNewerSnapshots) {
   expect_success(train("--epochs 4 --save-every 1 --keep-last 0"));
   const std::string passed_over =
-      "skipped a snapshot: " + dir() +
+      "skipped a checkpoint: " + dir() +
       "/step-00000010.ckpt: `latest` names it, but step-00000020.ckpt is newer\n";
   const std::vector<std::vector<std::string>> commands{
       {"inspect", dir()},
@@ -355,7 +356,7 @@ TEST_F(RunFolderCli, AnOldLatestDoesNotCostNewerSnapshots) {
 TEST_F(RunFolderCli, ARateThatDivergedAtOnceIsNotTheRuns) {
   expect_success(train("--lr 0.03"));
   const CommandResult diverged = resume("--epochs 9 --lr 1e6");
-  expect_end(diverged, 79, {"go on with --resume " + dir() + "/step-00000005.ckpt"});
+  expect_end(diverged, 79, {"continue with --resume " + dir() + "/step-00000005.ckpt"});
   const CommandResult more = resume("--epochs 2");
   expect_end(more, 0, {"changed: epochs 1 -> 2 (--epochs)\n"});
   EXPECT_CONTAINS(more.out, "lr 0.03");
@@ -368,7 +369,7 @@ TEST_F(RunFolderCli, ARunWithoutASnapshotBeginsAnewAndSaysSo) {
   expect_success(train("--lr 0.03"));
   for (const char* name : {"/step-00000005.ckpt", "/latest", "/best"}) fs::remove(dir() + name);
   expect_end(resume("--lr 0.01"), 0,
-             {"has no snapshot yet: it begins from step 0", "changed: lr 0.03 -> 0.01 (--lr)"});
+             {"has no checkpoint yet: it begins from step 0", "changed: lr 0.03 -> 0.01 (--lr)"});
   EXPECT_CONTAINS(read_text(dir() + "/run.json"), "lr 0.03 -> 0.01");
 }
 
@@ -392,7 +393,8 @@ TEST_F(RunFolderCli, AnEarlyStopSaysHowToGoOn) {
       quick_train(argv("--save-dir", dir(), "--epochs 90 --early-stop 1:0.9"));
   expect_success(engine(train));
   const CommandResult again = expect_success(resume());
-  program::expect_words(again.out, {"nothing left to do: stopped early", "--early-stop 2 goes on"});
+  program::expect_words(again.out,
+                        {"nothing left to do: stopped early", "--early-stop 2 continues it"});
   expect_end(resume("--early-stop 2"), 0, {"changed: early-stop"});
 }
 

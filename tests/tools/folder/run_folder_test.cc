@@ -21,7 +21,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/threads/stoppable_sleep.h"
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/test_support.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/workers/stop_signals.h"
@@ -79,10 +79,10 @@ TEST_F(Folder, WithARunIsRefusedAndNothingChanges) {
   finished_run();
   const std::string text = refusal({.folder = dir()});
   EXPECT_EQ(text, dir() +
-                      " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot "
+                      " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest checkpoint "
                       "step-00000100.ckpt): --resume " +
                       dir() +
-                      " goes on with it, --overwrite moves it aside, --save-dir auto makes "
+                      " continues it, --overwrite moves it aside, --save-dir auto makes "
                       "a new folder");
   EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
   EXPECT_NE(

@@ -23,7 +23,7 @@ tools::RunRecord sample() {
                    .test = 2,
                    .classes = 3,
                    .shape = {64, 1, 1},
-                   .normalization = "unit",
+                   .normalization = io::Normalization::kUnit,
                    .vocabulary = std::string("\0a\xff", 3)},
           .options = {{"lr", {"0.05", "--lr"}}, {"model", {"m", "run.toml:3"}}},
           .starts = {{.time = "2026-01-02T03:04:05Z",

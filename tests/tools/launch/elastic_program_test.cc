@@ -83,14 +83,14 @@ TEST_F(ElasticProgram, ARankThatIsAskedToLeaveDoesSoAndTheOthersGoOn) {
   const pid_t leaver = second->pid();
   ASSERT_EQ(kill(leaver, SIGUSR2), 0);
   EXPECT_EQ(second->wait(), kLeft);
-  EXPECT_CONTAINS(second->err(), "as asked; the others go on");
+  EXPECT_CONTAINS(second->err(), "as asked; the others continue");
   const std::string left = "membership: 2 ranks (process " + std::to_string(leaver) + " on ";
   ASSERT_TRUE(first->writes_out(left)) << first->out() << first->err();
   // One rank alone is fewer than MIN: all save and stop.
   ASSERT_EQ(kill(first->pid(), SIGUSR2), 0);
   EXPECT_EQ(first->wait(), 128 + SIGUSR2);
   EXPECT_EQ(third->wait(), 128 + SIGUSR2);
-  EXPECT_CONTAINS(first->err(), "to go on: engine train --resume");
+  EXPECT_CONTAINS(first->err(), "to continue: engine train --resume");
 }
 
 TEST_F(ElasticProgram, TheFirstRankLeavesAndAnotherSaves) {
@@ -110,7 +110,7 @@ TEST_F(ElasticProgram, TheFirstRankLeavesAndAnotherSaves) {
   ASSERT_TRUE(eventually([&] { return trains(other); })) << other.out() << other.err();
   ASSERT_EQ(kill(other.pid(), SIGTERM), 0);
   EXPECT_EQ(other.wait(), 128 + SIGTERM);
-  EXPECT_CONTAINS(other.err(), "to go on: engine train --resume");
+  EXPECT_CONTAINS(other.err(), "to continue: engine train --resume");
 }
 
 TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
@@ -139,7 +139,7 @@ TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
     const std::vector<pid_t> workers = workers_of(job->pid());
     ASSERT_EQ(workers.size(), 3u);
     ASSERT_EQ(kill(workers[0], SIGKILL), 0);
-    ASSERT_TRUE(job->writes_err("the others go on"));
+    ASSERT_TRUE(job->writes_err("the others continue"));
     ASSERT_EQ(kill(workers[2], SIGKILL), 0);
     EXPECT_EQ(job->wait(), 69) << job->err();
     const std::string err = job->err();

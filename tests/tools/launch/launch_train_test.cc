@@ -103,7 +103,7 @@ TEST_F(LaunchTrain, RestartsGoOnFromTheSnapshots) {
   const Words twice{"--max-restarts", "2"};
   const CommandResult first = expect_success(launch(twice + saving("5")));
   EXPECT_CONTAINS(first.err,
-                  "engine: --max-restarts 2: train goes on from the newest snapshot in " +
+                  "engine: --max-restarts 2: train continues from the newest checkpoint in " +
                       (folder_ / "run") + " (--resume auto");
   EXPECT_CONTAINS(first.out, "fresh weights");
   const CommandResult second = launch(twice + saving("7"));

@@ -18,8 +18,8 @@
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/table/value_check.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -105,7 +105,7 @@ class ResultFile {
 
 // Measures all backends of one group. Rows are returned in the process of rank 0, or its parent.
 // Returns the exit code of a failed rank.
-int measure_group(const tools::RunConfig& config, const CommBench& bench,
+int measure_group(const RunConfig& config, const CommBench& bench,
                   const std::vector<std::string>& asked, std::vector<CommRow>& rows) {
   const ResultFile results;
   const int code = run_group(config, [&](backends::Group& group) {
@@ -119,8 +119,7 @@ int measure_group(const tools::RunConfig& config, const CommBench& bench,
   return code;
 }
 
-int measure_all(const CommFlags& flags, const tools::RunConfig& config,
-                std::vector<CommRow>& rows) {
+int measure_all(const CommFlags& flags, const RunConfig& config, std::vector<CommRow>& rows) {
   const CommBench bench = to_bench(flags);
   std::vector<std::string> processes =
       split_list(flags.backends.empty() ? config.group.backend : flags.backends, "--backends");
@@ -136,7 +135,7 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
   std::vector<int> counts{config.spawn > 0 ? config.spawn : 2};
   if (!flags.ranks.empty()) counts = rank_counts(flags.ranks);
   for (const int ranks : counts) {
-    tools::RunConfig own = config;
+    RunConfig own = config;
     own.spawn = ranks;
     int code = kExitOk;
     if (!processes.empty()) {
@@ -231,14 +230,14 @@ int bench_comm_command(const Arguments& arguments) {
       "Measures collectives: time of the slowest rank, and bandwidths as nccl-tests defines them.",
       "engine bench comm");
   CommFlags flags;
-  tools::ConfigValues values;
+  ConfigValues values;
   add_group_flags(app, values);
   add_flags(app, flags);
   app.footer(
       "Under a launcher (srun, mpirun, --rank) its ranks are measured; otherwise ranks are started "
       "on this host.");
   if (!parse(app, arguments)) return kExitOk;
-  const tools::RunConfig config = resolve_group_flags(values);
+  const RunConfig config = resolve_group_flags(values);
   if (!flags.plot.empty() && flags.op == "barrier")
     throw UsageError("--plot draws time over bytes, but a barrier transfers none");
   if (!flags.plot.empty() && has_rank_zero(config)) {

@@ -20,9 +20,8 @@ struct StepFlags {
   StepBench bench;
 };
 
-std::string step_json(const StepFlags& flags, const tools::RunConfig& config,
-                      const BenchHeading& heading, const StepTimes& times,
-                      const std::vector<PhaseRow>& rows) {
+std::string step_json(const StepFlags& flags, const RunConfig& config, const BenchHeading& heading,
+                      const StepTimes& times, const std::vector<PhaseRow>& rows) {
   const PhaseRow& step = rows[5];  // rank 0's step
   const auto ranks = static_cast<std::int64_t>(times.ranks.size());
   base::JsonWriter json;
@@ -42,8 +41,7 @@ std::string step_json(const StepFlags& flags, const tools::RunConfig& config,
   return json.end_array().end_object().text() + "\n";
 }
 
-std::string step_text(const StepFlags& flags, const tools::RunConfig& config,
-                      const StepTimes& times) {
+std::string step_text(const StepFlags& flags, const RunConfig& config, const StepTimes& times) {
   const std::vector<PhaseRow> rows = summarize(times);
   const BenchHeading heading = bench_heading();
   if (flags.format == ReportFormat::kJson) return step_json(flags, config, heading, times, rows);
@@ -70,7 +68,7 @@ int bench_step_command(const Arguments& arguments) {
       "batch of synthetic samples in memory.",
       "engine bench step");
   StepFlags flags;
-  tools::ConfigValues values;
+  ConfigValues values;
   add_train_options(app, values, {"epochs", "steps"});
   app.footer(own_defaults_text(step_defaults("batch-size-per-device", flags.batch)));
   app.add_option("--batch", flags.batch, "samples per step and rank (--batch-size: over all ranks)")
@@ -87,7 +85,7 @@ int bench_step_command(const Arguments& arguments) {
   if (flags.ranks > 0) values["spawn"] = {std::to_string(flags.ranks), "--ranks"};
   if (app.count("--batch") > 0)
     values["batch-size-per-device"] = {std::to_string(flags.batch), "--batch"};
-  const tools::RunConfig config =
+  const RunConfig config =
       resolve_bench(values, step_defaults("batch-size-per-device", flags.batch));
   return run_group(config, [&](backends::Group& group) {
     const StepTimes times = measure_steps(config, flags.bench, group);

@@ -13,7 +13,6 @@
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/session/train_session.h"
 
@@ -50,7 +49,7 @@ class StepClock : public engine::TrainObserver {
   std::vector<double>& ends_;
 };
 
-int train_rank(const tools::RunConfig& config, backends::Group& group, std::int64_t limit_steps,
+int train_rank(const RunConfig& config, backends::Group& group, std::int64_t limit_steps,
                DemoOutcome& outcome) {
   const std::atomic<int> never{0};
   TrainSession session(config, group);
@@ -79,8 +78,7 @@ const std::map<std::string, std::string> kDemoDefaults{
     {"model", "pyramidnet110"}, {"batch-size", "256"}, {"threads", "1"}, {"lr", "0.1"},
     {"momentum", "0.9"},        {"epochs", "1"}};
 
-tools::RunConfig configure(const DemoFlags& flags, tools::ConfigValues values,
-                           const DemoMethod& method) {
+RunConfig configure(const DemoFlags& flags, ConfigValues values, const DemoMethod& method) {
   values["spawn"] = {std::to_string(method.processes), "bench demos:0"};
   if (method.devices > 1) values["devices"] = {"cpu:0,cpu:1", "bench demos:0"};
   std::map<std::string, std::string> defaults = kDemoDefaults;
@@ -117,7 +115,7 @@ DemoRow to_row(const DemoFlags& flags, const DemoMethod& method, const DemoOutco
 
 // Without CIFAR-10, chooses samples of its shape, which the report mentions. Returns a description
 // of the data.
-std::string choose_data(tools::ConfigValues& values) {
+std::string choose_data(ConfigValues& values) {
   const auto given = values.find("dataset");
   if (given != values.end() && given->second.value != "cifar10") return given->second.value;
   const bool asked = given != values.end() || values.contains("data-dir");
@@ -151,7 +149,7 @@ int bench_demos_command(const Arguments& arguments) {
       "need about 10 GB.",
       "engine bench demos");
   DemoFlags flags;
-  tools::ConfigValues values;
+  ConfigValues values;
   app.add_option("--limit-steps", flags.limit_steps, "measure N iterations and extrapolate")
       ->transform(whole_number(1, kMaxCount));
   add_format_option(app, flags.format);
@@ -160,14 +158,14 @@ int bench_demos_command(const Arguments& arguments) {
                      "init-method", "backend", "batch-size-per-device"});
   app.footer(own_defaults_text(kDemoDefaults));
   if (!parse(app, arguments)) return kExitOk;
-  tools::apply_environment(values);
+  apply_environment(values);
   const std::string data = choose_data(values);
   const BenchHeading heading = bench_heading();  // taken before this program adds to the load
   std::vector<DemoRow> rows;
   std::int64_t batch = 0;
   std::string model;
   for (const DemoMethod& method : kDemoMethods) {
-    const tools::RunConfig config = configure(flags, values, method);
+    const RunConfig config = configure(flags, values, method);
     std::fprintf(stderr, "bench demos: %s, processes x devices: %d x %d\n", method.name,
                  method.processes, method.devices);
     const SharedValue<DemoOutcome> outcome;

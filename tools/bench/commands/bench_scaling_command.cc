@@ -14,8 +14,8 @@
 #include "tools/launch/group/run_group.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -34,13 +34,13 @@ struct ScalingOutcome {
 };
 
 // Measures one group of ranks on this host; returns 0, or the code of the rank that failed.
-int measure(const ScalingFlags& flags, const tools::ConfigValues& given, const std::string& backend,
+int measure(const ScalingFlags& flags, const ConfigValues& given, const std::string& backend,
             int ranks, ScalingRow& row) {
-  tools::ConfigValues values = given;
+  ConfigValues values = given;
   values["spawn"] = {std::to_string(ranks), "--ranks"};
   values["backend"] = {ranks == 1 ? "auto" : backend, "--backends"};
   const char* batch = flags.mode == "weak" ? "batch-size-per-device" : "batch-size";
-  const tools::RunConfig config = resolve_bench(values, step_defaults(batch, flags.batch));
+  const RunConfig config = resolve_bench(values, step_defaults(batch, flags.batch));
   const SharedValue<ScalingOutcome> outcome;
   const int code = run_group(config, [&](backends::Group& group) {
     const StepTimes times = measure_steps(config, flags.bench, group);
@@ -114,7 +114,7 @@ int bench_scaling_command(const Arguments& arguments) {
       "options of engine train.",
       "engine bench scaling");
   ScalingFlags flags;
-  tools::ConfigValues values;
+  ConfigValues values;
   add_flags(app, flags);
   add_train_options(app, values,
                     {"epochs", "steps", "backend", "spawn", "rank", "world-size", "local-rank",

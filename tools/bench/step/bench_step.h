@@ -19,7 +19,7 @@ class App;
 namespace tools {
 
 // Adds all options of `engine train` except those in `without` and those that a benchmark rejects.
-void add_train_options(CLI::App& app, tools::ConfigValues& values,
+void add_train_options(CLI::App& app, ConfigValues& values,
                        const std::vector<std::string>& without = {});
 
 // Returns the last paragraph of a benchmark's help: the values that are not those of engine train.
@@ -28,9 +28,8 @@ std::string own_defaults_text(const std::map<std::string, std::string>& defaults
 // Resolves the configuration of a benchmark from the user's values: the command line, then ENGINE_*
 // variables, then `defaults`, then data with the shape that the model was made for. A data set made
 // for it has one global batch, or `synthetic_size` samples.
-tools::RunConfig resolve_bench(tools::ConfigValues values,
-                               const std::map<std::string, std::string>& defaults,
-                               std::int64_t synthetic_size = 0);
+RunConfig resolve_bench(ConfigValues values, const std::map<std::string, std::string>& defaults,
+                        std::int64_t synthetic_size = 0);
 
 struct StepBench {
   int warmup = 3;          // steps before the measurement
@@ -53,8 +52,7 @@ struct StepTimes {
 };
 
 // Collective over the group; every rank gets all times.
-StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
-                        backends::Group& group);
+StepTimes measure_steps(const RunConfig& config, const StepBench& bench, backends::Group& group);
 
 struct PhaseRow {
   int rank = 0;

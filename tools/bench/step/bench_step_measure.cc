@@ -11,10 +11,10 @@
 #include "tools/bench/step/bench_step.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/options/table/value_check.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/session_text.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/run/choices/compute_choice.h"
 #include "tools/run/session/sync_auto.h"
 #include "tools/run/session/train_session.h"
@@ -27,18 +27,17 @@ constexpr int kStepsOnDevice = 20;  // same, for waiting until a device has comp
 constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the third and fourth
 
 // Returns the number of ranks of the group that this configuration will run in.
-std::int64_t world_of(const tools::RunConfig& config) {
+std::int64_t world_of(const RunConfig& config) {
   const auto devices =
       static_cast<std::int64_t>(std::max<std::size_t>(1, config.compute.device.devices.size()));
   if (config.spawn > 0) return config.spawn * devices;
   return devices * identity_of(config).world_size;
 }
 
-void invent_data(tools::ConfigValues& values, const std::string& model,
-                 std::int64_t synthetic_size) {
+void invent_data(ConfigValues& values, const std::string& model, std::int64_t synthetic_size) {
   const models::ModelOptions wanted = models::default_options(model);
   const auto set = [&values](const char* name, const std::string& value) {
-    values.emplace(name, tools::ConfigValue{value, "bench:default"});
+    values.emplace(name, ConfigValue{value, "bench:default"});
   };
   std::string shape;
   for (int d = 0; d < wanted.sample_shape.rank(); ++d)
@@ -84,10 +83,10 @@ std::map<std::string, std::string> step_defaults(const char* batch_option, int b
           {"momentum", "0.9"}};
 }
 
-void add_train_options(CLI::App& app, tools::ConfigValues& values,
+void add_train_options(CLI::App& app, ConfigValues& values,
                        const std::vector<std::string>& without) {
   std::vector<std::string> names;
-  for (const tools::OptionSpec& option : tools::train_options())
+  for (const OptionSpec& option : train_options())
     if (std::ranges::find(without, option.name) == without.end() &&
         std::ranges::find(kNotMeasured, std::string_view(option.name)) == std::end(kNotMeasured))
       names.push_back(option.name);
@@ -102,32 +101,30 @@ std::string own_defaults_text(const std::map<std::string, std::string>& defaults
   return text + ".";
 }
 
-tools::RunConfig resolve_bench(tools::ConfigValues values,
-                               const std::map<std::string, std::string>& defaults,
-                               std::int64_t synthetic_size) {
-  tools::apply_environment(values);
+RunConfig resolve_bench(ConfigValues values, const std::map<std::string, std::string>& defaults,
+                        std::int64_t synthetic_size) {
+  apply_environment(values);
   // This source takes precedence over the table's defaults, but not over any value of the user.
   for (const auto& [name, value] : defaults)
     if (name != "batch-size-per-device" || !values.contains("batch-size"))
-      values.emplace(name, tools::ConfigValue{value, "bench:default"});
-  values.emplace("eval-every", tools::ConfigValue{"0", "bench:default"});
-  values.emplace("log-every", tools::ConfigValue{"0", "bench:default"});
+      values.emplace(name, ConfigValue{value, "bench:default"});
+  values.emplace("eval-every", ConfigValue{"0", "bench:default"});
+  values.emplace("log-every", ConfigValue{"0", "bench:default"});
   const auto resolve = [&](std::int64_t size) {
-    tools::ConfigValues all = values;
+    ConfigValues all = values;
     const auto dataset = all.find("dataset");
     if (dataset == all.end() || dataset->second.value == "synthetic")
       invent_data(all, all.at("model").value, size);
-    tools::apply_defaults(all);
-    return tools::resolve_run_config(all);
+    apply_defaults(all);
+    return resolve_run_config(all);
   };
   if (synthetic_size > 0) return resolve(synthetic_size);
-  const tools::RunConfig config = resolve(1);
+  const RunConfig config = resolve(1);
   return resolve(config.data.batch_of_rank > 0 ? config.data.batch_of_rank * world_of(config)
                                                : config.data.sampling.global_batch);
 }
 
-StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
-                        backends::Group& group) {
+StepTimes measure_steps(const RunConfig& config, const StepBench& bench, backends::Group& group) {
   using Clock = std::chrono::steady_clock;
   const ChosenSync chosen = choose_sync(config, group);
   for (const std::string& line : chosen.lines)

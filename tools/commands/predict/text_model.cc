@@ -9,6 +9,7 @@
 #include "models/model_catalog.h"
 #include "models/text_limits.h"
 #include "tools/commands/predict/saved_run.h"
+#include "tools/folder/run_reference.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/session_data.h"
 
@@ -107,7 +108,7 @@ io::Checkpoint load_text_model(const std::string& path) {
 TextGraph text_graph(const io::Checkpoint& checkpoint, const std::string& path,
                      const TextLength& length) {
   ConfigValues values;
-  take_saved_options(checkpoint, path, values);
+  take_saved_options(options_in(checkpoint, path), values);
   const auto dtype = values.find("dtype");
   models::ModelOptions options = stated_shape(checkpoint, values, path);
   options.sample_shape = {context_of(checkpoint, path, options.sample_shape[0], length)};

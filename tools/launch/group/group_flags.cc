@@ -8,14 +8,14 @@
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/launch/machine/visible_gpus.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
 
 std::vector<std::string> group_names(const std::vector<std::string>& more) {
   std::vector<std::string> names{"flight-dir"};
-  for (const tools::OptionSpec& option : tools::train_options())
+  for (const OptionSpec& option : train_options())
     if (option.group == std::string_view("group")) names.emplace_back(option.name);
   names.insert(names.end(), more.begin(), more.end());
   return names;
@@ -23,30 +23,28 @@ std::vector<std::string> group_names(const std::vector<std::string>& more) {
 
 }  // namespace
 
-void add_group_flags(CLI::App& app, tools::ConfigValues& values,
-                     const std::vector<std::string>& more) {
+void add_group_flags(CLI::App& app, ConfigValues& values, const std::vector<std::string>& more) {
   add_table_options(app, values, group_names(more));
 }
 
-tools::RunConfig resolve_group_flags(tools::ConfigValues values,
-                                     const std::vector<std::string>& more,
-                                     const std::map<std::string, std::string>& defaults) {
+RunConfig resolve_group_flags(ConfigValues values, const std::vector<std::string>& more,
+                              const std::map<std::string, std::string>& defaults) {
   const std::vector<std::string> names = group_names(more);
-  tools::ConfigValues environment;
-  tools::apply_environment(environment);
+  ConfigValues environment;
+  apply_environment(environment);
   for (const auto& [name, value] : environment)
     if (std::find(names.begin(), names.end(), name) != names.end()) values.emplace(name, value);
   for (const auto& [name, value] : defaults)
-    values.emplace(name, tools::ConfigValue{value, kDefaultSource});
+    values.emplace(name, ConfigValue{value, kDefaultSource});
   // A run needs a model and data; no group does.
-  values.emplace("model", tools::ConfigValue{"mlp", kDefaultSource});
-  values.emplace("dataset", tools::ConfigValue{"synthetic", kDefaultSource});
-  tools::apply_defaults(values);
+  values.emplace("model", ConfigValue{"mlp", kDefaultSource});
+  values.emplace("dataset", ConfigValue{"synthetic", kDefaultSource});
+  apply_defaults(values);
   if (const std::string spawned = settle_spawn(values); !spawned.empty()) print_notice(spawned);
-  return tools::resolve_run_config(values);
+  return resolve_run_config(values);
 }
 
-std::string settle_spawn(tools::ConfigValues& values) {
+std::string settle_spawn(ConfigValues& values) {
   const auto spawn = values.find("spawn");
   if (spawn == values.end() || spawn->second.value != "on") return "";
   const auto is = [&](const char* name, const char* value) {
@@ -70,11 +68,11 @@ std::string settle_spawn(tools::ConfigValues& values) {
          (ranks == 1 ? " rank, for the " : " ranks, one for each ") + of + why;
 }
 
-bool in_launched_group(const tools::RunConfig& config) {
+bool in_launched_group(const RunConfig& config) {
   return config.spawn == 0 && identity_of(config).world_size > 1;
 }
 
-bool has_rank_zero(const tools::RunConfig& config) {
+bool has_rank_zero(const RunConfig& config) {
   return config.spawn > 0 || identity_of(config).rank == 0;
 }
 

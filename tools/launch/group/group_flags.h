@@ -11,25 +11,24 @@ class App;
 namespace tools {
 
 // Adds the options of the table's group "group", --flight-dir, and those named in `more`.
-void add_group_flags(CLI::App& app, tools::ConfigValues& values,
+void add_group_flags(CLI::App& app, ConfigValues& values,
                      const std::vector<std::string>& more = {});
 
 // Completes the command line from ENGINE_* and the defaults, for these options only: ENGINE_LR in
 // the environment does not concern a command that does not train. `defaults` replaces defaults of
 // the table.
-tools::RunConfig resolve_group_flags(tools::ConfigValues values,
-                                     const std::vector<std::string>& more = {},
-                                     const std::map<std::string, std::string>& defaults = {});
+RunConfig resolve_group_flags(ConfigValues values, const std::vector<std::string>& more = {},
+                              const std::map<std::string, std::string>& defaults = {});
 
 // Replaces `--spawn` without a number by the number of visible GPUs, or of cores. Returns the
 // choice and its reason; "" if there was no choice. Requires complete values (apply_defaults()).
-std::string settle_spawn(tools::ConfigValues& values);
+std::string settle_spawn(ConfigValues& values);
 
 // Returns true if this process is one rank of a group that was started elsewhere (a launcher's
 // variables, or --rank).
-bool in_launched_group(const tools::RunConfig& config);
+bool in_launched_group(const RunConfig& config);
 
 // Returns true if rank 0 is in this process, or started by it.
-bool has_rank_zero(const tools::RunConfig& config);
+bool has_rank_zero(const RunConfig& config);
 
 }  // namespace tools

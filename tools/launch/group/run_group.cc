@@ -20,7 +20,7 @@
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/launch/workers/worker_processes.h"
 #include "tools/launch/workers/worker_threads.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -80,6 +80,15 @@ void report_other_tasks(const RunConfig& config) {
                  ": for one group of all ranks, leave --spawn out");
 }
 
+// Checks once what each of N workers would report.
+void check_group_options(const RunConfig& config) {
+  backends::check_backend(config.group.backend);
+  check_threads(config.compute.threads);
+  check_bind(config.compute.bind);
+  check_spawn(config.spawn);
+  report_other_tasks(config);
+}
+
 }  // namespace
 
 void check_spawn(int ranks) {
@@ -100,19 +109,15 @@ int run_elastic(const RunConfig& config, const ElasticBody& group_body) {
   };
   if (config.group.backend == "mpi")
     throw io::ConfigError("--elastic cannot use --backend mpi, which cannot replace ranks");
-  backends::check_backend(config.group.backend);
-  check_threads(config.compute.threads);
-  check_bind(config.compute.bind);
   if (config.compute.device.devices.size() > 1)
     throw io::ConfigError("--elastic needs one device a process, found " +
                           std::to_string(config.compute.device.devices.size()) + " in --devices");
-  check_spawn(config.spawn);
   if (config.spawn > 0 && config.spawn < config.min_ranks)
     throw io::ConfigError("--elastic " + std::to_string(config.min_ranks) + ":" +
                           std::to_string(config.data.max_ranks) + " needs at least " +
                           std::to_string(config.min_ranks) + " ranks, and --spawn starts " +
                           std::to_string(config.spawn) + ", which nobody can join");
-  report_other_tasks(config);
+  check_group_options(config);
   if (config.spawn == 0) return run_elastic_member(options_of_process(config), config, body);
   return run_worker_processes(
       config.spawn,
@@ -128,11 +133,7 @@ int run_group(const RunConfig& config, const std::function<int(backends::Group&)
     if (config.measured_slices) divide_sums_by_rates(group);
     return group_body(group);
   };
-  backends::check_backend(config.group.backend);  // once, before N workers say the same
-  check_threads(config.compute.threads);
-  check_bind(config.compute.bind);
-  check_spawn(config.spawn);
-  report_other_tasks(config);
+  check_group_options(config);
   if (config.spawn > 1 && config.group.backend == "inproc") {
     base::cuda::load_kernels_at_start();
     return run_inproc_ranks(config.spawn, config.group.timeout_ms,

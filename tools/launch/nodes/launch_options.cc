@@ -12,7 +12,7 @@
 #include "backends/identity/hostlist.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
-#include "tools/launch/nodes/stream_spec.h"
+#include "tools/launch/nodes/launch_values.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/input/own_arguments.h"
 #include "tools/options/table/value_text.h"

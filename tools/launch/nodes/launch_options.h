@@ -36,8 +36,8 @@ struct LaunchOutput {
 };
 
 struct LaunchOptions {
-  std::vector<std::string>
-      own_commands;  // "train", ...: what the program itself can run as a worker
+  // "train", ...: the commands that the program itself can run as workers.
+  std::vector<std::string> own_commands;
   LaunchNodes nodes;
   std::string nproc_per_node;  // "4", "gpu", "cpu", "auto"; "" = not said
   LaunchRestarts restarts;

@@ -15,7 +15,7 @@
 #include "io/base/machine/environment.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/launch/machine/visible_gpus.h"
-#include "tools/launch/nodes/stream_spec.h"
+#include "tools/launch/nodes/launch_values.h"
 #include "tools/report/output/exit_codes.h"
 
 namespace tools {
@@ -114,8 +114,8 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
   if (plan.master_addr.empty())
     plan.master_addr = one_node ? "127.0.0.1" : base::environment("MASTER_ADDR");
   if (plan.master_addr.empty())
-    throw UsageError("where do the " + std::to_string(options.nodes.count) +
-                     " nodes meet? Give --master-addr, the host of rank 0, or --rdzv-endpoint");
+    throw UsageError("no rendezvous address for " + std::to_string(options.nodes.count) +
+                     " nodes: give --master-addr, the host of rank 0, or --rdzv-endpoint");
   const std::string port = one_node ? "" : base::environment("MASTER_PORT");
   plan.master_port = options.rendezvous.master_port ? *options.rendezvous.master_port
                      : !options.nodes.hosts.empty() && !one_node

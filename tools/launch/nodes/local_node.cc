@@ -21,8 +21,8 @@
 #include "tools/launch/nodes/control_line.h"
 #include "tools/launch/nodes/own_program.h"
 #include "tools/options/table/option_table.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -112,7 +112,7 @@ backends::Socket LocalNode::listen_for_workers(const backends::Endpoint& wanted)
     if (plan_.elastic.empty() || plan_.nnodes == 1) throw;
   }
   print_notice("port " + std::to_string(wanted.port) + " of " + wanted.host +
-               " is taken: the workers ask there to be taken into the job");
+               " is taken: the workers join the job at that port");
   return {};
 }
 
@@ -229,7 +229,7 @@ std::function<int()> LocalNode::respawn(OutputRelay& relay, int local_rank, cons
   failure.attempt = times;
   failure.decided = false;
   print_notice(base::escape_text(failure_line(failure)) +
-               (again ? "; it is started again" : "; the others go on where they can"));
+               (again ? "; it is started again" : "; the others continue if they can"));
   if (!again) return {};
   return prepare_worker(relay, local_rank, ++times, err);
 }

@@ -13,7 +13,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
-#include "tools/launch/nodes/stream_spec.h"
+#include "tools/launch/nodes/launch_values.h"
 #include "tools/report/observers/progress_line.h"
 
 namespace tools {

@@ -21,9 +21,9 @@
 #include "tools/launch/machine/memory_info.h"
 #include "tools/launch/workers/worker_failure.h"
 #include "tools/launch/workers/worker_group.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 
 namespace tools {
@@ -151,7 +151,7 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   if (least)
     rules.again = [](std::size_t rank, const WorkerEnd& end) -> std::function<int()> {
       print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +
-                   "): " + end_text(end.code, end.signal) + "; the others go on where they can");
+                   "): " + end_text(end.code, end.signal) + "; the others continue if they can");
       return {};
     };
   WorkerGroup group(guard, inbox, rules);

@@ -29,14 +29,6 @@ bool has_typography(const std::string& argument) {
   return false;
 }
 
-std::string with_hyphens(const std::string& argument) {
-  if (!argument.starts_with("--")) return argument;
-  std::string result = argument;
-  const auto end = std::min(result.find('='), result.size());
-  std::replace(result.begin() + 2, result.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
-  return result;
-}
-
 void check_known(const CLI::App& app, const std::string& argument) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> known{"help"};
@@ -186,6 +178,12 @@ bool is_one_of_many() {
   return false;
 }
 
+std::string hyphenated(std::string argument) {
+  const auto end = std::min(argument.find('='), argument.size());
+  std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return argument;
+}
+
 bool parse(CLI::App& app, Arguments arguments) {
   if (told_shape(app)) return false;
   if (const std::optional<std::string> topic = help_topic(arguments)) {
@@ -199,7 +197,7 @@ bool parse(CLI::App& app, Arguments arguments) {
       throw UsageError("'" + argument +
                        "' has a typographic dash or quote, as pasted from a formatted page: type - "
                        "and \" by hand");
-    argument = options_end ? argument : with_hyphens(argument);
+    if (!options_end && argument.starts_with("--")) argument = hyphenated(argument);
     check_is_value(app, open, argument);
     open = options_end || open != nullptr ? nullptr : needs_value(app, argument);
     if (argument == "--") options_end = true;
@@ -278,7 +276,7 @@ void add_table_options(CLI::App& app, ConfigValues& values, const std::vector<st
   }
 }
 
-void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& config_file) {
+void add_train_options(CLI::App& app, ConfigValues& values, std::string& config_file) {
   app.add_option("-c,--config", config_file,
                  "TOML file with options as keys; ${NAME} is an environment variable")
       ->type_name("FILE.toml")
@@ -286,10 +284,10 @@ void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& 
   add_table_options(app, values);
 }
 
-void complete_values(tools::ConfigValues& values, const std::string& config_file) {
-  tools::apply_environment(values);
-  if (!config_file.empty()) tools::apply_config_file(config_file, values);
-  tools::apply_defaults(values);
+void complete_values(ConfigValues& values, const std::string& config_file) {
+  apply_environment(values);
+  if (!config_file.empty()) apply_config_file(config_file, values);
+  apply_defaults(values);
 }
 
 }  // namespace tools

@@ -45,7 +45,7 @@ constexpr ForeignOption kForeign[] = {
     {"initial-lr", "--lr"},
     {"learning-rate", "--lr"},
     {"load-best-model-at-end", "", "",
-     "--keep-best keeps the best snapshot, and engine eval, predict and export take it"},
+     "--keep-best keeps the best checkpoint, and engine eval, predict and export take it"},
     {"log-dir", "--save-dir for all that a run writes, or --tensorboard-dir", "--log-dir"},
     {"log-interval", "--log-every"},
     {"logdir", "--save-dir"},

@@ -6,12 +6,6 @@
 
 namespace tools {
 
-std::string hyphenated(std::string argument) {
-  const auto end = std::min(argument.find('='), argument.size());
-  std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
-  return argument;
-}
-
 std::size_t count_own_arguments(const CLI::App& app, const Arguments& arguments) {
   std::size_t i = 0;
   for (; i < arguments.size(); ++i) {

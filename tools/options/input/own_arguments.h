@@ -16,7 +16,4 @@ namespace tools {
 // as an option, which parse() rejects.
 std::size_t count_own_arguments(const CLI::App& app, const Arguments& arguments);
 
-// Replaces _ by - in the name of an option.
-std::string hyphenated(std::string argument);
-
 }  // namespace tools

@@ -113,7 +113,7 @@ class ConsoleObserver : public engine::TrainObserver {
   void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& report) override {
     if (report.ends_run()) return;  // the error reports it
     clear();
-    print_notice("warning: " + to_string(report) + "; the run goes on (--on-nonfinite " +
+    print_notice("warning: " + to_string(report) + "; the run continues (--on-nonfinite " +
                  std::string(to_string(report.action)) + ")");
   }
 
@@ -358,7 +358,5 @@ std::string duration_text(double seconds) {
                 micros / 60'000'000 % 60, micros / 1'000'000 % 60, micros % 1'000'000);
   return text;
 }
-
-void print_notice(const std::string& notice) { warn(base::escape_text(notice)); }
 
 }  // namespace tools

@@ -8,7 +8,7 @@
 
 #include "io/base/time/utc_time.h"
 #include "io/metrics/exposition_text.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -236,9 +236,9 @@ io::HttpResponder::Content PrometheusPage::text(std::string_view accept) const {
         .sample(*n.loss);
   if (n.report) add_report(out, *n.report);
   if (n.save) {
-    out.gauge("engine_last_save_step", "Step of the newest snapshot of this process.")
+    out.gauge("engine_last_save_step", "Step of the newest checkpoint of this process.")
         .sample(static_cast<double>(n.save->first));
-    out.gauge("engine_last_save_timestamp_seconds", "When the newest snapshot was complete.")
+    out.gauge("engine_last_save_timestamp_seconds", "When the newest checkpoint was complete.")
         .sample(n.save->second);
   }
   add_evaluations(out, n.evaluations);

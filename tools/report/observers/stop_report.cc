@@ -4,7 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tools/report/output/shell_text.h"
 
 namespace tools {
@@ -22,7 +22,7 @@ std::string stop_text(const engine::TrainResult& result, bool preempted, const L
   const std::string folder = std::filesystem::path(last.path()).parent_path().string();
   return text + "saved " + last.path() +
          (last.step() == step ? "" : " (step " + std::to_string(last.step()) + ")") +
-         "; to go on: " +
+         "; to continue: " +
          (on_each_rank.empty()
               ? "engine train --resume " + shell_word(folder.empty() ? "." : folder)
               : "on each rank " + on_each_rank) +

@@ -23,10 +23,9 @@ class LastSave : public engine::TrainObserver {
   std::string path_;
 };
 
-// Returns e.g. "stopped by signal 2 (Interrupt) after step 120: saved run/step-120.ckpt; to go on:
-// engine train --resume run". REQUIRES: result.signal > 0.
-// `on_each_rank` is the command of a job whose ranks are started one by one; "": one command
-// starts them all.
+// Returns e.g. "stopped by signal 2 (Interrupt) after step 120: saved run/step-120.ckpt; to
+// continue: engine train --resume run". REQUIRES: result.signal > 0. `on_each_rank` is the command
+// of a job whose ranks are started one by one; "": one command starts them all.
 std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last,
                       const std::string& on_each_rank = "");
 

@@ -75,7 +75,7 @@ constexpr ExitCode kExitCodes[] = {
     {kExitAuthentication, "authentication with the job's secret failed"},
     {kExitConfiguration, "invalid configuration: a value, address, backend or model"},
     {kExitNonFinite, "the training has diverged: loss, gradient or a parameter is NaN or infinite"},
-    {kExitLeft, "this rank was asked to leave an elastic job, which goes on"},
+    {kExitLeft, "this rank was asked to leave an elastic job, which continues"},
 };
 
 }  // namespace

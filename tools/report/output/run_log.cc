@@ -120,7 +120,7 @@ void keep_log(const std::string& path) {
       losses_of_closed.push_back(fault);
     }
   }
-  if (!fault.empty()) warn(fault + "; the training goes on without");
+  if (!fault.empty()) warn(fault + "; training continues without it");
 }
 
 void restore_log() {
@@ -174,6 +174,8 @@ void warn(const std::string& line) {
                   as_json ? json : console_time(options) + "engine: " + line + "\n");
   log_lines(line, json);
 }
+
+void print_notice(const std::string& text) { warn(base::escape_text(text)); }
 
 void set_notice_handler(std::function<void(const std::string&)> handler) {
   const std::lock_guard guard(notice_mutex);

@@ -2,15 +2,14 @@
 #include "tools/run/choices/train_arguments.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
-#include "io/checkpoint/checkpoint.h"
 #include "io/data/readers/tokens/text_files.h"
 #include "io/tokenizer/tokenizer.h"
 #include "models/model_catalog.h"
+#include "tools/folder/resume_source.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/joining_options.h"
@@ -53,13 +52,11 @@ void check_tokenizer(const std::string& folder, const RunConfig& config,
 // Returns the tokenizer of the checkpoint with which a run continues, "" if there is none. A file
 // that is not read is an error soon.
 std::string resumed_tokenizer(const KeepingOptions& keeping, std::string& path) {
-  path = keeping.resume.is_automatic() ? keeping.directory : keeping.resume.path;
-  std::error_code unknown;
   try {
-    if (std::filesystem::is_directory(path, unknown))
-      path = io::find_newest_checkpoint(path, nullptr);
-    return std::filesystem::is_regular_file(path, unknown) ? io::load_description(path).tokenizer
-                                                           : "";
+    const auto source = resume_source(keeping.resume, keeping.directory);
+    if (!source) return "";
+    path = source->path;
+    return source->description.tokenizer;
   } catch (const io::Error&) {
     return "";
   }

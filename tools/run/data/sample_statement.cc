@@ -179,7 +179,7 @@ void write_kind(base::JsonWriter& json, const io::ImageSamples& images,
                 io::Normalization normalization) {
   const io::ImageFormat& format = images.format;
   json.member("scaled", format.scaled);
-  json.member("normalization", normalization == io::Normalization::kUnit ? "unit" : "standard");
+  json.member("normalization", to_string(normalization));
   json.member("mean", format.mean).member("deviation", format.deviation);
 }
 
@@ -189,12 +189,13 @@ void read_kind(const Json& json, const std::string& where, io::ImageSamples& ima
   format.scaled = bool_member(json, "scaled", where);
   format.mean = read_numbers(json, "mean", where);
   format.deviation = read_numbers(json, "deviation", where);
-  stated.normalization = text_member(json, "normalization", where);
-  if (stated.normalization != "unit" && stated.normalization != "standard")
-    throw io::DataError(where + ": found the normalization '" + stated.normalization.substr(0, 40) +
+  const std::string normalization = text_member(json, "normalization", where);
+  stated.normalization = io::parse_normalization(normalization);
+  if (!stated.normalization)
+    throw io::DataError(where + ": found the normalization '" + normalization.substr(0, 40) +
                         "', expected unit or standard");
   const auto channels = static_cast<std::size_t>(format.shape[2]);
-  if (stated.normalization == "standard" &&
+  if (stated.normalization == io::Normalization::kStandard &&
       (format.mean.size() != channels || format.deviation.size() != channels))
     throw io::DataError(where + ": found means and deviations of " +
                         std::to_string(format.mean.size()) + " and " +
@@ -347,11 +348,20 @@ StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& pa
                                                           .source = path,
                                                           .digest = snapshot.data_digest});
   if (auto* tokens = coding->like.find<io::NextTokens>()) tokens->vocabulary = snapshot.vocabulary;
-  StatedCoding result{.coding = std::move(coding)};
-  if (!stated.normalization.empty())
-    result.normalization =
-        stated.normalization == "unit" ? io::Normalization::kUnit : io::Normalization::kStandard;
-  return result;
+  return {.coding = std::move(coding), .normalization = stated.normalization};
+}
+
+void check_columns(const ConfigValues& given, const ConfigValues& saved, const std::string& path,
+                   const std::string& remedy) {
+  for (const char* name : {"columns", "ignore-columns"}) {
+    const auto now = given.find(name), own = saved.find(name);
+    const std::string before = own == saved.end() ? "" : own->second.value;
+    if (now != given.end() && now->second.value != before)
+      throw io::ConfigError("--" + std::string(name) + " is '" + now->second.value +
+                            "', but the model of " + path + " was trained with " +
+                            (before.empty() ? "all columns" : "'" + before + "'") +
+                            ": leave it out" + remedy);
+  }
 }
 
 std::shared_ptr<const io::SampleCoding> coding_of(const io::DatasetSplits& splits,

@@ -11,7 +11,7 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/session_options.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/session_data.h"
 
@@ -41,7 +41,7 @@ SavedInput of_record(const RunData& data, const std::string& dataset) {
   return input;
 }
 
-SavedInput of_set(const io::Dataset& set, const std::string& normalization) {
+SavedInput of_set(const io::Dataset& set, std::optional<io::Normalization> normalization) {
   SavedInput input{.sample_shape = sample_shape(set),
                    .label_shape = label_shape(set),
                    .classes = set.classes(),
@@ -69,8 +69,7 @@ SavedInput of_data(const ConfigValues& given) {
   complete_values(values, "");
   const DataOptions options = resolve_run_config(values).data;
   const io::DatasetSplits splits = io::load_dataset(options.set);
-  const bool unit = normalization(options, splits.train) == io::Normalization::kUnit;
-  SavedInput input = of_set(splits.train, unit ? "unit" : "standard");
+  SavedInput input = of_set(splits.train, normalization(options, splits.train));
   input.table = splits.coding;
   return input;
 }
@@ -85,7 +84,7 @@ SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
     const std::optional<RunRecord> record = record_beside(*snapshot, path);
     if (record) {
       SavedInput input = of_record(record->data, snapshot->dataset);
-      if (!statistics || input.normalization != "standard") return input;
+      if (!statistics || input.normalization != io::Normalization::kStandard) return input;
     }
   }
   if (values.contains("dataset")) return of_data(values);

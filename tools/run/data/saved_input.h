@@ -18,11 +18,11 @@ struct SavedInput {
   engine::Shape sample_shape;                     // [h, w, c], or [context] for tokens
   std::optional<engine::Shape> label_shape = {};  // as of label_shape() in session_data.h
   std::int64_t classes = 0;
-  std::string vocabulary = {};     // for text: the byte of each token id
-  std::string normalization = {};  // for images: "unit" or "standard"; "": unknown, or not images
-  std::vector<float> mean = {}, deviation = {};     // for each channel, if known
-  std::vector<std::string> class_names = {};        // by class, if known; or by label
-  std::optional<io::TargetScale> target = {};       // set if the model predicts a number
+  std::string vocabulary = {};                          // for text: the byte of each token id
+  std::optional<io::Normalization> normalization = {};  // none: unknown, or not images
+  std::vector<float> mean = {}, deviation = {};         // for each channel, if known
+  std::vector<std::string> class_names = {};            // by class, if known; or by label
+  std::optional<io::TargetScale> target = {};           // set if the model predicts a number
   std::shared_ptr<const io::CsvCoding> table = {};  // coding of a table's columns; null: no table
   bool is_default = false;   // what the model was made for: no data are known
   bool multi_label = false;  // the model predicts several labels of 0 or 1

@@ -56,7 +56,7 @@ void add_weights_option(CLI::App& app, AverageKind& weights) {
   };
   app.add_option_function<std::string>(
          "--weights", take,
-         "which weights of a snapshot: the model's, or the average of train --ema or "
+         "which weights of a checkpoint: the model's, or the average of train --ema or "
          "--average-last")
       ->check(CLI::IsMember(names))
       ->default_str("model");

@@ -1,7 +1,6 @@
 // Only rank 0 reads checkpoints; the others receive the statement as text.
 #include "tools/run/data/start_coding.h"
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
+#include "tools/folder/resume_source.h"
 #include "tools/folder/run_reference.h"
 #include "tools/options/table/run_config.h"
 #include "tools/report/output/exit_codes.h"
@@ -18,43 +18,25 @@
 namespace tools {
 namespace {
 
-struct Start {
-  std::string path;
-  io::Checkpoint snapshot;  // its description
-};
+using Start = io::DescribedCheckpoint;
 
-// Returns the newest checkpoint of the folder, from this run if that is known. Only its description
-// is read, because all checkpoints of a run state the same coding.
-std::optional<Start> newest_of(const std::string& folder, const std::string& run_id) {
-  const std::string name = io::newest_checkpoint_name(folder);
-  if (name.empty()) return std::nullopt;
-  std::string path = (std::filesystem::path(folder) / name).string();
-  try {
-    io::Checkpoint snapshot = io::load_description(path);
-    if (run_id.empty() || snapshot.run_id == run_id) return Start{path, std::move(snapshot)};
-  } catch (const io::DataError&) {
-    path.clear();  // damaged: an older one has the coding
-  }
-  path = io::find_newest_checkpoint(folder, nullptr, run_id);
-  if (path.empty()) return std::nullopt;
-  return Start{path, io::load_description(path)};
-}
-
-// The checkpoint manager reports problems of a checkpoint, and may use another one.
+// The checkpoint manager reports problems of a checkpoint, and may use another one. All checkpoints
+// of a run state the same coding.
 std::optional<Start> resumed_start(const KeepingOptions& keeping) {
-  std::error_code unknown;
   try {
-    if (!keeping.resume.is_wanted()) return std::nullopt;
-    if (keeping.resume.is_automatic()) {
-      if (keeping.directory.empty()) return std::nullopt;
-      return newest_of(keeping.directory, keeping.run_id);
-    }
-    const std::string& path = keeping.resume.path;
-    if (std::filesystem::is_directory(path, unknown)) return newest_of(path, "");
-    return Start{path, io::load_description(path)};
+    return resume_source(keeping.resume, keeping.directory, keeping.run_id);
   } catch (const io::DataError&) {
     return std::nullopt;
   }
+}
+
+void check_start_columns(const Start& start, const io::CsvOptions& given) {
+  if (start.description.samples.empty()) return;
+  ConfigValues values;
+  if (!given.columns.empty()) values["columns"].value = given.columns;
+  if (!given.ignored_columns.empty()) values["ignore-columns"].value = given.ignored_columns;
+  check_columns(values, options_in(start.description, start.path), start.path,
+                ", or give --init-coding none");
 }
 
 std::optional<Start> initial_start(const KeepingOptions& keeping) {
@@ -64,23 +46,6 @@ std::optional<Start> initial_start(const KeepingOptions& keeping) {
                          if (!io::is_checkpoint(*io::open_bytes(file))) return std::nullopt;
                          return Start{file, io::load_description(file)};
                        });
-}
-
-// The model determines the columns: options must name the same ones, in the same words, or none.
-void check_columns(const Start& start, const io::DatasetOptions& data) {
-  if (start.snapshot.samples.empty()) return;
-  ConfigValues saved;
-  apply_config_text(start.snapshot.config, start.path, saved);
-  const auto check = [&](const char* name, const std::string& given) {
-    const std::string own = saved.contains(name) ? saved.at(name).value : "";
-    if (!given.empty() && given != own)
-      throw io::ConfigError("--" + std::string(name) + " is '" + given + "', but the model of " +
-                            start.path + " was trained with " +
-                            (own.empty() ? "all columns" : "'" + own + "'") +
-                            ": leave it out, or give --init-coding none");
-  };
-  check("columns", data.csv.columns);
-  check("ignore-columns", data.csv.ignored_columns);
 }
 
 }  // namespace
@@ -98,16 +63,16 @@ DataOptions with_start_coding(const SessionOptions& options, backends::Communica
         if (found && keeping.other_coding) return;
         if (!found) {
           found = initial_start(keeping);
-          if (found) check_columns(*found, data.set);
+          if (found) check_start_columns(*found, data.set.csv);
           if (keeping.init_coding == InitCoding::kInputs) inputs_only = "yes";
         }
         if (found) start = *std::move(found);
       },
       exit_code_of);
-  for (std::string* text : {&start.path, &start.snapshot.samples, &start.snapshot.vocabulary,
-                            &start.snapshot.data_digest, &inputs_only})
+  for (std::string* text : {&start.path, &start.description.samples, &start.description.vocabulary,
+                            &start.description.data_digest, &inputs_only})
     engine::broadcast_text(control, *text);
-  StatedCoding stated = stated_coding(start.snapshot, start.path);
+  StatedCoding stated = stated_coding(start.description, start.path);
   if (!stated.coding) return data;
   auto coding = std::make_shared<io::SampleCoding>(*stated.coding);
   coding->inputs_only = !inputs_only.empty();

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 
 namespace tools {
@@ -30,7 +30,8 @@ class OutputWatch : public engine::TrainObserver {
     if (told_ || !standard_output_failed()) return;
     if (folder_.empty()) check_standard_output();
     told_ = true;
-    print_notice("standard output cannot be written; the run goes on, see " + folder_ + "/log.txt");
+    print_notice("standard output cannot be written; the run continues, see " + folder_ +
+                 "/log.txt");
   }
 
  private:

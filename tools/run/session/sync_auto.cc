@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,8 +14,9 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/deadline.h"
-#include "io/checkpoint/checkpoint.h"
+#include "tools/folder/resume_source.h"
 #include "tools/folder/run_record.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/group/link_measure.h"
 #include "tools/options/table/option_rules.h"
@@ -154,23 +154,17 @@ bool has_begun(const std::string& folder) {
 // Returns the options of the run that this start continues, if there is one: --sync and those that
 // depend on it.
 std::string recorded_options(const RunConfig& config) {
-  const Resume& resume = config.keeping.resume;
-  std::string path = resume.from == Resume::From::kPath ? resume.path : config.keeping.directory;
-  if (was_restarted() && has_begun(config.keeping.directory))
-    path = config.keeping.directory;
-  else if (!resume.is_wanted())
-    return "";
-  std::error_code unknown;
+  const std::string& directory = config.keeping.directory;
+  Resume resume = config.keeping.resume;
+  if (was_restarted() && has_begun(directory)) resume = {Resume::From::kOwnFolder};
+  if (!resume.is_wanted()) return "";
   ConfigValues saved;
   std::string fault;  // reported when the folder is taken
-  if (const std::optional<RunRecord> record = find_run_record(path, fault)) {
+  if (const std::optional<RunRecord> record =
+          find_run_record(resume.is_automatic() ? directory : resume.path, fault))
     saved = record->options;
-  } else {
-    if (std::filesystem::is_directory(path, unknown))
-      path = io::find_newest_checkpoint(path, nullptr);
-    if (path.empty() || !std::filesystem::exists(path, unknown)) return "";
-    apply_config_text(io::load_description(path).config, path, saved);
-  }
+  else if (const auto source = resume_source(resume, directory))
+    saved = options_in(source->description, source->path);
   std::vector<std::string> names{"sync"};
   for (const char* other : {"sync", "compress"})
     for (const std::string& name : options_requiring(other)) names.push_back(name);

@@ -12,10 +12,10 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/utc_time.h"
+#include "tools/folder/resume_source.h"
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/group/joining_options.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
@@ -109,7 +109,7 @@ void TrainingRun::take_folder() {
   if (folder_->is_of_this_job() && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
   check_snapshot();
   if (!folder_->begun() || goes_on) return;
-  print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
+  print_notice("the run in " + folder_path_ + " has no checkpoint yet: it begins from step 0");
   tell_changes(option_changes(folder_->record().options, config_.origin));
 }
 
@@ -150,17 +150,9 @@ bool TrainingRun::allows(const char* change) const {
 
 // Checks the checkpoint to be resumed before anything is created that would not fit it.
 void TrainingRun::check_snapshot() const {
-  const Resume& asked = config_.keeping.resume;
-  const bool own = asked.from != Resume::From::kPath;
-  if (own && (!folder_ || !folder_->continued())) return;
-  std::string path = own ? folder_path_ : asked.path;
-  std::error_code unknown;
   try {
-    if (std::filesystem::is_directory(path, unknown))
-      path = (std::filesystem::path(path) / io::newest_checkpoint_name(path)).string();
-    const io::Checkpoint snapshot = io::load_description(path);
-    if (snapshot.run_id.empty() || snapshot.run_id == id_ || !own)
-      static_cast<void>(checked_changes(snapshot, path));
+    if (const auto source = resume_source(resume_, folder_path_, id_))
+      static_cast<void>(checked_changes(source->description, source->path));
   } catch (const io::DataError&) {
     return;  // the code that loads it reports the problem, or uses another one
   }
@@ -169,15 +161,14 @@ void TrainingRun::check_snapshot() const {
 std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& snapshot,
                                                        const std::string& path) const {
   refuse_import(snapshot, path);
-  ConfigValues saved;
-  apply_config_text(snapshot.config, path, saved);
-  std::vector<OptionChange> changes = option_changes(saved, config_.origin);
+  std::vector<OptionChange> changes = option_changes(options_in(snapshot, path), config_.origin);
   check_changes(changes, config_.allowed_changes, path);
   if (!snapshot.definition.empty() && snapshot.definition != config_.model.definition &&
       !allows("model"))
-    throw io::ConfigError(path + " was trained with other layers than " + config_.model.name +
-                          " lists now: --resume its folder without --model to go on with its own, "
-                          "or give --allow-change model if its arrays keep their names and shapes");
+    throw io::ConfigError(
+        path + " was trained with other layers than " + config_.model.name +
+        " lists now: --resume its folder without --model to continue with its own, "
+        "or give --allow-change model if its arrays keep their names and shapes");
   return changes;
 }
 
@@ -208,8 +199,7 @@ void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
                         const DataSummary& data) {
   const std::vector<OptionChange> changes = checked_changes(snapshot, path);
   if (!snapshot.data_digest.empty() && !data.digest.is(snapshot.data_digest)) {
-    ConfigValues saved;
-    apply_config_text(snapshot.config, path, saved);
+    const ConfigValues saved = options_in(snapshot, path);
     if (!allows("data") && !allows("limit") && !allows("dataset"))
       throw io::ConfigError(path + " was trained on other data (" +
                             data_difference(snapshot, saved, data.train) +
@@ -282,22 +272,20 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   const SessionData& data = session.data();
   const io::Dataset& train = data.train();
   const std::array<std::int64_t, 3> shape = train.shape();
-  RunRecord record{
-      .id = id_,
-      .model = config_.model.name,
-      .definition = config_.model.definition,
-      .data = {.name = train.name,
-               .folder = absolute(config_.data.set.directory),
-               .digest = session.facts().data.digest,
-               .train = train.size(),
-               .test = data.test().size(),
-               .classes = train.classes(),
-               .shape = {shape.begin(), shape.end()},
-               .normalization =
-                   data.normalization() == io::Normalization::kUnit ? "unit" : "standard",
-               .vocabulary = train.vocabulary()},
-      .options = kept_,
-      .starts = {}};
+  RunRecord record{.id = id_,
+                   .model = config_.model.name,
+                   .definition = config_.model.definition,
+                   .data = {.name = train.name,
+                            .folder = absolute(config_.data.set.directory),
+                            .digest = session.facts().data.digest,
+                            .train = train.size(),
+                            .test = data.test().size(),
+                            .classes = train.classes(),
+                            .shape = {shape.begin(), shape.end()},
+                            .normalization = data.normalization(),
+                            .vocabulary = train.vocabulary()},
+                   .options = kept_,
+                   .starts = {}};
   RunStart start{.time = base::utc_seconds_text(std::time(nullptr)),
                  .program = ENGINE_VERSION " " ENGINE_COMMIT,
                  .command = command_,

@@ -20,6 +20,7 @@
 #include "backends/transport/single/single_communicator.h"
 #include "engine/averaging/policies/averaging_policies.h"
 #include "io/base/files/io_error.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
@@ -282,7 +283,7 @@ TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
     ASSERT_TRUE(saved);
     expect_saved(saved->path, 1);
     ASSERT_EQ(notices_.size(), 2u);
-    EXPECT_EQ(notices_[0].find("the snapshot of step 1 was not saved: "), 0u) << notices_[0];
+    EXPECT_EQ(notices_[0].find("the checkpoint of step 1 was not saved: "), 0u) << notices_[0];
     EXPECT_TRUE(notices_[0].ends_with("; trying again")) << notices_[0];
   }
 }
@@ -295,7 +296,7 @@ TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
   fs::create_directory(folder_ / "run/latest");
   set_state(2);
   const std::string error_text = test_support::error_of<io::Error>([&] { keeper.save(state_); });
-  EXPECT_CONTAINS(error_text, "; the newest snapshot is ");
+  EXPECT_CONTAINS(error_text, "; the newest checkpoint is ");
 }
 
 TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
@@ -305,7 +306,7 @@ TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
   fs::rename(folder_ / "run", folder_ / "away");
   set_state(2);
   const std::string error_text = test_support::error_of<io::Error>([&] { keeper.save(state_); });
-  EXPECT_CONTAINS(error_text, "; the last snapshot saved is " +
+  EXPECT_CONTAINS(error_text, "; the last checkpoint saved is " +
                                   (folder_ / "run/step-00000001.ckpt") +
                                   ", which is not there now: is its file system mounted?");
 }
@@ -319,13 +320,13 @@ TEST_F(CheckpointManagerTest, AFolderThatIsAwayIsWaitedFor) {
   expect_saved(keeper.take_saved().value().path, 1);
   EXPECT_EQ(notices_,
             std::vector<std::string>(
-                2, "the snapshot of step 1 was not saved: the folder is away; trying again"));
+                2, "the checkpoint of step 1 was not saved: the folder is away; trying again"));
   set_state(2);
   away_for_ = 100;
   const std::string error_text =
       test_support::error_of<io::CannotCreateError>([&] { keeper.save(state_); });
   EXPECT_EQ(error_text,
-            "the folder is away; the newest snapshot is " + (folder_ / "run/step-00000001.ckpt"));
+            "the folder is away; the newest checkpoint is " + (folder_ / "run/step-00000001.ckpt"));
   EXPECT_FALSE(fs::exists(folder_ / "run/step-00000002.ckpt"));
 }
 
@@ -357,7 +358,7 @@ TEST_F(CheckpointManagerTest, TooFewOpenFilesAreSaidWithTheirLimit) {
     EXPECT_CONTAINS(fault, "Too many open files; the limit of this process is " +
                                std::to_string(few.rlim_cur) + ": raise it (ulimit -n)");
     EXPECT_CONTAINS(fault, "; the ");
-    EXPECT_EQ(fault.find("there is no snapshot"), std::string::npos) << fault;
+    EXPECT_EQ(fault.find("there is no checkpoint"), std::string::npos) << fault;
     expect_saved(first, 1);
     set_state(2);
   }
@@ -420,7 +421,7 @@ TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
     if (notices_.empty()) break;  // all fits
     ++times_full;
     EXPECT_EQ(notices_.size(), 1u);
-    EXPECT_CONTAINS(notices_[0], "; 2 older snapshots deleted to make room; trying again");
+    EXPECT_CONTAINS(notices_[0], "; 2 older checkpoints deleted to make room; trying again");
     for (const int step : {1, 2, 3, 4})
       EXPECT_EQ(fs::exists(disk + "/" + io::checkpoint_file_name(step)), step > 2) << step;
   }

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "engine/train/saving/weights.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tests/io/base/formats/protobuf_reader.h"

@@ -334,8 +334,8 @@ TEST_F(PublishedText, OtherFoldersAndFilesAreNamed) {
     fs::remove_all(other);
     fs::create_directories(fs::path(other + "/" + file).parent_path());
     test_support::write_text(other + "/" + file, "{}");
-    program::expect_error(call("eval", other), 65, "no snapshot in " + other + ": " + text);
-    program::expect_error(sample(other, "--prompt=a"), 65, "no snapshot in " + other);
+    program::expect_error(call("eval", other), 65, "no checkpoint in " + other + ": " + text);
+    program::expect_error(sample(other, "--prompt=a"), 65, "no checkpoint in " + other);
   };
   expect_named("adapter_config.json", "it has an adapter without its base model");
   expect_named("model.gguf", "it has GGUF weights; expected config.json");

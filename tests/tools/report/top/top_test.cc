@@ -127,7 +127,7 @@ TEST(TopText, ShowsProgressAndWhoWaits) {
       "1:12 left\n"
       "test after step 938: loss 0.0312, accuracy 99.10 % (991/1000)\n"
       "bytes sent by each rank: 123,456\n"
-      "newest snapshot: step-00000938.ckpt\n"
+      "newest checkpoint: step-00000938.ckpt\n"
       "\n"
       " rank  host  pid      doing\n"
       "    0  n1    4711     step 1,200 done; waits 12.3 s in all_reduce sum of 7 f32: nothing "

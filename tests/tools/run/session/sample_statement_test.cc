@@ -33,7 +33,7 @@ TEST(SampleStatement, OfImagesHasClassesAndNormalization) {
   set.as<io::ImageSamples>().format.scaled = true;
   const std::string text = sample_statement(splits, io::Normalization::kStandard);
   const tools::InputSchema stated = read_sample_statement(text, "x");
-  EXPECT_EQ(stated.normalization, "standard");
+  EXPECT_EQ(stated.normalization, io::Normalization::kStandard);
   const io::Dataset& read = stated.splits.train;
   ASSERT_NE(read.find<io::ImageSamples>(), nullptr);
   EXPECT_EQ(read.name, set.name);
@@ -105,7 +105,7 @@ TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   const io::DatasetSplits splits = io::load_dataset(csv_options(path));
   const tools::InputSchema stated =
       read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x");
-  EXPECT_EQ(stated.normalization, "");
+  EXPECT_EQ(stated.normalization, std::nullopt);
   EXPECT_EQ(stated.splits.train.class_names(), (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(stated.splits.train.shape(), splits.train.shape());
   test_support::write_text(path, table(60));

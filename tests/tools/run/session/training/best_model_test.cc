@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
 

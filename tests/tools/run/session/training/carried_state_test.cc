@@ -16,6 +16,7 @@
 #include "engine/core/error.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/digests/digest.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/cuda.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/cuda_ranks.h"
 #include "tests/tools/run/session/training/exact_support.h"

@@ -52,9 +52,10 @@ std::set<std::string> snapshots(const test_support::TemporaryDirectory& folder) 
 }
 
 TEST(NonFinite, ADivergedRunEndsAndSaysSinceWhen) {
-  EXPECT_EQ(error_of(1, "steps=5", poison(0, 3)),
-            "the loss was finite at step 3, not finite at step 4; there is no snapshot to go on "
-            "from: start again with a lower --lr, or --clip-grad");
+  EXPECT_EQ(
+      error_of(1, "steps=5", poison(0, 3)),
+      "the loss was finite at step 3, not finite at step 4; there is no checkpoint to continue "
+      "from: start again with a lower --lr, or --clip-grad");
   EXPECT_EQ(
       error_of(1, "steps=5 lr=1e6").find("the loss was finite at step 2, not finite at step 3; "),
       0u);
@@ -76,7 +77,7 @@ TEST(NonFinite, ParametersAreLookedAtBeforeASaveAndAtTheEnd) {
   for (const int world : {1, 2}) {
     const std::string error = error_of(world, options, poison(world - 1, 4));
     EXPECT_EQ(error.find("the parameter 'layers.2.bias' is not finite at step 4 (the loss was "
-                         "finite at step 4); last good snapshot: "),
+                         "finite at step 4); last good checkpoint: "),
               0u)
         << error;
     EXPECT_CONTAINS(error, "step-00000003.ckpt and a lower --lr");
@@ -91,7 +92,7 @@ TEST(NonFinite, AWriteInTheBackgroundIsWaitedForAndNamed) {
   const std::string error =
       error_of(2, "save-dir=" + folder.path().string() + " save-every=1s save-async=true steps=5",
                poison(0, 4));
-  EXPECT_CONTAINS(error, "step-00000003.ckpt; go on with --resume ");
+  EXPECT_CONTAINS(error, "step-00000003.ckpt; continue with --resume ");
 }
 
 TEST(NonFinite, AfterAResumptionGoodSnapshotsStay) {
@@ -100,7 +101,7 @@ TEST(NonFinite, AfterAResumptionGoodSnapshotsStay) {
       "save-dir=" + folder.path().string() + " save-every=1s keep-last=2 resume=auto";
   train(1, with(options, "steps=3"));
   const std::string error = error_of(1, with(options, "steps=20 lr=1e6"));
-  EXPECT_CONTAINS(error, "last good snapshot: ");
+  EXPECT_CONTAINS(error, "last good checkpoint: ");
   const std::set<std::string> left = snapshots(folder);
   for (const std::string& name : left) {
     const io::Checkpoint checkpoint = io::load_checkpoint(folder / name);
@@ -135,7 +136,7 @@ TEST(NonFinite, ToGoOnWarnsOnceAndPrunesNothingGood) {
   // What it left is not gone on with.
   const std::string error = error_of(1, with(options, "on-nonfinite= resume=auto steps=9"));
   EXPECT_EQ(error.find("the parameter 'layers.0.weight' is not finite at step 8; no earlier check "
-                       "of this start found finite ones: resume from an earlier snapshot"),
+                       "of this start found finite ones: resume from an earlier checkpoint"),
             0u)
       << error;
 }

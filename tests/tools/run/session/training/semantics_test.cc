@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_names.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"

@@ -8,6 +8,7 @@
 
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/ops/optim_step/optimizer_step.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/exact_support.h"

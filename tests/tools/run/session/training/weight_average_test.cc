@@ -10,6 +10,7 @@
 #include "engine/optim/moving_average.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/files/io_error.h"
+#include "io/checkpoint/checkpoint_directory.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
 #include "tools/run/data/saved_weights.h"

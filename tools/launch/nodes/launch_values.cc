@@ -1,5 +1,5 @@
 // Implements parsers whose errors name the expected form.
-#include "tools/launch/nodes/stream_spec.h"
+#include "tools/launch/nodes/launch_values.h"
 
 #include <algorithm>
 #include <charconv>
