@@ -122,8 +122,7 @@ bool measures_shares(const SessionOptions& options) {
 // is not built yet. In elastic jobs they pass through host memory: a wait for sums of gradients
 // does not notice an error of the communicator of statistics before the deadline.
 bool exchanges_on_device(const SessionOptions& options) {
-  if (options.averaging.canonical || measures_shares(options) || options.data.max_ranks > 0)
-    return false;
+  if (options.averaging.canonical || options.data.max_ranks > 0) return false;
   const ModelOptions& model = options.model;
   if (model.synchronized_statistics) return true;
   const std::string definition =
