@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "backends/control_word.h"
 #include "engine/core/error.h"
@@ -25,8 +26,8 @@ std::size_t bytes_of(std::int64_t values) {
 
 DeviceStatistics::DeviceStatistics(backends::DeviceCommunicator& communicator,
                                    std::span<const std::int64_t> sizes,
-                                   const KernelContext& context)
-    : communicator_(communicator), context_(context) {
+                                   const KernelContext& context, bool measured)
+    : communicator_(communicator), context_(context), measured_(measured) {
   std::vector<backends::ControlWord> calls;
   for (const std::int64_t size : sizes)
     calls.push_back(backends::transfer_word(backends::Operation::kAllGather,
@@ -42,6 +43,13 @@ DeviceStatistics::DeviceStatistics(backends::DeviceCommunicator& communicator,
 
 void DeviceStatistics::set_counts(std::span<const std::int64_t> counts) {
   samples_ = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  next_ = 0;
+}
+
+double DeviceStatistics::waited_seconds() const {
+  double seconds = 0;
+  for (const Wait& wait : waits_) seconds += wait.end.seconds_since(wait.begin);
+  return seconds;
 }
 
 std::int64_t DeviceStatistics::merge_moments(std::int64_t /*rows*/, std::span<double> /*moments*/) {
@@ -64,7 +72,12 @@ std::int64_t DeviceStatistics::exchange_on_device(Kind kind, const ReplicaRows& 
     block.shape = {length};
     ops::pack_moments(context_, rows.samples * rows.per_sample, values, block);
   }
+  Wait* wait = nullptr;
+  if (measured_) wait = next_ < waits_.size() ? &waits_[next_] : &waits_.emplace_back();
+  ++next_;
+  if (wait != nullptr) wait->begin.record_in_graph(stream);
   communicator_.all_gather_on(stream, block.data, bytes_of(length), blocks.data);
+  if (wait != nullptr) wait->end.record_in_graph(stream);
   if (moments)
     ops::merge_moments(context_, blocks, values);
   else

@@ -4,11 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
-#include <vector>
 
 #include "backends/device_communicator.h"
 #include "engine/core/arena.h"
+#include "engine/core/cuda.h"
 #include "engine/core/replica_exchange.h"
 #include "engine/ops/common/kernel_context.h"
 
@@ -20,12 +21,16 @@ class DeviceStatistics final : public ReplicaExchange {
  public:
   // `communicator` must outlive this, be capturable, and not be used otherwise during forward and
   // backward: gradients are summed at the same time by another one. `sizes`: of the layers that
-  // exchange, in forward order. Collective: the ranks compare them.
+  // exchange, in forward order. `measured`: see waited_seconds(). Collective: the ranks compare the
+  // sizes.
   DeviceStatistics(backends::DeviceCommunicator& communicator, std::span<const std::int64_t> sizes,
-                   const KernelContext& context);
+                   const KernelContext& context, bool measured);
 
   // REQUIRES: called before each micro-batch, with the samples of each rank in it.
   void set_counts(std::span<const std::int64_t> counts);
+  // Returns how long the device was in exchanges in the last micro-batch, mostly waiting for other
+  // ranks. REQUIRES: `measured`; the micro-batch has ended, also as part of a captured graph.
+  double waited_seconds() const;
   // Ends what waits for other ranks, after a failure.
   void cancel() noexcept { backends::cancel(communicator_); }
 
@@ -42,7 +47,13 @@ class DeviceStatistics final : public ReplicaExchange {
   backends::DeviceCommunicator& communicator_;
   KernelContext context_;
   std::int64_t samples_ = 0;  // of all ranks
-  Arena own_, all_;           // a block, and those of all ranks, for the largest layer
+  struct Wait {
+    cuda::Event begin{/*timing=*/true}, end{/*timing=*/true};
+  };
+  const bool measured_;
+  std::deque<Wait> waits_;  // by exchange of a micro-batch, equally many in each
+  std::size_t next_ = 0;    // exchange of the micro-batch
+  Arena own_, all_;         // a block, and those of all ranks, for the largest layer
 };
 
 }  // namespace engine

@@ -70,8 +70,16 @@ std::unique_ptr<DeviceGradientSum> make_coded_device_sum(const CodeExchange& exc
                                                          const FlatBuffer& gradients,
                                                          const LossyOptions& options,
                                                          const BucketOptions& buckets);
-// Returns its device memory in bytes, without the errors.
+// Returns the device memory of make_coded_device_sum() in bytes, without the errors.
 std::size_t coded_device_sum_bytes(const LossyOptions& options, std::int64_t elements, DType dtype,
                                    const BucketOptions& buckets, int ranks);
+
+// Sums gradients as bf16 that is computed on the device, with the codes and errors of
+// make_bf16_sum(); the ranks' codes are added in the order of the communicator. The communicators
+// must outlive the sum and must not be used otherwise during a step. Collective if the devices
+// exchange the codes: the ranks compare the calls of a step.
+std::unique_ptr<DeviceGradientSum> make_bf16_device_sum(const CodeExchange& exchange,
+                                                        const FlatBuffer& gradients,
+                                                        const BucketOptions& buckets);
 
 }  // namespace engine

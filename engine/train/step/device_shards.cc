@@ -12,13 +12,39 @@
 namespace engine {
 namespace {
 
+// A graph contains the kernels of all micro-batches of all shards.
+constexpr std::int64_t kMaxCapturedBatches = 64;
+
 std::size_t max_count(const TreePartition& cut) {
   int most = 0;
   for (int rank = 0; rank < cut.world(); ++rank) most = std::max(most, cut.count(rank));
   return static_cast<std::size_t>(most);
 }
 
+std::int64_t max_batches(const TreePartition& cut, std::int64_t micro_batches) {
+  return static_cast<std::int64_t>(max_count(cut)) * micro_batches;
+}
+
 }  // namespace
+
+int graph_slots(const TreePartition& cut, int rank, std::int64_t micro_batches) {
+  const int usual = DeviceExecutorOptions{}.slots;
+  if (max_batches(cut, micro_batches) > kMaxCapturedBatches) return usual;
+  return usual * cut.count(rank) * static_cast<int>(micro_batches);
+}
+
+std::string DeviceShards::obstacle() const {
+  if (replicas_) return "batch statistics of the shards pass through host memory";
+  const std::int64_t batches = max_batches(options_.cut, micro_batches_);
+  if (batches <= kMaxCapturedBatches) return "";
+  return "a step has " + std::to_string(batches) +
+         " micro-batches of shards, and a graph at most " + std::to_string(kMaxCapturedBatches);
+}
+
+int DeviceShards::slots() const {
+  if (replicas_) return DeviceExecutorOptions{}.slots;
+  return graph_slots(options_.cut, rank_, micro_batches_);
+}
 
 DeviceShards::DeviceShards(const DeviceShardsOptions& options, const ShardReplicas::Parts& parts,
                            std::int64_t micro_batches)
@@ -60,16 +86,29 @@ BatchView DeviceShards::part(const StepRequest& request, int shard) const {
   return request.batch.slice(at(shard) - at(0), at(shard + 1) - at(shard));
 }
 
+BatchView DeviceShards::part(const StepRequest& request, int shard, std::int64_t m) const {
+  return micro_batch_of(part(request, shard), m, micro_batches_);
+}
+
+std::span<const int> DeviceShards::stage(const Step& step) {
+  slots_.clear();
+  for (int shard = 0; shard < count_; ++shard)
+    for (std::int64_t m = 0; m < micro_batches_; ++m)
+      slots_.push_back(step.executor.stage(part(step.request, shard, m), step.numbers, true));
+  return slots_;
+}
+
 int DeviceShards::compute(DeviceExecutor& executor, const Step& step, int shard,
                           StepPhases& phases) const {
   PhaseTimer timer;
-  const BatchView samples = part(step.request, shard);
   int slot = 0;
   for (std::int64_t m = 0; m < micro_batches_; ++m) {
-    const std::int64_t first = samples.count * m / micro_batches_,
-                       last = samples.count * (m + 1) / micro_batches_;
-    if (m > 0) executor.release(slot);
-    slot = executor.stage(samples.slice(first, last - first), step.numbers, true);
+    if (!step.slots.empty()) {
+      slot = step.slots[static_cast<std::size_t>(shard * micro_batches_ + m)];
+    } else {
+      if (m > 0) executor.release(slot);
+      slot = executor.stage(part(step.request, shard, m), step.numbers, true);
+    }
     executor.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
     executor.backward(slot, m == 0 ? Write::kOverwrite : Write::kAdd, {});
@@ -96,7 +135,7 @@ int DeviceShards::run_in_turn(const Step& step, StepPhases& phases) {
   void* const stream = step.context.stream;
   int slot = 0;
   for (int shard = 0; shard < count_; ++shard) {
-    if (shard > 0) step.executor.release(slot);
+    if (shard > 0 && step.slots.empty()) step.executor.release(slot);
     slot = compute(step.executor, step, shard, phases);
     add(step, shard, step.executor, model_.parameters.gradients);
     if (shard > 0) continue;

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "backends/communicator.h"
 #include "backends/device_communicator.h"
@@ -37,6 +40,11 @@ class DeviceShards {
 
   // Returns the exchange for the rank's executor; null if no layer exchanges statistics.
   ReplicaExchange* exchange() { return replicas_ ? &replicas_->first_exchange() : nullptr; }
+  // Returns why the work of a step cannot be captured as one graph, "" if it can be. The same on
+  // all ranks.
+  std::string obstacle() const;
+  // Returns the slots of the rank's executor for captured steps.
+  int slots() const;
 
   // Returns the sum over the nodes of all ranks; null for one rank. It is valid as long as this.
   std::unique_ptr<DeviceGradientSum> make_sum(const ModelState& mirror) const;
@@ -46,7 +54,13 @@ class DeviceShards {
     const StepNumbers& numbers;
     DeviceExecutor& executor;
     KernelContext& context;
+    // The slots of all micro-batches of all shards, in order, which stay with the caller. Empty:
+    // each micro-batch is staged before its forward and released after its backward.
+    std::span<const int> slots = {};
   };
+  // Copies all micro-batches of a step to the device, for a step that is captured. The executor
+  // has graph_slots() slots. Returns Step::slots, valid until the next call.
+  std::span<const int> stage(const Step& step);
   // Enqueues forward and backward of this rank's shards. Afterwards the nodes of the tree are
   // complete, for one rank the gradients. Returns the last slot of the executor, not released.
   int run(const Step& step, StepPhases& phases);
@@ -64,6 +78,7 @@ class DeviceShards {
   void add(const Step& step, int shard, const DeviceExecutor& executor,
            const FlatBuffer& gradients);
   BatchView part(const StepRequest& request, int shard) const;
+  BatchView part(const StepRequest& request, int shard, std::int64_t m) const;
   std::size_t offset_of(int rank, int shard) const;  // in the totals
 
   const DeviceShardsOptions options_;
@@ -75,6 +90,12 @@ class DeviceShards {
   Arena totals_;                    // ops::BatchTotals, for each rank as many as most have
   cuda::PinnedMemory here_;         // the same in host memory
   std::unique_ptr<ShardReplicas> replicas_;  // null: shards are computed one after another
+  std::vector<int> slots_;                   // of the step that was staged last
 };
+
+// Returns the slots of an executor for steps of `shards` shards that are captured: all batches of
+// a step, while those of the next one are copied. Too many are never captured
+// (DeviceShards::obstacle()), and need DeviceExecutorOptions::slots.
+int graph_slots(const TreePartition& cut, int rank, std::int64_t micro_batches);
 
 }  // namespace engine

@@ -1,8 +1,6 @@
 // Implements the step on the device: issued directly, or captured and then launched as graphs
-// (step_graphs.h).
-//
-// Gradients that are exchanged in host memory are copied from the device in pieces during backward;
-// such steps are issued directly.
+// (step_graphs.h). Gradients that are exchanged in host memory are copied from the device in pieces
+// during backward; such steps are issued directly.
 //
 // An aborted sum on the device ends like any other, with incomplete values, and so does a graph
 // that contains it. If steps can be rolled back, the update is therefore not part of the graph: the
@@ -10,10 +8,8 @@
 #include "engine/train/step/device_work.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "backends/backend_error.h"
@@ -21,7 +17,9 @@
 #include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/train/step/device_copies.h"
+#include "engine/train/step/device_mirror.h"
 #include "engine/train/step/gradient_copies.h"
+#include "engine/train/step/host_step.h"
 #include "engine/train/step/step_graphs.h"
 #include "io/base/time/trace.h"
 
@@ -43,24 +41,27 @@ class Work final : public StepWork, private StateHome {
                          !options.make_sum),  // otherwise they never leave the device
         kept_(model_, keeps_statistics()),
         optimizer_(make_optimizer()),
-        control_memory_(sizeof(StepControl), options.device, "workspace"),
+        control_(options.device),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
                  "workspace"),
         context_(make_context()),
         shards_(make_shards(plan)),
         sum_(make_sum()),
         statistics_(make_statistics(plan)),
-        executor_(plan, model_, context_, executor_options()),
-        graphs_(executor_.slots(), stream_.handle(), sum_.get(), find_obstacle(plan),
+        executor_(plan, model_, context_, own_executor_options()),
+        graphs_(DeviceExecutorOptions{}.slots, stream_.handle(),
+                sums_in_graphs() ? sum_.get() : nullptr, find_obstacle(plan),
                 [this] { averaging_.settle(); }) {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
-    executor_.set_control(device_control());
+    executor_.set_control(control_.device());
+    now_.exchange.emplace(options.replicas);
     executor_.set_replicas(shards_       ? shards_->exchange()
                            : statistics_ ? statistics_.get()
-                                         : options.replicas);
+                                         : now_.exchange->get());
     now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
+    if (options.measured && sum_) now_.clock.emplace();
     if (options.averaging.wanted) make_math();
   }
 
@@ -74,7 +75,6 @@ class Work final : public StepWork, private StateHome {
     } catch (const std::exception&) {
       // The device no longer waits for another rank; the cause of the failure is already known.
     }
-    cuda::release_pinned(pinned_);
   }
 
   void step(const StepRequest& request, StepPhases& phases) override {
@@ -92,10 +92,8 @@ class Work final : public StepWork, private StateHome {
                     .lr = request.lr,
                     .wide_loss_gradient = loss_gradient,
                     .round = request.round};
-    if (request.exchange == nullptr && graphs_.usable()) {
-      captured_step(request, timer, phases);
-      return;
-    }
+    if (request.exchange == nullptr && (graphs_.usable() || now_.clock))
+      return captured_step(request, timer, phases);
     if (shards_) {
       run_shards(request, timer, phases);
     } else {
@@ -103,7 +101,7 @@ class Work final : public StepWork, private StateHome {
         micro_batch(request, m, timer, phases);
     }
     if (request.exchange != nullptr) exchange_on_host(*request.exchange, timer, phases);
-    if (waits_for_sums()) wait_for_sums();
+    wait_for_sums();
     timer.lap(phases.communication);
     finish_step(executor_.numbers(now_.last_slot));
     executor_.release(now_.last_slot);
@@ -125,21 +123,21 @@ class Work final : public StepWork, private StateHome {
   }
 
   StepResults results() override {
-    copy_control();
+    control_.fetch(stream_.handle());
     if (shards_) shards_->download(stream_.handle());
     StepResults results = executor_.results();  // waits for the copies, too
     if (shards_) shards_->complete(results);
-    results.skipped_steps = copied_control().skipped_steps;
+    results.skipped_steps = control_.fetched().skipped_steps;
     return results;
   }
   StateHome& home() override { return *this; }
   void fetch_gradients() override {
     cuda::use_device(options_.device.index);
     wait(stream_.handle());  // as in download()
-    copy_control();
+    control_.fetch(stream_.handle());
     gradient_copies_.fetch(stream_.handle());
     wait(stream_.handle());
-    gradient_copies_.divide_by(static_cast<double>(copied_control().step_scale));
+    gradient_copies_.divide_by(static_cast<double>(control_.fetched().step_scale));
   }
   void add(const HomeMemory& memory) override {
     cuda::use_device(options_.device.index);
@@ -175,7 +173,7 @@ class Work final : public StepWork, private StateHome {
                                                                .model = model_,
                                                                .context = context_,
                                                                .executor = executor_options(),
-                                                               .control = device_control()},
+                                                               .control = control_.device()},
                                           options_.micro_batches);
   }
 
@@ -188,12 +186,11 @@ class Work final : public StepWork, private StateHome {
 
   std::unique_ptr<DeviceStatistics> make_statistics(const Plan& plan) const {
     if (options_.statistics == nullptr || shards_ || !sum_) return nullptr;
-    return std::make_unique<DeviceStatistics>(*options_.statistics, exchanged_sizes(plan),
-                                              context_);
+    return std::make_unique<DeviceStatistics>(*options_.statistics, exchanged_sizes(plan), context_,
+                                              options_.measured);
   }
 
-  KernelContext make_context() {
-    pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(sizeof(StepControl)));
+  KernelContext make_context() const {
     KernelContext context;
     context.device = options_.device;
     context.stream = stream_.handle();
@@ -210,6 +207,13 @@ class Work final : public StepWork, private StateHome {
             .wait = [this](void* stream) { wait(stream); }};
   }
 
+  // The executor of the first shard has all batches of a captured step at once.
+  DeviceExecutorOptions own_executor_options() {
+    DeviceExecutorOptions own = executor_options();
+    if (shards_ && options_.graph) own.slots = shards_->slots();
+    return own;
+  }
+
   // Names its exchange's memory on both sides.
   void make_math() {
     const cuda::MemoryPurpose purpose("averaging");
@@ -220,55 +224,32 @@ class Work final : public StepWork, private StateHome {
                           .gradients = {&host_.parameters.gradients, &model_.parameters.gradients},
                           .half = model_.half_flat(),
                           .codes = options_.averaging.codes});
-    const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
-    for (std::size_t i = 0; i < here.size(); ++i) math.add({here[i].buffer, there[i].buffer});
-    math.add({&host_.running, &model_.running});
+    mirror_.add_to(math);
   }
   StateMath* math() override {
     cuda::use_device(options_.device.index);
     return averaging_.math();
   }
 
-  StepControl* device_control() const {
-    return reinterpret_cast<StepControl*>(control_memory_.data());
-  }
-
-  // The copy is complete when the stream is idle.
-  void copy_control() const {
-    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
-  }
-  StepControl copied_control() const {
-    StepControl control;
-    std::memcpy(&control, pinned_, sizeof control);
-    return control;
-  }
-
   std::string find_obstacle(const Plan& plan) const {
     if (!options_.graph) return "--cuda-graph off";
     if (cuda::waits_for_kernels()) return "ENGINE_CUDA_SYNC=1";
-    if (shards_) return "the shards of canonical order are issued one by one";
-    if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
+    if (shards_) return shards_->obstacle();
     if (sum_ != nullptr && !sum_->capturable())
       return std::string(sum_->exchanged()) + " pass through host memory";
-    if (sum_ != nullptr && options_.measured) return "each rank's own work is measured";
-    if (options_.replicas != nullptr && !statistics_)
-      for (const PlanStep& step : plan.steps)
-        if (step.layer->traits().synchronizes_host)
-          return "batch statistics of all ranks pass through host memory";
+    if (options_.replicas != nullptr && !statistics_ && layers_that_use_replicas(*plan.graph) > 0)
+      return "batch statistics of all ranks pass through host memory";
     return "";
   }
 
   void download() override {
     cuda::use_device(options_.device.index);
     averaging_.settle();
-    wait(stream_.handle());  // a copy to pageable memory would itself wait for the stream, without
-                             // a deadline
-    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
-      cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
-    });
-    copy_control();
+    wait(stream_.handle());  // a copy to pageable memory would itself wait, without a deadline
+    mirror_.to_host(stream_.handle());
+    control_.fetch(stream_.handle());
     wait(stream_.handle());
-    *options_.control = copied_control();
+    *options_.control = control_.fetched();
     host_optimizer_.set_step_count(options_.control->applied_steps);
   }
 
@@ -276,25 +257,25 @@ class Work final : public StepWork, private StateHome {
     cuda::use_device(options_.device.index);
     wait(stream_.handle());  // a copy from the pinned block may still be in progress
     options_.control->applied_steps = host_optimizer_.step_count();
-    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
-      cuda::copy_async(there.data(), here.data(), here.bytes(), stream_.handle());
-    });
-    std::memcpy(pinned_, options_.control, sizeof(StepControl));
-    cuda::copy_async(control_memory_.data(), pinned_, sizeof(StepControl), stream_.handle());
+    mirror_.to_device(stream_.handle());
+    control_.send(*options_.control, stream_.handle());
     if (const TensorView half = model_.half_flat())
       ops::copy_to_half(context_, model_.parameters.values.flat(), half);
     wait(stream_.handle());  // the mirror may be written again
   }
 
-  // Returns true if the update is issued after the sums are complete, instead of together with
-  // them.
-  bool waits_for_sums() const {
-    return (options_.supports_rollback || options_.measured) && sum_ != nullptr;
+  bool sums_in_graphs() const { return sum_ != nullptr && sum_->capturable(); }
+  // Returns true if nothing between the sums and the update needs the host.
+  bool updates_in_graphs() const {
+    const bool sums_first = sum_ != nullptr && (options_.supports_rollback || !sums_in_graphs());
+    return !sums_first && options_.agreement == nullptr;
   }
 
+  // If a step can be rolled back, its update is issued after the sums are complete.
   void wait_for_sums() {
+    if (!options_.supports_rollback || sum_ == nullptr) return;
     wait(stream_.handle());
-    if (options_.supports_rollback) now_.sums_begun = false;
+    now_.sums_begun = false;
   }
 
   // Waits with a deadline if other ranks take part in the work on the stream.
@@ -315,24 +296,12 @@ class Work final : public StepWork, private StateHome {
     end.synchronize();
   }
 
-  // Visits all memory that a checkpoint stores: f(in host memory, on the device).
-  template <class Call>
-  void for_each_pair(Call call) const {
-    call(host_.parameters.values, model_.parameters.values);
-    call(host_.running, model_.running);
-    call(host_.counters, model_.counters);
-    const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
-    for (std::size_t i = 0; i < here.size(); ++i) call(*here[i].buffer, *there[i].buffer);
-    averaging_.for_each_state(call);
-  }
-
   // The sums begin during backward, for the batch in `slot`; finish_sums() follows.
   void sum_during_backward(int slot, Write write) {
     if (sum_ == nullptr) return executor_.backward(slot, write, {});
     sum_->begin_step(executor_.numbers(slot), now_.numbers.round);
     executor_.backward(slot, write,
                        [this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
-    if (options_.measured) wait_for_own(stream_.handle());
   }
   void finish_sums() {
     if (sum_ != nullptr) sum_->finish(stream_.handle());
@@ -349,37 +318,83 @@ class Work final : public StepWork, private StateHome {
     if (sum_ != nullptr) sum_->finish(stream_.handle());
   }
 
-  // Runs the whole step, from the third of its shape on as graphs, one for each micro-batch.
+  // Runs the whole step, from the third of its shape on as graphs if possible: one for each
+  // micro-batch, or one for all shards.
   void captured_step(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
     const base::TraceSpan span("start the step on the device");
-    for (std::int64_t m = 0; m < options_.micro_batches; ++m) {
-      if (m > 0) executor_.release(now_.last_slot);
-      now_.last_slot = captured_part(request, m);
-    }
+    if (shards_)
+      captured_shards(request, timer, phases);
+    else
+      for (std::int64_t m = 0; m < options_.micro_batches; ++m)
+        captured_part(request, m, timer, phases);
     if (options_.measured) wait(stream_.handle());
     timer.lap(phases.forward);
-    if (waits_for_sums()) {
+    if (now_.clock) phases.exclude_from_forward(now_.clock->waited_seconds());
+    if (!updates_in_graphs()) {
+      if (!sums_in_graphs()) finish_sums();
       wait_for_sums();
       timer.lap(phases.communication);
       finish_step(executor_.numbers(now_.last_slot));
+      if (options_.measured) wait(stream_.handle());
       timer.lap(phases.update);
     }
     executor_.release(now_.last_slot);
   }
 
-  int captured_part(const StepRequest& request, std::int64_t m) {
-    const bool last = m + 1 == options_.micro_batches;
-    const int slot = executor_.stage(part_of(request.batch, m), now_.numbers, true);
+  void captured_part(const StepRequest& request, std::int64_t m, PhaseTimer& timer,
+                     StepPhases& phases) {
+    if (m > 0) executor_.release(now_.last_slot);
+    const int slot = now_.last_slot = executor_.stage(
+        micro_batch_of(request.batch, m, options_.micro_batches), now_.numbers, true);
     set_shape(request, m);
-    graphs_.run(slot, now_.shape, [&] {
+    if (m == 0) wait_for_exchanges();
+    run_graph(slot, timer, phases, [&] {
       executor_.forward(slot, true, /*continues=*/m > 0);
       const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
-      if (!last) return executor_.backward(slot, write, {});
+      if (m + 1 < options_.micro_batches) return executor_.backward(slot, write, {});
       sum_during_backward(slot, write);
-      finish_sums();
-      if (!waits_for_sums()) finish_step(executor_.numbers(slot));
+      issue_end();
     });
-    return slot;
+    now_.exchange->move_seconds(phases.forward, phases);
+    if (!statistics_ || !options_.measured) return;
+    wait(stream_.handle());
+    timer.lap(phases.forward);
+    phases.exclude_from_forward(statistics_->waited_seconds());
+  }
+
+  // Layers that exchange statistics in host memory wait for the stream without a deadline.
+  void wait_for_exchanges() const {
+    if (options_.replicas != nullptr && !statistics_) wait(stream_.handle());
+  }
+
+  void captured_shards(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
+    DeviceShards::Step step{
+        .request = request, .numbers = now_.numbers, .executor = executor_, .context = context_};
+    step.slots = shards_->stage(step);
+    now_.last_slot = step.slots.back();
+    now_.shape.counts = {request.global_count};  // determines the samples of each shard
+    run_graph(static_cast<int>(step.slots.front() / std::ssize(step.slots)), timer, phases, [&] {
+      StepPhases not_counted;
+      shards_->run(step, not_counted);
+      issue_end();
+    });
+    for (const int slot : step.slots.first(step.slots.size() - 1)) executor_.release(slot);
+  }
+
+  // The time of a capture is mostly that in which it waits for other ranks.
+  template <class Issue>
+  void run_graph(int slot, PhaseTimer& timer, StepPhases& phases, const Issue& issue) {
+    timer.lap(phases.forward);
+    const bool captured = graphs_.run(slot, now_.shape, issue);
+    timer.lap(captured ? phases.communication : phases.forward);
+  }
+
+  // Enqueues what follows the step's last backward and needs no host.
+  void issue_end() {
+    if (now_.clock) now_.clock->computed.record_in_graph(stream_.handle());
+    if (sums_in_graphs()) finish_sums();
+    if (now_.clock) now_.clock->summed.record_in_graph(stream_.handle());
+    if (updates_in_graphs()) finish_step(executor_.numbers(now_.last_slot));
   }
 
   // Without sums on the devices each rank captures alone.
@@ -392,32 +407,23 @@ class Work final : public StepWork, private StateHome {
     now_.shape.last = m + 1 == options_.micro_batches;
     now_.shape.variant = sum_ == nullptr ? 0 : sum_->variant(request.round);
     now_.shape.counts.clear();
-    for (const std::int64_t count : counts) {
-      const auto [first, end] = bounds_of_part(count, m);
-      now_.shape.counts.push_back(end - first);
-    }
+    for (const std::int64_t count : counts)
+      now_.shape.counts.push_back(count * (m + 1) / options_.micro_batches -
+                                  count * m / options_.micro_batches);
     if (statistics_) statistics_->set_counts(now_.shape.counts);
-  }
-
-  // Returns the first sample of micro-batch m, and one past its last.
-  std::pair<std::int64_t, std::int64_t> bounds_of_part(std::int64_t count, std::int64_t m) const {
-    return {count * m / options_.micro_batches, count * (m + 1) / options_.micro_batches};
-  }
-  BatchView part_of(const BatchView& batch, std::int64_t m) const {
-    const auto [first, end] = bounds_of_part(batch.count, m);
-    return batch.slice(first, end - first);
   }
 
   void micro_batch(const StepRequest& request, std::int64_t m, PhaseTimer& timer,
                    StepPhases& phases) {
     const bool final = m + 1 == options_.micro_batches;
     const base::TraceSpan span("start forward and backward on the device");
-    const int slot = executor_.stage(part_of(request.batch, m), now_.numbers, true);
+    const int slot = executor_.stage(micro_batch_of(request.batch, m, options_.micro_batches),
+                                     now_.numbers, true);
     if (statistics_) set_shape(request, m);
-    if (m == 0 && options_.replicas != nullptr && !statistics_)
-      wait(stream_.handle());  // layers wait for the stream without a deadline
+    if (m == 0) wait_for_exchanges();
     executor_.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
+    now_.exchange->move_seconds(phases.forward, phases);
     const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
     if (!final)
       executor_.backward(slot, write, {});
@@ -430,6 +436,7 @@ class Work final : public StepWork, private StateHome {
     now_.last_slot = slot;
     if (!final) executor_.release(slot);  // the last one's numbers are still read by finish_step()
     timer.lap(phases.backward);
+    now_.exchange->move_seconds(phases.backward, phases);
     if (!final || request.exchange != nullptr) return;
     finish_sums();
     timer.lap(phases.communication);
@@ -449,26 +456,18 @@ class Work final : public StepWork, private StateHome {
   // Turns gradients into new values.
   void finish_step(const StepNumbers* numbers) {
     const TensorView gradients = model_.parameters.gradients.flat();
-    ops::find_overflow(context_, options_.loss_scale, gradients, numbers, device_control());
+    ops::find_overflow(context_, options_.loss_scale, gradients, numbers, control_.device());
     if (options_.agreement != nullptr) agree_on_skip();
-    ops::settle_step(context_, options_.loss_scale, numbers, device_control());
-    if (options_.restores_skipped) kept_.put_back_if_skipped(context_, device_control());
-    optimizer_->step_on_device(context_, numbers, device_control(), model_.parameters.gradients,
+    ops::settle_step(context_, options_.loss_scale, numbers, control_.device());
+    if (options_.restores_skipped) kept_.put_back_if_skipped(context_, control_.device());
+    optimizer_->step_on_device(context_, numbers, control_.device(), model_.parameters.gradients,
                                model_.parameters.values, model_.half.data(), model_.half_dtype);
   }
 
   void agree_on_skip() {
-    const std::size_t bytes = sizeof(StepControl::skip);
-    auto* skip = reinterpret_cast<std::byte*>(device_control()) + offsetof(StepControl, skip);
-    cuda::copy_async(pinned_, skip, bytes, stream_.handle());
+    control_.fetch(stream_.handle());
     wait(stream_.handle());
-    std::int32_t own = 0;
-    std::memcpy(&own, pinned_, bytes);
-    std::int64_t any = own;
-    options_.agreement->all_reduce(&any, 1, DType::kI64, backends::ReduceOp::kMax);
-    own = static_cast<std::int32_t>(any);
-    std::memcpy(pinned_, &own, bytes);
-    cuda::copy_async(skip, pinned_, bytes, stream_.handle());
+    control_.agree_on_skip(*options_.agreement, stream_.handle());
   }
 
   const DeviceWorkOptions options_;
@@ -480,10 +479,11 @@ class Work final : public StepWork, private StateHome {
   GradientCopies gradient_copies_;
   StepBackup kept_;
   std::unique_ptr<Optimizer> optimizer_;
-  Arena control_memory_, scratch_;
-  std::byte* pinned_ = nullptr;  // a StepControl
+  ControlMemory control_;
+  Arena scratch_;
   KernelContext context_;
   DeviceAveraging averaging_;
+  const DeviceMirror mirror_{{host_, host_optimizer_}, {model_, *optimizer_}, averaging_};
   std::unique_ptr<DeviceShards> shards_;          // null: no canonical order
   std::unique_ptr<DeviceGradientSum> sum_;        // null: none
   std::unique_ptr<DeviceStatistics> statistics_;  // null: not on the device
@@ -492,7 +492,9 @@ class Work final : public StepWork, private StateHome {
     double rows_per_sample = 1;
     int last_slot = 0;
     StepShape shape;
-    bool sums_begun = false;  // work on the stream may wait for other ranks
+    bool sums_begun = false;             // work on the stream may wait for other ranks
+    std::optional<SumClock> clock = {};  // none: work is not measured, or no sums on the device
+    std::optional<TimedExchange> exchange = {};  // of statistics in host memory
   };
   Current now_;
   DeviceExecutor executor_;

@@ -42,8 +42,8 @@ struct DeviceWorkOptions {
   // A step that fails because of another rank can be rolled back (StepWork::rollback_step()): its
   // update is issued only when the sums are known to be complete, for which the host waits.
   bool supports_rollback = false;
-  // The host waits for the device in each phase of a step, so that StepPhases::own() is the rank's
-  // own work. Steps whose gradients are summed on the device are then not captured.
+  // The host waits for the device at the end of a step, so that StepPhases::own() is the rank's own
+  // work. Events on the device measure its waits for other ranks.
   bool measured = false;
   // A step that loss scaling skips leaves running statistics and counters as they were.
   bool restores_skipped = false;

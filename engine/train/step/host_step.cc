@@ -1,4 +1,5 @@
-// Runs micro-batches, then the exchange and the update.
+// Runs micro-batches, then the exchange and the update. A step without accumulation has one
+// micro-batch.
 #include "engine/train/step/host_step.h"
 
 #include <optional>
@@ -45,10 +46,9 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
   PhaseTimer timer;
   BatchResult sum;
   for (std::int64_t m = 0; m < count_; ++m) {
-    const std::int64_t first = batch.count * m / count_, last = batch.count * (m + 1) / count_;
     std::optional<base::TraceSpan> span(std::in_place, "forward");
     const BatchResult result =
-        executor_.forward(batch.slice(first, last - first), /*training=*/true);
+        executor_.forward(micro_batch_of(batch, m, count_), /*training=*/true);
     timer.lap(phases.forward);
     replicas_.move_seconds(phases.forward, phases);
     span.emplace("backward");
@@ -95,6 +95,36 @@ void HostUpdate::finish(const StepRequest& request, double loss_sum, StepPhases&
   if (wanted)
     optimizer_.step(context_, request.lr, factor, parameters_.gradients, parameters_.values);
   timer.lap(phases.update);
+}
+
+namespace {
+
+class AccumulatedWork final : public StepWork {
+ public:
+  AccumulatedWork(const HostWorkParts& parts, const AccumulatedWorkOptions& options)
+      : micro_batches_(parts.plan, parts.state, parts.threads, options), update_(parts) {}
+
+  void step(const StepRequest& request, StepPhases& phases) override {
+    const BatchResult result =
+        micro_batches_.run(request.batch, request.scale, HostUpdate::ready_for(request), phases);
+    results_.add(result);
+    update_.finish(request, result.loss_sum, phases);
+  }
+  StepResults results() override { return results_; }
+  StateHome& home() override { return home_; }
+
+ private:
+  MicroBatches micro_batches_;
+  HostUpdate update_;
+  StateHome home_;
+  StepResults results_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepWork> make_accumulated_work(const HostWorkParts& parts,
+                                                const AccumulatedWorkOptions& options) {
+  return std::make_unique<AccumulatedWork>(parts, options);
 }
 
 }  // namespace engine

@@ -10,6 +10,11 @@ namespace {
 // A graph takes device memory for each of its kernels. Shares by weights and the last batches of
 // epochs have a few shapes.
 constexpr std::size_t kMaxShapes = 16;
+// Shapes without a graph that are counted.
+constexpr std::size_t kMaxCounted = 64;
+// Shares that follow the ranks' speeds have new shapes in the course of a run. A graph that was not
+// used in so many runs gives way; shapes that alternate are not captured again and again.
+constexpr std::int64_t kUnusedRuns = 256;
 
 }  // namespace
 
@@ -37,14 +42,54 @@ std::string StepGraphs::text() const {
          " shapes";
 }
 
-StepGraphs::Captured* StepGraphs::find(const StepShape& shape) {
-  auto found = captured_.find(shape);
-  if (found == captured_.end()) {
-    if (captured_.size() == kMaxShapes) return nullptr;
-    found = captured_.try_emplace(shape).first;
-    found->second.graphs.resize(slots_);
+bool StepGraphs::Captured::has_graph() const {
+  return std::ranges::any_of(graphs, [](const cuda::StepGraph& graph) { return bool(graph); });
+}
+
+StepGraphs::Captured& StepGraphs::find(const StepShape& shape) {
+  const auto [found, is_new] = captured_.try_emplace(shape);
+  Captured& captured = found->second;
+  captured.last_run = ++runs_;
+  if (!is_new) return captured;
+  captured.graphs.resize(slots_);
+  auto oldest = captured_.end();
+  std::size_t counted = 0;
+  for (auto each = captured_.begin(); each != captured_.end(); ++each) {
+    if (each->second.has_graph()) continue;
+    ++counted;
+    if (oldest == captured_.end() || each->second.last_run < oldest->second.last_run) oldest = each;
   }
-  return &found->second;
+  if (counted > kMaxCounted) captured_.erase(oldest);
+  return captured;
+}
+
+// Returns the shape with graphs that was not used for the longest time, if there is no room for
+// another one; else null.
+const StepGraphs::Captured* StepGraphs::unused_longest() const {
+  const Captured* oldest = nullptr;
+  std::size_t shapes = 0;
+  for (const auto& [shape, captured] : captured_) {
+    if (!captured.has_graph()) continue;
+    ++shapes;
+    if (oldest == nullptr || captured.last_run < oldest->last_run) oldest = &captured;
+  }
+  return shapes < kMaxShapes ? nullptr : oldest;
+}
+
+bool StepGraphs::may_capture(const Captured& captured) const {
+  if (captured.has_graph()) return true;
+  const Captured* const oldest = unused_longest();
+  return oldest == nullptr || runs_ - oldest->last_run >= kUnusedRuns;
+}
+
+// Frees device memory, which is allowed when the ranks meet to create a graph.
+void StepGraphs::make_room(const Captured& captured) {
+  if (captured.has_graph()) return;
+  const Captured* const oldest = unused_longest();
+  if (oldest == nullptr) return;
+  const ExchangeGate::Creation creation(ExchangeGate::of_process());
+  for (auto& [shape, each] : captured_)
+    if (&each == oldest) each.graphs = std::vector<cuda::StepGraph>(slots_);
 }
 
 // No part of the capture has run.

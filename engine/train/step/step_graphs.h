@@ -28,6 +28,14 @@ struct StepShape {
   }
 };
 
+// Times on the device within a step, of which a captured one sets them in each launch.
+struct SumClock {
+  cuda::Event computed{/*timing=*/true};  // the end of backward
+  cuda::Event summed{/*timing=*/true};    // the end of the sums over ranks, before the update
+
+  double waited_seconds() const { return summed.seconds_since(computed); }
+};
+
 class StepGraphs {
  public:
   // `sum`: its calls are part of the graphs; null: no other rank takes part. `obstacle`: why
@@ -43,18 +51,22 @@ class StepGraphs {
   bool has_failed() const { return has_failed_; }
 
   // Runs issue(), which enqueues the work of `shape` for the batch in `slot`: directly in the first
-  // steps of a shape, then once within a capture, and from then on launches the graph instead. NCCL
-  // requires that a call is captured, and a graph with it launched, on all ranks or on none: they
-  // decide alike, because shapes have the samples of all ranks, and ranks stage alike.
+  // steps of a shape, then once within a capture, and from then on launches the graph instead.
+  // Returns true if it captured in this call, and thus waited for other ranks. NCCL requires that a
+  // call is captured, and a graph with it launched, on all ranks or on none: they decide alike,
+  // because shapes have the samples of all ranks, and ranks stage alike.
   template <class Issue>
-  void run(int slot, const StepShape& shape, const Issue& issue) {
-    Captured* const captured = usable() ? find(shape) : nullptr;
-    if (captured == nullptr) return issue();
-    cuda::StepGraph& graph = captured->graphs[static_cast<std::size_t>(slot)];
-    if (!graph && captured->straight >= kStepsBeforeCapture) capture(graph, issue);
-    if (graph) return graph.launch(stream_);
-    ++captured->straight;
+  bool run(int slot, const StepShape& shape, const Issue& issue) {
+    if (!usable()) return issue(), false;
+    Captured& captured = find(shape);
+    cuda::StepGraph& graph = captured.graphs[static_cast<std::size_t>(slot)];
+    const bool captures =
+        !graph && captured.straight >= kStepsBeforeCapture && may_capture(captured);
+    if (captures) capture(captured, graph, issue);
+    if (graph) return graph.launch(stream_), captures;
+    ++captured.straight;
     issue();
+    return captures;
   }
 
  private:
@@ -64,10 +76,15 @@ class StepGraphs {
 
   struct Captured {
     std::vector<cuda::StepGraph> graphs;  // by slot
-    int straight = 0;                     // times that the work was issued directly
+    std::int64_t straight = 0;            // times that the work was issued directly
+    std::int64_t last_run = 0;            // runs_ when it was used last
+    bool has_graph() const;
   };
 
-  Captured* find(const StepShape& shape);
+  Captured& find(const StepShape& shape);
+  bool may_capture(const Captured& captured) const;
+  const Captured* unused_longest() const;
+  void make_room(const Captured& captured);
   void settle(cuda::StepGraph& graph, cuda::StepGraph made, const std::string& failure);
   std::string drop(const std::string& failure);
 
@@ -76,13 +93,14 @@ class StepGraphs {
   // driver may wait until all devices of the process are idle: forever, if one of them already ran
   // the graph of another rank, which waits for this one's.
   template <class Issue>
-  void capture(cuda::StepGraph& graph, const Issue& issue) {
+  void capture(Captured& captured, cuda::StepGraph& graph, const Issue& issue) {
     cuda::StepGraph made;
     std::string failure;
     before_capture_();
     // Creating a graph may wait for earlier steps, and thus for a dead rank, without a deadline:
     // they end here first.
     if (sum_ != nullptr) sum_->wait(stream_);
+    make_room(captured);
     cuda::StepGraph::begin_capture(stream_);
     try {
       issue();
@@ -103,6 +121,7 @@ class StepGraphs {
   std::string obstacle_;
   const std::function<void()> before_capture_;
   bool has_failed_ = false;
+  std::int64_t runs_ = 0;
   std::map<StepShape, Captured> captured_;
 };
 

@@ -1,6 +1,7 @@
 // Measures the time of the phases of a training step on one rank.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace engine {
@@ -16,6 +17,12 @@ struct StepPhases {  // in seconds
   double total() const { return data + forward + backward + communication + update; }
   // The time without waiting for other ranks: the rank with the largest value is the slow one.
   double own() const { return data + forward + backward + update; }
+  // Counts a wait for other ranks within forward as communication.
+  void exclude_from_forward(double seconds) {
+    const double waited = std::clamp(seconds, 0.0, forward);
+    forward -= waited;
+    communication += waited;
+  }
 
   StepPhases& operator+=(const StepPhases& other) {
     data += other.data;

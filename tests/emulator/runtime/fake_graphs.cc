@@ -1,8 +1,50 @@
 // Captures and graphs of CUDA's runtime on the CPU.
+#include <algorithm>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "tests/emulator/runtime/fake_machine.h"
 #include "tests/emulator/runtime/fake_settings.h"
+
+namespace fake {
+namespace {
+
+// The nodes of a graph in one launch of it. A node that waits for another rank holds up only those
+// that come after it, as on the streams to which a device assigns the branches of a graph.
+class Replay {
+ public:
+  Replay(const EmulatedGraph& graph, std::vector<std::size_t> order)
+      : work_(graph.work),
+        after_(graph.after),
+        order_(std::move(order)),
+        done_(work_.size(), false) {}
+
+  // Returns true if one more node has come to its end.
+  bool run_one() {
+    while (first_ < order_.size() && done_[order_[first_]]) ++first_;
+    for (std::size_t place = first_; place < order_.size(); ++place) {
+      const std::size_t node = order_[place];
+      if (done_[node] || !is_ready(node) || !work_[node]()) continue;
+      return done_[node] = true;
+    }
+    return false;
+  }
+
+ private:
+  bool is_ready(std::size_t node) const {
+    return std::ranges::all_of(after_[node], [this](std::size_t before) { return done_[before]; });
+  }
+
+  std::vector<Work> work_;
+  const GraphEdges after_;
+  const std::vector<std::size_t> order_;
+  std::vector<bool> done_;
+  std::size_t first_ = 0;  // in the order: all nodes before it are done
+};
+
+}  // namespace
+}  // namespace fake
 
 using namespace fake;
 
@@ -55,8 +97,10 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void*, std::size_t* count) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
-  for (const std::size_t node : replay_order(executable->after, executable->replays++))
-    issue_work(stream_of(stream), executable->work[node]);
+  const auto replay =
+      std::make_shared<Replay>(*executable, replay_order(executable->after, executable->replays++));
+  for (std::size_t node = 0; node < executable->work.size(); ++node)
+    issue_work(stream_of(stream), [replay] { return replay->run_one(); });
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -57,8 +57,23 @@ bool try_until(EmulatedStream& stream, std::uint64_t position) {
   return stream.done >= position;
 }
 
+// A device goes on with its other streams while one of them waits, e.g. for another rank.
+void advance_others(const EmulatedStream& waiting) {
+  std::vector<EmulatedStream*> others;
+  {
+    const std::lock_guard lock(machine().streams_mutex);
+    for (EmulatedStream* stream : machine().streams)
+      if (stream != &waiting && stream->device == waiting.device && stream->done < stream->issued)
+        others.push_back(stream);
+  }
+  for (EmulatedStream* stream : others) try_until(*stream, stream->done + 1);
+}
+
 void run_until(EmulatedStream& stream, std::uint64_t position) {
-  while (!try_until(stream, position)) std::this_thread::sleep_for(kPause);
+  while (!try_until(stream, position)) {
+    advance_others(stream);
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 // One piece further, where that needs no waiting.
@@ -67,6 +82,7 @@ void advance(EmulatedStream& stream) {
   {
     const WorkScope scope;
     moved = try_until(stream, stream.done + 1);
+    if (!moved) advance_others(stream);
   }
   if (!moved) std::this_thread::sleep_for(kPause);  // others need the core for what is waited for
 }
@@ -253,6 +269,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     issue(s, [seconds = event->seconds] { *seconds = now(); });
     event->position = s.issued;
   }
+  return cudaSuccess;
+}
+// An external record is a node of the graph, and each replay sets the event's time.
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  EmulatedStream& s = stream_of(stream);
+  if (!s.capture) return fail(cudaErrorInvalidValue);
+  issue(s, [seconds = event->seconds] { *seconds = now(); });
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {

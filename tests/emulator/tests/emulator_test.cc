@@ -1,6 +1,7 @@
 // The emulator of the GPU does what it is there for: it shows mistakes that a real device may hide.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -140,6 +141,55 @@ TEST(Emulator, CapturedWorkRunsAtEachReplay) {
   EXPECT_EQ(device.values(stream)[3], 0) << "a capture ran";
   for (int i = 0; i < 3; ++i) graph.launch(stream.handle());
   EXPECT_EQ(device.values(stream)[3], 6);
+}
+
+// A record within a graph is read outside of it, after each launch.
+TEST(Emulator, ARecordWithinAGraphMeasuresEachReplay) {
+  const engine::cuda::Stream stream;
+  engine::cuda::Event begin(/*timing=*/true), end(/*timing=*/true);
+  begin.record_in_graph(stream.handle());  // not in a capture: as record()
+  engine::cuda::StepGraph::begin_capture(stream.handle());
+  begin.record_in_graph(stream.handle());
+  simt::enqueue(stream.handle(),
+                [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  end.record_in_graph(stream.handle());
+  const engine::cuda::StepGraph graph = engine::cuda::StepGraph::end_capture(stream.handle());
+  EXPECT_EQ(graph.nodes(), 3u);
+  for (int i = 0; i < 2; ++i) {
+    graph.launch(stream.handle());
+    stream.synchronize();
+    EXPECT_GE(end.seconds_since(begin), 0.02);
+    begin.record(stream.handle());  // else the second replay might show the times of the first
+    stream.synchronize();
+  }
+}
+
+// A stream that waits, e.g. for another rank, does not hold up another one that nothing waits for.
+TEST(Emulator, OtherStreamsRunBesideOneThatWaits) {
+  const engine::cuda::Stream stream, side;
+  bool other = false;
+  simt::enqueue_until_done(stream.handle(), [&other] { return other; });
+  simt::enqueue(side.handle(), [&other] { other = true; });
+  stream.synchronize();
+  EXPECT_TRUE(other);
+}
+
+// A branch of a graph that waits, e.g. for another rank, does not hold up another branch.
+TEST(Emulator, BranchesOfAGraphRunBesideEachOther) {
+  const engine::cuda::Stream stream, side;
+  bool other = false;
+  engine::cuda::Event fork, join;
+  engine::cuda::StepGraph::begin_capture(stream.handle());
+  fork.record(stream.handle());
+  fork.make_wait(side.handle());
+  simt::enqueue_until_done(side.handle(), [&other] { return other; });
+  join.record(side.handle());
+  simt::enqueue(stream.handle(), [&other] { other = true; });
+  join.make_wait(stream.handle());
+  const engine::cuda::StepGraph graph = engine::cuda::StepGraph::end_capture(stream.handle());
+  graph.launch(stream.handle());
+  stream.synchronize();
+  EXPECT_TRUE(other);
 }
 
 std::string refusal_of(const std::function<void()>& call) {

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <thread>
 
 #include "backends/group.h"
@@ -256,6 +258,19 @@ TEST(CodedSum, MomentumIsAccumulatedBeforeTheSelection) {
   EXPECT_EQ(step(0, 1), std::pair(0.0, 1.0));  // both velocities had been cleared
   EXPECT_EQ(sum->state().size(), 2u);
   group[0]->leave();
+}
+
+// E.g. of a loss scale that is too large: the step is skipped, and later ones continue.
+TEST(Bf16Sum, AGradientThatIsNotFiniteDoesNotStayInTheError) {
+  const auto groups = backends::make_inproc_groups(1, test_support::deadline_ms(20'000));
+  const auto communicator = groups[0]->make_communicator();
+  FlatBuffer gradients(DType::kF32, layouts(DType::kF32));
+  const auto sum = make_bf16_sum(*communicator, gradients);
+  for (const float value : {std::numeric_limits<float>::infinity(), 0.0F}) {
+    std::ranges::fill(gradients.span<float>(), value);
+    sum->sum(0, gradients.size());
+  }
+  for (const float value : gradients.span<float>()) EXPECT_EQ(value, 0);
 }
 
 }  // namespace

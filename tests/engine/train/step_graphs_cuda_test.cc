@@ -101,6 +101,23 @@ TEST_F(StepGraphs, ThereAreAtMostSixteenShapes) {
   EXPECT_EQ(counted(), 6 * 18 + 2);
 }
 
+// Shares that move have new shapes throughout a run: graphs of shapes that are no longer used give
+// way, and a shape that comes back is captured again.
+TEST_F(StepGraphs, AGraphThatIsNoLongerUsedGivesWay) {
+  const auto shape = [](std::int64_t count) { return StepShape{.counts = {count}}; };
+  const auto use = [&](std::int64_t count, int times) {
+    bool issued = true;
+    for (int i = 0; i < times; ++i) issued = step(shape(count));
+    return issued;
+  };
+  for (std::int64_t count = 0; count < 200; ++count) EXPECT_FALSE(use(count, 40)) << count;
+  EXPECT_EQ(graphs_->text(), "captured, up to 1 nodes in 16 shapes");
+  EXPECT_TRUE(use(0, 2));
+  EXPECT_FALSE(use(0, 3));
+  EXPECT_EQ(other_.met, 2 * 201);
+  EXPECT_EQ(counted(), 200 * 40 + 5);
+}
+
 // No rank launches a graph of which another one has none.
 TEST_F(StepGraphs, AFailureOfAnotherRankEndsCaptures) {
   const StepShape captured{.counts = {1}}, shape{.counts = {2}};

@@ -90,9 +90,14 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
 }
 
 // Returns what a policy needs to know of steps whose gradients the device sums as codes.
-engine::StepSumOptions coded_step(const engine::LossyOptions& codes,
-                                  const engine::FlatBuffer& gradients,
-                                  const engine::BucketOptions& buckets) {
+engine::StepSumOptions coded_step(const AveragingOptions& options, std::uint64_t seed,
+                                  const engine::FlatBuffer& gradients) {
+  if (options.compression == Compression::kBf16)
+    return {.bytes = 2 * static_cast<std::size_t>(gradients.size()),
+            .note = " (bf16), encoded on the device",
+            .has_error = true};
+  const engine::LossyOptions codes = *codes_of(options, seed);
+  const engine::BucketOptions& buckets = options.buckets;
   const std::string note = " (" + engine::lossy_text(codes) + "), encoded on the device";
   if (codes.kind == engine::LossyOptions::Kind::kSparse)
     return {.note = note,
@@ -115,8 +120,8 @@ std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& 
                                                         const AveragingParts& parts) {
   const engine::FlatBuffer& gradients = parts.model.parameters.gradients;
   if (parts.on_device && encodes_gradients_on_device(options))
-    return engine::make_step_gradient_averaging(
-        gradients, coded_step(*codes_of(options, parts.seed), gradients, options.buckets));
+    return engine::make_step_gradient_averaging(gradients,
+                                                coded_step(options, parts.seed, gradients));
   const engine::BucketOptions buckets =
       parts.shares != nullptr ? engine::dealt_buckets(options.buckets, wire.world_size())
                               : options.buckets;
@@ -328,7 +333,8 @@ bool sums_parameters_on_devices(const AveragingOptions& options) {
 }
 
 bool encodes_gradients_on_device(const AveragingOptions& options) {
-  return options.method == AveragingMethod::kGradients && codes_of(options, 0);
+  return options.method == AveragingMethod::kGradients &&
+         (options.compression == Compression::kBf16 || codes_of(options, 0));
 }
 
 std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype) {
@@ -349,7 +355,7 @@ std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world
 
 std::size_t coded_sum_bytes_on_device(const AveragingOptions& options, int world_size,
                                       engine::DType dtype, std::int64_t elements) {
-  const auto codes = codes_of(options, 0);
+  const auto codes = codes_of(options, 0);  // those of bf16 are counted with the error
   if (world_size == 1 || !codes) return 0;
   if (encodes_gradients_on_device(options))
     return engine::coded_device_sum_bytes(*codes, elements, dtype, options.buckets, world_size);

@@ -85,7 +85,7 @@ std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOpt
   inference.training = false;
   const engine::Plan compiled = engine::Plan::compile(graph, inference);
   return parameters + compiled.arena_bytes + compiled.scratch_bytes +
-         static_cast<std::uint64_t>(options.evaluation * options.batches * options.sample_bytes);
+         static_cast<std::uint64_t>(options.evaluation * options.sample_bytes);
 }
 
 MemoryNeed need_without_activations(const engine::Graph& graph, const engine::PlanOptions& plan,

@@ -59,7 +59,7 @@ struct MemoryPlanOptions {
   std::size_t short_weights = 0;  // bytes of each weight's copy in a short type; 0: none
   std::int64_t micro_batches = 1;
   std::int64_t evaluation = 0;    // samples per forward pass; 0: it has no memory of its own
-  std::int64_t batches = 1;       // kept ready by the loader, or being copied to the device
+  std::int64_t batches = 1;       // kept ready by the loader, or on the device for a step
   std::int64_t sample_bytes = 0;  // per prepared sample
   std::uint64_t data = 0;
   // Bytes that the rank may use; 0: no limit. The plan recomputes activations to stay below it.

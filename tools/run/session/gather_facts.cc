@@ -152,7 +152,8 @@ std::string capture_text(const SessionParts& s) {
   if (!s.compute.cuda()) return "";
   const int world = s.group.world_size();
   const bool on_host =
-      !s.wires.device && !encodes_gradients_on_device(s.options.averaging) &&
+      !s.wires.device && !s.options.averaging.canonical &&
+      !encodes_gradients_on_device(s.options.averaging) &&
       sums_gradients_after(s.state.progress.global_step, s.options.averaging, world);
   return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();
 }

@@ -11,6 +11,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/evaluator.h"
 #include "engine/train/step/device_samples.h"
+#include "engine/train/step/device_shards.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/files/io_error.h"
 #include "io/gpu/device_memory.h"
@@ -102,8 +103,13 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
       .limit_is_hard = options.compute.memory.bytes > 0};
   if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
   if (compute.cuda()) {
-    if (options.averaging.canonical)
-      plan_device_shards(shards_of(options, group), group, graph, needs);
+    if (options.averaging.canonical) {
+      const engine::TreePartition cut = shards_of(options, group);
+      plan_device_shards(cut, group, graph, needs);
+      if (compute.graph && needs.in_turn)
+        needs.batches = engine::graph_slots(cut, group.rank(), needs.micro_batches) /
+                        engine::DeviceExecutorOptions{}.slots;
+    }
     plan_codes(options, group, graph, needs);
     if (engine::is_half(compute.storage)) needs.short_weights = engine::size_of(compute.storage);
     if (options.evaluate.count > 0 && data.test().size() > 0)

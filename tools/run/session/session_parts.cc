@@ -121,8 +121,7 @@ bool measures_shares(const SessionOptions& options) {
 // is not built yet. In elastic jobs they pass through host memory: a wait for sums of gradients
 // does not notice an error of the communicator of statistics before the deadline.
 bool exchanges_on_device(const SessionOptions& options) {
-  if (options.averaging.canonical || measures_shares(options) || options.data.max_ranks > 0)
-    return false;
+  if (options.averaging.canonical || options.data.max_ranks > 0) return false;
   const ModelOptions& model = options.model;
   if (model.synchronized_statistics) return true;
   const std::string definition =
@@ -327,10 +326,16 @@ void choose_sum(const SessionOptions& options, const backends::Group& group,
     device.shards = device_shards(options, group, wires);
   } else if (group.world_size() > 1 && encodes_gradients_on_device(averaging)) {
     device.averaging.wanted = true;  // has the memory of the error
-    device.make_sum = [exchange, codes = *codes_of(averaging, options.seed),
-                       buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-      return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
-    };
+    if (averaging.compression == AveragingOptions::Compression::kBf16)
+      device.make_sum = [exchange,
+                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+        return engine::make_bf16_device_sum(exchange, gradients, buckets);
+      };
+    else
+      device.make_sum = [exchange, codes = *codes_of(averaging, options.seed),
+                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+        return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
+      };
   } else if (wires.device) {
     device.make_sum = [wire = wires.device,
                        buckets = averaging.buckets](const engine::FlatBuffer& gradients) {

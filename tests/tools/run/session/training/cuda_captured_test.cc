@@ -13,6 +13,7 @@
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/changing_ranks.h"
 #include "tests/tools/run/session/training/cuda_ranks.h"
+#include "tests/tools/run/session/training/exact_support.h"
 #include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
@@ -73,12 +74,86 @@ TEST_F(CudaCaptured, ARankWithoutSamplesIsCapturedAsWell) {
     expect_straight_bits(kRanks, with(more, "batch-size=2 synthetic-size=8"));
 }
 
+// Returns what a run says of captures before it starts.
+std::string announced(int world, const Options& more) {
+  return train(world, with(kUneven, on_devices(world, true), more, "epochs= steps=1"))[0].capture;
+}
+
 TEST_F(CudaCaptured, NothingStandsAgainstMicroBatchesAndUnequalShares) {
-  for (const char* more : {"grad-accum=3", "shares=3:1"})
-    EXPECT_EQ(train(2, with(kUneven, on_devices(2, true), more, "epochs= steps=1"))[0].capture,
-              "captured from step 3 on");
-  EXPECT_EQ(train(2, with(kUneven, on_devices(2, true), "shares=auto epochs= steps=1"))[0].capture,
-            "not captured: each rank's own work is measured");
+  for (const char* more :
+       {"grad-accum=3", "shares=3:1", "shares=auto", "shares=auto sync-bn=true", "compress=bf16",
+        "reduction-order=canonical", "reduction-order=canonical reduction-shards=16 grad-accum=8",
+        "sync=params amp=O2 loss-scale=dynamic"}) {
+    SCOPED_TRACE(more);
+    EXPECT_EQ(announced(2, more), "captured from step 3 on");
+  }
+  EXPECT_EQ(announced(2, "reduction-order=canonical reduction-shards=16 grad-accum=9"),
+            "not captured: a step has 72 micro-batches of shards, and a graph at most 64");
+  EXPECT_EQ(announced(2, "reduction-order=canonical sync-bn=true"),
+            "not captured: batch statistics of the shards pass through host memory");
+}
+
+// One graph has all shards of a rank, and the sum of all ranks' nodes over NCCL: three ranks have
+// unequal numbers of shards.
+TEST_F(CudaCaptured, CanonicalOrderHasTheBitsOfStraightSteps) {
+  for (const auto& [world, more] :
+       {std::pair{1, "grad-accum=2"}, std::pair{2, "shares=3:1 amp=bf16 on-nonfinite=skip"},
+        std::pair{kRanks, "amp=O2 loss-scale=dynamic shard-optimizer=true"},
+        std::pair{kRanks, "grad-accum=3 synthetic-size=11 batch-size=4 epochs=4"}}) {
+    SCOPED_TRACE(std::to_string(world) + " ranks, " + more);
+    expect_straight_bits(world, with("reduction-order=canonical epochs=2", more));
+  }
+}
+
+// Sums in host memory follow the graph of the shards.
+TEST_F(CudaCaptured, ShardsAreCapturedWithoutNccl) {
+  const Options options = with(kUneven, "device=cuda reduction-order=canonical epochs=2");
+  const auto captured = train(2, options), straight = train(2, with(options, "cuda-graph=off"));
+  EXPECT_EQ(captured[0].capture, "captured from step 3 on");
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(session_runner::difference(straight[rank].whole, captured[rank].whole), "") << rank;
+}
+
+// A change of the shares changes the shapes; those in force again have their graphs.
+TEST_F(CudaCaptured, SharesThatMoveHaveTheBitsOfStraightSteps) {
+  const auto change = exact_support::measured(
+      {{1, {300, 100}}, {5, {100, 900}}, {9, {300, 100}}, {14, {500, 500}}});
+  for (const char* more : {"grad-accum=2", "sync-bn=true", "shard-optimizer=true"}) {
+    SCOPED_TRACE(more);
+    const Options options = with(kUneven, on_devices(2, true), "shares=auto", more);
+    const auto captured = train(2, options, change),
+               straight = train(2, with(options, "cuda-graph=off"), change);
+    ASSERT_GE(captured[0].shares.size(), 3u) << "else nothing changed";
+    EXPECT_EQ(captured[0].losses, straight[0].losses);
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      EXPECT_TRUE(same_bits(straight[rank], captured[rank], io::Section::kParameter)) << rank;
+  }
+}
+
+// Ranks agree on skipped steps between a graph and the update.
+TEST_F(CudaCaptured, StepsThatAreSkippedTogetherHaveTheBitsOfStraightSteps) {
+  const Options options = with(kUneven, on_devices(2, true),
+                               "sync=params sync-every=3 amp=O2 loss-scale=dynamic shares=3:1");
+  const auto captured = train(2, options), straight = train(2, with(options, "cuda-graph=off"));
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(session_runner::difference(straight[rank].whole, captured[rank].whole), "") << rank;
+}
+
+// On devices, on CPUs, and on devices again.
+TEST_F(CudaCaptured, ContinuesOnCpusAndBack) {
+  for (const char* more : {"reduction-order=canonical", "shares=auto"}) {
+    SCOPED_TRACE(more);
+    const Options cpus = with(kUneven, "device=cpu epochs=", more),
+                  devices = with(kUneven, on_devices(2, true), "epochs=", more);
+    const test_support::TemporaryDirectory folder;
+    const Options saved = "resume=auto save-dir=" + folder.path().string();
+    train(2, with(devices, saved, "steps=8"));
+    train(2, with(cpus, saved, "steps=11"));
+    const auto continued = train(2, with(devices, saved, "steps=19"));
+    const RankResult whole = train(2, with(cpus, "steps=19"))[0];
+    EXPECT_LT(session_runner::distance(whole, continued[0]), 1e-4);
+    EXPECT_EQ(continued[0].end.global_step, 19);
+  }
 }
 
 // Batch statistics of all ranks are exchanged by NCCL within the graphs.

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +46,13 @@ class CudaCodes : public testing::Test {
       GTEST_SKIP() << missing;
   }
 };
+
+std::vector<std::vector<std::byte>> errors_of(const io::Checkpoint& state) {
+  std::vector<std::vector<std::byte>> all;
+  for (const io::NamedArray& array : state.arrays)
+    if (array.section == io::Section::kAveraging) all.push_back(array.data);
+  return all;
+}
 
 // In float64 both kinds of devices have the same gradients but for the last bits, so that the codes
 // are the same. With four ranks, sums are made in shares.
@@ -97,6 +106,72 @@ TEST_F(CudaCodes, CapturedStepsHaveTheBitsOfStraightSteps) {
             "not captured: codes of gradients pass through host memory");
 }
 
+// Two ranks add in any order; more ranks round differently over NCCL.
+TEST_F(CudaCodes, OfBf16HaveTheValuesOfTheCpu) {
+  for (const char* more : {"dtype=f64", "dtype=f64 grad-accum=2 shares=3:1", "sync-bn=true"}) {
+    SCOPED_TRACE(more);
+    const bool is_wide = std::string(more).starts_with("dtype");
+    const Options options = with(kOfBuckets, "compress=bf16", more);
+    const auto cpu = train(2, with(options, "device=cpu")),
+               nccl = train(2, with(options, by_nccl(2))),
+               staged = train(2, with(options, kInHostMemory));
+    expect_equal_parameters(nccl);
+    EXPECT_EQ(nccl[0].capture, "captured from step 3 on");
+    for (std::size_t rank = 0; is_wide && rank < nccl.size(); ++rank)
+      EXPECT_EQ(session_runner::difference(staged[rank].whole, nccl[rank].whole), "") << rank;
+    EXPECT_LT(distance(cpu[0], nccl[0]), is_wide ? 1e-10 : 1e-3);
+    EXPECT_LT(distance(cpu[0], staged[0]), is_wide ? 1e-10 : 1e-3);
+    EXPECT_EQ(cpu[0].bytes_sent, nccl[0].bytes_sent);
+    EXPECT_EQ(cpu[0].bytes_sent, staged[0].bytes_sent);
+  }
+  const Options options = with(kOfBuckets, "compress=bf16");
+  const auto cpu = train(kMaxRanks, with(options, "device=cpu")),
+             nccl = train(kMaxRanks, with(options, by_nccl(kMaxRanks))),
+             straight = train(kMaxRanks, with(options, by_nccl(kMaxRanks), "cuda-graph=off"));
+  expect_equal_parameters(nccl);
+  EXPECT_LT(distance(cpu[0], nccl[0]), 1e-2);
+  for (std::size_t rank = 0; rank < nccl.size(); ++rank)
+    EXPECT_EQ(session_runner::difference(straight[rank].whole, nccl[rank].whole), "") << rank;
+  EXPECT_CONTAINS(nccl[0].coverage, "steps (bf16), encoded on the device");
+}
+
+// The first steps overflow: such a gradient is skipped, and must not stay in the error.
+TEST_F(CudaCodes, OfBf16OutliveStepsThatOverflow) {
+  for (const Options& devices : {by_nccl(2), kInHostMemory}) {
+    const auto ranks =
+        train(2, with(kOfBuckets, devices, "compress=bf16 amp=O2 loss-scale=dynamic steps=12"));
+    EXPECT_TRUE(std::isfinite(ranks[0].losses.back()));
+    for (const std::vector<std::byte>& error : errors_of(ranks[0].whole))
+      for (std::size_t at = 0; at < error.size(); at += sizeof(float)) {
+        float value = 0;
+        std::memcpy(&value, error.data() + at, sizeof value);
+        ASSERT_TRUE(std::isfinite(value)) << at;
+      }
+  }
+}
+
+TEST_F(CudaCodes, OfBf16ResumeOnTheOtherKindOfDevice) {
+  const Options base = with(kOfBuckets, "dtype=f64 compress=bf16"), cpu = "device=cpu";
+  const auto whole = train(2, with(base, by_nccl(2)));
+  for (const auto& [first, second] : {std::pair{by_nccl(2), by_nccl(2)}, std::pair{by_nccl(2), cpu},
+                                      std::pair{cpu, kInHostMemory}}) {
+    const auto continued = cuda_ranks::train_in_two_runs(base, first, second);
+    EXPECT_LT(distance(whole[0], continued[0]), 1e-10);
+    EXPECT_EQ(continued[0].bytes_sent, whole[0].bytes_sent);
+  }
+}
+
+TEST_F(CudaCodes, OfBf16GoOnWhenRanksLeaveAndJoin) {
+  for (const Options& devices : {by_nccl(kRanks), kInHostMemory}) {
+    const Options options = with(kOfBuckets, "compress=bf16 steps=9", devices);
+    changing_ranks::Job job(options, kRanks);
+    job.join(kRanks);
+    job.until_death(1, 5);
+    const auto expected = train(kRanks, with(options, "steps=5"));
+    EXPECT_TRUE(errors_of(job.kept_by(0).image.state.value()) == errors_of(expected[0].whole));
+  }
+}
+
 TEST_F(CudaCodes, TheReportNamesThem) {
   for (const Options& devices : {by_nccl(2), kInHostMemory})
     EXPECT_CONTAINS(train(2, with(kOfBuckets, kCodes[0], devices))[0].coverage,
@@ -142,13 +217,6 @@ TEST_F(CudaCodes, ResumeOnTheOtherKindOfDevice) {
       EXPECT_EQ(other[0].bytes_sent, whole[0].bytes_sent);
     }
   }
-}
-
-std::vector<std::vector<std::byte>> errors_of(const io::Checkpoint& state) {
-  std::vector<std::vector<std::byte>> all;
-  for (const io::NamedArray& array : state.arrays)
-    if (array.section == io::Section::kAveraging) all.push_back(array.data);
-  return all;
 }
 
 // A step that fails has encoded gradients: the error becomes that of the step before.

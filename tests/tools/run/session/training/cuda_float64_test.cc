@@ -112,6 +112,46 @@ TEST_F(CudaFloat64, CanonicalOrderHasTheSameBitsForAnyRanks) {
   }
 }
 
+// Both layers of a pair add to the same gradients, and both update the same running statistics.
+TEST_F(CudaFloat64, TiedLayersTrainAsOnTheCpu) {
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "tied.toml", R"(layer = [
+  {kind = "conv2d", name = "conv1", out_channels = 4, padding = 1},
+  {kind = "batch_norm2d", name = "bn1"},
+  {kind = "relu"},
+  {kind = "conv2d", name = "conv2", out_channels = 4, padding = 1, bias = true},
+  {kind = "batch_norm2d", name = "bn2"},
+  {kind = "relu"},
+  {kind = "conv2d", name = "conv3", out_channels = 4, padding = 1, bias = true, tied = "conv2"},
+  {kind = "batch_norm2d", name = "bn3", tied = "bn2"},
+  {kind = "relu"},
+  {kind = "batch_norm2d", name = "bn4", tied = "bn2"},
+  {kind = "conv2d", name = "depthwise", out_channels = 4, groups = 4, padding = 1},
+  {kind = "conv2d", name = "last", out_channels = 4, groups = 4, padding = 1, tied = "depthwise"},
+  {kind = "flatten"},
+  {kind = "dense", name = "dense1", out = 12, bias = true},
+  {kind = "relu"},
+  {kind = "dense", name = "dense2", out = 12, bias = true},
+  {kind = "dense", name = "dense3", out = 12, bias = true, tied = "dense2"},
+  {kind = "dense", name = "fc", out = "classes"}]
+)");
+  const Options base = with("dtype=f64 synthetic-shape=4x4x1 batch-size=12 steps=8 lr=0.05",
+                            "momentum=0.9 eval-every=4 model=" + (folder / "tied.toml"));
+  for (const char* more : {"clip-grad=0.5", "sync-bn=true", "reduction-order=canonical",
+                           "grad-accum=2 shard-optimizer=true"}) {
+    SCOPED_TRACE(more);
+    const Options options = with(base, more);
+    expect_as_on_the_cpu(options);
+    const auto cpu = train(2, with(options, kCpu)), staged = train(2, with(options, kCuda)),
+               nccl = train(2, with(options, cuda_ranks::on_devices(2, /*nccl=*/true)));
+    for (const auto* ranks : {&staged, &nccl}) {
+      expect_near(cpu[0], (*ranks)[0]);
+      EXPECT_TRUE(same_bits((*ranks)[0], (*ranks)[1], io::Section::kParameter));
+    }
+    EXPECT_EQ(nccl[0].capture, "captured from step 3 on");
+  }
+}
+
 TEST_F(CudaFloat64, CheckpointsMoveBetweenDevices) {
   const TemporaryDirectory folder;
   for (const auto& [first, second] : {std::pair(kCuda, kCpu), std::pair(kCpu, kCuda)}) {
