@@ -17,9 +17,9 @@
 #include "tools/launch/nodes/launch_options.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/input/known_variables.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 #include "tools/report/output/uncaught_errors.h"
 

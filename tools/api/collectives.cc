@@ -14,9 +14,9 @@
 #include "tools/api/translated.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/workers/worker_threads.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/run/choices/compute_choice.h"
 
 namespace engine::api {

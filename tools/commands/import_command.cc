@@ -16,7 +16,6 @@
 #include "tools/folder/output_paths.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/session_data.h"

@@ -11,8 +11,8 @@
 #include "tools/launch/nodes/control_line.h"
 #include "tools/launch/nodes/local_node.h"
 #include "tools/launch/nodes/remote_nodes.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 
 namespace tools {

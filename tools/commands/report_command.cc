@@ -22,8 +22,8 @@
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/signal_inbox.h"
 #include "tools/options/table/value_check.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/run/data/sample_judge.h"
 
 namespace tools {

@@ -12,7 +12,6 @@
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/stop_report.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"

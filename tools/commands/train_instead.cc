@@ -16,7 +16,6 @@
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/options/input/command_line.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/session_text.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"

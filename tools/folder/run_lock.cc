@@ -23,8 +23,8 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tools/folder/lock_file.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

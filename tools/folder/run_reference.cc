@@ -18,7 +18,7 @@
 #include "tools/options/table/option_rules.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -7,7 +7,7 @@
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_device.h"
 #include "tools/bench/comm/bench_comm_pattern.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -18,8 +18,8 @@
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/table/value_check.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

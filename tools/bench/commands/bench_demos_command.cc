@@ -13,7 +13,6 @@
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/session/train_session.h"
 

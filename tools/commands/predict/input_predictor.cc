@@ -22,8 +22,8 @@
 #include "io/data/sources/sample_inputs.h"
 #include "io/data/tables/csv_text.h"
 #include "models/next_token.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

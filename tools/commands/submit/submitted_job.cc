@@ -20,9 +20,9 @@
 #include "tools/launch/jobs/job_script.h"
 #include "tools/launch/workers/signal_inbox.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/run_status.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/shell_text.h"
 
 namespace tools {

@@ -15,8 +15,8 @@
 #include "io/base/time/deadline.h"
 #include "tools/folder/output_paths.h"
 #include "tools/folder/run_record.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -23,8 +23,8 @@
 #include "tools/launch/group/membership_text.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -18,8 +18,8 @@
 #include "io/checkpoint/atomic_file.h"
 #include "tools/launch/group/flight_folder.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -14,8 +14,8 @@
 #include "models/model_catalog.h"
 #include "tools/launch/workers/handover.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

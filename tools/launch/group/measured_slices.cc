@@ -14,7 +14,7 @@
 #include "tools/launch/group/link_measure.h"
 #include "tools/launch/group/rank_exchange.h"
 #include "tools/launch/group/slice_choice.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -20,7 +20,7 @@
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/launch/workers/worker_processes.h"
 #include "tools/launch/workers/worker_threads.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

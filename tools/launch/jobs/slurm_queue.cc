@@ -9,7 +9,7 @@
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/launch/workers/child_program.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

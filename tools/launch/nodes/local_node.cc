@@ -21,8 +21,8 @@
 #include "tools/launch/nodes/control_line.h"
 #include "tools/launch/nodes/own_program.h"
 #include "tools/options/table/option_table.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -25,8 +25,8 @@
 #include "tools/launch/nodes/local_node.h"
 #include "tools/launch/nodes/own_program.h"
 #include "tools/launch/workers/output_relay.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/shell_text.h"
 
 namespace tools {

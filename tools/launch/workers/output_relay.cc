@@ -10,9 +10,9 @@
 
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

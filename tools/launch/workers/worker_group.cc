@@ -17,8 +17,8 @@
 #include "io/base/machine/process_state.h"
 #include "io/base/time/deadline.h"
 #include "tools/launch/workers/stop_signals.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -21,9 +21,9 @@
 #include "tools/launch/machine/memory_info.h"
 #include "tools/launch/workers/worker_failure.h"
 #include "tools/launch/workers/worker_group.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 
 namespace tools {

@@ -10,7 +10,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/train/replicas/replica_sync.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 

@@ -359,6 +359,4 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-void print_notice(const std::string& notice) { warn(base::escape_text(notice)); }
-
 }  // namespace tools

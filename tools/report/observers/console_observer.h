@@ -39,7 +39,5 @@ std::string best_text(const engine::BestEvaluation& best);
 // Returns e.g. "1:02:03.123456", hours without leading zeros, in the format of Python's time
 // differences.
 std::string duration_text(double seconds);
-// Calls warn() with the text made readable on a terminal.
-void print_notice(const std::string& text);
 
 }  // namespace tools

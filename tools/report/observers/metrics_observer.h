@@ -7,9 +7,9 @@
 #include "engine/train/train_observer.h"
 #include "io/metrics/gpu_monitor.h"
 #include "io/metrics/metrics_writer.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 

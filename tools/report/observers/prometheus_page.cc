@@ -8,7 +8,7 @@
 
 #include "io/base/time/utc_time.h"
 #include "io/metrics/exposition_text.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -14,6 +14,7 @@
 #include "io/base/time/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "io/metrics/gpu_monitor.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {

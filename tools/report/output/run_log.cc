@@ -175,6 +175,8 @@ void warn(const std::string& line) {
   log_lines(line, json);
 }
 
+void print_notice(const std::string& text) { warn(base::escape_text(text)); }
+
 void set_notice_handler(std::function<void(const std::string&)> handler) {
   const std::lock_guard guard(notice_mutex);
   own_handler = handler ? std::make_shared<const NoticeHandler>(std::move(handler)) : nullptr;

@@ -50,6 +50,8 @@ void say(const std::string& text, const char* event = "message");
 // Writes "engine: TEXT" to stderr in one write, or JSON, or calls the handler below; and writes it
 // to the logs.
 void warn(const std::string& line);
+// Calls warn() with the text made readable on a terminal.
+void print_notice(const std::string& text);
 // For programs that handle notices themselves: `handler` receives each notice from now on, on any
 // thread; empty: stderr again. Applies to the whole process.
 void set_notice_handler(std::function<void(const std::string&)> handler);

@@ -11,7 +11,6 @@
 
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"

@@ -11,7 +11,7 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/session_options.h"
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/session_data.h"
 

@@ -19,6 +19,7 @@
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/metrics_observer.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 #include "tools/run/choices/compute_choice.h"
 #include "tools/run/session/run_views.h"
 #include "tools/run/session/run_watches.h"

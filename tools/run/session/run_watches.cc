@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
 
 namespace tools {

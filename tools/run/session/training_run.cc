@@ -16,7 +16,6 @@
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/group/joining_options.h"
-#include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
