@@ -1,5 +1,4 @@
-// Reads and writes "HOST PID
-// " and a modification time.
+// Reads and writes "HOST PID\n" and a modification time.
 #include "tools/folder/lock_sign.h"
 
 #include <fcntl.h>

@@ -7,8 +7,7 @@
 // - bytes(), add_to(digest), like(), keep(chosen): see the members of samples (samples.h).
 // - choose(count, seed): samples for --limit, ascending. REQUIRES: 0 < count <= size().
 // - batch_part(set, samples): fills the labels of batches. `set` names the data set in messages;
-//   both
-//   must outlive it.
+//   both must outlive it.
 #pragma once
 
 #include <memory>

@@ -4,14 +4,17 @@
 // Each kind K has these members; a missing one is a compile error:
 // - K::kTraits: SampleTraits.
 // - shape(), set_shape(): three extents, as stored in checkpoints. model_shape(): those that a
-//   model reads. - positions(): number of predictions per sample.
+//   model reads.
+// - positions(): number of predictions per sample.
 // - bytes(): memory of the samples. statistics(): numbers that normalize them, the same on all
-//   ranks. - add_to(digest): adds the samples, so that another set has another digest.
+//   ranks.
+// - add_to(digest): adds the samples, so that another set has another digest.
 // - like(): the same without samples. keep(chosen): keeps these samples, given in ascending order.
-//   - intake(): describes the samples that a model for this set accepts; it accepts other samples
-//   with the same text. - batch_part(how): fills the samples of batches; the samples must outlive
-//   it. Throws ConfigError for a preparation that the kind does not support, DataError if samples
-//   are missing. - has_bytes(): true if batches can contain bytes.
+// - intake(): describes the samples that a model for this set accepts; it accepts other samples
+//   with the same text.
+// - batch_part(how): fills the samples of batches; the samples must outlive it. Throws ConfigError
+//   for a preparation that the kind does not support, DataError if samples are missing.
+// - has_bytes(): true if batches can contain bytes.
 #pragma once
 
 #include <memory>

@@ -19,12 +19,13 @@ struct HeaderDecision {
 
 // Compares the first row with all others, whose `scans` are one for each column:
 // - text above numbers, or an empty field above an index, is evidence for names; a number above
-//   numbers, a marker of missing values, and text that occurs again below it, for data; -
-//   consecutive integers are names if they are 0, 1, 2 ... or 1, 2, 3 ... beside an index, above a
+//   numbers, a marker of missing values, and text that occurs again below it, for data;
+// - consecutive integers are names if they are 0, 1, 2 ... or 1, 2, 3 ... beside an index, above a
 //   column of numbers with decimals, or ten or more; and three years or the like beside text above
-//   numbers; - integers that rise from column to column, above decimals, or texts that occur
-//   nowhere else in columns where values do, are names if rows like that are rare among the others;
-//   - without columns of numbers the row is names if none of its fields occurs again and that would
+//   numbers;
+// - integers that rise from column to column, above decimals, or texts that occur nowhere else in
+//   columns where values do, are names if rows like that are rare among the others;
+// - without columns of numbers the row is names if none of its fields occurs again and that would
 //   be improbable for data, because the values of most rows do occur again.
 HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> scans,
                            const CsvMissing& missing);

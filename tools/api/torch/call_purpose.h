@@ -11,8 +11,8 @@
 namespace engine::pytorch {
 
 // Returns the number for Communicator::purpose. `type`: Undefined if the library's own call
-// names it. `destination`: of a reduce, else -1; equal
-// for destinations that differ by a multiple of 127.
+// names it. `destination`: of a reduce, else -1; equal for destinations that differ by a
+// multiple of 127.
 std::uint16_t purpose_of(at::ScalarType type, c10d::ReduceOp op = c10d::ReduceOp::SUM,
                          int destination = -1);
 // Returns the kind of a message.

@@ -8,9 +8,8 @@
 
 namespace tools {
 
-// A line ends at
-// . Text that ends only at \r is a progress bar that overwrites itself: it is shown at most every
-// five seconds, and when the line ends. A line longer than 1 MiB is split.
+// A line ends at \n. Text that ends only at \r is a progress bar that overwrites itself: it is
+// shown at most every five seconds, and when the line ends. A line longer than 1 MiB is split.
 class LineSplitter {
  public:
   using Clock = std::chrono::steady_clock;

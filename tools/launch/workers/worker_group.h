@@ -158,7 +158,7 @@ class WorkerGroup {
   bool stopped_as_asked(const WorkerEnd& end) const;  // by the signal that all were asked with
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;
-  std::optional<std::size_t> saver() const;  // the worker that may be saving for all  // or may be
+  std::optional<std::size_t> saver() const;  // the worker that may be saving for all
   void deliver_all(int signal, std::optional<std::size_t> spared = std::nullopt);
   void finish();
 

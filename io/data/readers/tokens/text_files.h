@@ -22,10 +22,9 @@ DatasetSplits read_text_splits(const DatasetOptions& options);
 bool is_text_name(const std::string& name);  // *.txt, *.txt.gz
 
 // train.bin and val.bin (or .npy) of options.directory, as token_file.h reads them. Windows as
-// above; the vocabulary size is the coding's, or else options.text.vocabulary_size, or the highest
-// id
-// + 1. Throws as above, as read_token_file() and DataError: an id outside the vocabulary (with its
-// position).
+// above; the vocabulary size is the coding's, or else options.text.vocabulary_size, or one more
+// than the highest id. Throws as above, as read_token_file() and DataError: an id outside the
+// vocabulary (with its position).
 DatasetSplits read_token_splits(const DatasetOptions& options);
 // The largest tokenizer.json for a checkpoint, whose header has at most 100,000,000 bytes.
 inline constexpr std::uint64_t kMaxStoredTokenizer = std::uint64_t{64} << 20;

@@ -19,8 +19,8 @@ struct TokenFile {
 //
 // - llm.c's files are recognized by their header of 256 32-bit words: 20240520, version 1: 16 bits;
 //   20240801, version 7: 32 bits. The third word is the number of tokens. Other versions, the other
-//   byte order, and llm.c's other files (evaluation, model, tokenizer) are rejected by name. -
-//   .npy: one dimension of u1, u2, i2, u4, i4, u8 or i8.
+//   byte order, and llm.c's other files (evaluation, model, tokenizer) are rejected by name.
+// - .npy: one dimension of u1, u2, i2, u4, i4, u8 or i8.
 // - All other files have no header: ids of `bits` (16 or 32) bits. With 0 they have 16 bits; if the
 //   file looks like wider ones, because every second id is 0 or small, that is an error, which
 //   names --token-bits.
