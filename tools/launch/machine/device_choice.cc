@@ -23,7 +23,7 @@ std::string devices_text(int count) {
   return std::to_string(count) + (count == 1 ? " CUDA device" : " CUDA devices");
 }
 
-std::string escape_text(const VisibleDevices& visible) {
+std::string visible_devices_text(const VisibleDevices& visible) {
   return visible.count == 0 ? visible.missing
                             : devices_text(visible.count) + (visible.count == 1 ? " is" : " are") +
                                   " visible to this process";
@@ -47,7 +47,7 @@ void require(Device device, const std::string& option, const VisibleDevices& vis
   if (device.kind != Device::Kind::kCuda) return;
   const std::string name = engine::to_string(device);
   if (device.index >= visible.count)
-    throw io::ConfigError(option + ": there is no " + name + ", " + escape_text(visible));
+    throw io::ConfigError(option + ": there is no " + name + ", " + visible_devices_text(visible));
   if (const auto found = visible.unused.find(device.index); found != visible.unused.end())
     throw io::ConfigError(option + " " + name + ": " + base::cuda::unused_text({*found}));
 }
@@ -75,7 +75,7 @@ DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environ
   if (request.local_world > count && !may_share(environment))
     throw io::ConfigError(
         "--device " + request.named_text() + ": " + std::to_string(request.local_world) +
-        " ranks are on this host, but " + escape_text(visible) +
+        " ranks are on this host, but " + visible_devices_text(visible) +
         (unused.empty() ? "" : ", and " + unused) +
         "; start fewer ranks, have the scheduler assign each its own, or give --device cpu");
   std::string reason = ranks + ", " + devices_text(visible.count) + " visible";
