@@ -10,7 +10,6 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/formats/json_writer.h"
-#include "io/base/text/text_format.h"
 #include "io/base/time/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/output/json_file.h"
@@ -21,24 +20,12 @@ namespace {
 constexpr int kSchema = 1;
 constexpr std::int64_t kLargestRecord = 16 << 20;  // many times a definition and a vocabulary
 
-// Paths and commands are bytes; JSON cannot contain those that are not UTF-8.
-std::string as_utf8(const std::string& text) {
-  if (io::is_utf8(text)) return text;
-  std::string shown;
-  for (const char c : text)
-    if (static_cast<unsigned char>(c) < 0x80)
-      shown += c;
-    else
-      shown += "\xEF\xBF\xBD";  // the replacement character
-  return shown;
-}
-
 void line(base::JsonWriter& json, bool one_line) {
   if (!one_line) json.new_line();
 }
 
 void write(base::JsonWriter& json, const RunData& data) {
-  json.begin_object().member("name", as_utf8(data.name)).member("folder", as_utf8(data.folder));
+  json.begin_object().member("name", data.name).member("folder", data.folder);
   json.member("train", data.train).member("test", data.test).member("classes", data.classes);
   json.member("shape", data.shape).member("normalization", data.normalization);
   if (!data.vocabulary.empty()) {
@@ -51,12 +38,12 @@ void write(base::JsonWriter& json, const RunData& data) {
 
 void write(base::JsonWriter& json, const RunStart& start) {
   json.begin_object().member("time", start.time).member("program", start.program);
-  json.member("command", as_utf8(start.command)).member("ranks", start.hosts.size());
+  json.member("command", start.command).member("ranks", start.hosts.size());
   json.member("hosts", start.hosts).member("backend", start.backend);
   json.key("machines").begin_array();
   for (const RunMachine& machine : start.machines) {
     json.begin_object().member("ranks", machine.ranks);
-    for (const auto& [name, text] : machine.facts) json.member(name, as_utf8(text));
+    for (const auto& [name, text] : machine.facts) json.member(name, text);
     json.end_object();
   }
   json.end_array().member("step", start.step);
@@ -148,9 +135,9 @@ std::string run_record_json(const RunRecord& record, bool one_line) {
   next();
   json.member("run", record.id);
   next();
-  json.member("model", as_utf8(record.model));
+  json.member("model", record.model);
   next();
-  json.member("definition", as_utf8(record.definition));
+  json.member("definition", record.definition);
   next();
   json.key("data");
   write(json, record.data);
@@ -158,8 +145,8 @@ std::string run_record_json(const RunRecord& record, bool one_line) {
   json.key("options").begin_object();
   for (const auto& [name, entry] : record.options) {
     next();
-    json.key(name).begin_object().member("value", as_utf8(entry.value));
-    json.member("source", as_utf8(entry.source)).end_object();
+    json.key(name).begin_object().member("value", entry.value);
+    json.member("source", entry.source).end_object();
   }
   json.end_object();
   next();

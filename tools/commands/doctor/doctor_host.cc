@@ -17,7 +17,6 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/formats/json_writer.h"
-#include "io/base/text/text_format.h"
 #include "io/base/time/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/commands/doctor/doctor.h"
@@ -179,28 +178,25 @@ HostFacts host_facts(const backends::Group& group) {
 }
 
 std::string to_json(const HostFacts& f) {
-  const auto safe = [](const std::string& text) -> std::string {
-    return io::is_utf8(text) ? text : "(not UTF-8)";
-  };
   base::JsonWriter json;
   json.begin_object().member("rank", f.rank).member("pid", f.pid);
-  json.member("host", safe(f.host)).member("host_id", safe(f.host_id));
-  json.member("address", safe(f.address)).member("build", safe(f.build));
-  json.member("cpu", safe(f.cpu)).member("kernel", safe(f.kernel)).member("cores", f.cores);
+  json.member("host", f.host).member("host_id", f.host_id);
+  json.member("address", f.address).member("build", f.build);
+  json.member("cpu", f.cpu).member("kernel", f.kernel).member("cores", f.cores);
   json.member("allowed_cores", f.allowed_cores).member("load", f.load);
   json.member("memory_bytes", f.memory_bytes).member("shared_memory_free", f.shared_memory_free);
-  json.member("file_limit", f.file_limit).member("folder_fault", safe(f.folder_fault));
-  json.member("gpu_note", safe(f.gpu_note)).member("nccl", safe(f.libraries.nccl));
-  json.member("mpi", safe(f.libraries.mpi));
+  json.member("file_limit", f.file_limit).member("folder_fault", f.folder_fault);
+  json.member("gpu_note", f.gpu_note).member("nccl", f.libraries.nccl);
+  json.member("mpi", f.libraries.mpi);
   json.key("interfaces").begin_array();
   for (const NetworkInterface& i : f.interfaces) {
-    json.begin_object().member("name", safe(i.name)).member("address", safe(i.address));
+    json.begin_object().member("name", i.name).member("address", i.address);
     json.member("mtu", i.mtu).member("speed_mbit", i.speed_mbit).end_object();
   }
   json.end_array().key("gpus").begin_array();
-  for (const std::string& gpu : f.gpus) json.value(safe(gpu));
+  for (const std::string& gpu : f.gpus) json.value(gpu);
   json.end_array().key("limits").begin_array();
-  for (const std::string& limit : f.limits) json.value(safe(limit));
+  for (const std::string& limit : f.limits) json.value(limit);
   return json.end_array().end_object().text();
 }
 

@@ -8,7 +8,6 @@
 #include "engine/core/cuda.h"
 #include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/formats/json_writer.h"
-#include "io/base/text/text_format.h"
 #include "tools/launch/group/rank_exchange.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/machine_info.h"
@@ -43,8 +42,6 @@ Facts own_facts(const Compute& compute, int threads) {
                       std::to_string(info.minor) + ", " + gib_text(info.memory_bytes);
     facts["cuda"] = gpu_note();
   }
-  for (auto& [name, text] : facts)
-    if (!io::is_utf8(text)) text = "(not UTF-8)";
   return facts;
 }
 
