@@ -2,11 +2,9 @@
 #include "tools/commands/train_instead.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <iostream>
-#include <iterator>
 #include <limits>
 
 #include "io/base/text/escape_text.h"
@@ -45,12 +43,8 @@ int dry_run(const RunConfig& given, backends::Group& group) {
   if (group.rank() != 0) return kExitOk;
   const SessionFacts& facts = session.facts();
   std::string text = base::escape_text(start_line(facts, ENGINE_VERSION)) + "\n";
-  std::vector<std::string> lines{base::escape_text(columns_line(facts)), memory_line(facts),
-                                 frozen_line(facts), sampler_line(facts)};
-  std::ranges::copy(chosen.lines, std::back_inserter(lines));
-  std::ranges::move(averaging_lines(facts), std::back_inserter(lines));
-  for (const std::string& line : lines)
-    if (!line.empty()) text += line + "\n";
+  for (const auto& lines : {detail_lines(facts), chosen.lines, averaging_lines(facts)})
+    for (const std::string& line : lines) text += line + "\n";
   text +=
       "\nModel (of one sample; MFLOP: millions of floating-point operations of forward's "
       "products)\n" +

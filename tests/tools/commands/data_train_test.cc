@@ -15,6 +15,7 @@
 #include "tests/support/expect_contains.h"
 #include "tests/support/running_program.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
 #include "tools/report/output/json_file.h"
 
 namespace {
@@ -139,18 +140,20 @@ TEST(SpawnAlone, StartsARankForEachProcessorAndSaysWhy) {
   EXPECT_CONTAINS(kept.err, "core that this process may use (--device cpu)");
 }
 
-TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
+TEST(FileShards, AreToldByEveryRankAndADryRunAndAreTheTrainingPart) {
   const test_support::TemporaryDirectory folder;
   std::string rows;
   for (int i = 0; i < 20; ++i) rows += std::to_string(i) + "," + (i % 2 == 0 ? "a" : "b") + "\n";
   test_support::write_text(folder / "rows.csv", rows);
-  const CommandResult result =
-      expect_success(call("train --model mlp --dataset csv --data-dir", folder.path().string(),
-                          "--test-share 0 --shard file --spawn 3 --batch-size 6 --threads 1"));
-  for (const char* line :
-       {"shard id: 0, world: 3, start: 0, end: 6\n", "shard id: 1, world: 3, start: 6, end: 13\n",
-        "shard id: 2, world: 3, start: 13, end: 20\n"})
-    EXPECT_CONTAINS(result.out, line) << line;
+  for (const bool trains : {true, false}) {
+    const CommandResult result =
+        expect_success(call("train --model mlp --dataset csv --data-dir", folder.path().string(),
+                            "--test-share 0 --shard file --spawn 3 --batch-size 6 --threads 1",
+                            trains ? "--epochs=1" : "--dry-run"));
+    program::expect_words(result.out, {"shard id: 0, world: 3, start: 0, end: 6\n",
+                                       "shard id: 1, world: 3, start: 6, end: 13\n",
+                                       "shard id: 2, world: 3, start: 13, end: 20\n"});
+  }
 }
 
 // The learning rate leaves the weights as they are: an epoch's sum of losses tells which samples it

@@ -69,9 +69,11 @@ TEST(SessionText, AStopNamesTheCommandThatContinuesTheJob) {
             head + "on each rank the same command with --resume auto");
 }
 
+using Lines = std::vector<std::string>;
+
 TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {
   SessionFacts facts = small_run();
-  EXPECT_EQ(tools::memory_line(facts), "");
+  EXPECT_EQ(tools::detail_lines(facts), Lines{});
   constexpr std::uint64_t kMib = 1 << 20;
   facts.memory = {.limit = 4096 * kMib,
                   .total = 2000 * kMib + 1,
@@ -82,17 +84,19 @@ TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {
                   .kept = 900 * kMib,
                   .layers = 40,
                   .largest_batch = 9};
-  EXPECT_EQ(tools::memory_line(facts),
-            "Memory: 2,001 MiB of 4,096 MiB: parameters 100 MiB, gradients 100 MiB, optimizer 200 "
+  EXPECT_EQ(
+      tools::detail_lines(facts),
+      Lines{"Memory: 2,001 MiB of 4,096 MiB: parameters 100 MiB, gradients 100 MiB, optimizer 200 "
             "MiB, activations 1,500 MiB (900 MiB kept for backward); nothing is recomputed; at "
-            "most --batch-size-per-device 9 fits");
+            "most --batch-size-per-device 9 fits"});
   facts.memory->recomputed = 700 * kMib;
   facts.memory->segments = 1;
   facts.memory->recomputed_layers = 12;
   facts.memory->added_flops = 0.1234;
-  EXPECT_NE(tools::memory_line(facts).find("; recomputed: 700 MiB in 1 segment (12 of 40 layers), "
-                                           "12.3 % more operations; at most "),
-            std::string::npos);
+  EXPECT_NE(
+      tools::detail_lines(facts).at(0).find("; recomputed: 700 MiB in 1 segment (12 of 40 layers), "
+                                            "12.3 % more operations; at most "),
+      std::string::npos);
 }
 
 TEST(SessionText, UnequalSharesAreListedUpToFour) {
@@ -132,11 +136,7 @@ TEST(SessionText, WhereTheStateCameFrom) {
 
 TEST(SessionText, PartsWithNothingToSayHaveNoLine) {
   const SessionFacts facts = small_run();
-  EXPECT_EQ(tools::columns_line(facts), "");
-  EXPECT_EQ(tools::capture_line(facts), "");
-  EXPECT_EQ(tools::frozen_line(facts), "");
-  EXPECT_EQ(tools::sampler_line(facts), "");
-  EXPECT_TRUE(tools::shard_lines(facts).empty());
+  EXPECT_EQ(tools::detail_lines(facts), Lines{});
   EXPECT_TRUE(tools::averaging_lines(facts).empty());
   EXPECT_TRUE(tools::data_warnings(facts).empty());
 }
@@ -144,22 +144,21 @@ TEST(SessionText, PartsWithNothingToSayHaveNoLine) {
 TEST(SessionText, Details) {
   SessionFacts facts = small_run();
   facts.data.columns = "a.csv: 3 numbers";
-  EXPECT_EQ(tools::columns_line(facts), "Columns of a.csv: 3 numbers");
   facts.model.frozen_tensors = 2;
   facts.model.frozen_parameters = 25000;
   EXPECT_EQ(tools::frozen_line(facts), "Frozen: 2 of 4 parameters (25,000 of 29,034 values)");
   facts.model.frozen_layers = 1;
-  EXPECT_EQ(tools::frozen_line(facts),
-            "Frozen: 2 of 4 parameters (25,000 of 29,034 values); the running statistics of 1 "
-            "layer stay as they are");
   facts.data.partition = io::PartitionCheck{.epochs = 2, .left_out = 1, .repeated = 0};
-  EXPECT_EQ(tools::sampler_line(facts),
-            "Sampler: each of 60,000 samples is in the share of one rank at most of 2 in each of "
-            "epochs 1 to 2; 1 sample left out of an epoch");
   facts.data.shards = {{0, 30}, {30, 61}};
-  EXPECT_EQ(tools::shard_lines(facts),
-            (std::vector<std::string>{"shard id: 0, world: 2, start: 0, end: 30",
-                                      "shard id: 1, world: 2, start: 30, end: 61"}));
+  EXPECT_EQ(
+      tools::detail_lines(facts),
+      (Lines{"Columns of a.csv: 3 numbers",
+             "Frozen: 2 of 4 parameters (25,000 of 29,034 values); the running statistics of 1 "
+             "layer stay as they are",
+             "Sampler: each of 60,000 samples is in the share of one rank at most of 2 in each of "
+             "epochs 1 to 2; 1 sample left out of an epoch",
+             "shard id: 0, world: 2, start: 0, end: 30",
+             "shard id: 1, world: 2, start: 30, end: 61"}));
   facts.batch.global = 60001;
   EXPECT_EQ(tools::data_warnings(facts),
             (std::vector<std::string>{"a batch of 60001 samples is more than the 60000 training "

@@ -1,8 +1,11 @@
 // Formats session facts as lines.
 #include "tools/report/observers/session_text.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/report/observers/progress_line.h"
 
@@ -78,55 +81,8 @@ std::string update_text(const UpdateFacts& update) {
          (update.details.empty() ? "" : " (" + update.details + ")");
 }
 
-}  // namespace
-
-std::string start_line(const SessionFacts& facts, const std::string& version) {
-  const std::int64_t steps = facts.batch.steps_per_epoch;
-  return "engine " + version + ": " + model_text(facts.model) + " on " + data_text(facts.data) +
-         " | " + ranks_and_backend(facts.ranks) + " | sync " + averaging_text(facts) +
-         " | global batch " + std::to_string(facts.batch.global) + " = " + batch_shares(facts) +
-         " | " + std::to_string(steps) + (steps == 1 ? " step an epoch, " : " steps an epoch, ") +
-         std::to_string(facts.length.total_steps) + " in all | " + update_text(facts.update) +
-         " | seed " + std::to_string(facts.seed);
-}
-
-std::string state_text(const SessionFacts& facts) {
-  const StartFacts& start = facts.start;
-  using Source = StartFacts::Source;
-  switch (start.source) {
-    case Source::kMemory:
-      return "the state of step " + std::to_string(start.step);
-    case Source::kSnapshot:
-      return "resumed " + start.path + " at step " + std::to_string(start.step);
-    case Source::kWeights:
-      return "weights from " + start.path +
-             (start.left_out.empty() ? "" : ", but for " + base::join_text(start.left_out));
-    case Source::kSeed:
-    case Source::kNone:
-      break;
-  }
-  return "fresh weights from seed " + std::to_string(facts.seed);
-}
-
-std::string scale_text(const SessionFacts& facts) {
-  if (facts.ranks.full_count == 0) return "";
-  return "global batch " + std::to_string(facts.batch.global) + " = " + batch_shares(facts) +
-         ", lr " + base::number_text("%g", facts.update.lr) + " for " +
-         std::to_string(facts.ranks.count) + " of " + std::to_string(facts.ranks.full_count) +
-         " ranks";
-}
-
-std::vector<std::string> data_warnings(const SessionFacts& facts) {
-  std::vector<std::string> warnings = facts.data.warnings;
-  if (facts.batch.global > facts.data.train)
-    warnings.push_back("a batch of " + std::to_string(facts.batch.global) +
-                       " samples is more than the " + std::to_string(facts.data.train) +
-                       " training samples: each step takes all of them");
-  return warnings;
-}
-
 std::string columns_line(const SessionFacts& facts) {
-  return facts.data.columns.empty() ? "" : "Columns of " + facts.data.columns;
+  return facts.data.columns.empty() ? "" : "Columns of " + base::escape_text(facts.data.columns);
 }
 
 std::string capture_line(const SessionFacts& facts) {
@@ -135,19 +91,6 @@ std::string capture_line(const SessionFacts& facts) {
 
 std::string placement_line(const SessionFacts& facts) {
   return facts.data.on_device.empty() ? "" : "Samples on the device: " + facts.data.on_device;
-}
-
-std::string frozen_line(const SessionFacts& facts) {
-  const ModelFacts& model = facts.model;
-  if (model.frozen_tensors == 0) return "";
-  std::string line = "Frozen: " + std::to_string(model.frozen_tensors) + " of " +
-                     std::to_string(model.tensors) + " parameters (" +
-                     with_commas(model.frozen_parameters) + " of " + with_commas(model.parameters) +
-                     " values)";
-  if (model.frozen_layers > 0)
-    line += "; the running statistics of " + count_text(model.frozen_layers, "layer") +
-            " stay as they are";
-  return line;
 }
 
 std::string memory_line(const SessionFacts& facts) {
@@ -196,6 +139,74 @@ std::vector<std::string> shard_lines(const SessionFacts& facts) {
         "shard id: " + std::to_string(rank) + ", world: " + std::to_string(facts.ranks.count) +
         ", start: " + std::to_string(part.start) + ", end: " + std::to_string(part.end));
   }
+  return lines;
+}
+
+}  // namespace
+
+std::string start_line(const SessionFacts& facts, const std::string& version) {
+  const std::int64_t steps = facts.batch.steps_per_epoch;
+  return "engine " + version + ": " + model_text(facts.model) + " on " + data_text(facts.data) +
+         " | " + ranks_and_backend(facts.ranks) + " | sync " + averaging_text(facts) +
+         " | global batch " + std::to_string(facts.batch.global) + " = " + batch_shares(facts) +
+         " | " + std::to_string(steps) + (steps == 1 ? " step an epoch, " : " steps an epoch, ") +
+         std::to_string(facts.length.total_steps) + " in all | " + update_text(facts.update) +
+         " | seed " + std::to_string(facts.seed);
+}
+
+std::string state_text(const SessionFacts& facts) {
+  const StartFacts& start = facts.start;
+  using Source = StartFacts::Source;
+  switch (start.source) {
+    case Source::kMemory:
+      return "the state of step " + std::to_string(start.step);
+    case Source::kSnapshot:
+      return "resumed " + start.path + " at step " + std::to_string(start.step);
+    case Source::kWeights:
+      return "weights from " + start.path +
+             (start.left_out.empty() ? "" : ", but for " + base::join_text(start.left_out));
+    case Source::kSeed:
+    case Source::kNone:
+      break;
+  }
+  return "fresh weights from seed " + std::to_string(facts.seed);
+}
+
+std::string scale_text(const SessionFacts& facts) {
+  if (facts.ranks.full_count == 0) return "";
+  return "global batch " + std::to_string(facts.batch.global) + " = " + batch_shares(facts) +
+         ", lr " + base::number_text("%g", facts.update.lr) + " for " +
+         std::to_string(facts.ranks.count) + " of " + std::to_string(facts.ranks.full_count) +
+         " ranks";
+}
+
+std::vector<std::string> data_warnings(const SessionFacts& facts) {
+  std::vector<std::string> warnings = facts.data.warnings;
+  if (facts.batch.global > facts.data.train)
+    warnings.push_back("a batch of " + std::to_string(facts.batch.global) +
+                       " samples is more than the " + std::to_string(facts.data.train) +
+                       " training samples: each step takes all of them");
+  return warnings;
+}
+
+std::string frozen_line(const SessionFacts& facts) {
+  const ModelFacts& model = facts.model;
+  if (model.frozen_tensors == 0) return "";
+  std::string line = "Frozen: " + std::to_string(model.frozen_tensors) + " of " +
+                     std::to_string(model.tensors) + " parameters (" +
+                     with_commas(model.frozen_parameters) + " of " + with_commas(model.parameters) +
+                     " values)";
+  if (model.frozen_layers > 0)
+    line += "; the running statistics of " + count_text(model.frozen_layers, "layer") +
+            " stay as they are";
+  return line;
+}
+
+std::vector<std::string> detail_lines(const SessionFacts& facts) {
+  std::vector<std::string> lines{columns_line(facts), capture_line(facts), placement_line(facts),
+                                 memory_line(facts),  frozen_line(facts),  sampler_line(facts)};
+  std::erase(lines, "");
+  std::ranges::move(shard_lines(facts), std::back_inserter(lines));
   return lines;
 }
 

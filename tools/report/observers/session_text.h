@@ -17,15 +17,13 @@ std::string state_text(const SessionFacts& facts);
 std::string scale_text(const SessionFacts& facts);
 // Returns warnings about the data, without "warning: ".
 std::vector<std::string> data_warnings(const SessionFacts& facts);
-// Return lines that do not fit the start line: "Columns of ...", "Frozen: ...", "Memory: ...",
-// "Sampler: ...", "Averaging: ..."; empty if there is nothing to report.
-std::string columns_line(const SessionFacts& facts);
-std::string capture_line(const SessionFacts& facts);
-std::string placement_line(const SessionFacts& facts);
+// Returns "Frozen: ...", "" if all parameters are trained.
 std::string frozen_line(const SessionFacts& facts);
-std::string memory_line(const SessionFacts& facts);
-std::string sampler_line(const SessionFacts& facts);
-std::vector<std::string> shard_lines(const SessionFacts& facts);
+// Returns the lines that do not fit the start line, in this order, each if there is something to
+// report: "Columns of ...", "Steps on the device: ...", "Samples on the device: ...", "Memory:
+// ...", "Frozen: ...", "Sampler: ...", and a "shard id: ..." for each rank.
+std::vector<std::string> detail_lines(const SessionFacts& facts);
+// Returns the lines "Averaging: ...".
 std::vector<std::string> averaging_lines(const SessionFacts& facts);
 // Returns a line that the run is complete, and how to continue it. REQUIRES: facts.is_complete().
 std::string completion_text(const SessionFacts& facts);

@@ -135,13 +135,8 @@ class ConsoleRun {
 
   // Prints details that do not fit the start line.
   void print_details() const {
-    const std::string columns = columns_line(facts_);
-    if (!columns.empty()) say(base::escape_text(columns));
     for (const std::string& warning : data_warnings(facts_)) print_notice("warning: " + warning);
-    for (const std::string& line : {capture_line(facts_), placement_line(facts_),
-                                    memory_line(facts_), frozen_line(facts_), sampler_line(facts_)})
-      if (!line.empty()) say(line);
-    for (const std::string& line : shard_lines(facts_)) say(line);
+    for (const std::string& line : detail_lines(facts_)) say(line);
     for (const std::string& line : run_.sync_lines()) say(line, "sync");
     for (const std::string& line : averaging_lines(facts_)) say(line);
     if (config_.keeping.directory.empty())
