@@ -128,7 +128,7 @@ SavedModel find_definition(const ExportOptions& o, ConfigValues& values) {
   if (io::is_checkpoint(*io::open_bytes(o.path))) {
     model.snapshot = io::load_description(o.path);
     if (!values.contains("model")) model.definition = model.snapshot->definition;
-    take_saved_options(*model.snapshot, o.path, values);
+    take_saved_options(options_in(*model.snapshot, o.path), values);
   }
   if (!values.contains("model"))
     throw UsageError("--model is required: " + o.path + " does not say which model it is of");

@@ -28,10 +28,4 @@ std::optional<io::DescribedCheckpoint> resume_source(const Resume& resume,
   return io::DescribedCheckpoint{resume.path, io::load_description(resume.path)};
 }
 
-ConfigValues options_in(const io::Checkpoint& checkpoint, const std::string& path) {
-  ConfigValues options;
-  apply_config_text(checkpoint.config, path, options);
-  return options;
-}
-
 }  // namespace tools

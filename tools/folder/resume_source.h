@@ -5,7 +5,6 @@
 #include <string>
 
 #include "io/checkpoint/checkpoint_directory.h"
-#include "tools/options/table/option_table.h"
 #include "tools/options/table/resume.h"
 
 namespace tools {
@@ -18,9 +17,5 @@ namespace tools {
 std::optional<io::DescribedCheckpoint> resume_source(const Resume& resume,
                                                      const std::string& own_folder,
                                                      const std::string& run_id = "");
-
-// Returns the options of the run that wrote the checkpoint, which `path` names in errors. Throws as
-// apply_config_text() does.
-ConfigValues options_in(const io::Checkpoint& checkpoint, const std::string& path);
 
 }  // namespace tools

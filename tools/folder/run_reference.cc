@@ -207,6 +207,12 @@ std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::
          fs::path(file).filename().string();
 }
 
+ConfigValues options_in(const io::Checkpoint& snapshot, const std::string& path) {
+  ConfigValues options;
+  apply_config_text(snapshot.config, path, options);
+  return options;
+}
+
 bool is_import(const io::Checkpoint& snapshot) {
   return snapshot.global_step == 0 && snapshot.run_id.empty();
 }

@@ -41,6 +41,9 @@ auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
 // snapshot_of() in a folder; "" if it is `path` itself.
 std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file);
 
+// Returns the options of the run that wrote the checkpoint, which `path` names in errors. Throws as
+// apply_config_text() does.
+ConfigValues options_in(const io::Checkpoint& snapshot, const std::string& path);
 // Returns true if `engine import` wrote it.
 bool is_import(const io::Checkpoint& snapshot);
 // Throws io::ConfigError for a checkpoint of `engine import`, which belongs to no run. `path` names

@@ -18,10 +18,7 @@ const std::vector<std::string>& saved_options() {
   return names;
 }
 
-void take_saved_options(const io::Checkpoint& checkpoint, const std::string& path,
-                        tools::ConfigValues& values) {
-  tools::ConfigValues saved;
-  tools::apply_config_text(checkpoint.config, path, saved);
+void take_saved_options(const ConfigValues& saved, ConfigValues& values) {
   for (const std::string& name : saved_options())
     if (const auto found = saved.find(name); found != saved.end() && !values.contains(name))
       values[name] = found->second;

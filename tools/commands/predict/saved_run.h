@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint/checkpoint.h"
 #include "tools/options/table/option_table.h"
 #include "tools/options/table/value_text.h"
 
@@ -14,10 +13,8 @@ namespace tools {
 // a checkpoint.
 const std::vector<std::string>& saved_options();
 
-// Fills `values` from the checkpoint's configuration; existing entries stay, because the command
-// line takes precedence. Throws io::ConfigError for a configuration that does not parse; `path`
-// names the file.
-void take_saved_options(const io::Checkpoint& checkpoint, const std::string& path,
-                        tools::ConfigValues& values);
+// Fills `values` from a checkpoint's options (options_in()); existing entries stay, because the
+// command line takes precedence.
+void take_saved_options(const ConfigValues& saved, ConfigValues& values);
 
 }  // namespace tools

@@ -8,6 +8,7 @@
 #include "io/data/readers/tokens/text_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/predict/saved_run.h"
+#include "tools/folder/run_reference.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/session_data.h"
 
@@ -72,7 +73,7 @@ io::Checkpoint load_text_model(const std::string& path) {
 
 TextGraph text_graph(const io::Checkpoint& checkpoint, const std::string& path, std::int64_t most) {
   ConfigValues values;
-  take_saved_options(checkpoint, path, values);
+  take_saved_options(options_in(checkpoint, path), values);
   const auto dtype = values.find("dtype");
   models::ModelOptions options = text_shape(checkpoint, values, path, most);
   options.definition = checkpoint.definition;

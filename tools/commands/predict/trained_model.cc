@@ -52,11 +52,8 @@ bool names_data(const ConfigValues& values) {
          values.contains("dataset");
 }
 
-// Reads only the checkpoint's options, without those of the command line.
-std::optional<io::DatasetOptions> data_of_run(const io::Checkpoint& snapshot,
-                                              const std::string& path) {
-  ConfigValues values;
-  apply_config_text(snapshot.config, path, values);
+// `values` are the checkpoint's options, without those of the command line.
+std::optional<io::DatasetOptions> data_of_run(ConfigValues values) {
   if (!values.contains("dataset")) return std::nullopt;
   std::erase_if(values, [](const auto& entry) {
     return entry.first != "limit" && std::ranges::count(saved_options(), entry.first) == 0;
@@ -65,29 +62,9 @@ std::optional<io::DatasetOptions> data_of_run(const io::Checkpoint& snapshot,
   return resolve_run_config(values).data.set;
 }
 
-// The model determines the columns, so other ones are rejected.
-void refuse_other_columns(const ConfigValues& values, const io::Checkpoint& snapshot,
-                          const std::string& path) {
-  ConfigValues saved;
-  apply_config_text(snapshot.config, path, saved);
-  for (const char* name : {"columns", "ignore-columns"}) {
-    const auto given = values.find(name);
-    const auto own = std::as_const(saved).find(name);
-    const std::string before = own == saved.end() ? "" : own->second.value;
-    if (given != values.end() && given->second.value != before)
-      throw io::ConfigError("--" + std::string(name) + " is '" + given->second.value +
-                            "', but the model of " + path + " was trained with " +
-                            (before.empty() ? "all columns" : "'" + before + "'") +
-                            ": leave it out");
-  }
-}
-
 // The run's own split applies: options that would draw test rows from its training rows are
 // rejected. Other data may name the label differently.
-void refuse_other_split(const ConfigValues& values, const io::Checkpoint& snapshot,
-                        const std::string& path) {
-  ConfigValues saved;
-  apply_config_text(snapshot.config, path, saved);
+void refuse_other_split(const ConfigValues& values, ConfigValues saved, const std::string& path) {
   apply_defaults(saved);
   std::vector<const char*> names{"seed", "test-share"};
   if (!names_data(values)) names.insert(names.end(), {"label-column", "csv-header"});
@@ -173,17 +150,15 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
     reference.test_digest = snapshot.test_digest;
     reference.tokenizer = snapshot.tokenizer;
     reference.other_samples = asks_for_other_samples(values);
-    refuse_other_split(values, snapshot, reference.path);
+    const ConfigValues saved = options_in(snapshot, reference.path);
+    refuse_other_split(values, saved, reference.path);
     const StatedCoding stated = stated_coding(snapshot, reference.path);
     reference.coding = stated.coding;
     reference.normalization = stated.normalization;
-    if (stated.coding) refuse_other_columns(values, snapshot, reference.path);
-    if (!stated.coding || reference.other_samples)
-      reference.data_of_run = data_of_run(snapshot, reference.path);
+    if (stated.coding) check_columns(values, saved, reference.path);
+    if (!stated.coding || reference.other_samples) reference.data_of_run = data_of_run(saved);
     if (!values.contains("model")) definition = snapshot.definition;
-    take_saved_options(snapshot, reference.path, values);
-    ConfigValues saved;
-    apply_config_text(snapshot.config, reference.path, saved);
+    take_saved_options(saved, values);
     if (const auto limit = saved.find("limit"); limit != saved.end())
       values.try_emplace("limit", limit->second);
   }

@@ -9,6 +9,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/dataset/sample_coding.h"
+#include "tools/options/table/option_table.h"
 #include "tools/run/data/session_data.h"
 
 namespace tools {
@@ -31,6 +32,10 @@ struct StatedCoding {
   std::optional<io::Normalization> normalization = {};
 };
 StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& path);
+// The model determines the columns: throws io::ConfigError if the options `given` contain others
+// than `saved`, those of its checkpoint at `path`. `remedy` ends the message.
+void check_columns(const ConfigValues& given, const ConfigValues& saved, const std::string& path,
+                   const std::string& remedy = "");
 // Returns the coding of data that have been read, with their digest.
 std::shared_ptr<const io::SampleCoding> coding_of(const io::DatasetSplits& splits,
                                                   const std::string& source);

@@ -30,6 +30,15 @@ std::optional<Start> resumed_start(const KeepingOptions& keeping) {
   }
 }
 
+void check_start_columns(const Start& start, const io::CsvOptions& given) {
+  if (start.description.samples.empty()) return;
+  ConfigValues values;
+  if (!given.columns.empty()) values["columns"].value = given.columns;
+  if (!given.ignored_columns.empty()) values["ignore-columns"].value = given.ignored_columns;
+  check_columns(values, options_in(start.description, start.path), start.path,
+                ", or give --init-coding none");
+}
+
 std::optional<Start> initial_start(const KeepingOptions& keeping) {
   if (keeping.init_from.empty() || keeping.init_coding == InitCoding::kNone) return std::nullopt;
   return read_snapshot(keeping.init_from, Snapshot::kBest,
@@ -37,22 +46,6 @@ std::optional<Start> initial_start(const KeepingOptions& keeping) {
                          if (!io::is_checkpoint(*io::open_bytes(file))) return std::nullopt;
                          return Start{file, io::load_description(file)};
                        });
-}
-
-// The model determines the columns: options must name the same ones, in the same words, or none.
-void check_columns(const Start& start, const io::DatasetOptions& data) {
-  if (start.description.samples.empty()) return;
-  const ConfigValues saved = options_in(start.description, start.path);
-  const auto check = [&](const char* name, const std::string& given) {
-    const std::string own = saved.contains(name) ? saved.at(name).value : "";
-    if (!given.empty() && given != own)
-      throw io::ConfigError("--" + std::string(name) + " is '" + given + "', but the model of " +
-                            start.path + " was trained with " +
-                            (own.empty() ? "all columns" : "'" + own + "'") +
-                            ": leave it out, or give --init-coding none");
-  };
-  check("columns", data.csv.columns);
-  check("ignore-columns", data.csv.ignored_columns);
 }
 
 }  // namespace
@@ -70,7 +63,7 @@ DataOptions with_start_coding(const SessionOptions& options, backends::Communica
         if (found && keeping.other_coding) return;
         if (!found) {
           found = initial_start(keeping);
-          if (found) check_columns(*found, data.set);
+          if (found) check_start_columns(*found, data.set.csv);
           if (keeping.init_coding == InitCoding::kInputs) inputs_only = "yes";
         }
         if (found) start = *std::move(found);

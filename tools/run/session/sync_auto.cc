@@ -16,6 +16,7 @@
 #include "io/base/time/deadline.h"
 #include "tools/folder/resume_source.h"
 #include "tools/folder/run_record.h"
+#include "tools/folder/run_reference.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/group/link_measure.h"
 #include "tools/options/table/option_rules.h"
