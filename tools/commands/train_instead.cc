@@ -2,7 +2,6 @@
 #include "tools/commands/train_instead.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <csignal>
 #include <iostream>
 #include <limits>
@@ -19,6 +18,7 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
+#include "tools/run/choices/rate_choice.h"
 #include "tools/run/session/dry_run.h"
 #include "tools/run/session/lr_range_test.h"
 #include "tools/run/session/sync_auto.h"
@@ -54,13 +54,6 @@ int dry_run(const RunConfig& given, backends::Group& group) {
   std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
   check_standard_output();
   return kExitOk;
-}
-
-// Returns the factor that the session applies to --lr.
-double rate_scale(const RunConfig& config, int world_size) {
-  using Scale = UpdateOptions::RateScale;
-  if (config.update.scale == Scale::kNone) return 1;
-  return config.update.scale == Scale::kLinear ? world_size : std::sqrt(world_size);
 }
 
 std::string finding_text(const RateFinding& found, const LrRangeTest& test, const RateRange& range,
@@ -108,7 +101,7 @@ int find_lr(const RunConfig& given, const RateRange& range, backends::Group& gro
   }
   if (!root) return kExitOk;
   const RateFinding found = find_rate(test.points());
-  const double scale = rate_scale(config, group.world_size()),
+  const double scale = scaled_rate(1, config.update, group.world_size(), config.data.max_ranks),
                nothing = std::numeric_limits<double>::quiet_NaN(),
                steepest = found.steepest.value_or(nothing);
   if (writer)

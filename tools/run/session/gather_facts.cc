@@ -4,6 +4,7 @@
 #include "io/gpu/usable_devices.h"
 #include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
+#include "tools/run/choices/rate_choice.h"
 #include "tools/run/session/train_session_impl.h"
 
 namespace tools {

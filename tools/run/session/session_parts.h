@@ -116,10 +116,4 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
 
-// For a run that starts or continues at `at`. `max_ranks` as in DataOptions.
-engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int max_ranks,
-                                   const engine::RunLength& run, const engine::TrainProgress& at);
-// Returns how the base rate was computed from --lr: " (0.1 x 2 ranks)"; "" if it is --lr.
-std::string rate_arithmetic(const UpdateOptions& options, int world_size, int max_ranks);
-
 }  // namespace tools

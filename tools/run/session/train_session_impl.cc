@@ -15,6 +15,7 @@
 #include "tools/run/choices/agreement.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/choices/machine_facts.h"
+#include "tools/run/choices/rate_choice.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/start_coding.h"
 
