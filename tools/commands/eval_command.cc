@@ -182,7 +182,7 @@ int eval_command(const Arguments& arguments) {
       "Samples are coded as the checkpoint states. Other data than the run's are evaluated as a "
       "whole.");
   if (!parse(app, arguments)) return kExitOk;
-  tools::RunConfig config = trained_config(o.model, values);
+  tools::RunConfig config = trained_config(o.model, values, DataUse::kSamples);
   if (o.split != "train") config.data.set.test_part = o.split;
   if (!o.confusion.empty() && has_rank_zero(config)) {
     check_output_path("confusion", o.confusion, "");

@@ -191,7 +191,7 @@ int predict_command(const Arguments& arguments) {
       "earlier version needs the run's data set.");
   if (!parse(app, arguments)) return kExitOk;
   o.top_given = top->count() > 0;
-  const RunConfig config = trained_config(o.model, values);
+  const RunConfig config = trained_config(o.model, values, DataUse::kCoding);
   return run_group(config, [&](backends::Group& group) { return predict_rank(config, o, group); });
 }
 

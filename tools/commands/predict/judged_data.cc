@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/data/readers/csv/csv_coding.h"
 #include "io/data/sources/dataset.h"
 #include "tools/run/data/sample_statement.h"
 
@@ -45,7 +46,7 @@ void note_other_test_samples(const ModelReference& model, const io::DatasetOptio
 
 void read_hold_out(const ModelReference& model, io::DatasetOptions options,
                    std::shared_ptr<const io::SampleCoding> coding, LoadedData& loaded) {
-  options.coding = std::move(coding);
+  options.coding = io::reading_with(std::move(coding), model.reading);
   options.parts = io::Parts::kHoldOut;
   loaded.hold_out = true;
   loaded.splits = io::load_dataset(options);
@@ -112,7 +113,7 @@ std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
   own.directory = given.directory;
   own.csv.annotations = given.csv.annotations;
   own.images.cache_bytes = given.images.cache_bytes;
-  own.coding = given.coding;
+  own.coding = model.coding_of_run;
   return own;
 }
 

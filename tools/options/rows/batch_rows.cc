@@ -157,6 +157,7 @@ const std::vector<OptionSpec> kBatchRows{
      .example = "--normalize standard",
      .on_resume = kReject,
      .of_model = true,
+     .of_inputs = true,
      .shapes_coding = true},
     {.name = "augment",
      .field = parsed(take_augmentation),

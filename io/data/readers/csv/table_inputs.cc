@@ -24,8 +24,8 @@ constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{6
 class TableBlocks {
  public:
   // `start`: that of the first block.
-  TableBlocks(const std::string& path, std::string separator, const CsvStart& start, Pipes pipes)
-      : file_(path, pipes), wanted_(std::move(separator)), start_(start) {}
+  TableBlocks(const std::string& path, const CsvCoding& coding, const CsvStart& start, Pipes pipes)
+      : file_(path, pipes), coding_(coding), start_(start) {}
 
   // Returns null at the end.
   std::unique_ptr<CsvTable> next() {
@@ -42,8 +42,7 @@ class TableBlocks {
     if (at_end_) end = text_.size();
     if (end == 0 && started_) return nullptr;
     if (!started_)
-      separator_ =
-          csv_separator(wanted_, {reinterpret_cast<const char*>(text_.data()), text_.size()});
+      separator_ = separator_of({reinterpret_cast<const char*>(text_.data()), text_.size()});
     started_ = true;
     const auto cut = text_.begin() + static_cast<std::ptrdiff_t>(end);
     std::vector<std::uint8_t> rows(text_.begin(), cut);
@@ -55,6 +54,11 @@ class TableBlocks {
   }
 
  private:
+  char separator_of(std::string_view text) const {
+    return coding_.separator_is_fixed ? csv_separator(coding_.separator, text)
+                                      : separator_after(coding_.separator, text);
+  }
+
   // Finds the last end of a row. A file whose rows end with CR alone is read as one block.
   void scan(std::size_t from) {
     for (std::size_t i = from; i < text_.size(); ++i) {
@@ -64,7 +68,7 @@ class TableBlocks {
   }
 
   CsvText file_;
-  const std::string wanted_;
+  const CsvCoding& coding_;
   char separator_ = ',';
   std::vector<std::uint8_t> text_;
   std::size_t last_end_ = 0;
@@ -86,7 +90,7 @@ class TableRows : public SampleStream {
         coding_(coding),
         like_{.extents = {1, 1, static_cast<std::int64_t>(coding.features)}},
         answers_(answers),
-        blocks_(path, coding.separator, first_start(coding),
+        blocks_(path, coding, first_start(coding),
                 answers.kind == TableAnswers::Kind::kNone ? Pipes::kRead : Pipes::kReject),
         table_(blocks_.next()),
         cells_(coding) {
