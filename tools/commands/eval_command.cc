@@ -184,6 +184,7 @@ int eval_command(const Arguments& arguments) {
   if (!parse(app, arguments)) return kExitOk;
   tools::RunConfig config = trained_config(o.model, values, DataUse::kSamples);
   if (o.split != "train") config.data.set.test_part = o.split;
+  config.data.set.test_is_optional = o.split == "train";
   if (!o.confusion.empty() && has_rank_zero(config)) {
     check_output_path("confusion", o.confusion, "");
     check_new_file(o.confusion, {o.model.path});

@@ -87,6 +87,8 @@ struct DatasetOptions {
   // How samples become what a model takes; null: that is learned from the training samples.
   std::shared_ptr<const SampleCoding> coding = {};
   Parts parts = Parts::kSplit;
+  // Of sets in two parts only training samples are needed: a missing test part is empty.
+  bool test_is_optional = false;
 };
 
 }  // namespace io

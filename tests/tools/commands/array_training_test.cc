@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <sstream>
@@ -315,6 +316,19 @@ TEST_F(RowTraining, AColumnOfLabelsIsALabelPerSample) {
   expect_success(train_rows("column"));
   EXPECT_EQ(judged("column"), own);
   expect_success(train_rows("mlp", argv("--model mlp")));
+}
+
+TEST_F(RowTraining, TheTrainingPartIsEvaluatedWithoutATestPart) {
+  expect_success(train_rows("run"));
+  const Json own = judged("run", argv("--split train"));
+  EXPECT_EQ(own["samples"], 90);
+  std::filesystem::remove(folder_ / "test.npz");
+  EXPECT_EQ(judged("run", argv("--split train")), own);
+  io::save_npz(rows(45), folder_ / "train.npz");
+  EXPECT_EQ(judged("run", argv("--split train"))["samples"], 45);
+  const CommandResult other = call("eval", folder_ / "run", "--split train");
+  EXPECT_CONTAINS(other.err, "all 45 training samples count");
+  expect_error(call("eval", folder_ / "run"), 65, "no test.npz in");
 }
 
 }  // namespace

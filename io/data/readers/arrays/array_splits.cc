@@ -183,7 +183,8 @@ void check_parts(const std::string& path, const DatasetSplits& splits,
 
 DatasetSplits read_array_splits(const DatasetOptions& options) {
   const ArrayPaths train = train_files(options.directory), test = test_files(options.directory);
-  if ((train.x.empty() && options.parts == Parts::kSplit) || test.x.empty())
+  const bool no_test = test.x.empty() && !(options.test_is_optional && !train.x.empty());
+  if ((train.x.empty() && options.parts == Parts::kSplit) || no_test)
     throw MissingFileError("no " + std::string(test.x.empty() ? "test" : "train") + ".npz in " +
                            options.directory + ": " + kHow);
   const bool is_coded = options.coding && !options.coding->inputs_only;
@@ -198,15 +199,19 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
       classes = learned_classes(labels_file(train), splits);
   }
   std::vector<std::string> repeated;  // they are those of the training part
-  splits.test = read_part(test, options, classes, train.x.empty() ? splits.warnings : repeated);
+  if (test.x.empty())
+    splits.test = splits.train.like();
+  else
+    splits.test = read_part(test, options, classes, train.x.empty() ? splits.warnings : repeated);
   if (train.x.empty())
     splits.train = splits.test.like();
-  else
+  else if (!test.x.empty())
     check_parts(test.x, splits, std::filesystem::path(train.x).filename().string());
   if (options.coding) {
-    const std::string source = "the model of " + options.coding->source;
-    check_scale_of(options.coding->like, test.x, splits.test, source);
-    if (is_coded) check_alike(test.x, splits.test, options.coding->like, source);
+    const std::string source = "the model of " + options.coding->source,
+                      &path = test.x.empty() ? train.x : test.x;
+    check_scale_of(options.coding->like, path, splits.test, source);
+    if (is_coded) check_alike(path, splits.test, options.coding->like, source);
   }
   return splits;
 }
