@@ -115,6 +115,15 @@ std::optional<std::int64_t> whole_number(std::string_view field) {
   return value;
 }
 
+std::optional<double> number_called(std::string_view name) {
+  for (const char decimal : {'.', ','}) {
+    const CsvNumber number = read_number(name, decimal);
+    if (number.content != CsvNumber::Content::kNumber) continue;
+    return number.grouped ? std::nullopt : std::optional(number.value);
+  }
+  return std::nullopt;
+}
+
 CsvNumber read_number(std::string_view field, char decimal) {
   if (field.starts_with(kMinusSign)) {
     field.remove_prefix(kMinusSign.size());

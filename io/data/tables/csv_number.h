@@ -26,6 +26,10 @@ struct CsvNumber {
 // 0. A number too small for a double is 0. The minus sign U+2212 is read as "-".
 CsvNumber read_number(std::string_view field, char decimal);
 
+// Returns the number that a class name stands for in any notation, e.g. 1, 1.0, 1,0 and 1e0 for 1;
+// nothing for other texts, and for digits in groups, which may be decimals.
+std::optional<double> number_called(std::string_view name);
+
 // Parses the whole field as a 64-bit integer in plain digits.
 std::optional<std::int64_t> whole_number(std::string_view field);
 

@@ -197,4 +197,18 @@ TEST_F(ReadingOptions, OptionsThatPredictDoesNotUseAreErrors) {
   expect_success(call("predict", run, rows, "--dataset csv --task classification --seed 0"));
 }
 
+TEST_F(ReadingOptions, EqualNumbersThatAreTwoClassesAreNamed) {
+  write_text(
+      folder_ / "train.csv", "a,k\n" + [] {
+        std::string rows;
+        for (int i = 0; i < 60; ++i)
+          rows += number_of_row(i) + (i % 3 == 0 ? ",1\n" : i % 3 == 1 ? ",1.0\n" : ",2\n");
+        return rows;
+      }());
+  const CommandResult result = expect_success(
+      call("train --model mlp --dataset csv --steps 1 --batch-size 10 --threads 1 --annotations",
+           folder_ / "train.csv", "--save-dir", folder_ / "run"));
+  expect_words(result.err, {"train.csv: '1' and '1.0' are the same number, but two classes"});
+}
+
 }  // namespace
