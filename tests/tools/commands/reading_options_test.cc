@@ -2,12 +2,17 @@
 // evaluations, and trainings that start from a checkpoint.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include "tests/support/command_words.h"
+#include "tests/support/running_program.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/judged.h"
 #include "tests/tools/commands/program.h"
@@ -197,6 +202,15 @@ TEST_F(ReadingOptions, OptionsThatPredictDoesNotUseAreErrors) {
   expect_success(call("predict", run, rows, "--dataset csv --task classification --seed 0"));
 }
 
+TEST_F(ReadingOptions, RowsBeforeAnInvalidOneArePredicted) {
+  const std::string run = train(table());
+  std::string text = "a,k\n";
+  for (int i = 1; i <= 200; ++i) text += i == 150 ? "1.5\n" : "1.5,p\n";
+  const CommandResult result = call("predict", run, file("new.csv", text));
+  expect_error(result, 65, "row 151 (line 151): found 1 fields, expected 2 as in row 1");
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 1 + 128);
+}
+
 TEST_F(ReadingOptions, EqualNumbersThatAreTwoClassesAreNamed) {
   write_text(
       folder_ / "train.csv", "a,k\n" + [] {
@@ -209,6 +223,35 @@ TEST_F(ReadingOptions, EqualNumbersThatAreTwoClassesAreNamed) {
       call("train --model mlp --dataset csv --steps 1 --batch-size 10 --threads 1 --annotations",
            folder_ / "train.csv", "--save-dir", folder_ / "run"));
   expect_words(result.err, {"train.csv: '1' and '1.0' are the same number, but two classes"});
+}
+
+class Pipes : public ReadingOptions {
+ protected:
+  Pipes() { EXPECT_EQ(mkfifo(pipe_.c_str(), 0600), 0); }
+
+  const std::string pipe_ = folder_ / "pipe";
+};
+
+TEST_F(Pipes, AreReadAsTheyComeInBlocksOf64Rows) {
+  const std::string run = train(table());
+  test_support::Running predicting({test_support::engine_binary(), "predict", run, pipe_});
+  std::ofstream writer(pipe_);
+  writer << "a,k\n";
+  for (int i = 0; i < 70; ++i) writer << "1.5,p\n";
+  writer.flush();
+  EXPECT_TRUE(predicting.writes_out(",64,"));
+  writer << "1.5,p\n";
+  writer.close();
+  EXPECT_EQ(predicting.wait(), 0);
+  EXPECT_TRUE(predicting.writes_out(",71,"));
+}
+
+TEST_F(Pipes, WithoutAWriterAreNamed) {
+  const std::string run = train(table());
+  test_support::Running predicting({test_support::engine_binary(), "predict", run, pipe_});
+  EXPECT_TRUE(predicting.writes_err("nothing has been written to the pipe " + pipe_));
+  std::ofstream(pipe_) << "a,k\n1.5,p\n";
+  EXPECT_EQ(predicting.wait(), 0);
 }
 
 }  // namespace
