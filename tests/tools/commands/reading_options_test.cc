@@ -202,6 +202,13 @@ TEST_F(ReadingOptions, OptionsThatPredictDoesNotUseAreErrors) {
   expect_success(call("predict", run, rows, "--dataset csv --task classification --seed 0"));
 }
 
+TEST_F(ReadingOptions, AFileWithoutAHeaderSaysThatOneIsExpected) {
+  const std::string run = train(table());
+  expect_error(call("predict", run, file("new.csv", "3.2,p\n1.1,q\n")), 65,
+               "row 1 names no column 'a', which the model was trained with; expected a header, or "
+               "--csv-header no");
+}
+
 TEST_F(ReadingOptions, RowsBeforeAnInvalidOneArePredicted) {
   const std::string run = train(table());
   std::string text = "a,k\n";

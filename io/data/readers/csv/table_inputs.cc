@@ -12,6 +12,7 @@
 #include "io/data/readers/csv/cell_counts.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"
+#include "io/data/tables/csv_number.h"
 #include "io/data/tables/csv_separator.h"
 #include "io/data/tables/csv_table.h"
 #include "io/data/tables/csv_text.h"
@@ -19,6 +20,9 @@
 namespace io {
 namespace {
 
+constexpr const char* kNoHeader =
+    "; expected a header, or --csv-header no for a file without one, whose columns are those of "
+    "the training table in their order";
 constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{64} << 20;
 
 // Reads the file as tables of whole rows.
@@ -198,6 +202,14 @@ class TableRows : public SampleStream {
       answer_columns_.push_back(place_of(given, coding_.selection.header[label]));
   }
 
+  // Returns true if no column has a name of the training table, and one has a number.
+  bool is_row_of_data(const std::vector<std::string>& header) const {
+    const std::vector<std::string>& trained = coding_.selection.header;
+    return std::ranges::find_first_of(header, trained) == header.end() &&
+           std::ranges::any_of(
+               header, [](const std::string& cell) { return number_called(cell).has_value(); });
+  }
+
   // `given` has the names of the header as they are written.
   std::size_t place_of(const std::vector<std::string>& given, const std::string& name) const {
     const std::vector<std::string> header = unique_names(given);
@@ -209,7 +221,8 @@ class TableRows : public SampleStream {
         return std::ranges::find(trained, column) == trained.end();
       });
       throw DataError(path_ + ": row 1 names no column '" + name +
-                      "', which the model was trained with" + base::did_you_mean(name, unknown) +
+                      "', which the model was trained with" +
+                      (is_row_of_data(header) ? kNoHeader : base::did_you_mean(name, unknown)) +
                       encoding_hint(header));
     }
     // The later ones of equal names were renamed in both tables, or the model has only one.
