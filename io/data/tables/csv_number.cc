@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "io/base/text/real_number.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {
@@ -125,6 +126,7 @@ std::optional<double> number_called(std::string_view name) {
 }
 
 CsvNumber read_number(std::string_view field, char decimal) {
+  if (field.starts_with(' ') || field.ends_with(' ')) field = base::trimmed(field);  // in quotes
   if (field.starts_with(kMinusSign)) {
     field.remove_prefix(kMinusSign.size());
     const bool figure =
