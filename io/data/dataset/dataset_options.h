@@ -87,7 +87,7 @@ struct DatasetOptions {
   // How samples become what a model takes; null: that is learned from the training samples.
   std::shared_ptr<const SampleCoding> coding = {};
   Parts parts = Parts::kSplit;
-  // Of sets in two parts only training samples are needed: a missing test part is empty.
+  // Only training samples are needed: the missing test part of a set in two parts is empty.
   bool test_is_optional = false;
 };
 

@@ -81,7 +81,7 @@ bool DataFile::refill() {
   return got > 0;
 }
 
-// Of a pipe it returns what has been written; fread() would wait for a full buffer.
+// Returns what has been written to a pipe; fread() would wait for a full buffer.
 std::size_t DataFile::read_once(std::span<std::uint8_t> out) {
   if (file_bytes_ > 0) {
     const std::size_t got = std::fread(out.data(), 1, out.size(), file_.get());

@@ -112,8 +112,8 @@ class TableBlocks {
   const CsvCoding& coding_;
   char separator_ = ',';
   std::vector<std::uint8_t> text_;
-  std::vector<std::size_t> row_ends_;  // in text_
-  std::exception_ptr failure_;         // of the row after those that have been returned
+  std::vector<std::size_t> row_ends_;  // offsets in text_
+  std::exception_ptr failure_;         // reports the row after those that have been returned
   bool quoted_ = false, at_end_ = false, started_ = false;
   CsvStart start_;
 };
