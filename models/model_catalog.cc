@@ -63,7 +63,8 @@ void check_label_shape(const std::string& name, const ModelOptions& options) {
   throw engine::ModelError(
       "the model '" + name + "' does not fit " +
       (by_position ? "labels of the shape " + options.label_shape->to_string() + " per sample"
-                   : "token ids with one label per sample") +
+                   : "token ids with one label per sample (integers of two dimensions are read as "
+                     "token ids: save numbers as floats, x.astype('float32'))") +
       ": expected a list of layers (FILE.toml) or a network (FILE.onnx) whose output has a "
       "score for each class" +
       (by_position ? " at each position" : "") +

@@ -182,8 +182,9 @@ int eval_command(const Arguments& arguments) {
       "Samples are coded as the checkpoint states. Other data than the run's are evaluated as a "
       "whole.");
   if (!parse(app, arguments)) return kExitOk;
-  RunConfig config = trained_config(o.model, values);
+  RunConfig config = trained_config(o.model, values, DataUse::kSamples);
   if (o.split != "train") config.data.set.test_part = o.split;
+  config.data.set.test_is_optional = o.split == "train";
   if (!o.confusion.empty() && has_rank_zero(config)) {
     check_output_path("confusion", o.confusion, "");
     check_new_file(o.confusion, {o.model.path});

@@ -1,11 +1,18 @@
 // Implements `engine predict`: runs a trained model on images, rows of tables, and text.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "io/base/files/io_error.h"
@@ -59,6 +66,60 @@ struct Outputs {
     if (maps) print_output(maps->finish() + "\n");
     check_standard_output();
   }
+};
+
+// Prints a notice once a wait for the data of a pipe has lasted 3 s, since the command would look
+// as if it hung. A thread watches the time, because opening and reading a pipe block.
+class PipeNotice {
+ public:
+  // Without a pipe among the inputs there is no notice.
+  explicit PipeNotice(const std::vector<std::string>& inputs) {
+    std::error_code unknown;
+    const auto pipe = std::ranges::find_if(
+        inputs, [&](const std::string& input) { return std::filesystem::is_fifo(input, unknown); });
+    if (pipe == inputs.end()) return;
+    thread_ = std::jthread([this, name = *pipe](const std::stop_token& stop) { run(stop, name); });
+  }
+
+  class Wait {
+   public:
+    explicit Wait(PipeNotice& notice) : notice_(notice) { notice_.set_waiting(true); }
+    ~Wait() { notice_.set_waiting(false); }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    PipeNotice& notice_;
+  };
+
+ private:
+  void set_waiting(bool waiting) {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_ = waiting;
+      ++changes_;
+    }
+    changed_.notify_all();
+  }
+
+  void run(const std::stop_token& stop, const std::string& pipe) {
+    constexpr std::chrono::seconds kPatience{3};
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [&] { return waiting_; })) {
+      const std::int64_t now = changes_;
+      if (changed_.wait_for(lock, stop, kPatience, [&] { return changes_ != now; })) continue;
+      if (!stop.stop_requested())
+        print_notice("waiting for data: nothing has been written to the pipe " + pipe + " for " +
+                     std::to_string(kPatience.count()) + " s");
+      return;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  bool waiting_ = false;
+  std::int64_t changes_ = 0;
+  std::jthread thread_;  // last member, because it uses the others
 };
 
 void begin_predictions(const PredictOptions& o, const io::Dataset& train, Outputs& outputs) {
@@ -137,8 +198,13 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   o.format.top = std::min(o.format.top, train.classes());
   if (root) begin_predictions(o, train, outputs);
   const BlockSizes sizes = predictor->sizes();
+  PipeNotice notice(o.inputs);
   predict_distributed(
-      group, model.control(), sizes, [&](bool own) { return predictor->next(own); },
+      group, model.control(), sizes,
+      [&](bool own) {
+        const PipeNotice::Wait wait(notice);
+        return predictor->next(own);
+      },
       [&](const PredictedBlock& block) { outputs.add(block, sizes.logits); });
   run_on_all_ranks(group, model.control(), [&] {
     if (!root) return;
@@ -191,7 +257,7 @@ int predict_command(const Arguments& arguments) {
       "earlier version needs the run's data set.");
   if (!parse(app, arguments)) return kExitOk;
   o.top_given = top->count() > 0;
-  const RunConfig config = trained_config(o.model, values);
+  const RunConfig config = trained_config(o.model, values, DataUse::kCoding);
   return run_group(config, [&](backends::Group& group) { return predict_rank(config, o, group); });
 }
 

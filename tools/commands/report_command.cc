@@ -165,7 +165,7 @@ std::optional<RunPredictions> judged_run(const ReportOptions& o) {
   try {
     ModelReference reference{.path = o.folders.front()};
     ConfigValues values = o.values;
-    const RunConfig config = trained_config(reference, values);
+    const RunConfig config = trained_config(reference, values, DataUse::kSamples);
     run_group(config, [&](backends::Group& group) {
       TrainedModel model(config, reference, group, DataUse::kSamples);
       judged.snapshot = model.path();

@@ -49,6 +49,13 @@ struct CsvOptions {
   std::string columns, ignored_columns;  // "A,B", only these or all but these; one is ""
   double test_share = 0.2;               // below 1
   Task task = Task::kClassification;
+  // The options that this command names. In the coding of a trained model the others are those of
+  // its training table: reading_with() of io/data/readers/csv/csv_coding.h.
+  struct Given {
+    bool separator = false, decimal = false, missing = false, header = false;
+    bool any() const { return separator || decimal || missing || header; }
+  };
+  Given given = {};
 };
 
 struct ArrayOptions {
@@ -80,6 +87,8 @@ struct DatasetOptions {
   // How samples become what a model takes; null: that is learned from the training samples.
   std::shared_ptr<const SampleCoding> coding = {};
   Parts parts = Parts::kSplit;
+  // Only training samples are needed: the missing test part of a set in two parts is empty.
+  bool test_is_optional = false;
 };
 
 }  // namespace io

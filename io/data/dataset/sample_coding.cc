@@ -13,16 +13,6 @@
 namespace io {
 namespace {
 
-// Returns the number that a class name represents in any notation: 1, 1.0, 1,0 and 1e0.
-std::optional<double> number_called(std::string_view name) {
-  for (const char decimal : {'.', ','}) {
-    const CsvNumber number = read_number(name, decimal);
-    if (number.content != CsvNumber::Content::kNumber) continue;
-    return number.grouped ? std::nullopt : std::optional(number.value);
-  }
-  return std::nullopt;
-}
-
 // Finds the classes of a coding by their names, or by equal numbers if no other class has the same
 // number.
 class ClassNames {

@@ -11,6 +11,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/machine/large_pages.h"
 #include "io/data/files/whole_gzip.h"
@@ -37,7 +38,7 @@ DataFile::DataFile(std::string path, Pipes pipes) : path_(std::move(path)) {
   file_.reset(fdopen(opened.descriptor.fd(), "rb"));
   if (!file_) throw Error(path_ + ": cannot be read: " + base::system_error_text(errno));
   opened.descriptor.release();
-  refill();
+  begin();
   if (!starts_gzip(unread_) || unpack_whole()) return;
   if (inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
     throw Error(path_ + ": zlib failed to initialize");
@@ -75,11 +76,40 @@ bool DataFile::refill() {
     unread_ = {};
     return false;
   }
-  const std::size_t got = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
-  if (got < buffer_.size() && std::ferror(file_.get()))
-    throw Error(path_ + ": reading failed: " + base::system_error_text(errno));
+  const std::size_t got = read_once(buffer_);
   unread_ = {buffer_.data(), got};
   return got > 0;
+}
+
+// Returns what has been written to a pipe; fread() would wait for a full buffer.
+std::size_t DataFile::read_once(std::span<std::uint8_t> out) {
+  if (file_bytes_ > 0) {
+    const std::size_t got = std::fread(out.data(), 1, out.size(), file_.get());
+    if (got == out.size() || !std::ferror(file_.get())) return got;
+  } else {
+    const auto got =
+        base::retry_on_eintr([&] { return ::read(fileno(file_.get()), out.data(), out.size()); });
+    if (got >= 0) return static_cast<std::size_t>(got);
+  }
+  throw Error(path_ + ": reading failed: " + base::system_error_text(errno));
+}
+
+// Reads the beginning, which has both bytes that mark a gzip stream.
+void DataFile::begin() {
+  std::size_t size = 0;
+  while (size < 2) {
+    const std::size_t got = read_once(std::span(buffer_).subspan(size));
+    if (got == 0) break;
+    size += got;
+    if (file_bytes_ > 0) break;
+  }
+  unread_ = {buffer_.data(), size};
+}
+
+std::size_t DataFile::read_some(std::span<std::uint8_t> out) {
+  if (content_ == Content::kGzipStream) return read_packed(out);
+  if (unread_.empty() && !refill()) return 0;
+  return read(out.first(std::min(out.size(), unread_.size())));
 }
 
 std::size_t DataFile::read(std::span<std::uint8_t> out) {

@@ -33,6 +33,10 @@ class DataFile {
   // the end. Throws DataError for a damaged or truncated gzip stream, Error if reading fails.
   [[nodiscard]] std::size_t read(std::span<std::uint8_t> out);
 
+  // Fills a part of `out` with what one read gives, e.g. with what has been written to a pipe so
+  // far; 0 means the end. Throws as above.
+  [[nodiscard]] std::size_t read_some(std::span<std::uint8_t> out);
+
   // Reads up to `count` bytes. Memory grows with the actual content, regardless of the size in a
   // header, and a compressed file may not unpack to more than unpacked_limit() (open_file.h):
   // DataError.
@@ -46,6 +50,8 @@ class DataFile {
 
  private:
   bool refill();
+  std::size_t read_once(std::span<std::uint8_t> out);
+  void begin();
   bool unpack_whole();
   std::vector<std::uint8_t> take_rest();
   std::size_t read_packed(std::span<std::uint8_t> out);

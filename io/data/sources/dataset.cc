@@ -56,10 +56,10 @@ DatasetSplits make_synthetic(const DatasetOptions& options) {
 }
 
 DatasetSplits read_idx(const DatasetOptions& options) {
-  return read_idx_splits(options.name, options.directory, options.parts);
+  return read_idx_splits(options.name, options.directory, options.parts, options.test_is_optional);
 }
 DatasetSplits read_cifar10(const DatasetOptions& options) {
-  return read_cifar10_splits(options.directory, options.parts);
+  return read_cifar10_splits(options.directory, options.parts, options.test_is_optional);
 }
 DatasetSplits read_images(const DatasetOptions& options) {
   return options.csv.task == Task::kMultiLabel ? read_labelled_splits(options)

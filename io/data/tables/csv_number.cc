@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "io/base/text/real_number.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {
@@ -115,7 +116,17 @@ std::optional<std::int64_t> whole_number(std::string_view field) {
   return value;
 }
 
+std::optional<double> number_called(std::string_view name) {
+  for (const char decimal : {'.', ','}) {
+    const CsvNumber number = read_number(name, decimal);
+    if (number.content != CsvNumber::Content::kNumber) continue;
+    return number.grouped ? std::nullopt : std::optional(number.value);
+  }
+  return std::nullopt;
+}
+
 CsvNumber read_number(std::string_view field, char decimal) {
+  if (field.starts_with(' ') || field.ends_with(' ')) field = base::trimmed(field);  // in quotes
   if (field.starts_with(kMinusSign)) {
     field.remove_prefix(kMinusSign.size());
     const bool figure =

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "io/base/files/io_error.h"
@@ -11,12 +12,12 @@
 namespace io {
 namespace {
 
-constexpr std::string_view kCandidates = ",;\t|";
+constexpr std::string_view kCandidates = ",;\t|", kSeparators = ",;\t|:!#^~&";
 constexpr std::size_t kRows = 50, kBytes = std::size_t{1} << 20;
 
-using Counts = std::array<std::size_t, kCandidates.size()>;
+using Counts = std::array<std::size_t, kSeparators.size()>;
 
-// Counts each candidate, row by row; empty lines are not rows. A last row that is truncated by the
+// Counts each separator, row by row; empty lines are not rows. A last row that is truncated by the
 // byte limit does not count, unless it is the only one.
 std::vector<Counts> count_in_rows(std::string_view text) {
   const bool whole = text.size() <= kBytes;
@@ -37,24 +38,26 @@ std::vector<Counts> count_in_rows(std::string_view text) {
       continue;
     }
     empty = empty && c == ' ';
-    const std::size_t candidate = kCandidates.find(c);
-    if (!quoted && candidate != std::string_view::npos) ++row[candidate];
+    const std::size_t separator = kSeparators.find(c);
+    if (!quoted && separator != std::string_view::npos) ++row[separator];
   }
   if (whole || rows.empty()) end_row();
   return rows;
 }
 
-// Returns the candidates that divide all of the first rows into the same number of fields, or the
-// first row into one less; those of the second kind only if there is none of the first.
-std::string fitting_candidates(const std::vector<Counts>& rows) {
+// Returns those of the candidates, which are some of kSeparators, that divide all of the first rows
+// into the same number of fields, or the first row into one less; those of the second kind only if
+// there is none of the first.
+std::string fitting(std::string_view candidates, const std::vector<Counts>& rows) {
   std::string found;
   const Counts& first = rows.front();
   for (const std::size_t more : {0, 1}) {  // the difference of the other rows' field count
     if (!found.empty() || (more > 0 && rows.size() < 3)) continue;
-    for (std::size_t i = 0; i < kCandidates.size(); ++i) {
+    for (const char candidate : candidates) {
+      const std::size_t i = kSeparators.find(candidate);
       const auto alike = [&](const Counts& row) { return row[i] == first[i] + more; };
       if (first[i] > 0 && std::all_of(rows.begin() + 1, rows.end(), alike))
-        found.push_back(kCandidates[i]);
+        found.push_back(candidate);
     }
   }
   return found;
@@ -123,26 +126,34 @@ bool has_blanks_between(std::string_view text) {
 
 struct Detected {
   char separator = ',';
-  std::string others;  // candidates that fit as well
+  std::string others;   // candidates that fit as well
+  bool is_fit = false;  // it divides all of the first rows alike
 };
 
 Detected detect(std::string_view text) {
   const std::vector<Counts> rows = count_in_rows(text);
   if (rows.empty()) return {};
-  std::string fitting = fitting_candidates(rows);
-  if (fitting.empty()) {
-    if (has_blanks_between(text)) return {' ', ""};
-    const Counts& first = rows.front();
-    return {kCandidates[static_cast<std::size_t>(std::max_element(first.begin(), first.end()) -
-                                                 first.begin())],
-            ""};
+  std::string found = fitting(kCandidates, rows);
+  if (found.empty()) {
+    if (has_blanks_between(text)) return {.separator = ' ', .is_fit = true};
+    const auto counts = std::span(rows.front()).first(kCandidates.size());
+    const auto most = std::ranges::max_element(counts) - counts.begin();
+    return {.separator = kCandidates[static_cast<std::size_t>(most)]};
   }
   std::size_t best = 0;
-  for (std::size_t i = 1; i < fitting.size(); ++i)
-    if (share_of_numbers(text, fitting[i]) > share_of_numbers(text, fitting[best])) best = i;
-  const char separator = fitting[best];
-  fitting.erase(best, 1);
-  return {separator, fitting};
+  for (std::size_t i = 1; i < found.size(); ++i)
+    if (share_of_numbers(text, found[i]) > share_of_numbers(text, found[best])) best = i;
+  const char separator = found[best];
+  found.erase(best, 1);
+  return {.separator = separator, .others = found, .is_fit = true};
+}
+
+// Returns true if blanks divide all of the first rows into the same number of fields, at least two.
+bool divided_by_blanks(std::string_view text) {
+  const std::vector<BlankRow> rows = rows_between_blanks(text);
+  return !rows.empty() && rows[0].fields > 1 && std::ranges::all_of(rows, [&](const BlankRow& row) {
+    return row.fields == rows[0].fields;
+  });
 }
 
 std::string_view without_mark(std::string_view text) {
@@ -174,6 +185,18 @@ char csv_separator(const std::string& wanted, std::string_view text) {
     throw ConfigError("the separator of CSV fields is '" + wanted +
                       "'; expected auto, tab, space or one of , ; | : ! # ^ ~ &");
   return wanted[0];
+}
+
+char separator_after(const std::string& before, std::string_view text) {
+  text = without_mark(text);
+  if (before == "auto" || separator_line(text) > 0) return csv_separator("auto", text);
+  const char known = csv_separator(before, text);
+  const std::vector<Counts> rows = count_in_rows(text);
+  const bool fits =
+      known == ' ' ? divided_by_blanks(text) : !rows.empty() && !fitting({&known, 1}, rows).empty();
+  if (fits) return known;
+  const Detected found = detect(text);
+  return found.is_fit ? found.separator : known;
 }
 
 std::string also_fitting(const std::string& wanted, std::string_view text) {

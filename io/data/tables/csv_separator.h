@@ -20,6 +20,11 @@ std::size_t separator_line(std::string_view text);
 // first row, otherwise a comma. Quoted fields are skipped. Throws ConfigError for anything else.
 char csv_separator(const std::string& wanted, std::string_view text);
 
+// Returns the separator of a file that need not have that of an earlier one, `before` (as `wanted`
+// above): `before` if it divides all of the first rows into the same number of fields, otherwise
+// the one that "auto" selects if it divides them so, otherwise `before`. Throws as above.
+char separator_after(const std::string& before, std::string_view text);
+
 // Returns the other candidates that divide the rows equally well: "';' and a tab". "" if there are
 // none, or if the user has named the separator.
 std::string also_fitting(const std::string& wanted, std::string_view text);

@@ -98,6 +98,23 @@ bool CsvText::append(std::size_t bytes, std::vector<std::uint8_t>& text) {
   return more;
 }
 
+bool CsvText::append_some(std::size_t bytes, std::vector<std::uint8_t>& text) {
+  constexpr std::size_t kFirst = 4;  // the longest byte-order mark
+  std::vector<std::uint8_t> packed(bytes);
+  std::size_t size = 0, got = 0;
+  do {
+    got = file_.read_some(std::span(packed).subspan(size));
+    size += got;
+  } while (got > 0 && encoding_ == Encoding::kUnknown && size < kFirst);
+  packed.resize(size);
+  if (encoding_ == Encoding::kUnknown) find_encoding(packed);
+  if (encoding_ == Encoding::kBytes)
+    text.insert(text.end(), packed.begin(), packed.end());
+  else
+    convert(packed, got == 0, text);
+  return got > 0;
+}
+
 std::vector<std::uint8_t> CsvText::rest() {
   std::vector<std::uint8_t> bytes = file_.read_up_to(std::numeric_limits<std::uint64_t>::max());
   if (encoding_ == Encoding::kUnknown) find_encoding(bytes);

@@ -22,6 +22,10 @@ class CsvText {
   // Appends the conversion of the next `bytes` of the file; false at its end. Throws DataError for
   // damaged UTF-16 and for files of other formats (file_format.h), and the exceptions of DataFile.
   bool append(std::size_t bytes, std::vector<std::uint8_t>& text);
+  // Does the same with the bytes that one read gives, e.g. with those that have been written to a
+  // pipe so far.
+  bool append_some(std::size_t bytes, std::vector<std::uint8_t>& text);
+  bool is_pipe() const { return file_.file_bytes() == 0; }  // or an empty file
   // Returns the rest of the file.
   std::vector<std::uint8_t> rest();
 

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -228,6 +230,105 @@ TEST_F(ArrayTraining, SaysThatImagesWithoutChannelsAreSequences) {
                "these are gray images, save x[:, None]");
   const CommandResult result = expect_success(train("rows", argv("--model mlp --epochs 1")));
   EXPECT_CONTAINS(result.err, "train.npz: x has the shape [4, 28, 28], read as [samples, length");
+}
+
+// Rows of six numbers, whose class follows from the first one; y as a column or not.
+std::vector<io::NamedArray> rows(std::int64_t count, bool column = false) {
+  std::vector<float> x;
+  std::vector<std::int64_t> y;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t k = 0; k < 6; ++k) x.push_back(static_cast<float>(i * 7 % 5 - 2 + k));
+    y.push_back(i * 7 % 5 < 2 ? 0 : 1);
+  }
+  const std::vector<std::int64_t> shape =
+      column ? std::vector<std::int64_t>{count, 1} : std::vector<std::int64_t>{count};
+  return {array_of("x", {count, 6}, x), array_of("y", shape, y)};
+}
+
+template <class T>
+io::NamedArray converted(const io::NamedArray& x) {
+  std::vector<float> values(x.data.size() / sizeof(float));
+  std::memcpy(values.data(), x.data.data(), x.data.size());
+  return array_of("x", x.shape, std::vector<T>(values.begin(), values.end()));
+}
+
+class RowTraining : public ArrayTraining {
+ protected:
+  RowTraining() {
+    io::save_npz(rows(90), folder_ / "train.npz");
+    io::save_npz(rows(30), folder_ / "test.npz");
+    write_text(model_,
+               "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = "
+               "\"classes\"\n");
+  }
+  CommandResult train_rows(const std::string& run,
+                           const std::vector<std::string>& more = {}) const {
+    return test_support::engine(test_support::overridden(
+        argv("train --dataset arrays --epochs 2 --batch-size 15 --lr 0.1 --threads 1 --data-dir",
+             folder_ / ".", "--model", model_, "--save-dir", folder_ / run),
+        more));
+  }
+};
+
+TEST_F(RowTraining, IntegersAreNumbersForAModelOfNumbers) {
+  expect_success(train_rows("run"));
+  const Json own = judged("run");
+  const auto lines = [&](const char* file) {
+    const std::string out = expect_success(call("predict", folder_ / "run", folder_ / file)).out;
+    std::string text;
+    std::istringstream each(out);
+    for (std::string line; std::getline(each, line);) text += line.substr(line.find(',')) + "\n";
+    return text;
+  };
+  std::vector<io::NamedArray> arrays = rows(30);
+  io::save_npz(arrays, folder_ / "float.npz");
+  arrays[0] = converted<std::int64_t>(arrays[0]);
+  io::save_npz(arrays, folder_ / "new.npz");
+  EXPECT_EQ(lines("new.npz"), lines("float.npz"));
+  io::save_npz(arrays, folder_ / "test.npz");
+  EXPECT_EQ(judged("run")["loss"], own["loss"]);
+}
+
+TEST_F(RowTraining, ATrainingOnIntegersSaysThatTheyAreTokenIds) {
+  for (const char* name : {"train.npz", "test.npz"}) {
+    std::vector<io::NamedArray> arrays = rows(30);
+    for (std::byte& byte : arrays[0].data) byte = std::byte{0};
+    arrays[0] = converted<std::int64_t>(arrays[0]);
+    io::save_npz(arrays, folder_ / name);
+  }
+  expect_error(train_rows("run", argv("--model mlp")), 78,
+               "integers of two dimensions are read as token ids: save numbers as floats, "
+               "x.astype('float32')");
+}
+
+TEST_F(RowTraining, PredictSaysWhichFilesItReads) {
+  expect_success(train_rows("run"));
+  write_text(folder_ / "rows.csv", "a,b\n1,2\n");
+  expect_error(call("predict", folder_ / "run", folder_ / "rows.csv"), 65,
+               "rows.csv: not a file of NumPy, expected an .npz file with the array x, or a .npy");
+}
+
+TEST_F(RowTraining, AColumnOfLabelsIsALabelPerSample) {
+  expect_success(train_rows("run"));
+  const Json own = judged("run");
+  io::save_npz(rows(90, true), folder_ / "train.npz");
+  io::save_npz(rows(30, true), folder_ / "test.npz");
+  expect_success(train_rows("column"));
+  EXPECT_EQ(judged("column"), own);
+  expect_success(train_rows("mlp", argv("--model mlp")));
+}
+
+TEST_F(RowTraining, TheTrainingPartIsEvaluatedWithoutATestPart) {
+  expect_success(train_rows("run"));
+  const Json own = judged("run", argv("--split train"));
+  EXPECT_EQ(own["samples"], 90);
+  std::filesystem::remove(folder_ / "test.npz");
+  EXPECT_EQ(judged("run", argv("--split train")), own);
+  io::save_npz(rows(45), folder_ / "train.npz");
+  EXPECT_EQ(judged("run", argv("--split train"))["samples"], 45);
+  const CommandResult other = call("eval", folder_ / "run", "--split train");
+  EXPECT_CONTAINS(other.err, "all 45 training samples count");
+  expect_error(call("eval", folder_ / "run"), 65, "no test.npz in");
 }
 
 }  // namespace

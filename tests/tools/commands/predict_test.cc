@@ -524,7 +524,7 @@ TEST_F(Predictions, AnImageOfAnotherSizeIsRefusedByItsName) {
   EXPECT_EQ(predicted(run(), {folder_ / "five.png"}).size(), 1u);
   write_text(folder_ / "small.png", test_support::plain_png(20, 28, 9, 9, 9));
   expect_error(engine({"predict", run(), folder_ / "small.png"}), 65,
-               "small.png: found an image of 28 x 20 x 3, expected 28 x 28 x 1");
+               "small.png: found an image of 28 x 20, expected 28 x 28 x 1");
 }
 #endif
 

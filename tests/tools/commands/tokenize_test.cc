@@ -129,6 +129,8 @@ TEST_F(Tokenize, SaysWhatIsWrong) {
   };
   expect_error(with({text, "--separator", "<|eot|>"}), 78, "'<|eot|>' is no token of");
   expect_error(with({write("wide.txt", "\xFF\xFEh")}), 65, "UTF-16; expected UTF-8");
+  const std::string wider("\xFF\xFE\0\0h\0\0\0", 8);
+  expect_error(with({write("wider.txt", wider)}), 65, "UTF-32; expected UTF-8");
   expect_error(with({folder_ / "none.txt"}), 65, "none.txt");
   const std::string packed("\x1F\x8B\x08\0\0\0\0\0\0\3", 10);
   expect_error(with({write("small.txt.gz", packed)}), 78, "name the texts for validation");

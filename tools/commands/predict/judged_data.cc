@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/data/readers/csv/csv_coding.h"
 #include "io/data/sources/dataset.h"
 #include "tools/run/data/sample_statement.h"
 
@@ -32,28 +33,40 @@ std::optional<io::DatasetSplits> read_own(const ModelReference& model,
   return std::nullopt;
 }
 
+// A table has the name of its file, other data that of the kind of set, which does not say where
+// they lie.
+std::string place_of(const io::DatasetOptions& options, const io::DatasetSplits& splits) {
+  return splits.test.name == options.name ? options.directory : splits.test.name;
+}
+
 // `--split` names another part than the run's on purpose, as other options request other samples.
 void note_other_test_samples(const ModelReference& model, const io::DatasetOptions& options,
                              io::DatasetSplits& splits) {
   if (model.test_digest.empty() || model.other_samples || !options.test_part.empty() ||
-      test_data_digest(splits) == model.test_digest)
+      options.test_is_optional || test_data_digest(splits) == model.test_digest)
     return;
-  splits.warnings.push_back("the test samples of " + splits.test.name +
+  splits.warnings.push_back("the test samples of " + place_of(options, splits) +
                             " differ from those of the run: " + model.path +
                             " was evaluated on others in training");
 }
 
+std::string counted_text(const io::DatasetSplits& splits, const io::DatasetOptions& options) {
+  const bool training = options.test_is_optional && splits.train.size() > 0;
+  return "all " + std::to_string((training ? splits.train : splits.test).size()) +
+         (training ? " training samples count" : " test samples count");
+}
+
 void read_hold_out(const ModelReference& model, io::DatasetOptions options,
                    std::shared_ptr<const io::SampleCoding> coding, LoadedData& loaded) {
-  options.coding = std::move(coding);
+  options.coding = io::reading_with(std::move(coding), model.reading);
   options.parts = io::Parts::kHoldOut;
   loaded.hold_out = true;
   loaded.splits = io::load_dataset(options);
   io::DatasetSplits& splits = loaded.splits;
   splits.warnings.push_back("the data differ from those of the run: " + model.path +
-                            " was trained on other samples than those of " + splits.test.name +
-                            "; all " + std::to_string(splits.test.size()) +
-                            " test samples count, coded as in " + options.coding->source);
+                            " was trained on other samples than those of " +
+                            place_of(options, splits) + "; " + counted_text(splits, options) +
+                            ", coded as in " + options.coding->source);
   for (std::string& line : splits.unknown) splits.warnings.push_back(std::move(line));
 }
 
@@ -112,7 +125,7 @@ std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
   own.directory = given.directory;
   own.csv.annotations = given.csv.annotations;
   own.images.cache_bytes = given.images.cache_bytes;
-  own.coding = given.coding;
+  own.coding = model.coding_of_run;
   return own;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
+#include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/tokens/text_files.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
@@ -52,6 +53,14 @@ bool names_data(const ConfigValues& values) {
          values.contains("dataset");
 }
 
+// Returns the options for reading tables that the command line names.
+io::CsvOptions::Given named_for_reading(const ConfigValues& values) {
+  return {.separator = values.contains("separator"),
+          .decimal = values.contains("csv-decimal"),
+          .missing = values.contains("csv-missing"),
+          .header = values.contains("csv-header")};
+}
+
 // `values` are the checkpoint's options, without those of the command line.
 std::optional<io::DatasetOptions> data_of_run(ConfigValues values) {
   if (!values.contains("dataset")) return std::nullopt;
@@ -62,26 +71,62 @@ std::optional<io::DatasetOptions> data_of_run(ConfigValues values) {
   return resolve_run_config(values).data.set;
 }
 
+std::string canonical(const OptionSpec& option, const std::string& value) {
+  return canonical_text(option, value).value_or(value);
+}
+
 // The run's own split applies: options that would draw test rows from its training rows are
 // rejected. Other data may name the label differently.
 void refuse_other_split(const ConfigValues& values, ConfigValues saved, const std::string& path) {
   apply_defaults(saved);
   std::vector<const char*> names{"seed", "test-share"};
   if (!names_data(values)) names.insert(names.end(), {"label-column", "csv-header"});
-  const auto text_of = [](const char* name, const std::string& value) {
-    return canonical_text(*find_option(name), value).value_or(value);
-  };
   for (const char* name : names) {
     const auto given = values.find(name);
     if (given == values.end()) continue;
-    const std::string now = text_of(name, given->second.value),
-                      before = text_of(name, saved.find(name)->second.value);
+    const OptionSpec& option = *find_option(name);
+    const std::string now = canonical(option, given->second.value),
+                      before = canonical(option, saved.find(name)->second.value);
     if (now != before)
       throw io::ConfigError(path + " was trained with --" + name + " " +
                             (before.empty() ? "unset" : before) + ", asked for is " + now + " (" +
                             given->second.source +
                             "): it would draw other test rows than the run's own; leave it out");
   }
+}
+
+// The checkpoint states how samples are coded, so that `engine predict` reads no other data:
+// options that select data or say how a model learns from them have no effect. The run's own values
+// are accepted.
+void refuse_unused(const ConfigValues& values, ConfigValues saved, const std::string& path) {
+  apply_defaults(saved);
+  for (const auto& [name, value] : values) {
+    const OptionSpec& option = *find_option(name);
+    if (option.of_inputs || !(option.of_model || name == "limit")) continue;
+    if (canonical(option, value.value) == canonical(option, saved.find(name)->second.value))
+      continue;
+    throw io::ConfigError("--" + name + " is '" + value.value +
+                          "', but engine predict does not use it: it predicts every sample of its "
+                          "inputs, coded as " +
+                          path + " states; leave it out");
+  }
+}
+
+void check_normalization(const ConfigValues& values, const StatedCoding& stated,
+                         const std::string& path) {
+  const auto given = values.find("normalize");
+  if (given == values.end() || stated.normalization) return;
+  throw io::ConfigError("--normalize " + given->second.value + " is for images, but the model of " +
+                        path + " takes " + std::string(stated.coding->like.sample_traits().noun) +
+                        "; leave it out");
+}
+
+// Returns the coding of images of folders with another side, in pixels.
+std::shared_ptr<const io::SampleCoding> with_size(const io::SampleCoding& coding,
+                                                  std::int64_t side) {
+  auto changed = std::make_shared<io::SampleCoding>(coding);
+  changed->like.set_shape({side, side, coding.like.shape()[2]});
+  return changed;
 }
 
 std::shared_ptr<LoadedData> without_samples(const io::SampleCoding& coding) {
@@ -105,9 +150,12 @@ std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReferenc
                                  backends::Communicator& control) {
   if (use == DataUse::kCoding && reference.coding) return without_samples(*reference.coding);
   const auto read = use == DataUse::kSamples ? read_judged_data : read_coding;
-  return load_together(
+  std::shared_ptr<LoadedData> data = load_together(
       options, group, control, nullptr,
       [&](const io::DatasetOptions& set, LoadedData& loaded) { read(reference, set, loaded); });
+  if (use == DataUse::kCoding)
+    data->splits.coding = io::reading_with(data->splits.coding, reference.reading, reference.path);
+  return data;
 }
 
 engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
@@ -129,8 +177,9 @@ std::vector<std::string> judging_options() {
   return options;
 }
 
-RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
+RunConfig trained_config(ModelReference& reference, ConfigValues& values, DataUse use) {
   reference.given = reference.path;
+  const io::CsvOptions::Given named = named_for_reading(values);
   const auto describe = [&](const std::string& file) {
     reference.path = file;
     return is_snapshot(file) ? std::optional(io::load_description(file)) : std::nullopt;
@@ -138,6 +187,7 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
   const std::optional<io::Checkpoint> found =
       read_snapshot(reference.given, snapshot_with(reference.weights), describe);
   std::string definition;
+  bool resized = false;
   if (models::is_published_model(reference.path)) {
     values.try_emplace("model", ConfigValue{reference.path, reference.path});
     reference.tokenizer = io::read_stored_tokenizer(reference.path);
@@ -151,11 +201,18 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
     reference.tokenizer = snapshot.tokenizer;
     reference.other_samples = asks_for_other_samples(values);
     const ConfigValues saved = options_in(snapshot, reference.path);
-    refuse_other_split(values, saved, reference.path);
     const StatedCoding stated = stated_coding(snapshot, reference.path);
-    reference.coding = stated.coding;
+    if (stated.coding) {
+      check_columns(values, saved, reference.path);
+      check_normalization(values, stated, reference.path);
+    }
+    if (use == DataUse::kCoding && stated.coding)
+      refuse_unused(values, saved, reference.path);
+    else
+      refuse_other_split(values, saved, reference.path);
+    reference.coding_of_run = stated.coding;
     reference.normalization = stated.normalization;
-    if (stated.coding) check_columns(values, saved, reference.path);
+    resized = use == DataUse::kCoding && stated.coding && values.contains("image-size");
     if (!stated.coding || reference.other_samples) reference.data_of_run = data_of_run(saved);
     if (!values.contains("model")) definition = snapshot.definition;
     take_saved_options(saved, values);
@@ -165,6 +222,11 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
   take_vocabulary(values);
   complete_values(values, "");
   RunConfig config = resolve_run_config(values);
+  if (resized)
+    reference.coding_of_run = with_size(*reference.coding_of_run, config.data.set.images.size);
+  config.data.set.csv.given = named;
+  reference.reading = config.data.set.csv;
+  reference.coding = io::reading_with(reference.coding_of_run, reference.reading);
   config.model.definition =
       definition.empty() ? models::model_definition(config.model.name) : definition;
   return config;

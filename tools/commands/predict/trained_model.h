@@ -24,8 +24,10 @@ struct ModelReference {
   std::string data_digest = {};  // of the run's training samples; "": unknown
   std::string test_digest = {};  // of the run's test samples; "": unknown
   std::string tokenizer = {};    // the text of the model's tokenizer.json; "": it has none
-  // The checkpoint's statement of its samples (sample_statement.h); null: it has none.
-  std::shared_ptr<const io::SampleCoding> coding = {};
+  // The checkpoint's statement of its samples (sample_statement.h), with the command line's options
+  // for reading tables, and as it is in the checkpoint; null: it has none.
+  std::shared_ptr<const io::SampleCoding> coding = {}, coding_of_run = {};
+  io::CsvOptions reading = {};  // with those that the command line names in `given`
   std::optional<io::Normalization> normalization = {};  // from the same description
   bool of_run = false;         // a checkpoint that a training wrote; else only weights
   bool names_data = false;     // the command line names data, which may not be the run's
@@ -38,16 +40,17 @@ struct ModelReference {
 // Returns the table options of commands whose ranks run a trained model.
 std::vector<std::string> judging_options();
 
-// Returns the configuration of the model's run, with changes from the command line; path becomes
-// the checkpoint's. The run's limit also applies, so its training samples are the same. Throws as
-// reading it does.
-RunConfig trained_config(ModelReference& reference, ConfigValues& values);
-
 // A command's use of the data.
 enum class DataUse {
   kCoding,   // only for the coding of samples: if the checkpoint states it, no sample is read
   kSamples,  // as read by judged_data.h
 };
+
+// Returns the configuration of the model's run, with changes from the command line; path becomes
+// the checkpoint's. The run's limit also applies, so its training samples are the same. Throws
+// io::ConfigError for an option of the command line that would change what the checkpoint states,
+// or has no effect for this use; also throws as reading the checkpoint does.
+RunConfig trained_config(ModelReference& reference, ConfigValues& values, DataUse use);
 
 // The model on one rank.
 class TrainedModel {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "io/base/files/io_error.h"
@@ -29,6 +30,10 @@ std::optional<std::size_t> find_cut(const std::string& text, std::size_t from) {
 TextChunks::TextChunks(const std::string& path, std::size_t chunk_bytes, ChunkEnds ends)
     : file_(path), chunk_bytes_(chunk_bytes), ends_(ends) {
   at_end_ = !fill();
+  for (const std::string_view mark :
+       {std::string_view("\xFF\xFE\0\0", 4), std::string_view("\0\0\xFE\xFF", 4)})
+    if (text_.starts_with(mark))
+      throw io::DataError(path + ": a text in UTF-32; expected UTF-8: convert it with iconv");
   if (text_.starts_with("\xFF\xFE") || text_.starts_with("\xFE\xFF"))
     throw io::DataError(path + ": a text in UTF-16; expected UTF-8: convert it with iconv");
   io::refuse_unmarked_text(

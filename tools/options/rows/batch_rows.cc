@@ -156,6 +156,7 @@ const std::vector<OptionSpec> kBatchRows{
      .example = "--normalize standard",
      .on_resume = kReject,
      .of_model = true,
+     .of_inputs = true,
      .shapes_coding = true},
     {.name = "augment",
      .field = parsed(take_augmentation),

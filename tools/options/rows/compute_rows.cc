@@ -117,7 +117,8 @@ const std::vector<OptionSpec> kComputeRows{
      .example = "--dtype f64",
      .on_resume = kReject,
      .arrays = kDiffer,
-     .of_model = true},
+     .of_model = true,
+     .of_inputs = true},
     {.name = "amp",
      .field =
          choice([](RunConfig& c) { return &c.compute.precision; }, {{"off", {}},

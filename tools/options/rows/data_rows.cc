@@ -33,8 +33,13 @@ std::optional<ValueFault> take_synthetic_shape(RunConfig& config, const std::str
   return std::nullopt;
 }
 
-void check_data(const GivenValues&, RunConfig& config) {
-  config.model.task = config.data.set.csv.task;
+void check_data(const GivenValues& given, RunConfig& config) {
+  io::CsvOptions& csv = config.data.set.csv;
+  config.model.task = csv.task;
+  csv.given = {.separator = given.is_chosen("separator"),
+               .decimal = given.is_chosen("csv-decimal"),
+               .missing = given.is_chosen("csv-missing"),
+               .header = given.is_chosen("csv-header")};
   if (config.data.set.directory.empty()) config.data.set.directory = "data/" + config.data.set.name;
 }
 
@@ -49,7 +54,8 @@ const std::vector<OptionSpec> kDataRows{
      .example = "--model resnet18-cifar",
      .on_resume = kReject,
      .arrays = kMayDiffer,
-     .of_model = true},
+     .of_model = true,
+     .of_inputs = true},
     {.name = "dropout",
      .field = real([](RunConfig& c) { return &c.model.dropout; }, fraction()),
      .metavar = "P",
@@ -137,7 +143,8 @@ const std::vector<OptionSpec> kDataRows{
      .on_resume = kReject,
      .arrays = kMayDiffer,
      .needs = {is("dataset", "images")},
-     .of_model = true},
+     .of_model = true,
+     .of_inputs = true},
     {.name = "image-cache-mb",
      .field = integer([](RunConfig& c) { return &c.data.set.images.cache_bytes; }, 0, 1'000'000,
                       1 << 20),
@@ -218,6 +225,7 @@ const std::vector<OptionSpec> kDataRows{
      .arrays = kMayDiffer,
      .needs = {is("dataset", "csv")},
      .of_model = true,
+     .of_inputs = true,
      .shapes_coding = true},
     {.name = "columns",
      .field = text([](RunConfig& c) { return &c.data.set.csv.columns; }),
@@ -248,7 +256,8 @@ const std::vector<OptionSpec> kDataRows{
      .on_resume = kReject,
      .arrays = kMayDiffer,
      .needs = {is("dataset", "csv")},
-     .of_model = true},
+     .of_model = true,
+     .of_inputs = true},
     {.name = "csv-decimal",
      .field = choice([](RunConfig& c) { return &c.data.set.csv.decimal; },
                      {{"auto", io::CsvDecimal::kAuto},
@@ -259,7 +268,8 @@ const std::vector<OptionSpec> kDataRows{
      .on_resume = kReject,
      .arrays = kMayDiffer,
      .needs = {is("dataset", "csv")},
-     .of_model = true},
+     .of_model = true,
+     .of_inputs = true},
     {.name = "csv-missing",
      .field = text([](RunConfig& c) { return &c.data.set.csv.missing; }),
      .metavar = "auto|empty|A,B",
@@ -268,7 +278,8 @@ const std::vector<OptionSpec> kDataRows{
      .on_resume = kReject,
      .arrays = kMayDiffer,
      .needs = {is("dataset", "csv")},
-     .of_model = true},
+     .of_model = true,
+     .of_inputs = true},
     {.name = "test-share",
      .field = real([](RunConfig& c) { return &c.data.set.csv.test_share; }, from_zero_to(0.99)),
      .help = "csv: fraction of each class's rows used for testing",

@@ -37,6 +37,9 @@ class GivenValues {
 
   const std::string& text(std::string_view name) const { return values_.find(name)->second.value; }
   bool has(std::string_view name) const { return !text(name).empty(); }
+  bool is_chosen(std::string_view name) const {
+    return tools::is_chosen(values_.find(name)->second);
+  }
   // Throws ConfigError, e.g. "--lr is '-1' (from ENGINE_LR); expected a number above 0". `hint` is
   // a did_you_mean(), or "".
   [[noreturn]] void refuse(const std::string& name, const std::string& expected,

@@ -102,6 +102,7 @@ struct OptionSpec {
   std::vector<Demand> demands = {};
   std::vector<DeviceLimit> limits = {};
   bool of_model = false;       // commands that use a trained model take it from the checkpoint
+  bool of_inputs = false;      // with of_model: engine predict applies it to its own inputs
   bool shapes_coding = false;  // affects how samples are coded as numbers
   bool names_path = false;     // an empty text on the command line is an error
 

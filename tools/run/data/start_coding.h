@@ -12,8 +12,9 @@ namespace tools {
 
 // Collective. Returns the options of the data with the coding of the resumed checkpoint, or else of
 // the one of --init-from; without a coding if neither states one, or if other options request
-// another one. Throws io::ConfigError if other columns are requested than those of --init-from;
-// also throws as reading the statement does.
+// another one. Options for reading tables apply to it (io::reading_with()): with --init-from those
+// that are given, of a resumed run those that differ from its own. Throws io::ConfigError if other
+// columns are requested than those of --init-from; also throws as reading the statement does.
 DataOptions with_start_coding(const SessionOptions& options, backends::Communicator& control);
 
 // Returns `before`, or null if it was read with another coding than these options have.

@@ -131,7 +131,8 @@ std::vector<std::int32_t> token_ids(const ArrayFile& file) {
     const std::int64_t id = integer_at(file.x, i);
     if (id < 0 || id > kMaxArrayId)
       throw DataError(file.path + ": " + place_of(file.x, i) + " is " + std::to_string(id) +
-                      ", expected token ids from 0 to " + std::to_string(kMaxArrayId));
+                      ", expected token ids from 0 to " + std::to_string(kMaxArrayId) +
+                      ", as which integers of two dimensions are read; save numbers as floats");
     ids[i] = static_cast<std::int32_t>(id);
   }
   return ids;
@@ -163,10 +164,11 @@ ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels) {
   return file;
 }
 
-ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
+ArraySamples array_samples(const ArrayFile& file, bool without_channels,
+                           bool integers_are_numbers) {
   const std::vector<std::int64_t>& shape = file.x.shape;
   ArraySamples samples{.dtype = file.x.type};
-  if (shape.size() == 2 && is_integer(file.x)) {
+  if (shape.size() == 2 && is_integer(file.x) && !integers_are_numbers) {
     samples.extents = {shape[1], 1, 1};
     samples.are_tokens = true;
     samples.ids = token_ids(file);
@@ -194,9 +196,28 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels) {
   return samples;
 }
 
+namespace {
+
+void check_content(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
+                   const std::string& source) {
+  if (samples.are_tokens == like.are_tokens) return;
+  const auto named = [](const ArraySamples& array) {
+    return array.dtype ? std::string(base::numpy_name(*array.dtype)) : "float32";
+  };
+  throw DataError(path + ": x has " +
+                  (samples.are_tokens ? "integers in two dimensions, which are read as token ids"
+                                      : "numbers of the dtype " + named(samples)) +
+                  ", but that of " + source + " has " +
+                  (like.are_tokens ? "token ids: save x as int32, of the shape [samples, length]"
+                                   : "numbers: save x as " + named(like)));
+}
+
+}  // namespace
+
 void check_scale(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
                  const std::string& source) {
-  if (samples.are_tokens || like.are_tokens || !samples.dtype || !like.dtype) return;
+  check_content(path, samples, like, source);
+  if (samples.are_tokens || !samples.dtype || !like.dtype) return;
   const bool is_scaled = samples.dtype == DType::kU8;
   if (is_scaled == (like.dtype == DType::kU8)) return;
   const std::string expected(base::numpy_name(*like.dtype));

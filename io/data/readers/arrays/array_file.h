@@ -40,13 +40,16 @@ ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels);
 
 // Returns the samples of x, in the engine's order: [samples, channels, height, width] as images;
 // [samples, length, features] as images of height 1, or `without_channels` [samples, height, width]
-// as images of one channel; [samples, features]; [samples, length] of integers as token ids. Bytes
-// (uint8) of anything else are divided by 255. Throws DataError for other dimensions.
-ArraySamples array_samples(const ArrayFile& file, bool without_channels);
+// as images of one channel; [samples, features]; [samples, length] of integers as token ids, or
+// `integers_are_numbers` as features. Bytes (uint8) of anything but tokens are divided by 255.
+// Throws DataError for other dimensions.
+ArraySamples array_samples(const ArrayFile& file, bool without_channels,
+                           bool integers_are_numbers = false);
 
-// Bytes are divided by 255 and other numbers are not, so a model reads one of the two. Throws
-// DataError with both dtypes if `samples`, read from `path`, are the others. Accepts token ids and
-// unknown dtypes. `source` says where `like` comes from: "the model of run/step-8.ckpt".
+// A model takes either token ids or numbers, and of these either bytes, which are divided by 255,
+// or others, which are not. Throws DataError with both dtypes if `samples`, read from `path`, are
+// of the other kind. Accepts unknown dtypes of numbers. `source` says where `like` comes from: "the
+// model of run/step-8.ckpt".
 void check_scale(const std::string& path, const ArraySamples& samples, const ArraySamples& like,
                  const std::string& source);
 

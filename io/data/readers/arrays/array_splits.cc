@@ -79,25 +79,42 @@ std::string gray_line(const ArrayFile& file, bool without_channels) {
          ", 1, " + text(1) + ", " + text(2) + "]";
 }
 
+// In a column, [samples, 1], there is one label per sample, unless samples have a single position.
+// Earlier versions read it as a class for each of one position, and wrote models of these.
+bool has_one_label_per_sample(const ArrayFile& file, const DatasetOptions& options) {
+  const std::vector<std::int64_t>&of_x = file.x.shape, &of_y = file.y.shape;
+  if (of_y.size() != 2 || of_y[1] != 1) return false;
+  const bool is_coded = options.coding && !options.coding->inputs_only;
+  if (is_coded) return options.coding->like.label_shape().empty();
+  return of_x.size() != 3 || of_x[1] != 1;
+}
+
+// Integers of two dimensions are token ids, unless a trained model takes numbers.
+bool takes_numbers(const DatasetOptions& options) {
+  const auto* like = options.coding ? options.coding->like.find<ArraySamples>() : nullptr;
+  return like != nullptr && !like->are_tokens;
+}
+
 Dataset read_part(const ArrayPaths& paths, const DatasetOptions& options,
                   const ArrayClasses& classes, std::vector<std::string>& warnings) {
   const ArrayFile file = read_array_file(
       paths, options.csv.task == Task::kMultiLabel ? ArrayLabels::kFlags : ArrayLabels::kClasses);
   const std::vector<std::int64_t>& of_y = file.y.shape;
-  const bool has_positions = options.csv.task != Task::kMultiLabel && of_y.size() > 1;
+  const bool has_positions = options.csv.task != Task::kMultiLabel && of_y.size() > 1 &&
+                             !has_one_label_per_sample(file, options);
   for (const std::string& line : {channels_line(file), gray_line(file, has_positions)})
     if (!line.empty()) warnings.push_back(line);
   Dataset set{.name = options.name,
-              .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y)};
+              .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y,
+                                       takes_numbers(options))};
   if (options.csv.task == Task::kMultiLabel) {
     set.labels = array_flags(file);
     return set;
   }
-  const bool by_position = of_y.size() > 1;
   std::vector<std::int32_t> ids =
-      array_labels(file, classes.count, by_position ? options.arrays.ignored_label : std::nullopt,
+      array_labels(file, classes.count, has_positions ? options.arrays.ignored_label : std::nullopt,
                    classes.expected);
-  if (by_position)
+  if (has_positions)
     set.labels = PositionLabels{
         .extents = {of_y.begin() + 1, of_y.end()}, .ids = std::move(ids), .count = classes.count};
   else
@@ -166,7 +183,8 @@ void check_parts(const std::string& path, const DatasetSplits& splits,
 
 DatasetSplits read_array_splits(const DatasetOptions& options) {
   const ArrayPaths train = train_files(options.directory), test = test_files(options.directory);
-  if ((train.x.empty() && options.parts == Parts::kSplit) || test.x.empty())
+  const bool no_test = test.x.empty() && !(options.test_is_optional && !train.x.empty());
+  if ((train.x.empty() && options.parts == Parts::kSplit) || no_test)
     throw MissingFileError("no " + std::string(test.x.empty() ? "test" : "train") + ".npz in " +
                            options.directory + ": " + kHow);
   const bool is_coded = options.coding && !options.coding->inputs_only;
@@ -181,15 +199,19 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
       classes = learned_classes(labels_file(train), splits);
   }
   std::vector<std::string> repeated;  // they are those of the training part
-  splits.test = read_part(test, options, classes, train.x.empty() ? splits.warnings : repeated);
+  if (test.x.empty())
+    splits.test = splits.train.like();
+  else
+    splits.test = read_part(test, options, classes, train.x.empty() ? splits.warnings : repeated);
   if (train.x.empty())
     splits.train = splits.test.like();
-  else
+  else if (!test.x.empty())
     check_parts(test.x, splits, std::filesystem::path(train.x).filename().string());
   if (options.coding) {
-    const std::string source = "the model of " + options.coding->source;
-    check_scale_of(options.coding->like, test.x, splits.test, source);
-    if (is_coded) check_alike(test.x, splits.test, options.coding->like, source);
+    const std::string source = "the model of " + options.coding->source,
+                      &path = test.x.empty() ? train.x : test.x;
+    check_scale_of(options.coding->like, path, splits.test, source);
+    if (is_coded) check_alike(path, splits.test, options.coding->like, source);
   }
   return splits;
 }

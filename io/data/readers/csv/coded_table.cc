@@ -66,8 +66,7 @@ Task task_of(const Dataset& like) {
 CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
                           const DatasetOptions& options) {
   constexpr std::int64_t kBlock = 4096;
-  CsvCoding table = *coding.table;
-  table.separator = options.csv.separator;
+  const CsvCoding& table = *coding.table;
   const auto stream = open_table(
       path, table, {.kind = kind_of(options.csv.task), .column = options.csv.label_column});
   CodedRows rows;

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -20,6 +23,7 @@
 #include "io/data/readers/csv/csv_columns.h"
 #include "io/data/readers/csv/csv_report.h"
 #include "io/data/readers/csv/csv_selection.h"
+#include "io/data/tables/csv_number.h"
 #include "io/data/tables/csv_scan.h"
 #include "io/data/tables/csv_separator.h"
 #include "io/data/tables/csv_table.h"
@@ -72,6 +76,24 @@ CsvTable read_table(const std::string& path, const std::string& wanted,
                        ? "; --separator space cuts at blanks, others can be named, too"
                    : wanted == "auto" ? "; name another separator with --separator"
                                       : "; --separator auto finds the usual ones"));
+}
+
+// Returns a line about the first two classes that are the same number, written differently; "" if
+// there are none.
+std::string equal_classes_line(const std::string& path, const Labels& all) {
+  const auto* const labels = std::get_if<ClassLabels>(&all);
+  std::map<double, std::string> classes;
+  for (const std::string& name : labels == nullptr ? std::vector<std::string>() : labels->names) {
+    const std::optional<double> number = number_called(name);
+    if (!number) continue;
+    const auto [before, is_new] = classes.emplace(*number, name);
+    if (!is_new)
+      return std::filesystem::path(path).filename().string() + ": '" + before->second + "' and '" +
+             name +
+             "' are the same number, but two classes: labels are compared as texts; if they "
+             "are one class, write them alike";
+  }
+  return "";
 }
 
 // Returns a line about classes with a single row, such as sums and lines between head and rows; ""
@@ -163,8 +185,9 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   std::vector<std::size_t> train, test;  // positions among the rows of data
   for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
   const Labels labels = answers->labels(train);
-  if (std::string line = single_rows_line(path, labels, first); !line.empty())
-    warnings.push_back(std::move(line));
+  for (const std::string& line :
+       {single_rows_line(path, labels, first), equal_classes_line(path, labels)})
+    if (!line.empty()) warnings.push_back(line);
 
   std::vector<CsvColumn> columns;
   std::vector<std::size_t> train_rows = train;

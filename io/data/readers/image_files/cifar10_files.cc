@@ -123,14 +123,20 @@ bool is_cifar10_name(const std::string& name) {
          (name.starts_with("data_batch_") || name.starts_with("test_batch"));
 }
 
-DatasetSplits read_cifar10_splits(const std::string& directory, Parts parts) {
+DatasetSplits read_cifar10_splits(const std::string& directory, Parts parts,
+                                  bool test_is_optional) {
   DatasetSplits splits;
   try {
     splits.train = read_cifar10_split(directory, "data_batch_", "training batches");
   } catch (const MissingFileError&) {
     if (parts == Parts::kSplit) throw;
   }
-  splits.test = read_cifar10_split(directory, "test_batch", "test batches");
+  try {
+    splits.test = read_cifar10_split(directory, "test_batch", "test batches");
+  } catch (const MissingFileError&) {
+    if (!test_is_optional || splits.train.size() == 0) throw;
+    splits.test = splits.train.like();
+  }
   if (std::string line = left_out_line(directory); !line.empty())
     splits.warnings.push_back(std::move(line));
   return splits;

@@ -207,7 +207,8 @@ std::vector<std::string> find_idx_images(const std::string& name, const std::str
           find_idx(name, directory, "t10k-images", "idx3-ubyte")};
 }
 
-DatasetSplits read_idx_splits(const std::string& name, const std::string& directory, Parts parts) {
+DatasetSplits read_idx_splits(const std::string& name, const std::string& directory, Parts parts,
+                              bool test_is_optional) {
   DatasetSplits splits;
   base::TaskQueue beside;  // unpacking dominates the time
   beside.add([&] { splits.test = read_idx_split(name, directory, "t10k"); });
@@ -216,7 +217,12 @@ DatasetSplits read_idx_splits(const std::string& name, const std::string& direct
   } catch (const MissingFileError&) {
     if (parts == Parts::kSplit) throw;
   }
-  beside.finish();
+  try {
+    beside.finish();
+  } catch (const MissingFileError&) {
+    if (!test_is_optional || splits.train.size() == 0) throw;
+    splits.test = splits.train.like();
+  }
   return splits;
 }
 

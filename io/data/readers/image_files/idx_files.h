@@ -15,9 +15,10 @@ namespace io {
 // in place of `-` before `idx`, with the suffix .gz, and such a file in a folder with its own name,
 // as in Kaggle's archive. If a file exists several times, the contents must be equal. Images must
 // be 28 x 28, labels 0..9. Without mean and deviation. Throws MissingFileError and DataError
-// (io_error.h) with the file, what was found and what was expected.
+// (io_error.h) with the file, what was found and what was expected. `test_is_optional` is that of
+// DatasetOptions.
 DatasetSplits read_idx_splits(const std::string& name, const std::string& directory,
-                              Parts parts = Parts::kSplit);
+                              Parts parts = Parts::kSplit, bool test_is_optional = false);
 
 // Returns the two image files that it would read. Throws the same exceptions.
 std::vector<std::string> find_idx_images(const std::string& name, const std::string& directory);

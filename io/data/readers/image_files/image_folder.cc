@@ -206,11 +206,15 @@ DatasetSplits read_hold_out(const DatasetOptions& options) {
   DatasetSplits splits;
   const fs::path held =
       is_divided(options.directory) ? fs::path(testing_folder(options, splits)) : directory;
-  std::vector<fs::path> folders{held};
+  std::vector<fs::path> folders;
+  if (!held.empty()) folders.push_back(held);
   if (fs::is_directory(train)) folders.push_back(train);
   const std::vector<std::string> classes = classes_below(folders);
   if (fs::is_directory(train)) splits.train = read_part(options, train, classes, nullptr);
-  splits.test = read_part(options, held, classes, &splits.warnings);
+  if (held.empty())
+    splits.test = splits.train.like();
+  else
+    splits.test = read_part(options, held, classes, &splits.warnings);
   return splits;
 }
 
@@ -223,7 +227,10 @@ DatasetSplits read_parts(const DatasetOptions& options) {
   check_classes(training, classes);
   // Test images have the size of the training images: one line is enough.
   splits.train = read_part(options, training, classes, &splits.warnings, /*small=*/true);
-  splits.test = read_part(options, testing, classes, &splits.warnings);
+  if (testing.empty())
+    splits.test = splits.train.like();
+  else
+    splits.test = read_part(options, testing, classes, &splits.warnings);
   return splits;
 }
 

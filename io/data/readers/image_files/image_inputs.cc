@@ -58,8 +58,9 @@ class SingleImage : public SampleStream {
     const std::int64_t channels = like_.format.shape[2];
     if (image.height != like_.format.shape[0] || image.width != like_.format.shape[1] ||
         (channels != 1 && channels != 3))
-      throw DataError(path_ + ": found an image of " + size_text(image.height, image.width, 3) +
-                      ", expected " + size_text(like_) + ", as the model was trained on");
+      throw DataError(path_ + ": found an image of " + std::to_string(image.height) + " x " +
+                      std::to_string(image.width) + ", expected " + size_text(like_) +
+                      ", as the model was trained on");
     if (channels == 3) {
       std::ranges::copy(image.pixels, out.begin());
       return;

@@ -52,6 +52,9 @@ std::string testing_folder(const DatasetOptions& options, DatasetSplits& splits)
   const fs::path above(options.directory);
   std::vector<std::string> names{"val", "test"};
   if (options.test_part == "test") std::ranges::reverse(names);
+  const bool has_test =
+      has_folder(options.directory, "val") || has_folder(options.directory, "test");
+  if (options.test_is_optional && !has_test && has_folder(options.directory, "train")) return "";
   if (options.test_part.empty() && has_folder(options.directory, "val") &&
       has_folder(options.directory, "test")) {
     splits.test_part = "val";

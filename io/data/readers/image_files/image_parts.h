@@ -15,8 +15,9 @@ bool is_divided(const std::string& directory);
 std::string training_folder(const std::string& directory);
 
 // Returns the folder of the test samples: options.test_part if it exists, else val, else test. If
-// both exist and options.test_part is "", adds a warning and sets splits.test_part. Throws
-// MissingFileError if there is none.
+// both exist and options.test_part is "", adds a warning and sets splits.test_part. If there is
+// none, returns "" with options.test_is_optional beside a training folder, else throws
+// MissingFileError.
 std::string testing_folder(const DatasetOptions& options, DatasetSplits& splits);
 
 }  // namespace io

@@ -144,6 +144,10 @@ DatasetSplits read_labelled_splits(const DatasetOptions& options) {
     splits.train = read_part(options, training, splits.warnings);
   }
   const fs::path testing = in_parts ? fs::path(testing_folder(options, splits)) : directory;
+  if (testing.empty()) {
+    splits.test = splits.train.like();
+    return splits;
+  }
   splits.test = read_part(options, testing, splits.warnings);
   if (!training.empty())
     check_names(testing, splits.test, splits.train.as<MultiLabels>(), (training / kTable).string());

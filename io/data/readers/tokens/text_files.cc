@@ -207,12 +207,16 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
                     " takes characters, not ids of tokens");
   const bool has_test = has_test_tokens(options.directory);
   const char* const part = has_test && options.test_part == "test" ? "test" : "val";
-  TokenFile test = read_token_file(options.directory, part, options.text.token_bits), train;
-  try {
-    train = read_token_file(options.directory, "train", options.text.token_bits);
-  } catch (const MissingFileError&) {
-    if (options.parts == Parts::kSplit) throw;
-  }
+  const auto read = [&](const char* name, bool is_optional) {
+    try {
+      return read_token_file(options.directory, name, options.text.token_bits);
+    } catch (const MissingFileError&) {
+      if (!is_optional) throw;
+    }
+    return TokenFile{};
+  };
+  TokenFile test = read(part, options.test_is_optional),
+            train = read("train", options.parts == Parts::kHoldOut && !test.path.empty());
   std::int64_t size =
       options.coding ? options.coding->like.classes() : options.text.vocabulary_size;
   const bool searched = size == 0;
@@ -233,7 +237,9 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   if (!train.path.empty())
     splits.train.samples =
         make_part(options, std::move(train.tokens), train_stride(options), train.path);
-  splits.test.samples = make_part(options, std::move(test.tokens), options.text.context, test.path);
+  if (!test.path.empty())
+    splits.test.samples =
+        make_part(options, std::move(test.tokens), options.text.context, test.path);
   return splits;
 }
 
