@@ -412,7 +412,29 @@ class Reused(torch.nn.Module):
         return self.fc((rows @ self.mixed + self.other).mean(1))
 
 
+class Parts(torch.nn.Module):
+    """Parts whose ends forward computes from shapes, in descending order and by lists, and numbers that are computed for each sample."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.stem, self.pool, self.fc = n.Conv2d(3, 8, 3, padding=1), n.MaxPool2d(3, 2), n.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        small = self.pool(x)
+        rows, columns = x.shape[2] - small.shape[2], x.shape[3] - small.shape[3]
+        middle = x[:, :, rows // 2:x.shape[2] - (rows - rows // 2), columns // 2:x.shape[3] - (columns - columns // 2)]
+        x = (small + middle)[:, :, :-(x.shape[2] // 8), x.shape[3] // 16::2]
+        x = x.flip(3) + x[:, [3, 1, 4, 7, 5, 0, 2, 6]] * x[:x.shape[0], :, [4, 2, 0, 1, 3]]
+        tokens = x.flatten(2)[:, :, :x.numel() // x.shape[0] // x.shape[1] - 2].transpose(1, 2)
+        places = torch.arange(tokens.shape[1] + 3, dtype=x.dtype).view(1, -1, 1) * 0.1
+        first = torch.zeros(1, 1, 8, dtype=x.dtype).expand(x.shape[0], -1, -1)
+        return self.fc(torch.cat([first, torch.tanh(tokens + places[:, :tokens.shape[1]])], 1)[:, tokens.shape[1] // 3:].mean(1))
+
+
 NETWORKS = {
+    "parts": (Parts, 16),
     "choosing": (Choices, 16),
     "norms": (Norms, 16),
     "windows": (Windows, 16),
@@ -471,6 +493,7 @@ TRACES = {
     "trace_buffers": (Buffers, (5, 3, 6, 8), 0.02),
     "trace_reused": (Reused, (4, 3, 6, 8), 0.02),
     "trace_reused_plain": (Reused, (4, 3, 6, 8), 0.02),
+    "trace_parts": (Parts, (4, 3, 16, 18), 0.05),
     "trace_fresh": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_legacy": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_folded": (Fresh, (4, 3, 8, 8), 0.02),
