@@ -184,9 +184,9 @@ engine::LayerPtr make_slice(Options& options, std::int64_t) {
   return layers::slice(o);
 }
 
-engine::LayerPtr make_parameter(Options& options, std::int64_t) {
+engine::LayerPtr make_parameter(Options& options, std::int64_t classes) {
   layers::ParameterOptions o;
-  o.shape = options.integers("shape");
+  o.shape = options.integers("shape", "classes", classes);
   o.deviation = options.number("deviation", o.deviation);
   o.initial = options.number("initial", o.initial);
   return layers::parameter(o);

@@ -28,6 +28,7 @@ OnnxActivation sliced(OnnxOperator& op, OnnxActivation value, const Part& part) 
   if (place + 1 != value.plain.stored.size()) options.emplace_back("axis", std::to_string(place));
   if (part.step != 1) options.emplace_back("step", std::to_string(part.step));
   value.layer = op.add_layer("slice", {value.layer}, std::move(options));
+  op.all().layers.at(value.layer).keeps_last = place + 1 != value.plain.stored.size();
   value.plain.stored[place] = part.count;
   std::vector<int>& dim = value.plain.dims[part.dim];
   if (dim.empty()) return value;
@@ -98,6 +99,7 @@ OnnxActivation chosen_entries(OnnxOperator& op, OnnxActivation value, std::size_
   if (indices == first) return sliced(op, std::move(value), {dim, 0, count});
   value.layer = op.add_layer("gather", {value.layer},
                              {{"axis", std::to_string(place)}, {"indices", list_text(indices)}});
+  op.all().layers.at(value.layer).keeps_last = place + 1 != value.plain.stored.size();
   value.plain.stored[place] = count;
   std::vector<int>& axes = value.plain.dims[dim];
   if (axes.empty()) {
@@ -380,7 +382,10 @@ void translate_concat(OnnxOperator& op) {
   OnnxActivation value = parts[widest];
   std::vector<std::pair<std::string, std::string>> options;
   if (place + 1 != order.size()) options.emplace_back("axis", std::to_string(place));
-  if (layers.size() > 1) value.layer = op.add_layer("concat", layers, std::move(options));
+  if (layers.size() > 1) {
+    value.layer = op.add_layer("concat", layers, std::move(options));
+    op.all().layers.at(value.layer).keeps_last = place + 1 != order.size();
+  }
   value.plain.stored[place] = total;
   while (!value.plain.dims[dim].empty()) remove_axis(value.plain, value.plain.dims[dim][0]);
   if (total > 1) {
