@@ -267,7 +267,9 @@ void translate_gather_nd(OnnxOperator& op) {
       const std::int64_t extent = known_extent(value, d), index = rows.integers[at + d];
       if (index < -extent || index >= extent)
         throw OnnxUnsupported("entry " + std::to_string(index) + " of " + std::to_string(extent));
-      place = place * extent + (index < 0 ? index + extent : index);
+      if (__builtin_mul_overflow(place, extent, &place) ||
+          __builtin_add_overflow(place, index < 0 ? index + extent : index, &place))
+        throw OnnxUnsupported("entries of " + onnx_shape_text(value.shape));
     }
     indices.integers.push_back(place);
   }

@@ -80,6 +80,9 @@ bool standardize_weight(OnnxOperator& op) {
   if (rank < 2 || std::ranges::any_of(value.plain.dims, contains_samples)) return false;
   const auto by_row = [&](std::size_t index) {
     OnnxActivation numbers = plain_input(op, index);
+    if (numbers.plain.dims.size() != 1)
+      throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +
+                            onnx_shape_text(numbers.shape) + ", expected one number for each row");
     numbers.plain.dims.resize(rank - 1);
     return numbers;
   };
