@@ -131,6 +131,15 @@ engine::LayerPtr make_conv_transpose(Options& options, std::int64_t classes) {
   return layers::conv_transpose(o);
 }
 
+engine::LayerPtr make_convolve(Options& options, std::int64_t) {
+  layers::ConvolveOptions o;
+  o.stride = height_width(options, "stride", o.stride);
+  o.padding = sides(options, "padding");
+  o.groups = options.integer("groups", o.groups);
+  o.dilation = height_width(options, "dilation", o.dilation);
+  return layers::convolve(o);
+}
+
 engine::LayerPtr make_resize(Options& options, std::int64_t) {
   layers::ResizeOptions o;
   o.linear = options.text("mode", "", {"nearest", "bilinear"}) == "bilinear";
@@ -184,9 +193,9 @@ engine::LayerPtr make_slice(Options& options, std::int64_t) {
   return layers::slice(o);
 }
 
-engine::LayerPtr make_parameter(Options& options, std::int64_t) {
+engine::LayerPtr make_parameter(Options& options, std::int64_t classes) {
   layers::ParameterOptions o;
-  o.shape = options.integers("shape");
+  o.shape = options.integers("shape", "classes", classes);
   o.deviation = options.number("deviation", o.deviation);
   o.initial = options.number("initial", o.initial);
   return layers::parameter(o);
@@ -260,6 +269,12 @@ constexpr Kind kKinds[] = {
      "ConvTranspose2d",
      "weight [c, out_channels / groups, kernel height, kernel width]; bias [out_channels] where it "
      "has one"},
+    {"convolve", make_convolve,
+     "[h, w, c], [outputs, kernel height, kernel width, c / groups] → [h', w', outputs]",
+     "`conv2d` without a bias, by the second input, of which each sample has its own; groups "
+     "divide "
+     "c and the outputs",
+     ""},
     {"resize", make_resize, "[h, w, c] → [h', w', c], h' = floor(factor h), or size",
      "factor above 0; size 0: by the factor; PyTorch's interpolate with align_corners=False", ""},
     {"pad", make_pad, "[h, w, c] → [top + h + bottom, left + w + right, c]",

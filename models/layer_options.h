@@ -62,12 +62,23 @@ class Options {
     if (!value) missing(key);
     return *value;
   }
-  // A list of integers, which must be given.
-  std::vector<std::int64_t> integers(const std::string& key) {
-    if (describe(key, "list of integers", "")) return {1};
-    auto values = list<std::int64_t>(key, "integers");
-    if (!values) missing(key);
-    return std::move(*values);
+  // A list of integers, which must be given. `word`, if it is not "", stands for one of them.
+  std::vector<std::int64_t> integers(const std::string& key, const std::string& word = "",
+                                     std::int64_t meaning = 0) {
+    const std::string type = "list of integers" + (word.empty() ? "" : " or \"" + word + "\"");
+    if (describe(key, type, "")) return {1};
+    asked_.push_back(key);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) missing(key);
+    if (!node->is_array()) fail(path_, node->source(), "'" + key + "' must be a " + type);
+    std::vector<std::int64_t> values;
+    for (const toml::node& element : *node->as_array()) {
+      const bool is_word = !word.empty() && element.value_exact<std::string>() == word;
+      const auto number = element.value_exact<std::int64_t>();
+      if (!is_word && !number) fail(path_, element.source(), "'" + key + "' must be a " + type);
+      values.push_back(is_word ? meaning : *number);
+    }
+    return values;
   }
   // A number, or a list of one of these lengths; `type` describes them. T: double accepts integers.
   template <class T>

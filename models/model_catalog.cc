@@ -208,9 +208,9 @@ std::vector<std::int64_t> end_tokens(const std::string& name, const std::string&
 }
 
 ModelWeights model_weights(const std::string& name) {
-  if (is_published(name)) return {.arrays = read_published_weights(name), .head = ""};
+  if (is_published(name)) return {.arrays = read_published_weights(name), .heads = {}};
   OnnxImport import = import_onnx(io::OnnxReader(name), OnnxArrays::kLoad);
-  return {.arrays = std::move(import.arrays), .head = std::move(import.head)};
+  return {.arrays = std::move(import.arrays), .heads = std::move(import.heads)};
 }
 
 std::vector<std::string> model_names() {

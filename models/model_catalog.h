@@ -1,6 +1,7 @@
 // Builds models by name: only the graph, with PyTorch's parameter names and shapes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -72,11 +73,12 @@ std::vector<std::int64_t> end_tokens(const std::string& name, const std::string&
 std::vector<std::int64_t> generation_ends(const std::string& folder);
 struct ModelWeights {
   std::vector<io::NamedArray> arrays;  // with the names that the layers of the definition have
-  std::string head;  // the layer whose outputs are the classes, which may be others; "": none
+  std::vector<std::string> heads;      // layers with a number for each class, which may be others
 
-  // Returns whether the model may have another shape for this parameter: one of the head.
+  // Returns whether the model may have another shape for this parameter: one of the heads.
   bool may_differ(const std::string& parameter) const {
-    return !head.empty() && parameter.starts_with(head + ".");
+    return std::ranges::any_of(
+        heads, [&](const std::string& head) { return parameter.starts_with(head + "."); });
   }
 };
 // Reads the initial values from the file. Throws as model_definition() does. REQUIRES:

@@ -238,6 +238,10 @@ double forward_flops(const Graph& graph, NodeId node) {
   if (kind == "self_attention") return 4 * static_cast<double>(out[0]) * outputs;
   if (kind == "matmul")
     return 2 * static_cast<double>(graph.input_shapes(node).front().dims().back()) * outputs;
+  if (kind == "convolve") {
+    const Shape& weight = graph.input_shapes(node)[1];
+    return 2 * static_cast<double>(weight.count() / weight[0]) * outputs;
+  }
   const bool transposed = kind == "conv_transpose";
   if (kind != "conv2d" && kind != "dense" && !transposed) return 0;
   // Each weight is used once at every position of the output: rows and columns, or positions; of a

@@ -72,6 +72,36 @@ std::string add_conv_transpose(OnnxLayer& layer) {
   return layer.out.add("ConvTranspose", input_and_parameters(layer), std::move(attributes));
 }
 
+// Whether the node's output depends on the samples. Nodes follow those that they read.
+bool reads_samples(const engine::Graph& graph, engine::NodeId id) {
+  std::vector<bool> reads;  // by node
+  for (engine::NodeId at = 0; at <= id; ++at) {
+    const engine::Graph::Node& node = graph.nodes()[static_cast<std::size_t>(at)];
+    reads.push_back(node.layer == nullptr ||
+                    std::ranges::any_of(node.inputs, [&](engine::NodeId input) {
+                      return reads[static_cast<std::size_t>(input)];
+                    }));
+  }
+  return reads.back();
+}
+
+// ONNX's Conv has one weight for all samples.
+std::string add_convolve(OnnxLayer& layer) {
+  if (reads_samples(layer.graph, layer.node().inputs[1]))
+    throw engine::ModelError(layer.graph.describe(layer.id) +
+                             ": its weight depends on the samples, which no operator of ONNX "
+                             "reads; export the weights alone, as .safetensors or .npz");
+  OnnxBuilder& out = layer.out;
+  const std::string first =
+      out.add("Gather", {layer.inputs[1], out.integer(0)}, {{"axis", std::int64_t{0}}});
+  const std::string weight = out.add("Transpose", {first}, {{"perm", Ints{0, 3, 1, 2}}});
+  AttributeList attributes{{"strides", layer.list("stride")},
+                           {"pads", layer.list("padding")},
+                           {"dilations", layer.list("dilation")},
+                           {"group", layer.whole("groups")}};
+  return out.add("Conv", {layer.inputs[0], weight}, std::move(attributes));
+}
+
 // PyTorch's nearest pixel is ONNX's floor of asymmetric places.
 std::string add_resize(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
@@ -232,6 +262,7 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"dense", add_dense},
     {"conv2d", add_conv2d},
     {"conv_transpose", add_conv_transpose},
+    {"convolve", add_convolve},
     {"resize", add_resize},
     {"pad", add_pad},
     {"batch_norm2d", add_batch_norm2d},

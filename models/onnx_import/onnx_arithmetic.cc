@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "models/onnx_import/onnx_folding.h"
+#include "models/onnx_import/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -89,11 +92,7 @@ bool holds(const std::string& type, T a, T b) {
   return type == "Greater" ? a > b : a >= b;
 }
 
-OnnxTensor fold_binary(OnnxOperator& op) {
-  const std::string& type = op.node().type;
-  if (op.node().inputs.size() != 2)
-    throw OnnxUnsupported(std::to_string(op.node().inputs.size()) + " constants, expected 2");
-  OnnxTensor a = op.tensor(0), b = op.tensor(1);
+OnnxTensor folded(OnnxOperator& op, const std::string& type, OnnxTensor a, OnnxTensor b) {
   const bool is_test = is_comparison(type);
   const bool has_reals = a.is_real || b.is_real || type == "Pow";
   if (has_reals) a = as_reals(std::move(a)), b = as_reals(std::move(b));
@@ -109,6 +108,45 @@ OnnxTensor fold_binary(OnnxOperator& op) {
       result.integers[i] = holds(type, a.reals[i], b.reals[i]);
   }
   return result;
+}
+
+OnnxTensor fold_binary(OnnxOperator& op) {
+  const std::string& type = op.node().type;
+  const std::size_t count = op.node().inputs.size();
+  const bool takes_any = type == "Max" || type == "Min";
+  if (takes_any ? count < 1 : count != 2)
+    throw OnnxUnsupported(std::to_string(count) + " constants, expected 2");
+  OnnxTensor all = op.tensor(0);
+  for (std::size_t i = 1; i < count; ++i) all = folded(op, type, std::move(all), op.tensor(i));
+  return all;
+}
+
+// A sum, product, maximum or minimum over some dimensions of a constant; over all by default.
+OnnxTensor fold_reduction(OnnxOperator& op) {
+  const OnnxTensor all = op.tensor(0);
+  const std::string& type = op.node().type;
+  const std::string pair = type == "ReduceSum"    ? "Add"
+                           : type == "ReduceProd" ? "Mul"
+                           : type == "ReduceMax"  ? "Max"
+                                                  : "Min";
+  const Numbers axes = op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{});
+  const bool has_all = axes.empty() && op.integer("noop_with_empty_axes", 0) == 0;
+  std::vector<bool> is_gone(all.shape.size(), has_all);
+  for (const std::int64_t axis : axes) is_gone[dimension_of(axis, is_gone.size())] = true;
+  Numbers kept = all.shape, parts = all.shape;
+  for (std::size_t d = 0; d < kept.size(); ++d) (is_gone[d] ? kept : parts)[d] = 1;
+  const Numbers strides = strides_of(all.shape);
+  std::optional<OnnxTensor> result;
+  for_each_element(parts, strides, 0, [&](std::size_t, std::size_t offset) {
+    OnnxTensor part = strided(op, all, kept, strides, static_cast<std::int64_t>(offset));
+    result = result ? folded(op, pair, std::move(*result), std::move(part)) : std::move(part);
+  });
+  if (!result) throw OnnxUnsupported("of no elements");
+  if (op.integer("keepdims", 1) != 0) return *result;
+  result->shape.clear();
+  for (std::size_t d = 0; d < kept.size(); ++d)
+    if (!is_gone[d]) result->shape.push_back(kept[d]);
+  return *result;
 }
 
 using Function = double (*)(double);
@@ -231,6 +269,8 @@ std::map<std::string, OnnxFold> onnx_arithmetic() {
   for (const char* name : {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Equal", "Less", "LessOrEqual",
                            "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Max", "Min"})
     all.emplace(name, fold_binary);
+  for (const char* name : {"ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin"})
+    all.emplace(name, fold_reduction);
   for (const char* name : {"Sqrt", "Neg", "Not", "Floor", "Ceil", "Round", "Abs", "Exp", "Log",
                            "Sin", "Cos", "Reciprocal"})
     all.emplace(name, fold_unary);

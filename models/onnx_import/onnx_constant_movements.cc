@@ -1,5 +1,6 @@
 // Constants in another shape or order, and parts of them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -229,7 +230,26 @@ OnnxTensor fold_cumulative(OnnxOperator& op) {
   return all;
 }
 
+// PyTorch's arange of floats.
+OnnxTensor real_range(OnnxOperator& op) {
+  std::array<double, 3> ends{};
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const OnnxTensor found = converted(op, op.tensor(i), 1);
+    if (found.reals.size() != 1) throw OnnxUnsupported("a range with several ends");
+    ends[i] = found.reals[0];
+  }
+  const auto [begin, end, step] = ends;
+  const double count = std::max(0.0, std::ceil((end - begin) / step));
+  if (!(count <= kMaxOnnxExtent)) throw OnnxUnsupported("a range with unknown ends");
+  OnnxTensor all = zeros(op, {static_cast<std::int64_t>(count)}, true);
+  for (std::size_t i = 0; i < all.reals.size(); ++i)
+    all.reals[i] = begin + static_cast<double>(i) * step;
+  return all;
+}
+
 OnnxTensor fold_range(OnnxOperator& op) {
+  for (const std::size_t i : {0U, 1U, 2U})
+    if (op.tensor(i).is_real) return real_range(op);
   const Numbers begin = op.numbers(0), end = op.numbers(1), step = op.numbers(2);
   if (begin.size() != 1 || end.size() != 1 || step.size() != 1 || is_onnx_symbol(begin[0]) ||
       is_onnx_symbol(end[0]) || step[0] == 0 || std::abs(begin[0]) > kMaxOnnxExtent ||

@@ -22,7 +22,7 @@ Numbers broadcast_strides(const Numbers& from, const Numbers& shape) {
 // Integers that count samples: 0, 1, ... up to their number. Returns false for other ranges.
 bool count_samples(OnnxOperator& op) {
   for (const std::size_t i : {0U, 1U, 2U})
-    if (!op.is_computable(i)) return false;
+    if (!op.is_computable(i) || op.tensor(i).is_real) return false;
   if (op.numbers(0) != Numbers{0} || op.numbers(1) != Numbers{kOnnxBatch} ||
       op.numbers(2) != Numbers{1})
     return false;

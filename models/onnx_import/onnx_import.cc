@@ -30,29 +30,6 @@ std::vector<bool> needed_layers(const OnnxLayerList& layers, int output) {
   return needed;
 }
 
-// Lets the last layer with a weight have as many outputs as there are classes. Returns its name; ""
-// if another layer follows it that has the file's number of classes.
-std::string open_head(OnnxLayerList& layers, const OnnxActivation& output) {
-  constexpr const char* kPassed[] = {
-      "relu",       "gelu",           "activation",          "dropout", "flatten",
-      "max_pool2d", "average_pool2d", "global_average_pool", "resize"};
-  const std::string classes = std::to_string(output.shape[1]);
-  int at = output.layer;
-  while (at >= 0 && std::ranges::find(kPassed, layers.at(at).kind) != std::end(kPassed))
-    at = layers.at(at).inputs[0];
-  if (at < 0) return "";
-  OnnxListedLayer& head = layers.at(at);
-  const bool is_shared = std::ranges::any_of(
-      layers.all(), [&](const OnnxListedLayer& other) { return other.tied == head.name; });
-  if (!head.tied.empty() || is_shared) return "";
-  for (auto& [key, value] : head.options)
-    if ((key == "out" || key == "out_channels") && value == classes) {
-      value = "\"classes\"";
-      return head.name;
-    }
-  return "";
-}
-
 // [h, w, c], or [length] of token ids; empty: chosen when the model runs.
 std::vector<std::int64_t> sample_shape_of(const OnnxTranslation& all) {
   if (all.tokens > 0) return {all.tokens};
@@ -206,7 +183,7 @@ bool has_layers_at(const io::OnnxReader& file, const OnnxSize& size,
   };
   try {
     const TranslatedGraph graph = translate_graph(file, {.apart = {}, .size = size});
-    open_head(graph.all->layers, graph.output);
+    open_heads(graph.all->layers, graph.needed, graph.output);
     return layers_of(definition_of(graph, /*is_any_size=*/true)) == layers_of(definition);
   } catch (const engine::ModelError&) {
     return false;
@@ -241,7 +218,7 @@ OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
   const OnnxActivation& output = graph.output;
   const std::vector<bool>& needed = graph.needed;
   OnnxImport result;
-  result.head = open_head(all.layers, output);
+  result.heads = open_heads(all.layers, needed, output);
   result.definition = definition_of(graph, false);
   if (has_fixed_size(all) && is_same_at_any_size(file, graph, result.definition))
     result.definition = definition_of(graph, true);
@@ -250,7 +227,7 @@ OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
   if (all.tokens > 0)
     result.text = {.length = all.tokens,
                    .vocabulary = output.shape.size() > 2 ? output.shape[1] : 0};
-  if (result.head.empty())
+  if (result.heads.empty())
     result.notes.push_back("no last layer can be replaced: the data must have " +
                            std::to_string(output.shape[1]) + " classes");
   note_parameters(all, needed, result.notes);

@@ -19,7 +19,7 @@ struct OnnxTextCounts {
 
 struct OnnxImport {
   std::string definition;          // the list of layers, as TOML text
-  std::string head;                // the layer with an output per class; "": none was found
+  std::vector<std::string> heads;  // layers with a number per class; none: it cannot be another
   std::vector<std::string> notes;  // what the user should know, a line each
   std::optional<OnnxTextCounts> text;
   bool leaves_out_softmax = false;     // at the end, as the loss of classes contains it

@@ -1,5 +1,6 @@
 // Operators that select, join and repeat numbers.
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ OnnxActivation sliced(OnnxOperator& op, OnnxActivation value, const Part& part) 
   if (place + 1 != value.plain.stored.size()) options.emplace_back("axis", std::to_string(place));
   if (part.step != 1) options.emplace_back("step", std::to_string(part.step));
   value.layer = op.add_layer("slice", {value.layer}, std::move(options));
+  op.all().layers.at(value.layer).keeps_last = place + 1 != value.plain.stored.size();
   value.plain.stored[place] = part.count;
   std::vector<int>& dim = value.plain.dims[part.dim];
   if (dim.empty()) return value;
@@ -85,30 +87,99 @@ void translate_split(OnnxOperator& op) {
   }
 }
 
+// These entries of a dimension; the first ones in their order are a part of it.
+OnnxActivation chosen_entries(OnnxOperator& op, OnnxActivation value, std::size_t dim,
+                              const Numbers& indices) {
+  std::size_t place = 0;
+  value = with_axis(op, std::move(value), dim, place);
+  const std::int64_t count = std::ssize(indices), extent = value.plain.stored[place];
+  Numbers first(indices.size());
+  std::iota(first.begin(), first.end(), 0);
+  if (indices == first && count == extent) return value;
+  if (indices == first) return sliced(op, std::move(value), {dim, 0, count});
+  value.layer = op.add_layer("gather", {value.layer},
+                             {{"axis", std::to_string(place)}, {"indices", list_text(indices)}});
+  op.all().layers.at(value.layer).keeps_last = place + 1 != value.plain.stored.size();
+  value.plain.stored[place] = count;
+  std::vector<int>& axes = value.plain.dims[dim];
+  if (axes.empty()) {
+    if (count != 1) throw OnnxUnsupported("one entry, repeated");
+  } else {
+    value.plain.axes[static_cast<std::size_t>(axes[0])].extent = count;
+    if (count == 1) remove_axis(value.plain, axes[0]);
+  }
+  return value;
+}
+
+// Entries [first, ...] down to the one after `end`, as PyTorch's flip has them.
+OnnxActivation descending_entries(OnnxOperator& op, OnnxActivation value, std::size_t dim,
+                                  const std::array<std::int64_t, 3>& part) {
+  const auto [begin, end, step] = part;
+  const std::int64_t extent = known_extent(value, dim);
+  const auto place = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? at + extent : at, -1, extent - 1);
+  };
+  const std::int64_t first = place(begin), last = place(end), stride = std::max(step, -extent);
+  if (first <= last) throw OnnxUnsupported("a part without entries");
+  Numbers indices = zeros(op, {(first - last - 1) / -stride + 1}, false).integers;  // counts them
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    indices[i] = first + static_cast<std::int64_t>(i) * stride;
+  return extent == 1 ? value : chosen_entries(op, std::move(value), dim, indices);
+}
+
+// Whether a part of the samples has all of them.
+bool has_all_samples(OnnxOperator& op, const OnnxActivation& value, std::size_t dim,
+                     const std::array<std::int64_t, 3>& part) {
+  const auto [begin, end, step] = part;
+  const std::int64_t fixed = op.all().fixed_batch;
+  const bool is_fixed = fixed > 0 && end >= fixed;
+  if (begin == 0 && step == 1 && value.plain.dims[dim] == std::vector<int>{kOnnxBatchAxis} &&
+      is_fixed)
+    return true;
+  throw OnnxUnsupported("a part of the samples, dimension " + std::to_string(dim) + " of " +
+                        onnx_shape_text(value.shape) + ", expected all of them");
+}
+
+// Whether the part has all entries, also of an extent that is no number.
+bool has_all_entries(const OnnxActivation& value, std::size_t dim,
+                     const std::array<std::int64_t, 3>& part) {
+  const auto [begin, end, step] = part;
+  if (begin != 0 || step != 1) return false;
+  if (end > kMaxOnnxExtent) return true;
+  return is_onnx_symbol(end) && end != kOnnxUnknown &&  // two unknown extents may differ
+         end == extent_of(value.plain, value.plain.dims[dim]);
+}
+
+// The part of one dimension.
+OnnxActivation part_of(OnnxOperator& op, OnnxActivation value, std::size_t dim,
+                       const std::array<std::int64_t, 3>& part) {
+  const auto [begin, end, step] = part;
+  if (has_all_entries(value, dim, part)) return value;
+  if (begin == kOnnxUnknown || end == kOnnxUnknown)
+    throw OnnxUnsupported("a part of " + onnx_shape_text(value.shape) +
+                          " that ends at a place computed from its height or width, which the "
+                          "file leaves open; export the network with a fixed height and width");
+  if (is_onnx_symbol(begin) || is_onnx_symbol(end) || step == 0)
+    throw OnnxUnsupported("a part with unknown ends or a step of 0");
+  if (contains_samples(value.plain.dims[dim]) && has_all_samples(op, value, dim, part))
+    return value;
+  if (step < 0) return descending_entries(op, std::move(value), dim, part);
+  const std::int64_t extent = known_extent(value, dim);
+  const auto place = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
+  };
+  const std::int64_t first = place(begin), last = place(end);
+  if (last <= first) throw OnnxUnsupported("a part without entries");
+  const std::int64_t count = (last - first - 1) / step + 1;
+  return count < extent ? sliced(op, std::move(value), {dim, first, count, step}) : value;
+}
+
 void translate_slice(OnnxOperator& op) {
   OnnxActivation value = plain_input(op, 0);
   const auto [begins, ends, axes, steps] = slice_numbers(op);
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const std::size_t dim = dimension_of(axes[i], value.plain.dims.size());
-    const auto place = [&](std::int64_t at, std::int64_t extent) {
-      return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
-    };
-    if (begins[i] == 0 && ends[i] > kMaxOnnxExtent && steps[i] == 1) continue;  // all entries
-    const bool is_open = begins[i] == kOnnxUnknown || ends[i] == kOnnxUnknown;
-    if (begins[i] == 0 && is_onnx_symbol(ends[i]) && !is_open && steps[i] == 1 &&
-        ends[i] == extent_of(value.plain, value.plain.dims[dim]))
-      continue;
-    if (is_open)  // two unknown extents may differ
-      throw OnnxUnsupported("a part of " + onnx_shape_text(value.shape) +
-                            " that ends at a place computed from its height or width, which the "
-                            "file leaves open; export the network with a fixed height and width");
-    if (is_onnx_symbol(begins[i]) || is_onnx_symbol(ends[i]) || steps[i] < 1)
-      throw OnnxUnsupported("a part with unknown ends or a step below 1");
-    const std::int64_t extent = known_extent(value, dim), first = place(begins[i], extent),
-                       end = place(ends[i], extent);
-    if (end <= first) throw OnnxUnsupported("a part without entries");
-    const std::int64_t count = (end - first - 1) / steps[i] + 1;
-    if (count < extent) value = sliced(op, std::move(value), {dim, first, count, steps[i]});
+    value = part_of(op, std::move(value), dim, {begins[i], ends[i], steps[i]});
   }
   set_plain(op, std::move(value));
 }
@@ -144,37 +215,9 @@ bool set_own_entries(OnnxOperator& op) {
   return true;
 }
 
-// These entries of a dimension; the first ones in their order are a part of it.
-OnnxActivation chosen_entries(OnnxOperator& op, OnnxActivation value, std::size_t dim,
-                              const Numbers& indices) {
-  std::size_t place = 0;
-  value = with_axis(op, std::move(value), dim, place);
-  const std::int64_t count = std::ssize(indices), extent = value.plain.stored[place];
-  Numbers first(indices.size());
-  std::iota(first.begin(), first.end(), 0);
-  if (indices == first && count == extent) return value;
-  if (indices == first) return sliced(op, std::move(value), {dim, 0, count});
-  value.layer = op.add_layer("gather", {value.layer},
-                             {{"axis", std::to_string(place)}, {"indices", list_text(indices)}});
-  value.plain.stored[place] = count;
-  std::vector<int>& axes = value.plain.dims[dim];
-  if (axes.empty()) {
-    if (count != 1) throw OnnxUnsupported("one entry, repeated");
-  } else {
-    value.plain.axes[static_cast<std::size_t>(axes[0])].extent = count;
-    if (count == 1) remove_axis(value.plain, axes[0]);
-  }
-  return value;
-}
-
-void translate_gather(OnnxOperator& op) {
-  if (set_embedding(op) || set_own_entries(op)) return;
-  OnnxActivation value = plain_input(op, 0);
-  const std::size_t dim = dimension_of(op.integer("axis", 0), value.plain.dims.size());
+// The entries of one dimension that a constant names; their dimensions replace it.
+void set_entries_of(OnnxOperator& op, OnnxActivation value, std::size_t dim, OnnxTensor indices) {
   const std::int64_t extent = known_extent(value, dim);
-  if (op.is_activation(1) || !op.is_computable(1))
-    throw OnnxUnsupported("indices that are computed from samples");
-  OnnxTensor indices = op.tensor(1);
   if (indices.is_real || indices.integers.empty())
     throw OnnxUnsupported("indices without integers");
   for (std::int64_t& index : indices.integers) {
@@ -191,6 +234,50 @@ void translate_gather(OnnxOperator& op) {
                indices.shape.end());
   if (!reshape_plain(value.plain, shape, 0)) throw OnnxUnsupported("indices of this shape");
   set_plain(op, std::move(value));
+}
+
+OnnxTensor constant_indices(OnnxOperator& op) {
+  if (op.is_activation(1) || !op.is_computable(1))
+    throw OnnxUnsupported("indices that are computed from samples");
+  return op.tensor(1);
+}
+
+void translate_gather(OnnxOperator& op) {
+  if (set_embedding(op) || set_own_entries(op)) return;
+  OnnxActivation value = plain_input(op, 0);
+  const std::size_t dim = dimension_of(op.integer("axis", 0), value.plain.dims.size());
+  known_extent(value, dim);
+  set_entries_of(op, std::move(value), dim, constant_indices(op));
+}
+
+// Each row of indices names an entry of the first dimensions, which become one.
+void translate_gather_nd(OnnxOperator& op) {
+  op.refuse_tokens(0);
+  OnnxActivation value = settled(op, plain_input(op, 0));
+  OnnxTensor rows = constant_indices(op);
+  std::vector<std::vector<int>>& dims = value.plain.dims;
+  const std::int64_t depth = rows.shape.empty() ? 0 : rows.shape.back();
+  if (rows.is_real || op.integer("batch_dims", 0) != 0 || depth < 1 || depth > std::ssize(dims))
+    throw OnnxUnsupported("expected integers as indices of the first dimensions, and batch_dims 0");
+  rows.shape.pop_back();
+  OnnxTensor indices{.shape = rows.shape, .integers = {}, .reals = {}};
+  for (std::size_t at = 0; at < rows.integers.size(); at += static_cast<std::size_t>(depth)) {
+    std::int64_t place = 0;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(depth); ++d) {
+      const std::int64_t extent = known_extent(value, d), index = rows.integers[at + d];
+      if (index < -extent || index >= extent)
+        throw OnnxUnsupported("entry " + std::to_string(index) + " of " + std::to_string(extent));
+      if (__builtin_mul_overflow(place, extent, &place) ||
+          __builtin_add_overflow(place, index < 0 ? index + extent : index, &place))
+        throw OnnxUnsupported("entries of " + onnx_shape_text(value.shape));
+    }
+    indices.integers.push_back(place);
+  }
+  for (std::int64_t d = 1; d < depth; ++d) {
+    dims[0].insert(dims[0].end(), dims[1].begin(), dims[1].end());
+    dims.erase(dims.begin() + 1);
+  }
+  set_entries_of(op, std::move(value), 0, std::move(indices));
 }
 
 // The order of axes as (dimension, place in it); the joined dimension counts as one.
@@ -260,6 +347,17 @@ void align_parts(std::vector<OnnxActivation>& parts, std::size_t joined) {
     }
 }
 
+// A value that is the same for all samples, [1, ...], is computed for each of them.
+void give_samples(std::vector<OnnxActivation>& parts, std::size_t joined) {
+  const std::vector<int> samples{kOnnxBatchAxis};
+  const auto has_samples = [&](const OnnxActivation& part) {
+    return !part.plain.dims.empty() && part.plain.dims[0] == samples;
+  };
+  if (joined == 0 || std::ranges::none_of(parts, has_samples)) return;
+  for (OnnxActivation& part : parts)
+    if (!part.plain.dims.empty() && part.plain.dims[0].empty()) part.plain.dims[0] = samples;
+}
+
 void translate_concat(OnnxOperator& op) {
   if (op.node().inputs.empty()) throw OnnxUnsupported("it has no inputs");
   if (concat_channels(op)) return;
@@ -267,6 +365,7 @@ void translate_concat(OnnxOperator& op) {
   for (std::size_t i = 0; i < op.node().inputs.size(); ++i)
     parts.push_back(settled(op, plain_input(op, i)));
   const std::size_t dim = dimension_of(op.integer("axis", 0), parts[0].plain.dims.size());
+  give_samples(parts, dim);
   align_parts(parts, dim);
   std::size_t widest = 0;
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -285,7 +384,10 @@ void translate_concat(OnnxOperator& op) {
   OnnxActivation value = parts[widest];
   std::vector<std::pair<std::string, std::string>> options;
   if (place + 1 != order.size()) options.emplace_back("axis", std::to_string(place));
-  if (layers.size() > 1) value.layer = op.add_layer("concat", layers, std::move(options));
+  if (layers.size() > 1) {
+    value.layer = op.add_layer("concat", layers, std::move(options));
+    op.all().layers.at(value.layer).keeps_last = place + 1 != order.size();
+  }
   value.plain.stored[place] = total;
   while (!value.plain.dims[dim].empty()) remove_axis(value.plain, value.plain.dims[dim][0]);
   if (total > 1) {
@@ -337,8 +439,10 @@ void translate_tile(OnnxOperator& op) {
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_movements() {
-  return {{"Split", translate_split},   {"Slice", translate_slice},   {"Gather", translate_gather},
-          {"Concat", translate_concat}, {"Expand", translate_expand}, {"Tile", translate_tile}};
+  return {{"Split", translate_split},   {"Slice", translate_slice},
+          {"Gather", translate_gather}, {"GatherND", translate_gather_nd},
+          {"Concat", translate_concat}, {"Expand", translate_expand},
+          {"Tile", translate_tile}};
 }
 
 }  // namespace models

@@ -20,6 +20,11 @@ void restore_zero_biases(OnnxLayerList& layers);
 // Returns false if there are none. Throws engine::ModelError if a layer still reads one of `apart`.
 bool separate_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
                          std::unordered_set<std::string>& apart);
+// Lets the layers whose outputs are the classes have as many as the data. Returns their names, and
+// those of norms and parameters with a number for each class; none if one of them is shared or
+// cannot be found, and nothing is replaced.
+std::vector<std::string> open_heads(OnnxLayerList& layers, const std::vector<bool>& needed,
+                                    const OnnxActivation& output);
 // Adds notes on parameters that the file does not tell from buffers, on those that are not trained,
 // and on norms that the exporter has folded into other layers.
 void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,

@@ -66,6 +66,7 @@ void select_entry(OnnxOperator& op, OnnxActivation& value, int axis) {
   value.layer = op.add_layer(
       "slice", {value.layer},
       {{"axis", std::to_string(place)}, {"first", std::to_string(entry)}, {"count", "1"}});
+  op.all().layers.at(value.layer).keeps_last = place + 1 != value.plain.stored.size();
   value.plain.stored[place] = 1;
   remove_axis(value.plain, axis);
 }

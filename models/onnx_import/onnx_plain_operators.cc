@@ -25,6 +25,7 @@ void translate_dropout(OnnxOperator& op) {
 // The axes are an attribute up to operator set 17, then an input.
 void translate_reduce_mean(OnnxOperator& op) {
   Numbers axes = op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{});
+  if (!op.is_activation(0)) return translate_reduction(op, axes);
   const Numbers shape = op.activation(0).shape;
   const auto rank = std::ssize(shape);
   for (std::int64_t& axis : axes)

@@ -217,7 +217,10 @@ void translate_shared_product(OnnxOperator& op, OnnxActivation value, OnnxActiva
 }  // namespace
 
 void translate_product(OnnxOperator& op) {
-  const OnnxActivation a = plain_input(op, 0), b = plain_input(op, 1);
+  set_product(op, plain_input(op, 0), plain_input(op, 1));
+}
+
+void set_product(OnnxOperator& op, const OnnxActivation& a, const OnnxActivation& b) {
   if (is_shared_matrix(a.plain, b.plain)) return translate_shared_product(op, a, b);
   if (auto attention = attention_of(op, a, b)) return set_attention(op, std::move(*attention));
   OnnxActivation x = a, y = b;

@@ -18,6 +18,8 @@ struct OnnxElementwise {
 
 // A MatMul of two outputs of layers; one of attention becomes `self_attention`.
 void translate_product(OnnxOperator& op);
+// The node's output: the product of these.
+void set_product(OnnxOperator& op, const OnnxActivation& a, const OnnxActivation& b);
 // A factor or a term for each channel of a group norm without parameters of its own is its weight
 // or its bias. Returns false for other products and sums; `index` is the input with the numbers.
 bool set_norm_parameter(OnnxOperator& op, std::size_t index);

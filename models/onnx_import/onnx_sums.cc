@@ -387,10 +387,12 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
   const bool is_mean = type == "ReduceMean" || type == "GlobalAveragePool";
   const std::string function = is_mean ? "\"mean\"" : is_maximum ? "\"max\"" : "\"sum\"";
   const bool keeps = places.size() == groups.size();
-  if (!places.empty())
+  if (!places.empty()) {
     value.layer = op.add_layer(
         "reduce", {value.layer},
         {{"function", function}, {"axes", list_text(places)}, {"keep", keeps ? "true" : "false"}});
+    op.all().layers.at(value.layer).keeps_last = places.back() + 1 != std::ssize(groups);
+  }
   for (std::size_t i = places.size(); i-- > 0 && !keeps;)
     value.plain.stored.erase(value.plain.stored.begin() + places[i]);
   std::ranges::sort(gone.axes, std::greater<>());

@@ -130,6 +130,7 @@ struct OnnxListedLayer {
   std::vector<std::pair<std::string, std::string>> options;  // with values as in TOML
   std::vector<OnnxLayerArray> arrays;
   std::string zero_bias{};  // the bias in PyTorch of a layer that has none in the file
+  bool keeps_last = false;  // its last dimension is that of each input
 };
 
 // The known values of the graph.

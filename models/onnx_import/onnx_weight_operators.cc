@@ -100,9 +100,25 @@ OnnxConstant matrix_of(OnnxOperator& op, std::size_t index, bool transposed) {
   return matrix;
 }
 
+OnnxActivation output_of(const OnnxOperator& op, OnnxTranslation& all) {
+  return std::get<OnnxActivation>(*all.values.find(op.node().outputs[0]));
+}
+
+// A matrix that is computed from parameters, e.g. by a norm of its rows.
+void translate_computed_gemm(OnnxOperator& op) {
+  OnnxActivation matrix = settled(op, plain_input(op, 1));
+  if (matrix.plain.dims.size() != 2)
+    throw OnnxUnsupported("its weight has the shape " + onnx_shape_text(matrix.shape) +
+                          ", expected two dimensions");
+  if (op.integer("transB", 0) != 0) std::swap(matrix.plain.dims[0], matrix.plain.dims[1]);
+  set_product(op, plain_input(op, 0), matrix);
+  if (has_bias(op)) op.set(with_bias_apart(op, output_of(op, op.all())));
+}
+
 void translate_gemm(OnnxOperator& op) {
   if (op.real("alpha", 1) != 1 || op.real("beta", 1) != 1 || op.integer("transA", 0) != 0)
     throw OnnxUnsupported("expected alpha 1, beta 1 and transA 0");
+  if (op.is_activation(1)) return translate_computed_gemm(op);
   const OnnxConstant matrix = matrix_of(op, 1, op.integer("transB", 0) == 0);
   std::vector<OnnxLayerArray> bias;
   if (has_own_bias(op)) {
@@ -116,8 +132,7 @@ void translate_gemm(OnnxOperator& op) {
   const bool is_complete = has_bias(op) == !bias.empty();
   set_dense(op, op.activation(0), 1, matrix, std::move(bias));
   if (is_complete) return;
-  const OnnxKnown product = *op.all().values.find(op.node().outputs[0]);
-  op.set(with_bias_apart(op, std::get<OnnxActivation>(product)));
+  op.set(with_bias_apart(op, output_of(op, op.all())));
 }
 
 bool is_matrix(OnnxOperator& op, std::size_t index) {

@@ -199,7 +199,7 @@ bool has_bias(OnnxOperator& op) {
 }
 
 bool has_own_bias(OnnxOperator& op) {
-  if (!has_bias(op)) return false;
+  if (!has_bias(op) || op.is_activation(1)) return false;
   const OnnxConstant bias = op.constant(2);
   return !is_apart(op.all(), bias) && is_bias_of(op, op.all(), op.constant(1), bias);
 }

@@ -97,7 +97,43 @@ Numbers window_weight(const OnnxWindowInput& from, Numbers weight) {
   return weight;
 }
 
+// A weight that is computed from parameters, e.g. standardized.
+void translate_computed_conv(OnnxOperator& op) {
+  const OnnxWindowInput from = window_input(op);
+  OnnxActivation value = from.value, weight = settled(op, plain_input(op, 1));
+  if (value.layout == OnnxActivation::Layout::kVector) {  // one pixel
+    value = as_plain(value);
+    value = ordered(op, value, {{}, {}, value.plain.dims.at(1)});
+    value.layout = OnnxActivation::Layout::kImage;
+  }
+  const Numbers shape = window_weight(from, weight.shape);
+  if (from.is_row) weight.plain.dims.insert(weight.plain.dims.begin() + 2, std::vector<int>{});
+  const auto& dims = weight.plain.dims;
+  if (std::ranges::any_of(dims, contains_samples) || std::ranges::any_of(shape, is_onnx_symbol))
+    throw OnnxUnsupported("a weight that is computed from samples, " +
+                          onnx_shape_text(weight.shape));
+  ConvAttributes conv = conv_attributes(op, shape, " outputs", from.is_row);
+  set_same_pads(op, {value.shape[2], value.shape[3]}, conv);
+  std::int64_t channels = 0;
+  if (value.layout != OnnxActivation::Layout::kImage ||
+      __builtin_mul_overflow(shape[1], conv.groups, &channels) || channels != value.shape[1])
+    throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", its computed weight is " +
+                          onnx_shape_text(shape) + " for each of " + std::to_string(conv.groups) +
+                          " groups, expected an image with as many channels");
+  weight = ordered(op, weight, {dims[0], dims[2], dims[3], dims[1]});
+  OnnxListedLayer layer = conv_layer(op, "convolve", value.layer, shape[0], conv);
+  constexpr const char* kOfWeight[] = {"out_channels", "kernel", "bias"};
+  std::erase_if(layer.options, [&](const auto& option) {
+    return std::ranges::find(kOfWeight, option.first) != std::end(kOfWeight);
+  });
+  value.layer = op.add_layer("convolve", {value.layer, weight.layer}, std::move(layer.options));
+  value.shape = {kOnnxBatch, shape[0], positions_along(value.shape[2], conv, 0),
+                 positions_along(value.shape[3], conv, 1)};
+  set_windows(op, from, with_bias_apart(op, std::move(value)));
+}
+
 void translate_conv(OnnxOperator& op) {
+  if (op.is_activation(1)) return translate_computed_conv(op);
   const OnnxWindowInput from = window_input(op, /*several=*/true);
   OnnxActivation value = from.value;
   const OnnxConstant weight = op.constant(1);

@@ -49,13 +49,56 @@ OnnxLayerArray channel_array(OnnxOperator& op, const char* name, std::size_t inp
   return {name, {}, {channels}, std::move(values)};
 }
 
+// (value - mean) / sqrt(variance + eps), by numbers of the graph.
+OnnxActivation normed_by(OnnxOperator& op, OnnxActivation value, OnnxActivation mean,
+                         OnnxActivation variance) {
+  value = combined(op, "subtract", std::move(value), std::move(mean));
+  variance = settled(op, std::move(variance));
+  variance.layer = op.add_layer("scale_shift", {variance.layer},
+                                {{"shift", io::shortest_text(op.real("epsilon", 1e-5))}});
+  variance.layer = op.add_layer("activation", {variance.layer}, {{"function", "\"sqrt\""}});
+  return combined(op, "divide", std::move(value), std::move(variance));
+}
+
+// With a mean of 0 and a variance of 1 in each row, a number of its dimension 1.
+OnnxActivation with_normed_rows(OnnxOperator& op, OnnxActivation value) {
+  std::vector<int> others;
+  for (std::size_t i = 0; i < value.plain.dims.size(); ++i)
+    if (i != 1) others.insert(others.end(), value.plain.dims[i].begin(), value.plain.dims[i].end());
+  value = with_last(op, std::move(value), others);
+  value.layer =
+      op.add_layer("layer_norm", {value.layer},
+                   {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}, {"affine", "false"}});
+  return value;
+}
+
+// A weight, [1, outputs, others], that is standardized as PyTorch's networks without batch norms
+// do. Returns false for values with samples.
+bool standardize_weight(OnnxOperator& op) {
+  OnnxActivation value = plain_input(op, 0);
+  const std::size_t rank = value.plain.dims.size();
+  if (rank < 2 || std::ranges::any_of(value.plain.dims, contains_samples)) return false;
+  const auto by_row = [&](std::size_t index) {
+    OnnxActivation numbers = plain_input(op, index);
+    if (numbers.plain.dims.size() != 1)
+      throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +
+                            onnx_shape_text(numbers.shape) + ", expected one number for each row");
+    numbers.plain.dims.resize(rank - 1);
+    return numbers;
+  };
+  value = op.integer("training_mode", 0) != 0
+              ? with_normed_rows(op, std::move(value))
+              : normed_by(op, std::move(value), by_row(3), by_row(4));
+  if (!is_all(op, 1, 1)) value = combined(op, "multiply", std::move(value), by_row(1));
+  if (!is_all(op, 2, 0)) value = combined(op, "add", std::move(value), by_row(2));
+  set_plain(op, std::move(value));
+  return true;
+}
+
 // The mean over the samples is that of all dimensions but the channels'.
 void translate_batch_norm(OnnxOperator& op) {
+  if (standardize_weight(op)) return;
   OnnxActivation value = with_channels_last(op);
-  if (std::ranges::none_of(value.plain.dims, contains_samples))
-    throw OnnxUnsupported("it standardizes a weight of " + onnx_shape_text(value.shape) +
-                          ", expected [batch, channels, ...]: give the layer its standardized "
-                          "weight before the export, e.g. in a torch.nn.Conv2d");
   const std::int64_t channels = value.plain.stored.back();
   // ONNX weighs the old statistics, PyTorch and the engine the new ones.
   const double momentum = shortest_decimal(static_cast<float>(1 - op.real("momentum", 0.9)));

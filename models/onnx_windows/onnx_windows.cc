@@ -224,6 +224,7 @@ OnnxActivation with_entries(OnnxOperator& op, OnnxActivation image, std::size_t 
   const std::string place = std::to_string(axis);
   image.layer = op.add_layer("gather", {image.layer},
                              {{"axis", place}, {"indices", list_text(along.entries)}});
+  op.all().layers.at(image.layer).keeps_last = true;
   const std::int64_t numbers = along.numbers();
   image.shape[axis + 2] = numbers;
   if (along.taps == 1) return image;
@@ -238,6 +239,7 @@ OnnxActivation with_entries(OnnxOperator& op, OnnxActivation image, std::size_t 
                              {{"function", along.weights.empty() ? "\"max\"" : "\"sum\""},
                               {"axes", list_text({static_cast<std::int64_t>(axis) + 1})},
                               {"keep", "false"}});
+  op.all().layers.at(image.layer).keeps_last = true;
   return image;
 }
 

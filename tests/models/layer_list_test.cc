@@ -121,6 +121,14 @@ kernel = 2
 stride = [2, 1]
 padding = [0, 0, 0, 1]
 [[layer]]
+kind = "parameter"
+name = "kernels"
+shape = [4, 1, 1, 2]
+[[layer]]
+kind = "convolve"
+inputs = ["pooled_up", "kernels"]
+groups = 2
+[[layer]]
 kind = "resize"
 mode = "bilinear"
 factor = [1.5, 2]
@@ -164,7 +172,7 @@ out = "classes"
 
 TEST_F(LayerList, TakesEveryKindAndRuns) {
   const engine::Graph graph = build(kEveryKind);
-  EXPECT_EQ(graph.nodes().size(), 2U + 27 + 1);
+  EXPECT_EQ(graph.nodes().size(), 2U + 29 + 1);
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 1);
   EXPECT_EQ(state.entries.front().name, "c1.weight");
@@ -258,7 +266,7 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(
       error_of("[[layer]]\nkind = \"convd\"\n"),
       "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
-      "conv_transpose, resize, pad, batch_norm2d, sync_batch_norm2d, group_norm, "
+      "conv_transpose, convolve, resize, pad, batch_norm2d, sync_batch_norm2d, group_norm, "
       "relu, max_pool2d, average_pool2d, pad_channels, shuffle_channels, "
       "global_average_pool, flatten, add, subtract, "
       "dropout, embedding, "

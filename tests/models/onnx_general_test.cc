@@ -240,20 +240,33 @@ TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
                         {integers("axes", {1, 2, 3}), floats("matrix", {1, 6})}),
                   "it reads [batch], expected [batch, inputs]");
   EXPECT_CONTAINS(
-      fault({node("Reshape", {"w", "rows"}, "weight"),
-             node("BatchNormalization", {"weight", "one", "zero", "zero", "one"}, "standard"),
-             node("Reshape", {"standard", "w.shape"}, "kernel"),
-             node("Conv", {"x", "kernel"}, "end")},
-            {floats("w", {6, 6, 1, 1}), integers("rows", {1, 6, -1}), floats("one", {6}, 1),
-             floats("zero", {6}), integers("w.shape", {6, 6, 1, 1})}),
-      "it standardizes a weight of [1, 6, 6], expected [batch, channels, ...]: give the layer its "
-      "standardized weight before the export");
-  EXPECT_CONTAINS(
       fault({node("Reshape", {"x", "rows"}, "stacked"),
              node("Pad", {"stacked", "pads"}, "end", {{"mode", std::string("edge")}})},
             {integers("rows", {-1, 4, 5}), integers("pads", {0, 0, 1, 0, 0, 2})}),
       "mode 'edge' with pads [0, 0, 1, 0, 0, 2] of [6 batch, 4, 5], expected a constant "
       "and pads from 0, or an image");
+}
+
+// Networks without batch norms: the rows of a weight get a mean of 0 and a variance of 1, by the
+// operator of batch norms.
+TEST_F(OnnxGeneralTest, WeightsAreStandardized) {
+  const auto network = [&](std::vector<io::OnnxAttribute> attributes) {
+    return imported({node("Reshape", {"conv.weight", "rows"}, "weight"),
+                     node("BatchNormalization", {"weight", "one", "zero", "zero", "one"},
+                          "standard", std::move(attributes)),
+                     node("Reshape", {"standard", "shape"}, "kernel"),
+                     node("Conv", {"x", "kernel", "conv.bias"}, "end",
+                          {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 1}}})},
+                    {floats("conv.weight", {6, 6, 3, 3}), floats("conv.bias", {6}),
+                     integers("rows", {1, 6, -1}), floats("one", {6}, 1), floats("zero", {6}),
+                     integers("shape", {6, 6, 3, 3})});
+  };
+  const models::OnnxImport found = network({{"training_mode", std::int64_t{1}}});
+  EXPECT_CONTAINS(found.definition, "kind = \"layer_norm\"");
+  EXPECT_CONTAINS(found.definition, "kind = \"convolve\"\n");
+  EXPECT_CONTAINS(found.definition, "stride = [2, 1]\npadding = 1\n");
+  EXPECT_EQ(found.arrays[0].name, "conv.weight");
+  EXPECT_CONTAINS(network({}).definition, "kind = \"divide\"");
 }
 
 // A parameter as the output, which has no samples.

@@ -80,7 +80,7 @@ TEST_F(OnnxImportTest, LayersHavePyTorchsNamesAndDefaults) {
             "\n[[layer]]\nkind = \"global_average_pool\"\nname = \"pool\"\ninputs = [\"relu\"]\n"
             "\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\ninputs = [\"pool\"]\n"
             "out = \"classes\"\nbias = true\n");
-  EXPECT_EQ(found.head, "fc");
+  EXPECT_EQ(found.heads, std::vector<std::string>{"fc"});
   std::vector<std::string> names;
   for (const io::NamedArray& array : found.arrays) names.push_back(array.name);
   EXPECT_EQ(names, (std::vector<std::string>{"stem.weight", "norm.weight", "norm.bias",
@@ -102,7 +102,7 @@ TEST_F(OnnxImportTest, OtherClassesReplaceTheLastLayer) {
   EXPECT_EQ(graph.nodes()[static_cast<std::size_t>(graph.logits())].shape, (engine::Shape{9}));
   EXPECT_EQ(models::default_options(path_).sample_shape, (engine::Shape{8, 8, 3}));
   EXPECT_EQ(models::default_options(path_).classes, 5);
-  EXPECT_EQ(models::model_weights(path_).head, "fc");
+  EXPECT_EQ(models::model_weights(path_).heads, std::vector<std::string>{"fc"});
 }
 
 // view(x.size(0), -1), as PyTorch exports it.
@@ -156,7 +156,7 @@ TEST_F(OnnxImportTest, ASharedWeightIsTied) {
                            {{"transB", std::int64_t{1}}}});
   const models::OnnxImport found = imported(model);
   EXPECT_CONTAINS(found.definition, "tied = \"square\"");
-  EXPECT_EQ(found.head, "");
+  EXPECT_TRUE(found.heads.empty());
   ASSERT_EQ(found.notes.size(), 1U);
   EXPECT_CONTAINS(found.notes[0], "the data must have 5 classes");
 }
@@ -181,7 +181,7 @@ TEST_F(OnnxImportTest, SoftmaxOfEachPixelAtTheEndIsLeftOut) {
                    {type, "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}}};
     model.constants = {floats("head.weight", {5, 3, 1, 1})};
     const models::OnnxImport found = imported(model);
-    EXPECT_EQ(found.head, "head");
+    EXPECT_EQ(found.heads, std::vector<std::string>{"head"});
     EXPECT_TRUE(found.leaves_out_softmax);
     EXPECT_EQ(found.notes,
               (std::vector<std::string>{
@@ -244,12 +244,12 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
 TEST_F(OnnxImportTest, AMessageNamesTheLayerAndNoLine) {
   io::OnnxModel model;
   model.inputs = {{.name = "x", .shape = {"batch", 3, 8, 8}}};
-  model.outputs = {{.name = "y", .shape = {"batch", 5}}};
+  model.outputs = {{.name = "y", .shape = {"batch", 32}}};
   model.nodes = {
       {"Transpose", "/t", {"x"}, {"a"}, {{"perm", Ints{0, 2, 3, 1}}}},
       {"Reshape", "/r", {"a", "rows"}, {"b"}, {}},
       {"MatMul", "/fc/MatMul", {"b", "fc.weight"}, {"c"}, {}},
-      {"ReduceMean", "/m", {"c"}, {"y"}, {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}}}};
+      {"ReduceMean", "/m", {"c"}, {"y"}, {{"axes", Ints{2}}, {"keepdims", std::int64_t{0}}}}};
   model.constants = {integers("rows", {0, 32, 6}), floats("fc.weight", {6, 5})};
   io::save_onnx(model, path_);
   const std::string message = test_support::error_or<engine::ShapeError>(

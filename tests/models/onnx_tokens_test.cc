@@ -64,7 +64,7 @@ TEST_F(OnnxTokensTest, RowsOfATableAreAnEmbedding) {
   EXPECT_CONTAINS(found.definition,
                   "kind = \"embedding\"\nname = \"table\"\ninputs = [\"input\"]\nvocabulary = "
                   "9\nwidth = 2\n");
-  EXPECT_EQ(found.head, "fc");
+  EXPECT_EQ(found.heads, std::vector<std::string>{"fc"});
   ASSERT_TRUE(found.text.has_value());
   EXPECT_EQ(found.text->length, 4);
   EXPECT_EQ(found.text->vocabulary, 0);
@@ -91,7 +91,7 @@ TEST_F(OnnxTokensTest, TheTableIsTheMatrixOfTheLastLayer) {
                {floats("table.weight", {9, 2})});
   EXPECT_CONTAINS(found.definition, "tied = \"table\"\n");
   EXPECT_CONTAINS(found.definition, "sample_shape = [4]\nlabel_shape = [4]\nclasses = 9\n");
-  EXPECT_EQ(found.head, "");
+  EXPECT_TRUE(found.heads.empty());
   ASSERT_TRUE(found.text.has_value());
   EXPECT_EQ(found.text->vocabulary, 9);
   EXPECT_EQ(found.arrays.size(), 1U);

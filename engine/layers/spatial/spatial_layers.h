@@ -20,6 +20,16 @@ struct ConvTransposeOptions {
 // bias.
 LayerPtr conv_transpose(const ConvTransposeOptions& options);
 
+struct ConvolveOptions {
+  HeightWidth stride = 1;
+  Sides padding = 0;
+  HeightWidth dilation = 1;
+  std::int64_t groups = 1;
+};
+// conv2d without a bias, whose weight is the second input, [outputs, kernel height, kernel width, c
+// / groups]: each sample has its own. Computes and stores one for each sample of a batch.
+LayerPtr convolve(const ConvolveOptions& options);
+
 struct ResizeOptions {
   bool linear = false;  // bilinear; else the nearest pixel
   double factor_height = 2, factor_width = 2;

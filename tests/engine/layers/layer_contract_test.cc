@@ -146,6 +146,16 @@ TEST(LayerShapes, ResizedImagesAreThoseOfPyTorch) {
             "expected an input whose output has a pixel, got [7, 5, 3]");
 }
 
+TEST(LayerShapes, ConvolutionsByAnInputTakeItsWindows) {
+  const std::vector<Shape> inputs{{7, 5, 4}, {6, 3, 2, 2}};
+  EXPECT_EQ(layers::convolve({.stride = 2, .padding = 1, .groups = 2})->output_shape(inputs),
+            (Shape{4, 3, 6}));
+  EXPECT_EQ(shape_error(*layers::convolve({}), inputs),
+            "expected a weight [outputs, height, width, 4 / 1] as the second input, its outputs a "
+            "multiple of 1, got [6, 3, 2, 2]");
+  EXPECT_THROW(layers::convolve({.stride = 0}), engine::ModelError);
+}
+
 TEST(LayerShapes, ConcatAddsTheChannels) {
   const auto joined = [](const std::vector<Shape>& inputs) {
     return layers::concat()->output_shape(inputs);

@@ -191,6 +191,22 @@ const Case kCases[] = {
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::matmul({.transpose_second = true, .scale = 2}), {x, x}));
      }},
+    {"convolve_by_a_view_of_the_image",
+     [](Graph& g, NodeId x) {
+       const NodeId weight = g.add("", layers::reshape({5, 3, 2, 3}), {x});
+       const layers::ConvolveOptions windows{.stride = {2, 1}, .padding = {0, 1, 2, 1}};
+       return head(g, g.add("", layers::convolve(windows), {x, weight}));
+     }},
+    {"convolve_by_standardized_groups",
+     [](Graph& g, NodeId x) {
+       const NodeId w = g.add("w", layers::parameter({.shape = {6, 2, 3, 2}, .deviation = 1}), {}),
+                    rows = g.add("", layers::layer_norm(0.1, false),
+                                 {g.add("", layers::reshape({6, 12}), {w})}),
+                    weight = g.add("", layers::reshape({6, 2, 3, 2}), {rows});
+       const NodeId images = conv(g, x, 6);
+       return head(
+           g, g.add("", layers::convolve({.dilation = {1, 2}, .groups = 3}), {images, weight}));
+     }},
     {"batch_norm2d_with_relu", [](Graph& g, NodeId x) { return head(g, relu(g, norm(g, x))); }},
     {"batch_norm2d_with_residual",
      [](Graph& g, NodeId x) {

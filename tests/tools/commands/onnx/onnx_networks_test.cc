@@ -107,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf",
                                          "googlenet", "shufflenet_v2_x0_5", "gates", "convnext",
                                          "mixer", "encoder", "vit", "swin", "unet", "unet_resized",
-                                         "autoencoder", "norms", "windows", "choosing"),
+                                         "autoencoder", "norms", "windows", "choosing", "parts",
+                                         "standardized", "nfnet", "coatnet"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 class TimmNetwork : public testing::TestWithParam<std::string> {};
@@ -203,9 +204,10 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                                          "trace_convnext", "trace_vit", "trace_swin", "trace_unet",
                                          "trace_unet_resized", "trace_autoencoder", "trace_norms",
                                          "trace_windows", "trace_rearranged", "trace_frames",
-                                         "trace_choosing", "trace_trained", "trace_buffers",
-                                         "trace_reused", "trace_reused_plain", "trace_fresh",
-                                         "trace_fresh_legacy", "trace_fresh_folded"),
+                                         "trace_choosing", "trace_parts", "trace_standardized",
+                                         "trace_standardized_plain", "trace_nfnet", "trace_trained",
+                                         "trace_buffers", "trace_reused", "trace_reused_plain",
+                                         "trace_fresh", "trace_fresh_legacy", "trace_fresh_folded"),
                          [](const auto& test) { return test.param; });
 
 class TorchNames : public testing::TestWithParam<std::string> {};

@@ -60,8 +60,19 @@ mode = "bilinear"
 size = [14, 13]
 [[layer]]
 kind = "pad"
+name = "padded"
 padding = [0, 1, 1, 0]
 value = 0.5
+[[layer]]
+kind = "parameter"
+name = "kernels"
+shape = [8, 3, 2, 4]
+deviation = 0.3
+[[layer]]
+kind = "convolve"
+inputs = ["padded", "kernels"]
+padding = [1, 0, 1, 1]
+groups = 2
 [[layer]]
 kind = "group_norm"
 name = "groups"

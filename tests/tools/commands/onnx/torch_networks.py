@@ -412,7 +412,71 @@ class Reused(torch.nn.Module):
         return self.fc((rows @ self.mixed + self.other).mean(1))
 
 
+class Parts(torch.nn.Module):
+    """Parts whose ends forward computes from shapes, in descending order and by lists, and numbers that are computed for each sample."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.stem, self.pool, self.fc = n.Conv2d(3, 8, 3, padding=1), n.MaxPool2d(3, 2), n.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        small = self.pool(x)
+        rows, columns = x.shape[2] - small.shape[2], x.shape[3] - small.shape[3]
+        middle = x[:, :, rows // 2:x.shape[2] - (rows - rows // 2), columns // 2:x.shape[3] - (columns - columns // 2)]
+        x = (small + middle)[:, :, :-(x.shape[2] // 8), x.shape[3] // 16::2]
+        x = x.flip(3) + x[:, [3, 1, 4, 7, 5, 0, 2, 6]] * x[:x.shape[0], :, [4, 2, 0, 1, 3]]
+        tokens = x.flatten(2)[:, :, :x.numel() // x.shape[0] // x.shape[1] - 2].transpose(1, 2)
+        places = torch.arange(tokens.shape[1] + 3, dtype=x.dtype).view(1, -1, 1) * 0.1
+        first = torch.zeros(1, 1, 8, dtype=x.dtype).expand(x.shape[0], -1, -1)
+        return self.fc(torch.cat([first, torch.tanh(tokens + places[:, :tokens.shape[1]])], 1)[:, tokens.shape[1] // 3:].mean(1))
+
+
+class Standardized(torch.nn.Module):
+    """Layers whose weights forward computes: standardized as networks without batch norms do, normed, and products of parameters."""
+
+    def __init__(self):
+        super().__init__()
+        n, p = torch.nn, torch.nn.Parameter
+        self.conv1, self.conv2 = n.Conv2d(3, 8, 3, 2, 1), n.Conv2d(8, 12, (3, 1), padding=(1, 0), groups=4, bias=False)
+        self.gain1, self.gain2 = p(torch.rand(8, 1, 1, 1) + 0.5), p(torch.rand(12, 1, 1, 1) + 0.5)
+        self.left, self.right = p(torch.randn(10, 3)), p(torch.randn(3, 12))
+        self.row = n.utils.parametrizations.weight_norm(n.Conv1d(12, 12, 3, padding=1))
+        self.fc = n.utils.parametrizations.weight_norm(n.Linear(10, CLASSES))
+
+    def forward(self, x):
+        f = torch.nn.functional
+        def weight(conv, gain):
+            size = conv.weight.shape[0]
+            scale = (gain * 0.25).view(-1)
+            rows = conv.weight.reshape(1, size, -1)
+            return f.batch_norm(rows, None, None, weight=scale, training=True, momentum=0.0, eps=1e-5).reshape_as(conv.weight)
+        x = f.conv2d(x, weight(self.conv1, self.gain1), self.conv1.bias, 2, 1)
+        x = f.conv2d(f.gelu(x), weight(self.conv2, self.gain2), None, 1, (1, 0), 1, 4)
+        x = self.row(torch.tanh(x).flatten(2)).mean(2)
+        return self.fc(f.linear(x, self.left @ self.right))
+
+
+def small_nfnet():
+    import timm.models.nfnet
+    config = timm.models.nfnet.NfCfg(depths=(1, 1, 1, 1), channels=(16, 24, 32, 32), stem_chs=8, group_size=8, attn_layer="se",
+                                     attn_kwargs={"rd_ratio": 0.5}, num_features=48, act_layer="gelu", skipinit=True)
+    return timm.models.nfnet.NormFreeNet(config, num_classes=CLASSES)
+
+
+def small_coatnet():
+    import timm.models.maxxvit
+    attention = timm.models.maxxvit.MaxxVitTransformerCfg(dim_head=8)
+    config = timm.models.maxxvit.MaxxVitCfg((8, 8, 16, 32), (1, 1, 1, 1), stem_width=8, transformer_cfg=attention)
+    return timm.models.maxxvit.MaxxVit(config, img_size=64, num_classes=CLASSES)
+
+
 NETWORKS = {
+    "parts": (Parts, 16),
+    "standardized": (Standardized, 16),
+    "nfnet": (small_nfnet, 32),
+    "coatnet": (small_coatnet, 64),
     "choosing": (Choices, 16),
     "norms": (Norms, 16),
     "windows": (Windows, 16),
@@ -471,6 +535,10 @@ TRACES = {
     "trace_buffers": (Buffers, (5, 3, 6, 8), 0.02),
     "trace_reused": (Reused, (4, 3, 6, 8), 0.02),
     "trace_reused_plain": (Reused, (4, 3, 6, 8), 0.02),
+    "trace_parts": (Parts, (4, 3, 16, 18), 0.05),
+    "trace_standardized": (Standardized, (4, 3, 10, 8), 0.02),
+    "trace_standardized_plain": (Standardized, (4, 3, 10, 8), 0.02),
+    "trace_nfnet": (small_nfnet, (4, 3, 32, 32), 0.01),
     "trace_fresh": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_legacy": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_folded": (Fresh, (4, 3, 8, 8), 0.02),
@@ -543,7 +611,7 @@ GRAPHS = {
 }
 GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
-WITH_SIGNATURE = ("trace_buffers", "trace_fresh", "trace_reused_plain")  # only these files tell buffers from parameters
+WITH_SIGNATURE = ("trace_buffers", "trace_fresh", "trace_reused_plain", "trace_standardized_plain")  # only these files tell buffers from parameters
 AS_CONSTRUCTED = ("trace_fresh", "trace_fresh_legacy", "trace_fresh_folded")
 EXPORTS = {
     "eval": {"dynamo": False},
