@@ -389,6 +389,18 @@ TYPED_TEST(ImageLayersCuda, ProductsAndConcatenationsAgreeWithFloat64) {
       }
 }
 
+// Each sample has its own weight.
+TYPED_TEST(ImageLayersCuda, ConvolutionsByComputedWeightsAgreeWithFloat64) {
+  const LayerPtr whole = layers::convolve({.padding = {1, 1, 1, 1}}),
+                 grouped = layers::convolve({.stride = 2, .groups = 2});
+  for (const std::int64_t batch : {0, 1, 3})
+    for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+      const Options o{.training = true, .write = write};
+      compare<TypeParam>(*whole, {{6, 7, 4}, {5, 3, 3, 4}}, batch, o);
+      compare<TypeParam>(*grouped, {{6, 7, 4}, {6, 2, 3, 2}}, batch, o);
+    }
+}
+
 TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {
   for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}, Shape{3, 3, 40}})
     for (const std::int64_t batch : {0, 2, 5})
