@@ -79,7 +79,7 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
 
 // Adds a line about what a rank sends and waits for. The last phase is the longest part of a run.
 void add_pairs(const AveragingPlan& plan, std::vector<std::string>& lines) {
-  if (!plan.in_pairs) return;
+  if (!plan.in_pairs || plan.ranks == 1) return;
   const double every = static_cast<double>(plan.schedule.phases().back().every),
                paired = plan.ranks - plan.ranks % 2;  // ranks that have a partner
   const double bytes = static_cast<double>(plan.bytes_each) * paired / plan.ranks / every;

@@ -90,6 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
              0},
         Pair{"SlowmoWithBeta0AndAlpha1IsParams", kParams3,
              "sync=slowmo sync-every=3 slowmo-beta=0 slowmo-alpha=1", 1e-12},
+        Pair{"OuterStepsOfHalfTheRateEveryStepAreHalfTheRate", "momentum=0 lr=0.01",
+             "momentum=0 lr=0.02 sync=diloco outer-lr=0.5 outer-momentum=0", 1e-12},
         Pair{"PostLocalThatNeverGetsLocalIsGrad",
              {},
              "sync=post-local sync-warmup=10 sync-every=4",
@@ -186,6 +188,30 @@ TEST(AverageBuffers, RunningStatisticsAreEqualAndCounted) {
   EXPECT_EQ(local[0].coverage.find("running statistics"), std::string::npos) << local[0].coverage;
   EXPECT_CONTAINS(averaged[0].coverage,
                   "averaged 10/10 parameters, 4/4 running statistics 5 times in 5 steps");
+}
+
+// The mean of one rank is its own parameters; the outer step still moves them. Momentum alone, with
+// codes and for late ranks as well.
+TEST(Outer, OneRankTakesItsStepsAndSendsNothing) {
+  const RankResult none = train(1, with(kBatchesOf13, "momentum=0"))[0];
+  const RankResult half = train(1, with(kBatchesOf13, "momentum=0 lr=0.025"))[0];
+  for (const char* policy :
+       {"sync=diloco outer-lr=0.5 outer-momentum=0", "sync=slowmo slowmo-alpha=0.5 slowmo-beta=0",
+        "sync=gossip outer-lr=0.5", "sync=diloco outer-lr=0.5 outer-momentum=0 stale=2",
+        "sync=diloco outer-lr=0.5 outer-momentum=0 compress=int4 dtype=f64",
+        "sync=streaming outer-lr=0.5 outer-momentum=0 sync-mixing=1 sync-fragments=1"}) {
+    const RankResult outer = train(1, with(kBatchesOf13, "momentum=0", policy))[0];
+    EXPECT_LT(distance(half, outer), 1e-12) << policy;
+    EXPECT_CONTAINS(outer.coverage, "with 10 outer steps");
+    EXPECT_EQ(outer.bytes_sent, 0) << policy;
+  }
+  for (const char* policy : {"sync=params", "sync=post-local sync-warmup=3",
+                             "sync=diloco outer-momentum=0", "sync=slowmo slowmo-beta=0",
+                             "sync=gossip", "sync=streaming outer-momentum=0 sync-mixing=1"}) {
+    const RankResult plain = train(1, with(kBatchesOf13, "momentum=0", policy))[0];
+    EXPECT_TRUE(same_bits(none, plain, io::Section::kParameter)) << policy;
+    EXPECT_TRUE(plain.plan.empty()) << policy;
+  }
 }
 
 TEST(Outer, MomentumChangesTheResultAndTheStepsAreCounted) {
