@@ -343,6 +343,31 @@ TEST(Streaming, RejectsMoreFragmentsThanLayers) {
             "--sync-fragments is 4; expected at most 3, the number of trained layers");
 }
 
+// Each parameter has made three outer steps in 12 steps, whatever the fragments are: the rule goes
+// on with the fourth.
+TEST(Streaming, AnotherNumberOfFragmentsKeepsTheOuterStepsOfAParameter) {
+  struct Case {
+    const char *before, *after, *outer;
+  };
+  const Case cases[] = {
+      {"sync=streaming sync-fragments=2", "sync=diloco", "with 4 outer steps"},
+      {"sync=streaming sync-fragments=2", "sync=streaming sync-fragments=1", "with 4 outer steps"},
+      {"sync=streaming sync-fragments=3", "sync=streaming sync-fragments=2", "with 8 outer steps"},
+      {"sync=diloco", "sync=streaming sync-fragments=2", "with 8 outer steps"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.before) + " -> " + c.after);
+    const test_support::TemporaryDirectory folder;
+    const Options base = with(kBatchesOf13, "epochs= synthetic-size=600 sync-every=4",
+                              "save-dir=" + folder.path().string());
+    train(2, with(base, "steps=12", c.before));
+    const RankResult resumed = train(2, with(base, "steps=16 resume=auto", c.after))[0];
+    EXPECT_CONTAINS(resumed.coverage, c.outer);
+    EXPECT_TRUE(std::ranges::any_of(resumed.plan, [](const std::string& line) {
+      return line.ends_with("momentum 0.2, in outer steps 4 to 4");
+    })) << testing::PrintToString(resumed.plan);
+  }
+}
+
 TEST(Streaming, ResumesWithAnotherNumberOfFragments) {
   const test_support::TemporaryDirectory folder;
   const Options base = with(kBatchesOf13, "epochs= save-every=5s sync=streaming sync-every=4",
