@@ -363,6 +363,29 @@ TEST_P(OuterStepsOfChangingRanks, GoOnWithOneRank) {
   for (const RankResult& rank : ranks) EXPECT_EQ(outer_steps(rank.whole), expected(24));
 }
 
+// A rank is lost in the averaging after step 8. The parameters are the mean of the others, which
+// then take the outer step.
+class LossInAnAveragingOfChangingRanks : public testing::TestWithParam<Options> {};
+
+TEST_P(LossInAnAveragingOfChangingRanks, CostsNoOuterStep) {
+  for (const int ranks : {2, 3}) {
+    Job job(with("dtype=f64 steps=24 batch-size=24 sync-every=4 synthetic-size=1000 lr=0.01 "
+                 "lr-schedule=cosine",
+                 GetParam()),
+            ranks);
+    job.join(ranks);
+    job.until_death(1, 7);
+    ASSERT_EQ(job.kept_by(0).image.state.value().global_step, 8);
+    ASSERT_GT(job.kept_by(0).image.apart, 0);
+    for (const RankResult& rank : job.to_the_end())
+      EXPECT_EQ(engine::find_counter(rank.whole.counters, "averaging.outer_steps", -1), 6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, LossInAnAveragingOfChangingRanks,
+                         testing::Values(Options("sync=diloco"), Options("sync=slowmo")),
+                         [](const auto& p) { return p.param.at("sync"); });
+
 INSTANTIATE_TEST_SUITE_P(Policies, OuterStepsOfChangingRanks,
                          testing::Values(Options("sync=diloco"), Options("sync=slowmo"),
                                          Options("sync=diloco sync-warmup=4"),
