@@ -334,8 +334,9 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
   mixed.name = options.name;
   mixed.warmup = warmup;
   if (warmup > 0)
-    mixed.all = group.world_size() > 1 ? make_gradients(options, parts.wire, parts)
-                                       : engine::make_no_averaging(1);
+    mixed.all = group.world_size() > 1
+                    ? make_gradients(options, parts.wire, parts)
+                    : engine::make_step_gradient_averaging(parts.model.parameters.gradients, {});
   if (parts.island != nullptr) {
     mixed.island = make_gradients(options, *parts.island, parts);
     const int hosts = host_count(group);

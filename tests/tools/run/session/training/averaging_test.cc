@@ -652,6 +652,41 @@ TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
 TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
   for (const char* policy :
        {"compress=topk", "compress=int8", "compress=sparse",
+// Each start has five steps, and what it sends is that of a run which starts with the policy.
+TEST(Continuation, CountsTheAveragingsOfAllStarts) {
+  struct Start {
+    const char* policy;
+    int ranks;
+  };
+  const std::vector<std::array<Start, 3>> runs{
+      {{{"sync=post-local sync-every=2 sync-warmup=4", 2}, {"sync=params", 2}, {"sync=grad", 2}}},
+      {{{"sync=grad", 2}, {"sync=post-local sync-every=5 sync-warmup=10", 2}, {"sync=grad", 2}}},
+      {{{"sync=params", 2}, {"sync=post-local sync-every=5 sync-warmup=20", 2}, {"sync=grad", 2}}},
+      {{{"sync=diloco sync-every=5", 2}, {"sync=none", 2}, {"sync=diloco sync-every=5", 2}}},
+      {{{"sync=diloco sync-every=5", 2}, {"sync=grad", 2}, {"sync=diloco sync-every=5", 2}}},
+      {{{"sync=diloco sync-every=5", 2}, {"sync=diloco sync-every=5", 1}, {"sync=grad", 2}}},
+      {{{"sync=params sync-every=5", 2}, {"sync=params", 1}, {"sync=params sync-every=5", 2}}},
+      {{{"sync=grad", 2}, {"sync=grad", 1}, {"sync=grad", 2}}}};
+  for (const auto& starts : runs) {
+    const test_support::TemporaryDirectory folder;
+    const Options dir = "save-every=5s save-dir=" + folder.path().string();
+    std::int64_t averagings = 0, bytes = 0, steps = 0;
+    for (const Start& start : starts) {
+      SCOPED_TRACE(std::string(start.policy) + " " + std::to_string(start.ranks));
+      steps += 5;
+      const auto run = train(start.ranks, with(kShort, dir, start.policy,
+                                               "resume=auto steps=" + std::to_string(steps)));
+      EXPECT_GE(run[0].averagings, averagings);
+      EXPECT_GE(run[0].bytes_sent, bytes);
+      const bool sends = start.ranks > 1 && std::string(start.policy) != "sync=none";
+      EXPECT_EQ(run[0].bytes_sent > bytes, sends);
+      if (sends) EXPECT_GT(run[0].averagings, averagings);
+      averagings = run[0].averagings;
+      bytes = run[0].bytes_sent;
+    }
+  }
+}
+
         "compress=sparse sync=diloco sync-every=2", "compress=int4 sync=params sync-every=2",
         "compress=int4 sync=streaming sync-every=2"}) {
     const test_support::TemporaryDirectory folder;
