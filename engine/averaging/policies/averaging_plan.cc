@@ -230,6 +230,9 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
       "at ends of epochs or of the run, " +
       (planned.at_saves == 0 ? "" : std::to_string(planned.at_saves) + " before checkpoints, ") +
       std::to_string(plan.bytes_each) + " bytes " + (plan.streaming ? "of all" : "each");
+  if (plan.bytes_at_ends > 0)
+    first += " in pairs, " + std::to_string(plan.bytes_at_ends) +
+             " of all ranks, with the state of the outer steps";
   std::vector<std::string> lines{first};
   add_pairs(plan, lines);
   add_parts(plan, planned, lines);

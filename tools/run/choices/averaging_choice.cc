@@ -462,9 +462,11 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
     plan.streaming =
         engine::plan_streaming(streaming_options(options, model, 0), model.parameters.gradients);
   plan.in_pairs = options.method == AveragingMethod::kGossip;
+  if (plan.in_pairs && plan.outer)
+    plan.bytes_at_ends = plan.bytes_each * (plan.outer->has_momentum() ? 3 : 2);
   plan.ranks = group.world_size();
   if (plan.ranks == 1) {
-    plan.bytes_each = 0;
+    plan.bytes_each = plan.bytes_at_ends = 0;
     plan.notes.emplace_back("one rank takes the outer steps alone, and sends nothing");
     return plan;
   }

@@ -2,7 +2,10 @@
 // a snapshot change, and that replicas end equal.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "io/base/files/io_error.h"
@@ -649,9 +652,6 @@ TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
   expect_together(train(2, with(resumed, "steps=20 compress=topk")));
 }
 
-TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
-  for (const char* policy :
-       {"compress=topk", "compress=int8", "compress=sparse",
 // Each start has five steps, and what it sends is that of a run which starts with the policy.
 TEST(Continuation, CountsTheAveragingsOfAllStarts) {
   struct Start {
@@ -687,6 +687,9 @@ TEST(Continuation, CountsTheAveragingsOfAllStarts) {
   }
 }
 
+TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
+  for (const char* policy :
+       {"compress=topk", "compress=int8", "compress=sparse",
         "compress=sparse sync=diloco sync-every=2", "compress=int4 sync=params sync-every=2",
         "compress=int4 sync=streaming sync-every=2"}) {
     const test_support::TemporaryDirectory folder;
@@ -718,6 +721,25 @@ TEST(Plan, CountsTheBytesOfFragments) {
   EXPECT_EQ(whole.second, 3 * whole.first);
   EXPECT_EQ(parts.second, 3 * parts.first);
   EXPECT_GT(parts.first, whole.first);
+}
+
+// Averagings of all ranks include the anchor and the momentum of outer steps.
+TEST(Plan, CountsTheBytesOfPairs) {
+  for (const char* outer : {"", "outer-lr=0.5", "outer-momentum=0.5"}) {
+    const RankResult rank = train(
+        2, with("batch-size=10 synthetic-size=103 steps=24 sync=gossip sync-every=4", outer))[0];
+    long long by_clock = 0, at_ends = 0, each = 0, of_all = 0;
+    const std::string& line = rank.plan.at(0);
+    ASSERT_EQ(std::sscanf(line.c_str() + line.find(": ") + 2,
+                          "%lld averagings by the clock, %lld more of all ranks at ends of epochs "
+                          "or of the run, %lld bytes each",
+                          &by_clock, &at_ends, &each),
+              3)
+        << line;
+    const std::size_t second = line.find(" in pairs, ");
+    of_all = second == std::string::npos ? each : std::stoll(line.substr(second + 11));
+    EXPECT_EQ(rank.bytes_sent, by_clock * each + at_ends * of_all) << line;
+  }
 }
 
 // Rank 0 copies the state of a device to host memory, in case a rank is lost. Exchanges may be in
