@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/train/replicas/averaging_counts.h"
+
 namespace engine {
 namespace {
 
@@ -83,7 +85,7 @@ void StepReports::report(StepReport report, double now) {
   report.samples_per_s =
       static_cast<double>(report.progress.samples_seen - last_samples_) / std::max(seconds, 1e-9);
   report.step_seconds = seconds / static_cast<double>(report.progress.global_step - last_step_);
-  const AveragingReport averaged = context_.parts.state.policy.take_report();
+  const AveragingReport averaged = take_report_of_run(context_.parts.state.policy);
   report.averagings = averaged.averagings;
   report.bytes_sent = averaged.bytes_sent;
   report.spread = averaged.spread;

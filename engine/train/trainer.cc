@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "backends/backend_error.h"
+#include "engine/train/replicas/averaging_counts.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/files/io_error.h"
 #include "io/base/time/deadline.h"
@@ -62,7 +63,7 @@ void Trainer::seek_loader() {
 
 TrainResult Trainer::result(double seconds) {
   const TrainerParts& parts = context_.parts;
-  const AveragingReport averaged = parts.state.policy.take_report();
+  const AveragingReport averaged = take_report_of_run(parts.state.policy);
   TrainResult ended{context_.progress(),      seconds,
                     agreement_.stop_signal(), averaged.coverage,
                     averaged.averagings,      averaged.bytes_sent};

@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/base/files/folder_guard.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
@@ -177,6 +178,8 @@ void AtomicFile::commit(bool durable) {
     fail("set the length of", path_, errno);
   if (durable && base::retry_on_eintr([&] { return fsync(file_.fd()); }) != 0)
     fail("make durable", path_, errno);
+  if (const std::string fault = folder_fault(path_); !fault.empty())
+    throw CannotCreateError("cannot create " + path_ + ": " + fault);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("create", path_, errno);
   file_.close();
   if (durable) sync_folder(folder_);

@@ -38,8 +38,9 @@ class AtomicFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   // Starts writeback of everything written so far; does not wait for it.
   void start_writeback() noexcept;
-  // Throws Error or CannotCreateError. Only if the last fsync, of the folder, fails, `path` is
-  // already the new file. Without `durable` a power failure may leave an older file.
+  // Throws Error or CannotCreateError, also if a FolderGuard forbids the name. Only if the last
+  // fsync, of the folder, fails, `path` is already the new file. Without `durable` a power failure
+  // may leave an older file.
   void commit(bool durable = true);
 
  private:

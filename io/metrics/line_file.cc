@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "io/base/files/folder_guard.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
@@ -77,12 +78,14 @@ void LineFile::open_named_by_user() {
 
 std::string LineFile::write(const std::string& lines) {
   std::size_t left = 0;
-  const int error = write_all(torn_ ? "\n" + lines : lines, left);
+  const std::string forbidden = folder_fault(path_);
+  const int error = forbidden.empty() ? write_all(torn_ ? "\n" + lines : lines, left) : EACCES;
   if (error == 0)
     torn_ = false;
   else if (left > 0 && !cut(left))
     torn_ = true;
-  const std::string name = what_ + " " + path_ + ": ", fault = base::system_error_text(error);
+  const std::string name = what_ + " " + path_ + ": ",
+                    fault = forbidden.empty() ? base::system_error_text(error) : forbidden;
   if (error != 0 && path_ == "-") throw Error(name + "cannot write: " + fault);
   if (error == 0 && lost_ == 0) return "";
   if (error == 0) {

@@ -19,8 +19,8 @@ class LineFile {
 
   // Appends one or several lines, each with its end, in one write(), so that a killed process
   // leaves no partial line. Returns a message for the user, once each: that lines are lost from now
-  // on, and that writing works again, and how many were lost; otherwise "". Throws Error if
-  // standard output fails.
+  // on, and that writing works again, and how many were lost; otherwise "". Lines that a
+  // FolderGuard forbids are lost. Throws Error if standard output fails.
   std::string write(const std::string& lines);
   // If a run's own file has been deleted, makes it again, without the earlier lines. Called while
   // the run holds its folder. Returns a notice; "" if the file is there, or cannot be made.

@@ -17,6 +17,7 @@
 #include "io/checkpoint/checkpoint_names.h"
 #include "tools/folder/output_paths.h"
 #include "tools/folder/resume_source.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -162,17 +163,39 @@ RunFolder::RunFolder(const RunFolderRequest& request)
                          .waits = request.restarted || request.resume.is_wanted(),
                          .stale = request.stale});
     take(request);
+    guard_folder();
   } catch (...) {
     remove_if_made();
     throw;
   }
 }
 
+// The last lines of a process that has lost the folder come after this, without the guard.
 RunFolder::~RunFolder() {
+  try {
+    check_lock();
+  } catch (const io::CannotCreateError&) {
+    keep_log("");
+  }
   if (!started_) remove_if_made();
 }
 
+// A process that was stopped may be in the middle of a write when it is continued, long after
+// another one has taken the folder.
+void RunFolder::guard_folder() {
+  guard_ = std::make_unique<io::FolderGuard>(path_, [this]() -> std::string {
+    try {
+      lock_->look();
+      lock_->check();
+      return "";
+    } catch (const io::CannotCreateError& lost) {
+      return lost.what();
+    }
+  });
+}
+
 void RunFolder::remove_if_made() {
+  guard_.reset();
   if (!made_) return;
   std::error_code ignored;
   if (lock_) {  // otherwise another job may have the folder

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "io/base/files/folder_guard.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_names.h"
 #include "tools/folder/run_lock.h"
@@ -87,6 +88,7 @@ class RunFolder {
  private:
   void take(const RunFolderRequest& request);
   void remove_if_made();
+  void guard_folder();
 
   void read_record(bool has_checkpoints);
   void keep_damaged_record() const;
@@ -95,6 +97,7 @@ class RunFolder {
   std::string path_, notice_;
   std::string damaged_;  // the name that a run.json that cannot be used gets; "" if it is intact
   std::unique_ptr<RunLock> lock_;
+  std::unique_ptr<io::FolderGuard> guard_;  // uses the lock
   RunRecord record_;
   std::optional<RunRecord> before_;  // this start
   bool continued_ = false, begun_ = false, made_ = false, started_ = false;

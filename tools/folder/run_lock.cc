@@ -42,6 +42,27 @@ std::string seconds_text(std::chrono::milliseconds time) {
   return std::to_string(std::chrono::ceil<std::chrono::seconds>(time).count()) + " s";
 }
 
+// The lock file of another process, in the place of this one's.
+struct OtherLock {
+  bool held = false;
+  LockHolder holder = {};
+  bool has_no_sign = false;  // certain: it could be read
+};
+
+// Returns none if it cannot be opened.
+std::optional<OtherLock> look_at(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return std::nullopt;
+  OtherLock other{.held = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK};
+  try {
+    other.holder = lock_sign(file, path).holder;
+    other.has_no_sign = other.holder.pid == 0;
+  } catch (const io::Error&) {  // the file system is not available
+  }
+  close(file);
+  return other;
+}
+
 }  // namespace
 
 RunLock::RunLock(const std::string& folder, const LockClaim& claim)
@@ -134,9 +155,13 @@ void RunLock::check_is_named() const {
 }
 
 void RunLock::refuse(const LockHolder& holder, const std::string& more) const {
-  throw io::CannotCreateError("another job is running in " + folder_ +
-                              (holder.pid > 0 ? ": " + holder.text() : "") + more +
-                              "; wait for it, or give another --save-dir");
+  const std::string pid = std::to_string(holder.pid);
+  const bool stopped = holder.pid > 0 && holder.is_here() && holder.is_stopped();
+  throw io::CannotCreateError(
+      "another job is running in " + folder_ + (holder.pid > 0 ? ": " + holder.text() : "") + more +
+      (stopped ? ", which is stopped (SIGSTOP): continue it with `kill -CONT " + pid +
+                     "`, or end it with `kill -KILL " + pid + "`, or give another --save-dir"
+               : "; wait for it, or give another --save-dir"));
 }
 
 void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
@@ -239,21 +264,17 @@ void RunLock::look_locked() {
   if (fstat(fd_, &mine) != 0) return;
   if (stat(path_.c_str(), &named) == 0) {
     if (mine.st_ino == named.st_ino && mine.st_dev == named.st_dev) return;
-    const int other = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (other < 0) return;
-    const bool held = flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    LockHolder holder;
-    try {
-      holder = lock_sign(other, path_).holder;
-    } catch (const io::Error&) {  // the file system is not available
-    }
-    close(other);
-    const bool own = holder.pid == getpid() && holder.is_here();
-    if (held && own) return;  // the file system changes inode numbers
-    if (held || (holder.pid > 0 && !own))
+    const std::optional<OtherLock> other = look_at(path_);
+    if (!other) return;
+    const bool own = other->holder.pid == getpid() && other->holder.is_here();
+    if (other->held && own) return;  // the file system changes inode numbers
+    if (other->held || (other->holder.pid > 0 && !own))
       return lose("another job has taken the folder " + folder_ +
-                  (holder.pid > 0 ? ": " + holder.text() : "") +
+                  (other->holder.pid > 0 ? ": " + other->holder.text() : "") +
                   "; this job's run.lock was deleted or replaced");
+    if (other->has_no_sign && is_in_place_locked())
+      return lose("another job has taken the folder " + folder_ +
+                  ", and has ended; this job's run.lock was replaced");
   } else if (errno != ENOENT) {
     return;  // the file system is not available
   }

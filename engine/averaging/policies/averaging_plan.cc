@@ -79,7 +79,7 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
 
 // Adds a line about what a rank sends and waits for. The last phase is the longest part of a run.
 void add_pairs(const AveragingPlan& plan, std::vector<std::string>& lines) {
-  if (!plan.in_pairs) return;
+  if (!plan.in_pairs || plan.ranks == 1) return;
   const double every = static_cast<double>(plan.schedule.phases().back().every),
                paired = plan.ranks - plan.ranks % 2;  // ranks that have a partner
   const double bytes = static_cast<double>(plan.bytes_each) * paired / plan.ranks / every;
@@ -230,6 +230,9 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
       "at ends of epochs or of the run, " +
       (planned.at_saves == 0 ? "" : std::to_string(planned.at_saves) + " before checkpoints, ") +
       std::to_string(plan.bytes_each) + " bytes " + (plan.streaming ? "of all" : "each");
+  if (plan.bytes_at_ends > 0)
+    first += " in pairs, " + std::to_string(plan.bytes_at_ends) +
+             " of all ranks, with the state of the outer steps";
   std::vector<std::string> lines{first};
   add_pairs(plan, lines);
   add_parts(plan, planned, lines);

@@ -38,6 +38,8 @@ struct AveragingPlan {
   SyncSchedule schedule;        // schedule of parameter averaging, in global steps
   std::int64_t bytes_each = 0;  // payload of one averaging of parameters and of what is averaged
                                 // with them
+  // The payload of one averaging of all ranks beside one of pairs; 0: the same.
+  std::int64_t bytes_at_ends = 0;
   // The part of `bytes_each` that is sent as codes, and its bytes without; "": nothing is.
   std::string compression;  // "int8"
   std::int64_t bytes_compressed = 0, bytes_uncompressed = 0;

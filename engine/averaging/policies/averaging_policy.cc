@@ -15,8 +15,16 @@ class NoAveraging final : public AveragingPolicy {
     return {.lone = world_size_ > 1 ? LoneState::kIndependent : LoneState::kLastStep};
   }
   RankDifferences differences() const override { return {world_size_ > 1, world_size_ > 1}; }
+  // Earlier starts of the run may have averaged.
+  PolicyCounters counters() const override {
+    return bytes_before_ > 0 ? PolicyCounters{{"bytes_sent", bytes_before_}} : PolicyCounters{};
+  }
+  void restore_counters(const PolicyCounters& counters) override {
+    bytes_before_ = find_counter(counters, "bytes_sent", 0);
+  }
   AveragingReport take_report() override {
-    return {.coverage = world_size_ == 1
+    return {.bytes_sent = bytes_before_,
+            .coverage = world_size_ == 1
                             ? "one replica: nothing to average"
                             : "nothing was averaged (--sync none): " + std::to_string(world_size_) +
                                   " independent replicas"};
@@ -24,6 +32,7 @@ class NoAveraging final : public AveragingPolicy {
 
  private:
   int world_size_;
+  std::int64_t bytes_before_ = 0;
 };
 
 }  // namespace

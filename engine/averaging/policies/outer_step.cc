@@ -1,6 +1,8 @@
 // Both outer optimizers call the SGD kernel with different coefficients.
 #include "engine/averaging/policies/outer_step.h"
 
+#include <algorithm>
+
 namespace engine {
 
 OuterStep::OuterStep(ParameterBuffer& parameters, KernelContext& context,
@@ -67,9 +69,11 @@ void OuterStep::add_counters(PolicyCounters& counters) const {
   counters.emplace_back("outer_steps", steps_);
 }
 
-void OuterStep::restore_counters(const PolicyCounters& counters) {
+void OuterStep::restore_counters(const PolicyCounters& counters, std::int64_t fragments) {
   started_ = find_counter(counters, "outer_started", 0) != 0;
   steps_ = find_counter(counters, "outer_steps", 0);
+  const std::int64_t before = std::max<std::int64_t>(1, find_counter(counters, "fragments", 1));
+  if (before != fragments) steps_ = steps_ / before * fragments;
 }
 
 }  // namespace engine

@@ -45,7 +45,9 @@ class OuterStep {
   // Returns the memory of the state, with which this calculates where the state is.
   std::vector<HomeBuffer> buffers_at_home();
   void add_counters(PolicyCounters& counters) const;
-  void restore_counters(const PolicyCounters& counters);
+  // `fragments`: into how many parts the policy divides the parameters, each with steps of its own.
+  // After another number, each parameter continues with the mean number of its steps.
+  void restore_counters(const PolicyCounters& counters, std::int64_t fragments = 1);
 
  private:
   // `inner_lr` is 1 if it is no divisor.

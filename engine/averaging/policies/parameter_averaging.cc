@@ -1,6 +1,7 @@
 // Averages parameters every K updates: it computes the mean of the replicas, weighted by the
 // samples since the last averaging, and applies the optional outer step.
 #include <algorithm>
+#include <bit>
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/mean_report.h"
@@ -37,6 +38,7 @@ class ParameterAveraging final : public AveragingPolicy {
     return factor_of_mean(weights.local);
   }
   GradientExchange* begin_step(StateHome& home) override {
+    take_missed_step(home);
     if (!apart_ && mean_.needs_start()) {
       const StateUse use(home, mean_.fits_device());
       mean_.start(mean_.all(), parameters_.values.part(0, mean_.all().count), use.math());
@@ -53,8 +55,9 @@ class ParameterAveraging final : public AveragingPolicy {
     samples_.add(counts);
     if (!options_.schedule.due(updates_)) return 0;
     const StateUse use(home, mean_.fits_device());
+    if (outer_) missed_rate_ = lr;
     average(use.math(), options_.schedule.count(0, updates_));
-    if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_), use.math());
+    take_outer_step(use);
     return 0;
   }
   HomeMemory memory_at_home() override {
@@ -66,6 +69,7 @@ class ParameterAveraging final : public AveragingPolicy {
   }
   Coupling coupling() const override { return {.steps_alone = true, .lone = LoneState::kLastMean}; }
   void synchronize(StateHome& home) override {
+    take_missed_step(home);
     if (!apart_) return;
     const StateUse use(home, mean_.fits_device());
     average(use.math(), std::nullopt);
@@ -83,13 +87,19 @@ class ParameterAveraging final : public AveragingPolicy {
     PolicyCounters counters{
         {"updates", updates_}, {"averagings", averagings_}, {"bytes_sent", mean_.bytes_sent()}};
     if (outer_) outer_->add_counters(counters);
+    if (missed_rate_)
+      counters.emplace_back(kMissedRate, std::bit_cast<std::int64_t>(*missed_rate_));
     return counters;
   }
   void restore_counters(const PolicyCounters& counters) override {
     updates_ = find_counter(counters, "updates", 0);
     averagings_ = find_counter(counters, "averagings", 0);
     mean_.set_bytes_sent(find_counter(counters, "bytes_sent", 0));
-    if (outer_) outer_->restore_counters(counters);
+    if (!outer_) return;
+    outer_->restore_counters(counters);
+    const std::int64_t rate = find_counter(counters, kMissedRate, kNoRate);
+    missed_rate_.reset();
+    if (rate != kNoRate) missed_rate_ = std::bit_cast<double>(rate);
   }
   std::vector<PolicyState> state() override {
     std::vector<PolicyState> state = outer_ ? outer_->state() : std::vector<PolicyState>{};
@@ -99,6 +109,21 @@ class ParameterAveraging final : public AveragingPolicy {
   AveragingReport take_report() override { return report_of(mean_, averagings_, coverage()); }
 
  private:
+  static constexpr const char* kMissedRate = "missed_outer_step";  // the bits of the inner rate
+  static constexpr std::int64_t kNoRate = -1;                      // the bits of no number
+
+  void take_outer_step(const StateUse& use) {
+    if (outer_ && missed_rate_)
+      outer_->apply(*missed_rate_, period_at(options_.schedule, updates_), use.math());
+    missed_rate_.reset();
+  }
+  // If a rank is lost in an averaging of the schedule, the parameters become the mean of the
+  // remaining ranks, which then take the outer step.
+  void take_missed_step(StateHome& home) {
+    if (apart_ || !missed_rate_) return;
+    const StateUse use(home, mean_.fits_device());
+    take_outer_step(use);
+  }
   // The `scheduled`-th averaging of the schedule, or another one.
   void average(StateMath* home, std::optional<std::int64_t> scheduled) {
     included_.clear();
@@ -136,6 +161,8 @@ class ParameterAveraging final : public AveragingPolicy {
   std::optional<OuterStep> outer_;
   std::int64_t updates_ = 0, averagings_ = 0;
   bool apart_ = false;  // there were updates since the last averaging
+  // The inner rate for the outer step of an averaging that has not ended; none: there is none.
+  std::optional<double> missed_rate_;
   SampleCount samples_;
 };
 

@@ -32,6 +32,14 @@ class PolicyCheckpoint {
   virtual void restore_counters(const PolicyCounters&) {}
   virtual std::vector<PolicyState> state() { return {}; }
   virtual RankDifferences differences() const { return {}; }
+
+  // Counts of averagings that the run made by other policies, which a checkpoint stores beside the
+  // counters.
+  const PolicyCounters& other_counts() const { return other_counts_; }
+  void set_other_counts(PolicyCounters counts) { other_counts_ = std::move(counts); }
+
+ private:
+  PolicyCounters other_counts_;
 };
 
 }  // namespace engine

@@ -151,13 +151,12 @@ class StreamingAveraging final : public AveragingPolicy {
     averagings_ = find_counter(counters, "averagings", 0);
     mean_.set_bytes_sent(find_counter(counters, "bytes_sent", 0));
     bytes_sent_ = 0;
-    outer_.restore_counters(counters);
-    const std::int64_t before = find_counter(counters, "fragments", 1);
-    const bool same = before == static_cast<std::int64_t>(fragments_.size());
+    const auto own = static_cast<std::int64_t>(fragments_.size());
+    outer_.restore_counters(counters, own);
+    const bool same = find_counter(counters, "fragments", 1) == own;
     for (std::size_t f = 0; f < fragments_.size(); ++f) {
       FragmentClock& fragment = fragments_[f];
-      fragment = {.part = fragment.part,
-                  .outer_steps = outer_.steps() / std::max<std::int64_t>(1, before)};
+      fragment = {.part = fragment.part, .outer_steps = outer_.steps() / own};
       if (!same) continue;
       fragment.outer_steps =
           find_counter(counters, counter_of(f, "outer_steps"), fragment.outer_steps);

@@ -171,7 +171,7 @@ void ReplicaMean::sum(StateMath& math, double weight, const FlatBuffer& buffer) 
   // them as zeros.
   if (total.data == parameters_.gradients.data() && !has_slots_of(parameters_.gradients, buffer))
     math.scale(0, total, total);
-  bytes_sent_ += static_cast<std::int64_t>(bytes);
+  if (communicator_.world_size() > 1) bytes_sent_ += static_cast<std::int64_t>(bytes);
 }
 
 void ReplicaMean::calculate_contribution(StateMath& math, double weight, Elements range,
@@ -210,6 +210,7 @@ void ReplicaMean::receive(Elements range, const FlatBuffer& memory, StateMath* h
 }
 
 std::int64_t ReplicaMean::bytes_of(std::int64_t round, Elements range) const {
+  if (communicator_.world_size() == 1) return 0;
   return coded_ ? static_cast<std::int64_t>(code_bytes(coded_->sum.options(), range.count, round))
                 : range.count * static_cast<std::int64_t>(size_of(parameters_.values.dtype()));
 }

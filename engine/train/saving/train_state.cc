@@ -12,6 +12,7 @@
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/train/replicas/averaging_counts.h"
 #include "engine/train/saving/average_kind.h"
 #include "engine/train/saving/rank_states.h"
 #include "engine/train/saving/weights.h"
@@ -259,6 +260,8 @@ void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
   }
   for (const auto& [name, value] : state.policy.counters())
     checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
+  for (const auto& [name, value] : state.policy.other_counts())
+    checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
   for (const PolicyState& s : state.policy.state())
     export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, copy);
   for (const Stateful* part : state.parts) part->capture(copy);
@@ -353,22 +356,16 @@ void report_dropped_exchanges(const io::Checkpoint& checkpoint, const std::strin
 // Restores the averaging's memory. A checkpoint of another policy has none: then it starts over,
 // with a notice to the user. Memory of single ranks is not valid for another world size, except
 // that of a rank that saved alone after the loss of others: what it had not sent is sent once, by
-// rank 0. A run of one rank averages nothing: only a rank that saved alone has it in a world of 1.
+// rank 0. A run of one rank sends nothing: only a rank that saved alone has it in a world of 1.
 void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, int rank,
                     int world_size, TrainState& state,
                     const std::function<void(const std::string&)>& notice) {
   const bool same_world = checkpoint.world_size == world_size;
   const bool saved_alone = checkpoint.world_size == 1;
-  PolicyCounters counters{{"updates", checkpoint.global_step}};
-  // All policies but those that average gradients alone store "updates": the averagings of the one
-  // kind are none of the other.
-  const bool other_kind =
-      (find_counter(checkpoint.counters, std::string(kPolicyPrefix) + "updates", -1) < 0) !=
-      (find_counter(state.policy.counters(), "updates", -1) < 0);
+  PolicyCounters saved;
   for (const auto& [name, value] : checkpoint.counters)
-    if (name.starts_with(kPolicyPrefix) &&
-        !(other_kind && name == std::string(kPolicyPrefix) + "averagings"))
-      counters.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
+    if (name.starts_with(kPolicyPrefix))
+      saved.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
   const std::vector<PolicyState> all = state.policy.state();
   if (notice) {
     report_dropped(checkpoint, source, world_size, all, notice);
@@ -389,7 +386,7 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
                                "0 continues with it, the other ranks start from zero"
                          : what + " is per-rank state; reset because the world size changed");
   }
-  state.policy.restore_counters(counters);
+  restore_counts(saved, checkpoint.global_step, state.policy);
 }
 
 // A checkpoint of a run without a moving average has none to continue.

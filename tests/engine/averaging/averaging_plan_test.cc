@@ -191,6 +191,10 @@ TEST(AveragingPlan, TellsWhoWaitsForWhomInPairs) {
                 "each rank sends 125 bytes per step on average and waits only for its partner; all "
                 "ranks wait for each other in evaluations, in checkpoints, at ends of epochs, and "
                 "about once per second for control values"}));
+  plan.bytes_at_ends = 3000;
+  EXPECT_TRUE(describe(plan)[0].ends_with(
+      ", 1000 bytes each in pairs, 3000 of all ranks, with the state of the outer steps"))
+      << describe(plan)[0];
   plan.ranks = 5;
   EXPECT_NE(describe(plan)[1].find("only for its partner, and one of the 5 ranks pauses; all"),
             std::string::npos)

@@ -17,15 +17,22 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
 #include "io/base/machine/process_state.h"
+#include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/metrics/line_file.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tools/folder/lock_file.h"
+#include "tools/folder/run_folder.h"
+#include "tools/report/output/run_log.h"
 
 namespace {
 
@@ -178,6 +185,72 @@ TEST_F(Lock, OfAProcessThatItDoesNotNameIsReplaced) {
       fs::remove(path());
     }
   }
+}
+
+// A process that is stopped and continued may be in the middle of a write.
+TEST_F(Lock, AProcessThatHasLostItWritesNothingMore) {
+  std::optional<tools::RunFolder> run(std::in_place, tools::RunFolderRequest{.folder = dir()});
+  tools::keep_log(folder_ / "log.txt");
+  io::LineFile log("log", folder_ / "log.txt", io::NamedBy::kRun);
+  io::Checkpoint snapshot;
+  snapshot.model = "m";
+  snapshot.global_step = 1;
+  const auto save = [&] { io::save_to_directory(snapshot, dir(), 0, /*best=*/true); };
+  save();
+  io::replace_file(folder_ / "status.json", "of this process");
+  EXPECT_EQ(log.write("before\n"), "");
+  const Process other([&] {
+    static const RunLock lock(dir(), {.take_over = true});
+    return 'y';
+  });
+  ASSERT_EQ(other.said(), 'y');
+  snapshot.global_step = 2;
+  EXPECT_THROW(save(), io::CannotCreateError);
+  EXPECT_THROW(io::replace_file(folder_ / "status.json", "no longer"), io::CannotCreateError);
+  EXPECT_NE(log.write("after\n").find("another job has taken the folder"), std::string::npos);
+  for (const char* name : {"latest", "best"})
+    EXPECT_EQ(test_support::read_text(folder_ / name), "step-00000001.ckpt\n");
+  EXPECT_FALSE(fs::exists(folder_ / "step-00000002.ckpt"));
+  EXPECT_EQ(test_support::read_text(folder_ / "status.json"), "of this process");
+  run.reset();
+  testing::internal::CaptureStderr();
+  tools::warn("the job ends");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "engine: the job ends\n");
+  EXPECT_EQ(test_support::read_text(folder_ / "log.txt"), "before\n");
+}
+
+// The other process has ended meanwhile, and its lock has no holder.
+TEST_F(Lock, StaysLostAfterTheProcessThatTookItHasEnded) {
+  RunLock lock(dir());
+  const Process other([&] {
+    { const RunLock taken(dir(), {.take_over = true}); }
+    return 'y';
+  });
+  ASSERT_EQ(other.said(), 'y');
+  lock.look();
+  try {
+    lock.check();
+    ADD_FAILURE() << "it has the folder";
+  } catch (const io::CannotCreateError& error) {
+    EXPECT_NE(std::string(error.what()).find("has taken the folder"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Lock, TheMessageNamesAStoppedHolderAndWhatToDo) {
+  const Process other([&] {
+    static const RunLock lock(dir());
+    return 'y';
+  });
+  ASSERT_EQ(other.said(), 'y');
+  kill(other.pid(), SIGSTOP);
+  ASSERT_TRUE(test_support::eventually([&] { return base::is_stopped(other.pid()); }));
+  const std::string pid = std::to_string(other.pid());
+  EXPECT_EQ(refusal(), "another job is running in " + dir() + ": process " + pid + " on " +
+                           backends::host_name() +
+                           ", which is stopped (SIGSTOP): continue it with `kill -CONT " + pid +
+                           "`, or end it with `kill -KILL " + pid +
+                           "`, or give another --save-dir");
 }
 
 // It may be a job in a container, whose processes this host's do not see, or one that could not

@@ -66,6 +66,15 @@ std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
   return std::nullopt;
 }
 
+// Returns true if the policy changes the parameters of a rank that is alone: an outer step with
+// rate 1 and without momentum gives the mean, and the mean of one is itself, or, with overlap, what
+// it was some steps ago.
+bool changes_one_rank(const AveragingOptions& options) {
+  const auto outer = outer_of(options);
+  if (outer && (outer->has_momentum() || outer->lr.value_or(1) != 1)) return true;
+  return options.method == AveragingMethod::kStreaming && options.streaming.overlap > 0;
+}
+
 // With policies that average parameters, these alone are compressed.
 std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
                                               backends::Communicator& wire,
@@ -281,6 +290,18 @@ std::optional<engine::LossyOptions> codes_of(const AveragingOptions& options, st
   }
 }
 
+bool averages(const AveragingOptions& options, int world_size) {
+  if (world_size == 1) return changes_one_rank(options);
+  return options.method != AveragingMethod::kNone;
+}
+
+AveragingOptions options_of_group(AveragingOptions options, int world_size) {
+  if (world_size > 1 || !options.of_parameters()) return options;
+  options.compression = Compression::kNone;
+  options.stale.max_behind = 0;
+  return options;
+}
+
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group) {
   if (!options.host_islands || !options.of_parameters()) return {group.rank()};
   const std::vector<backends::PeerInfo>& peers = group.peers();
@@ -308,8 +329,7 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
                                                         const AveragingParts& parts) {
   if (options.method == AveragingMethod::kAuto)
     throw std::logic_error("--sync auto must be replaced by choose_sync()");
-  if (group.world_size() == 1 || options.method == AveragingMethod::kNone)
-    return engine::make_no_averaging(group.world_size());
+  if (!averages(options, group.world_size())) return engine::make_no_averaging(group.world_size());
   if (options.method == AveragingMethod::kGradients)
     return make_gradients(options, parts.wire, parts);
   auto parameters = make_of_parameters(options, parts);
@@ -318,7 +338,10 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
   engine::MixedAveragingOptions mixed;
   mixed.name = options.name;
   mixed.warmup = warmup;
-  if (warmup > 0) mixed.all = make_gradients(options, parts.wire, parts);
+  if (warmup > 0)
+    mixed.all = group.world_size() > 1
+                    ? make_gradients(options, parts.wire, parts)
+                    : engine::make_step_gradient_averaging(parts.model.parameters.gradients, {});
   if (parts.island != nullptr) {
     mixed.island = make_gradients(options, *parts.island, parts);
     const int hosts = host_count(group);
@@ -338,7 +361,7 @@ bool encodes_gradients_on_device(const AveragingOptions& options) {
 }
 
 std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype) {
-  if (world_size == 1 || options.method == AveragingMethod::kNone) return 0;
+  if (!averages(options, world_size)) return 0;
   const std::size_t size = engine::size_of(dtype);
   return options.of_gradients() ? bytes_of_sum(options, size) : size * copies_of_policy(options);
 }
@@ -346,7 +369,7 @@ std::size_t averaging_bytes(const AveragingOptions& options, int world_size, eng
 // Averagings without late ranks stay in host memory, where another thread calculates them.
 std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world_size,
                                       engine::DType dtype) {
-  if (world_size == 1) return 0;
+  if (!averages(options, world_size)) return 0;
   const std::size_t size = engine::size_of(dtype);
   if (encodes_gradients_on_device(options)) return bytes_of_sum(options, size);
   if (!options.of_parameters() || options.stale.max_behind > 0) return 0;
@@ -370,7 +393,9 @@ bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, i
 
 std::string averaging_text(const AveragingOptions& options, std::string_view policy) {
   std::string text(policy);
-  if (policy == "none") return text;
+  if (policy == "none")
+    return options.of_parameters() ? text + " (one rank: " + options.name + " changes nothing)"
+                                   : text;
   if (policy == "grad")
     return text + gradients_text(options) + (options.shard_optimizer ? ", optimizer sharded" : "");
   text += " " + schedule_text(options);
@@ -410,7 +435,7 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
                                                     engine::ModelState& model,
                                                     engine::Optimizer& optimizer,
                                                     const engine::PlannedSteps& steps) {
-  if (group.world_size() == 1 || !options.of_parameters()) return std::nullopt;
+  if (!options.of_parameters() || !averages(options, group.world_size())) return std::nullopt;
   const engine::ParameterAveragingOptions parameters = parameter_options(options, model, optimizer);
   engine::AveragingPlan plan;
   plan.steps = steps;
@@ -443,7 +468,14 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
     plan.streaming =
         engine::plan_streaming(streaming_options(options, model, 0), model.parameters.gradients);
   plan.in_pairs = options.method == AveragingMethod::kGossip;
+  if (plan.in_pairs && plan.outer)
+    plan.bytes_at_ends = plan.bytes_each * (plan.outer->has_momentum() ? 3 : 2);
   plan.ranks = group.world_size();
+  if (plan.ranks == 1) {
+    plan.bytes_each = plan.bytes_at_ends = 0;
+    plan.notes.emplace_back("one rank takes the outer steps alone, and sends nothing");
+    return plan;
+  }
   plan.islands = options.host_islands ? host_count(group) : 0;
   if (const std::int64_t behind = options.stale.max_behind; behind > 0) {
     plan.notes.push_back("late ranks are waited for during at most " +

@@ -148,16 +148,18 @@ SyncCandidate candidate_of(const Policy& policy, std::int64_t every, const SyncF
   return c;
 }
 
-// Returns true if the policy is that of the row of its kind whose periods are nearest to `every`.
-// Periods above those of all rows are for policies with outer steps.
+// Returns true if the policy is that of the row of its kind whose periods are nearest to `every`. A
+// period above those of all rows counts as the longest of them.
 bool covers_period(const Policy& policy, std::int64_t every) {
   if (policy.makes_outer_steps()) return true;
   const std::int64_t longest = policy.periods.back();
-  return every <= longest && std::ranges::none_of(policies(), [&](const Policy& other) {
-           return other.sync == std::string_view(policy.sync) && !other.averages_gradients() &&
-                  other.compression == policy.compression && other.periods.back() < longest &&
-                  every <= other.periods.back();
-         });
+  return std::ranges::none_of(policies(), [&](const Policy& other) {
+    if (other.sync != std::string_view(policy.sync) || other.averages_gradients() ||
+        other.compression != policy.compression)
+      return false;
+    const std::int64_t last = other.periods.back();
+    return every <= longest ? last < longest && every <= last : last > longest;
+  });
 }
 
 bool is_allowed(const Policy& policy, const SyncFigures& figures, const SyncLimits& limits) {

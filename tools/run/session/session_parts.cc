@@ -348,7 +348,8 @@ engine::DeviceAveragingOptions device_averaging(const SessionOptions& options,
                                                 const backends::Group& group,
                                                 const SessionCommunicators& wires) {
   engine::DeviceAveragingOptions averaging{
-      .wanted = group.world_size() > 1 && options.averaging.of_parameters(),
+      .wanted =
+          options.averaging.of_parameters() && averages(options.averaging, group.world_size()),
       .communicator = wires.device_averaging};
   const auto codes = codes_of(options.averaging, options.seed);
   if (averaging.wanted && codes)

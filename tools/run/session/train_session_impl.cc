@@ -1,6 +1,8 @@
 // Connects all parts of a training; only this file knows all of them.
 #include "tools/run/session/train_session_impl.h"
 
+#include <utility>
+
 #include "engine/core/cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/statistics_pass.h"
@@ -83,6 +85,11 @@ ComputeOptions compute_options(const SessionParts& s) {
   s.carried->place = place_on_host(s.carried->place, s.group, *s.control);
   chosen.device.place = s.carried->place;
   return chosen;
+}
+
+SessionOptions of_group(SessionOptions options, const backends::Group& group) {
+  options.averaging = options_of_group(std::move(options.averaging), group.world_size());
+  return options;
 }
 
 // A device itself skips steps, by its loss scale; a scale of 1 changes no number.
@@ -265,34 +272,35 @@ SessionInput::SessionInput(const SessionParts& s)
 
 SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
                            std::unique_ptr<backends::Communicator> c, RetainedState* kept)
-    : options(o),
+    : options(of_group(o, g)),
       group(g),
       carried(kept),
       control(c ? std::move(c) : host_communicator(g)),
-      compute(with_skipping(choose_compute(compute_options(*this), g, *control), o)),
+      compute(with_skipping(choose_compute(compute_options(*this), g, *control), options)),
       host{instruction_set_notice(g, *control, compute.products), memory_budget(g),
-           DeviceWires(o, compute, g)},
+           DeviceWires(options, compute, g)},
       input(*this),
       model(make_model(*this)),
       machines(gather_machines(*control, compute, model->pool.physical_threads())),
-      wires(o, g, model->graph, host.device_wires),
+      wires(options, g, model->graph, host.device_wires),
       work(make_step_work(*this)),
-      policy(make_policy(o, compute, g, *model, wires)),
+      policy(make_policy(options, compute, g, *model, wires)),
       state(make_state(*this)),
       loader(input.data.train(), input.data.sampling(),
-             loader_options(o.data, input.data, compute.device, model->samples != nullptr)),
+             loader_options(options.data, input.data, compute.device, model->samples != nullptr)),
       keeper(*control, keeper_options(*this), kept == nullptr ? nullptr : writer_of(*kept)),
       judges(make_judges(*this)) {
   engine::HomeMemory of_policy = policy->memory_at_home();
-  allocate_on_device(o, compute, g, input.data, *model,
+  allocate_on_device(options, compute, g, input.data, *model,
                      [&] { state.home.add(std::move(of_policy)); });
   if (carried != nullptr) carried->data = input.data.loaded();
   if (judges.best) state.parts.push_back(judges.best.get());
   if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());
   // An elastic job measures again: another rank may have the number of one that left.
-  if (judges.balance && o.data.max_ranks == 0) state.parts.push_back(judges.balance.get());
-  if (judges.local_steps && o.data.max_ranks == 0) state.parts.push_back(judges.local_steps.get());
-  if (judges.skipped_steps && o.data.max_ranks == 0)
+  if (judges.balance && options.data.max_ranks == 0) state.parts.push_back(judges.balance.get());
+  if (judges.local_steps && options.data.max_ranks == 0)
+    state.parts.push_back(judges.local_steps.get());
+  if (judges.skipped_steps && options.data.max_ranks == 0)
     state.parts.push_back(judges.skipped_steps.get());
   plan_steps(*this);
   gather_facts(*this, {});

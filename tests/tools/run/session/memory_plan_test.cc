@@ -285,7 +285,11 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
                   sizeof(float))
         << policy.name;
   }
+  // One rank has the anchor and the momentum of its outer steps, and none for a plain mean.
   EXPECT_EQ(tools::averaging_bytes({.method = tools::AveragingOptions::Method::kDiloco}, 1,
+                                   engine::DType::kF32),
+            2 * sizeof(float));
+  EXPECT_EQ(tools::averaging_bytes({.method = tools::AveragingOptions::Method::kParameters}, 1,
                                    engine::DType::kF32),
             0u);
 }

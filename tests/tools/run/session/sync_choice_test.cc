@@ -62,8 +62,7 @@ TEST(SyncChoice, FollowsFromLinkModelAndStep) {
 TEST(SyncChoice, KeepsWhatTheUserHasGiven) {
   const SyncFigures slow = figures(10, 100, 20), fast = figures(25'000, 0.05, 100);
   EXPECT_EQ(chosen(fast, {.every = 8, .compression = {}}), "--sync params --sync-every 8");
-  EXPECT_EQ(chosen(fast, {.every = 100, .compression = {}}),
-            "--sync streaming --sync-every 100 --sync-overlap 12");
+  EXPECT_EQ(chosen(fast, {.every = 100, .compression = {}}), "--sync params --sync-every 100");
   EXPECT_EQ(chosen(slow, {.every = 100, .compression = {}}),
             "--sync diloco --sync-every 100 --compress sparse --outer-momentum 0");
   EXPECT_EQ(chosen(fast, {.every = {}, .compression = Compression::kInt4}),
@@ -103,6 +102,23 @@ TEST(SyncChoice, SuitsTheLengthOfTheRun) {
   f.steps = 100;
   EXPECT_EQ(chosen(f, {.every = 1000, .compression = {}}),  // given: only the method is chosen
             "--sync streaming --sync-every 1000 --sync-overlap 125");
+}
+
+// A period above the longest measured one counts as that one, and the table says so. Ten averagings
+// are too few for outer steps.
+TEST(SyncChoice, LongPeriodsAreForParametersToo) {
+  SyncFigures f = figures(10, 100, 20);
+  f.steps = 1'000;
+  for (const std::int64_t every : {64, 65, 100}) {
+    std::vector<std::string> all;
+    for (const SyncCandidate& c : sync_candidates(f, {.every = every, .compression = {}})) {
+      all.push_back(options_text(c));
+      EXPECT_EQ(c.accuracy.find("not measured") != std::string::npos, every > 64 || all.size() > 1)
+          << c.accuracy;
+    }
+    const std::string params = "--sync params --sync-every " + std::to_string(every);
+    EXPECT_EQ(all, (std::vector<std::string>{params, params + " --compress int8"}));
+  }
 }
 
 TEST(SyncChoice, RanksThatShareMemorySumGradients) {

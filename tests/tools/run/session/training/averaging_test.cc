@@ -2,7 +2,10 @@
 // a snapshot change, and that replicas end equal.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "io/base/files/io_error.h"
@@ -91,6 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
              0},
         Pair{"SlowmoWithBeta0AndAlpha1IsParams", kParams3,
              "sync=slowmo sync-every=3 slowmo-beta=0 slowmo-alpha=1", 1e-12},
+        Pair{"OuterStepsOfHalfTheRateEveryStepAreHalfTheRate", "momentum=0 lr=0.01",
+             "momentum=0 lr=0.02 sync=diloco outer-lr=0.5 outer-momentum=0", 1e-12},
         Pair{"PostLocalThatNeverGetsLocalIsGrad",
              {},
              "sync=post-local sync-warmup=10 sync-every=4",
@@ -188,6 +193,30 @@ TEST(AverageBuffers, RunningStatisticsAreEqualAndCounted) {
   EXPECT_EQ(local[0].coverage.find("running statistics"), std::string::npos) << local[0].coverage;
   EXPECT_CONTAINS(averaged[0].coverage,
                   "averaged 10/10 parameters, 4/4 running statistics 5 times in 5 steps");
+}
+
+// The mean of one rank is its own parameters; the outer step still moves them. Momentum alone, with
+// codes and for late ranks as well.
+TEST(Outer, OneRankTakesItsStepsAndSendsNothing) {
+  const RankResult none = train(1, with(kBatchesOf13, "momentum=0"))[0];
+  const RankResult half = train(1, with(kBatchesOf13, "momentum=0 lr=0.025"))[0];
+  for (const char* policy :
+       {"sync=diloco outer-lr=0.5 outer-momentum=0", "sync=slowmo slowmo-alpha=0.5 slowmo-beta=0",
+        "sync=gossip outer-lr=0.5", "sync=diloco outer-lr=0.5 outer-momentum=0 stale=2",
+        "sync=diloco outer-lr=0.5 outer-momentum=0 compress=int4 dtype=f64",
+        "sync=streaming outer-lr=0.5 outer-momentum=0 sync-mixing=1 sync-fragments=1"}) {
+    const RankResult outer = train(1, with(kBatchesOf13, "momentum=0", policy))[0];
+    EXPECT_LT(distance(half, outer), 1e-12) << policy;
+    EXPECT_CONTAINS(outer.coverage, "with 10 outer steps");
+    EXPECT_EQ(outer.bytes_sent, 0) << policy;
+  }
+  for (const char* policy : {"sync=params", "sync=post-local sync-warmup=3",
+                             "sync=diloco outer-momentum=0", "sync=slowmo slowmo-beta=0",
+                             "sync=gossip", "sync=streaming outer-momentum=0 sync-mixing=1"}) {
+    const RankResult plain = train(1, with(kBatchesOf13, "momentum=0", policy))[0];
+    EXPECT_TRUE(same_bits(none, plain, io::Section::kParameter)) << policy;
+    EXPECT_TRUE(plain.plan.empty()) << policy;
+  }
 }
 
 TEST(Outer, MomentumChangesTheResultAndTheStepsAreCounted) {
@@ -317,6 +346,31 @@ TEST(Streaming, SaysWhatItCompresses) {
 TEST(Streaming, RejectsMoreFragmentsThanLayers) {
   EXPECT_EQ(exact_support::refusal(2, "sync=streaming sync-every=4 sync-fragments=4"),
             "--sync-fragments is 4; expected at most 3, the number of trained layers");
+}
+
+// Each parameter has made three outer steps in 12 steps, whatever the fragments are: the rule goes
+// on with the fourth.
+TEST(Streaming, AnotherNumberOfFragmentsKeepsTheOuterStepsOfAParameter) {
+  struct Case {
+    const char *before, *after, *outer;
+  };
+  const Case cases[] = {
+      {"sync=streaming sync-fragments=2", "sync=diloco", "with 4 outer steps"},
+      {"sync=streaming sync-fragments=2", "sync=streaming sync-fragments=1", "with 4 outer steps"},
+      {"sync=streaming sync-fragments=3", "sync=streaming sync-fragments=2", "with 8 outer steps"},
+      {"sync=diloco", "sync=streaming sync-fragments=2", "with 8 outer steps"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.before) + " -> " + c.after);
+    const test_support::TemporaryDirectory folder;
+    const Options base = with(kBatchesOf13, "epochs= synthetic-size=600 sync-every=4",
+                              "save-dir=" + folder.path().string());
+    train(2, with(base, "steps=12", c.before));
+    const RankResult resumed = train(2, with(base, "steps=16 resume=auto", c.after))[0];
+    EXPECT_CONTAINS(resumed.coverage, c.outer);
+    EXPECT_TRUE(std::ranges::any_of(resumed.plan, [](const std::string& line) {
+      return line.ends_with("momentum 0.2, in outer steps 4 to 4");
+    })) << testing::PrintToString(resumed.plan);
+  }
 }
 
 TEST(Streaming, ResumesWithAnotherNumberOfFragments) {
@@ -600,6 +654,41 @@ TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
   expect_together(train(2, with(resumed, "steps=20 compress=topk")));
 }
 
+// Each start has five steps, and what it sends is that of a run which starts with the policy.
+TEST(Continuation, CountsTheAveragingsOfAllStarts) {
+  struct Start {
+    const char* policy;
+    int ranks;
+  };
+  const std::vector<std::array<Start, 3>> runs{
+      {{{"sync=post-local sync-every=2 sync-warmup=4", 2}, {"sync=params", 2}, {"sync=grad", 2}}},
+      {{{"sync=grad", 2}, {"sync=post-local sync-every=5 sync-warmup=10", 2}, {"sync=grad", 2}}},
+      {{{"sync=params", 2}, {"sync=post-local sync-every=5 sync-warmup=20", 2}, {"sync=grad", 2}}},
+      {{{"sync=diloco sync-every=5", 2}, {"sync=none", 2}, {"sync=diloco sync-every=5", 2}}},
+      {{{"sync=diloco sync-every=5", 2}, {"sync=grad", 2}, {"sync=diloco sync-every=5", 2}}},
+      {{{"sync=diloco sync-every=5", 2}, {"sync=diloco sync-every=5", 1}, {"sync=grad", 2}}},
+      {{{"sync=params sync-every=5", 2}, {"sync=params", 1}, {"sync=params sync-every=5", 2}}},
+      {{{"sync=grad", 2}, {"sync=grad", 1}, {"sync=grad", 2}}}};
+  for (const auto& starts : runs) {
+    const test_support::TemporaryDirectory folder;
+    const Options dir = "save-every=5s save-dir=" + folder.path().string();
+    std::int64_t averagings = 0, bytes = 0, steps = 0;
+    for (const Start& start : starts) {
+      SCOPED_TRACE(std::string(start.policy) + " " + std::to_string(start.ranks));
+      steps += 5;
+      const auto run = train(start.ranks, with(kShort, dir, start.policy,
+                                               "resume=auto steps=" + std::to_string(steps)));
+      EXPECT_GE(run[0].averagings, averagings);
+      EXPECT_GE(run[0].bytes_sent, bytes);
+      const bool sends = start.ranks > 1 && std::string(start.policy) != "sync=none";
+      EXPECT_EQ(run[0].bytes_sent > bytes, sends);
+      if (sends) EXPECT_GT(run[0].averagings, averagings);
+      averagings = run[0].averagings;
+      bytes = run[0].bytes_sent;
+    }
+  }
+}
+
 TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
   for (const char* policy :
        {"compress=topk", "compress=int8", "compress=sparse",
@@ -634,6 +723,25 @@ TEST(Plan, CountsTheBytesOfFragments) {
   EXPECT_EQ(whole.second, 3 * whole.first);
   EXPECT_EQ(parts.second, 3 * parts.first);
   EXPECT_GT(parts.first, whole.first);
+}
+
+// Averagings of all ranks include the anchor and the momentum of outer steps.
+TEST(Plan, CountsTheBytesOfPairs) {
+  for (const char* outer : {"", "outer-lr=0.5", "outer-momentum=0.5"}) {
+    const RankResult rank = train(
+        2, with("batch-size=10 synthetic-size=103 steps=24 sync=gossip sync-every=4", outer))[0];
+    long long by_clock = 0, at_ends = 0, each = 0, of_all = 0;
+    const std::string& line = rank.plan.at(0);
+    ASSERT_EQ(std::sscanf(line.c_str() + line.find(": ") + 2,
+                          "%lld averagings by the clock, %lld more of all ranks at ends of epochs "
+                          "or of the run, %lld bytes each",
+                          &by_clock, &at_ends, &each),
+              3)
+        << line;
+    const std::size_t second = line.find(" in pairs, ");
+    of_all = second == std::string::npos ? each : std::stoll(line.substr(second + 11));
+    EXPECT_EQ(rank.bytes_sent, by_clock * each + at_ends * of_all) << line;
+  }
 }
 
 // Rank 0 copies the state of a device to host memory, in case a rank is lost. Exchanges may be in

@@ -341,6 +341,59 @@ TEST_P(AveragingOfChangingRanks, GoesOnFromOneRank) {
   for (const RankResult& rank : job.to_the_end()) EXPECT_EQ(rank.end.global_step, 30);
 }
 
+// One rank is left for a while. It takes the outer steps of the schedule, and the memory of the
+// earlier ones is not lost.
+class OuterStepsOfChangingRanks : public testing::TestWithParam<Options> {};
+
+TEST_P(OuterStepsOfChangingRanks, GoOnWithOneRank) {
+  Job job(with("steps=24 batch-size=24 sync-every=4 synthetic-size=1000", GetParam()), 2);
+  job.join(2);
+  job.until_death(0, 5);
+  EXPECT_TRUE(job.until_pause(13));
+  const auto outer_steps = [](const io::Checkpoint& state) {
+    return engine::find_counter(state.counters, "averaging.outer_steps", -1);
+  };
+  const std::int64_t fragments = std::max<std::int64_t>(
+      1, engine::find_counter(job.beginnings()[0].counters, "averaging.fragments", 1));
+  const int warmup = GetParam().contains("sync-warmup") ? 4 : 0;
+  const auto expected = [&](int step) { return fragments * ((step - warmup) / 4); };
+  EXPECT_EQ(outer_steps(job.beginnings()[0]), expected(6));
+  job.join(1);
+  const std::vector<RankResult> ranks = job.to_the_end();
+  EXPECT_EQ(outer_steps(job.beginnings()[0]), expected(13));
+  for (const RankResult& rank : ranks) EXPECT_EQ(outer_steps(rank.whole), expected(24));
+}
+
+// A rank is lost in the averaging after step 8. The parameters are the mean of the others, which
+// then take the outer step.
+class LossInAnAveragingOfChangingRanks : public testing::TestWithParam<Options> {};
+
+TEST_P(LossInAnAveragingOfChangingRanks, CostsNoOuterStep) {
+  for (const int ranks : {2, 3}) {
+    Job job(with("dtype=f64 steps=24 batch-size=24 sync-every=4 synthetic-size=1000 lr=0.01 "
+                 "lr-schedule=cosine",
+                 GetParam()),
+            ranks);
+    job.join(ranks);
+    job.until_death(1, 7);
+    ASSERT_EQ(job.kept_by(0).image.state.value().global_step, 8);
+    ASSERT_GT(job.kept_by(0).image.apart, 0);
+    for (const RankResult& rank : job.to_the_end())
+      EXPECT_EQ(engine::find_counter(rank.whole.counters, "averaging.outer_steps", -1), 6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, LossInAnAveragingOfChangingRanks,
+                         testing::Values(Options("sync=diloco"), Options("sync=slowmo")),
+                         [](const auto& p) { return p.param.at("sync"); });
+
+INSTANTIATE_TEST_SUITE_P(Policies, OuterStepsOfChangingRanks,
+                         testing::Values(Options("sync=diloco"), Options("sync=slowmo"),
+                                         Options("sync=diloco sync-warmup=4"),
+                                         Options("sync=diloco sync-island=host"),
+                                         Options("sync=gossip outer-momentum=0.5"),
+                                         Options("sync=streaming sync-fragments=1")));
+
 INSTANTIATE_TEST_SUITE_P(Policies, AveragingOfChangingRanks,
                          testing::Values(Options("sync=params sync-every=4"),
                                          Options("sync=post-local sync-every=4 sync-warmup=8"),

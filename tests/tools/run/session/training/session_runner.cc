@@ -202,7 +202,8 @@ io::Checkpoint training_in(io::Checkpoint snapshot) {
   snapshot.world_size = 1;
   snapshot.history.clear();
   std::erase_if(snapshot.counters, [](const auto& counter) {
-    return counter.first == "averaging.averagings" || counter.first == "averaging.bytes_sent";
+    return counter.first.starts_with("averaging.") &&
+           (counter.first.ends_with("averagings") || counter.first.ends_with("bytes_sent"));
   });
   return snapshot;
 }
