@@ -433,13 +433,10 @@ const Case kCases[] = {
        return head(g, g.add("", layers::multiply(), {pixel, x}));
      }},
     {"add_of_one_tensor",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::add(), {x, x}));
-     }},
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::add(), {x, x})); }},
     {"add_of_two",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::add(), {relu(g, x), conv(g, x, 3)}));
-     }},
+     [](Graph& g,
+        NodeId x) { return head(g, g.add("", layers::add(), {relu(g, x), conv(g, x, 3)})); }},
 };
 
 class LayerGradient : public testing::TestWithParam<Case> {};

@@ -364,19 +364,6 @@ void check_columns(const ConfigValues& given, const ConfigValues& saved, const s
   }
 }
 
-void check_columns(const ConfigValues& given, const ConfigValues& saved, const std::string& path,
-                   const std::string& remedy) {
-  for (const char* name : {"columns", "ignore-columns"}) {
-    const auto now = given.find(name), own = saved.find(name);
-    const std::string before = own == saved.end() ? "" : own->second.value;
-    if (now != given.end() && now->second.value != before)
-      throw io::ConfigError("--" + std::string(name) + " is '" + now->second.value +
-                            "', but the model of " + path + " was trained with " +
-                            (before.empty() ? "all columns" : "'" + before + "'") +
-                            ": leave it out" + remedy);
-  }
-}
-
 std::shared_ptr<const io::SampleCoding> coding_of(const io::DatasetSplits& splits,
                                                   const std::string& source) {
   auto coding = std::make_shared<io::SampleCoding>();
