@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string_view>
 #include <thread>
 #include <tuple>

@@ -78,7 +78,7 @@ PublishedNetwork::PublishedNetwork(const std::string& folder, std::int64_t lengt
       state(engine::ModelState::allocate(graph, type)) {
   state.initialize(graph, 0);
   const models::ModelWeights weights = models::model_weights(folder);
-  EXPECT_EQ(weights.head, "");
+  EXPECT_TRUE(weights.heads.empty());
   EXPECT_TRUE(engine::import_state(weights.arrays, folder, /*exact=*/false, state).empty());
 }
 
