@@ -239,7 +239,7 @@ double forward_flops(const Graph& graph, NodeId node) {
   if (kind == "matmul")
     return 2 * static_cast<double>(graph.input_shapes(node).front().dims().back()) * outputs;
   if (kind == "convolve") {
-    const Shape& weight = graph.input_shapes(node)[1];
+    const Shape weight = graph.input_shapes(node)[1];
     return 2 * static_cast<double>(weight.count() / weight[0]) * outputs;
   }
   const bool transposed = kind == "conv_transpose";

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <ranges>
 #include <utility>
 
 #include "io/base/files/io_error.h"
@@ -119,8 +118,8 @@ class TokenizerFile {
     pairs.reserve(merges->size());
     for (const Json& merge : *merges) pairs.push_back(pair_of(merge));
     // Texts also have single bytes and what merges make where no added token was in the text.
-    const auto is_byte = [](const auto& entry) { return entry.first.size() == 1; };
-    for (const auto& [bytes, id] : added | std::views::filter(is_byte)) set_text(id, bytes);
+    for (const auto& [bytes, id] : added)
+      if (bytes.size() == 1) set_text(id, bytes);
     for (const auto& [left, right] : pairs)
       if (const auto found = added.find(left + right); found != added.end())
         set_text(found->second, found->first);
