@@ -371,16 +371,21 @@ std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world
                                       engine::DType dtype) {
   if (!averages(options, world_size)) return 0;
   const std::size_t size = engine::size_of(dtype);
-  if (encodes_gradients_on_device(options)) return bytes_of_sum(options, size);
+  if (encodes_gradients_on_device(options))  // what is sent as bf16 is counted as codes
+    return options.compression == Compression::kBf16 ? size : bytes_of_sum(options, size);
   if (!options.of_parameters() || options.stale.max_behind > 0) return 0;
   return size * copies_of_policy(options);
 }
 
 std::size_t coded_sum_bytes_on_device(const AveragingOptions& options, int world_size,
                                       engine::DType dtype, std::int64_t elements) {
-  const auto codes = codes_of(options, 0);  // those of bf16 are counted with the error
-  if (world_size == 1 || !codes) return 0;
-  if (encodes_gradients_on_device(options))
+  if (world_size == 1) return 0;
+  const bool of_gradients = encodes_gradients_on_device(options);
+  if (of_gradients && options.compression == Compression::kBf16)
+    return static_cast<std::size_t>(elements) * engine::size_of(engine::DType::kBF16);
+  const auto codes = codes_of(options, 0);
+  if (!codes) return 0;
+  if (of_gradients)
     return engine::coded_device_sum_bytes(*codes, elements, dtype, options.buckets, world_size);
   return options.of_parameters() ? engine::coded_parameters_bytes(*codes, elements, world_size) : 0;
 }
