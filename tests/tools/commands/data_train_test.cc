@@ -337,7 +337,7 @@ TEST_F(ImageFolders, OtherTestSamplesAreToldAndNotComparedWithEarlierOnes) {
   for (const auto& image : std::filesystem::directory_iterator(folder_ / "val/blue"))
     std::filesystem::copy(image.path(), folder_ / ("val/red/b" + image.path().filename().string()));
   EXPECT_CONTAINS(expect_success(call("eval", run, "--threads 1")).err,
-                  "the test samples of " + folder_.string() +
+                  "the test samples of " + folder_.path().string() +
                       " differ from those of the run: " + run + "/step-");
   const CommandResult resumed = expect_success(call("train --resume", run, "--epochs 4"));
   EXPECT_CONTAINS(resumed.err, "changed: test data (24 samples -> 36 samples), epochs 3 -> 4");
