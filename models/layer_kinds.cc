@@ -271,9 +271,8 @@ constexpr Kind kKinds[] = {
      "has one"},
     {"convolve", make_convolve,
      "[h, w, c], [outputs, kernel height, kernel width, c / groups] → [h', w', outputs]",
-     "`conv2d` without a bias, by the second input, of which each sample has its own; groups "
-     "divide "
-     "c and the outputs",
+     "`conv2d` without a bias, by the second input, one for each sample; groups divide c and the "
+     "outputs",
      ""},
     {"resize", make_resize, "[h, w, c] → [h', w', c], h' = floor(factor h), or size",
      "factor above 0; size 0: by the factor; PyTorch's interpolate with align_corners=False", ""},

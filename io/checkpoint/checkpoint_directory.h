@@ -45,9 +45,9 @@ std::string find_checkpoint_to_continue(const std::string& directory,
 // loads and the one named in `best`. Returns the number of deleted checkpoints. Throws as
 // find_newest_checkpoint().
 int delete_older_snapshots(const std::string& directory, const std::string& run_id);
-// Returns the name of the checkpoint with the highest step, of which it reads no more than the
-// head: one with the name of another step than it states counts only if there is no other. Returns
-// "" for a folder without checkpoints or a folder that does not exist.
+// Returns the name of the checkpoint with the highest step, and reads no more than its head: one
+// with the name of another step than it states counts only if there is no other. Returns "" for a
+// folder without checkpoints or a folder that does not exist.
 std::string newest_checkpoint_name(const std::string& directory);
 // Returns the names of the checkpoints of later steps than this. Throws MissingFileError.
 std::vector<std::string> checkpoint_names_after(const std::string& directory, std::int64_t step);

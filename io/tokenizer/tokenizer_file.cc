@@ -255,7 +255,7 @@ class TokenizerFile {
       if (content.find('\n') != std::string::npos) result_.joins_lines_ = true;
       const bool after = flag(added, "normalized", !flag(added, "special", false));
       auto& tokens = after ? result_.added_after_normalization_ : result_.added_;
-      // In text that has been composed, it is composed, too.
+      // It is found in text that has been composed.
       const std::string found =
           after && result_.composes_ && may_compose(content) ? composed_text(content) : content;
       tokens[static_cast<unsigned char>(found[0])].push_back({found, number});

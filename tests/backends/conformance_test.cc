@@ -58,7 +58,7 @@ double small_power(std::uint64_t which) {
   return powers[which % powers.size()];
 }
 
-// The numbers of SplitMix64, of which each costs a tenth of one of std::mt19937_64.
+// The numbers of SplitMix64, which cost a tenth of those of std::mt19937_64.
 std::uint64_t next_random(std::uint64_t& state) {
   std::uint64_t z = state += 0x9e3779b97f4a7c15;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
@@ -146,7 +146,7 @@ double decode_by_definition(std::uint16_t bits, int exponent_bits) {
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
   return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
 }
-// Of all bit patterns.
+// Returns the numbers of all bit patterns.
 const double* decoded(int exponent_bits) {
   const auto all = [](int exponent_bits_of_all) {
     std::vector<double> values(65536);

@@ -123,8 +123,8 @@ TEST_F(OnnxHeadsTest, FactorsNormsAndSeveralLayers) {
   EXPECT_EQ(heads({{fc, two, head_node("Add", {"f", "g"}, "y")}, constants}), (Names{"fc", "two"}));
 }
 
-// A layer at each position, of which one is chosen or the largest number of a window, and a bias
-// with a dimension of 1.
+// A layer at each position, followed by the choice of one or the largest number of a window, and a
+// bias with a dimension of 1.
 TEST_F(OnnxHeadsTest, ChosenPositionsAndBiasesOfOtherShapes) {
   const Ints shape{0, 4, 48};
   const std::vector<io::NamedArray> constants{

@@ -14,8 +14,8 @@ struct CarriedCounts {
 // those of all.
 CarriedCounts carry_counts(const PolicyCounters& saved, const PolicyCounters& policy);
 
-// Restores the counters of a checkpoint after so many steps by that rule, and keeps those of others
-// in the policy.
+// Restores the counters of a checkpoint of step `steps` by that rule, and keeps those of others in
+// the policy.
 void restore_counts(const PolicyCounters& saved, std::int64_t steps, AveragingPolicy& policy);
 
 // Returns the policy's report, with the averagings that the run made by other policies.

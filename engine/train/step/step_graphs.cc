@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kMaxShapes = 16;
 // Shapes without a graph that are counted.
 constexpr std::size_t kMaxCounted = 64;
-// Shares that follow the ranks' speeds have new shapes in the course of a run. A graph that was not
-// used in so many runs gives way; shapes that alternate are not captured again and again.
+// Shares that follow the ranks' speeds have new shapes in the course of a run. A graph that was
+// not used in as many runs gives way; shapes that alternate are not captured again and again.
 constexpr std::int64_t kUnusedRuns = 256;
 
 }  // namespace

@@ -28,7 +28,7 @@ struct StepShape {
   }
 };
 
-// Times on the device within a step, of which a captured one sets them in each launch.
+// Times on the device within a step; each launch of a captured step sets them.
 struct SumClock {
   cuda::Event computed{/*timing=*/true};  // the end of backward
   cuda::Event summed{/*timing=*/true};    // the end of the sums over ranks, before the update

@@ -57,7 +57,7 @@ bool try_until(EmulatedStream& stream, std::uint64_t position) {
   return stream.done >= position;
 }
 
-// A device goes on with its other streams while one of them waits, e.g. for another rank.
+// A device continues its other streams while one of them waits, e.g. for another rank.
 void advance_others(const EmulatedStream& waiting) {
   std::vector<EmulatedStream*> others;
   {

@@ -15,7 +15,7 @@ namespace tools {
 
 class TextCoding {
  public:
-  // Of the checkpoint at `path`, or of the tokenizer.json `file` if it is not "". With `ids_alone`,
+  // Uses the checkpoint at `path`, or the tokenizer.json `file` if it is not "". With `ids_alone`,
   // a checkpoint's tokenizer that cannot be read is left out, and fault() says why. Throws as
   // io::Tokenizer does, and UsageError for a tokenizer of a model of characters.
   TextCoding(const io::Checkpoint& checkpoint, const std::string& path, const std::string& file,

@@ -33,12 +33,12 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
                                                         const backends::Group& group,
                                                         const AveragingParts& parts);
 
-// Returns true if a group of so many ranks changes parameters by its averagings. One rank has
+// Returns true if a group of `world_size` ranks changes parameters by its averagings. One rank has
 // nobody to average with, but takes the outer steps of its policy, so that the method is the same
 // for any number of ranks; it has no use for a policy without them.
 bool averages(const AveragingOptions& options, int world_size);
-// Returns the options that a group of so many ranks follows. One rank needs no codes and waits for
-// no late rank.
+// Returns the options that a group of `world_size` ranks follows. One rank needs no codes and waits
+// for no late rank.
 AveragingOptions options_of_group(AveragingOptions options, int world_size);
 
 // Returns the ranks that form one replica with this one, including itself, ascending.

@@ -1,5 +1,5 @@
-// What commands make of a folder of transformers without training, and of what was trained from it:
-// texts of any length, files for other programs, and weights alone.
+// Commands with a folder of transformers, before and after training: texts of any length, files for
+// other programs, and weights alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>

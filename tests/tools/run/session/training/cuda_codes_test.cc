@@ -135,7 +135,7 @@ TEST_F(CudaCodes, OfBf16HaveTheValuesOfTheCpu) {
   EXPECT_CONTAINS(nccl[0].coverage, "steps (bf16), encoded on the device");
 }
 
-// The first steps overflow: such a gradient is skipped, and must not stay in the error.
+// The first steps overflow: their gradients are skipped, and must not stay in the error.
 TEST_F(CudaCodes, OfBf16OutliveStepsThatOverflow) {
   for (const Options& devices : {by_nccl(2), kInHostMemory}) {
     const auto ranks =
