@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "engine/core/cuda.h"
+#include "engine/core/cuda_host.h"
 #include "engine/core/error.h"
-#include "engine/core/memory_purpose.h"
 
 namespace engine {
 namespace {

@@ -9,7 +9,7 @@
 #include <map>
 #include <numbers>
 
-#include "engine/core/memory_purpose.h"
+#include "engine/core/cuda_host.h"
 #include "engine/core/random.h"
 
 namespace engine {

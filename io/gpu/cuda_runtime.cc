@@ -230,11 +230,6 @@ Event::~Event() {
 void Event::record(void* stream) {
   expect(cudaEventRecord(event_of(handle_), stream_of(stream)), "cudaEventRecord");
 }
-void Event::record_in_graph(void* stream) {
-  const unsigned flags = is_capturing(stream) ? cudaEventRecordExternal : cudaEventRecordDefault;
-  expect(cudaEventRecordWithFlags(event_of(handle_), stream_of(stream), flags),
-         "cudaEventRecordWithFlags");
-}
 void Event::make_wait(void* stream) const {
   expect(cudaStreamWaitEvent(stream_of(stream), event_of(handle_), 0), "cudaStreamWaitEvent");
 }

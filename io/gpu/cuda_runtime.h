@@ -129,9 +129,6 @@ class Event {
   Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Event& operator=(Event&&) = delete;
   void record(void* stream);
-  // The same, but within a capture the record is part of the graph: each launch sets the time of
-  // the event. REQUIRES: nothing waits for the event.
-  void record_in_graph(void* stream);
   void make_wait(
       void* stream) const;  // later work on `stream` waits for the work before the record
   void synchronize() const;

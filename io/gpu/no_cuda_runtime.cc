@@ -1,5 +1,6 @@
 // Replaces the CUDA runtime in a build without it.
 #include "io/gpu/cuda_runtime.h"
+#include "io/gpu/graph_event.h"
 #include "io/gpu/usable_devices.h"
 
 namespace base::cuda {
@@ -48,11 +49,11 @@ void Stream::synchronize() const {}
 Event::Event(bool) { refuse(); }
 Event::~Event() = default;
 void Event::record(void*) {}
-void Event::record_in_graph(void*) {}
 void Event::make_wait(void*) const {}
 void Event::synchronize() const {}
 bool Event::done() const { return true; }
 double Event::seconds_since(const Event&) const { return 0; }
+void record_in_graph(Event&, void*) {}
 void copy_async(void*, const void*, std::size_t, void*) { refuse(); }
 void set_bytes_async(void*, int, std::size_t, void*) { refuse(); }
 StepGraph::~StepGraph() = default;

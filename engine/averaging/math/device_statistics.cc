@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backends/control_word.h"
+#include "engine/core/cuda_host.h"
 #include "engine/core/error.h"
-#include "engine/core/memory_purpose.h"
 #include "engine/ops/replicas/replica_moments.h"
 
 namespace engine {
@@ -75,9 +75,9 @@ std::int64_t DeviceStatistics::exchange_on_device(Kind kind, const ReplicaRows& 
   Wait* wait = nullptr;
   if (measured_) wait = next_ < waits_.size() ? &waits_[next_] : &waits_.emplace_back();
   ++next_;
-  if (wait != nullptr) wait->begin.record_in_graph(stream);
+  if (wait != nullptr) cuda::record_in_graph(wait->begin, stream);
   communicator_.all_gather_on(stream, block.data, bytes_of(length), blocks.data);
-  if (wait != nullptr) wait->end.record_in_graph(stream);
+  if (wait != nullptr) cuda::record_in_graph(wait->end, stream);
   if (moments)
     ops::merge_moments(context_, blocks, values);
   else

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/core/memory_purpose.h"
+#include "engine/core/cuda_host.h"
 #include "io/base/time/trace.h"
 
 namespace engine {

@@ -14,7 +14,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/averaging/math/device_statistics.h"
-#include "engine/core/memory_purpose.h"
+#include "engine/core/cuda_host.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/train/step/device_copies.h"
 #include "engine/train/step/device_mirror.h"
@@ -391,9 +391,9 @@ class Work final : public StepWork, private StateHome {
 
   // Enqueues what follows the step's last backward and needs no host.
   void issue_end() {
-    if (now_.clock) now_.clock->computed.record_in_graph(stream_.handle());
+    if (now_.clock) cuda::record_in_graph(now_.clock->computed, stream_.handle());
     if (sums_in_graphs()) finish_sums();
-    if (now_.clock) now_.clock->summed.record_in_graph(stream_.handle());
+    if (now_.clock) cuda::record_in_graph(now_.clock->summed, stream_.handle());
     if (updates_in_graphs()) finish_step(executor_.numbers(now_.last_slot));
   }
 

@@ -12,7 +12,7 @@
 
 #include "engine/averaging/math/exchange_gate.h"
 #include "engine/averaging/sums/device_sum.h"
-#include "engine/core/cuda.h"
+#include "engine/core/cuda_host.h"
 
 namespace engine {
 

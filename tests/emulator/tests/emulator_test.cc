@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/core/cuda_host.h"
 #include "engine/ops/device/async_copy.h"
 #include "io/gpu/device_memory.h"
 #include "tests/emulator/runtime/fake_machine.h"
@@ -147,12 +148,12 @@ TEST(Emulator, CapturedWorkRunsAtEachReplay) {
 TEST(Emulator, ARecordWithinAGraphMeasuresEachReplay) {
   const engine::cuda::Stream stream;
   engine::cuda::Event begin(/*timing=*/true), end(/*timing=*/true);
-  begin.record_in_graph(stream.handle());  // not in a capture: as record()
+  engine::cuda::record_in_graph(begin, stream.handle());  // not in a capture: as record()
   engine::cuda::StepGraph::begin_capture(stream.handle());
-  begin.record_in_graph(stream.handle());
+  engine::cuda::record_in_graph(begin, stream.handle());
   simt::enqueue(stream.handle(),
                 [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
-  end.record_in_graph(stream.handle());
+  engine::cuda::record_in_graph(end, stream.handle());
   const engine::cuda::StepGraph graph = engine::cuda::StepGraph::end_capture(stream.handle());
   EXPECT_EQ(graph.nodes(), 3u);
   for (int i = 0; i < 2; ++i) {
