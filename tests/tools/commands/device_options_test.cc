@@ -86,6 +86,7 @@ const std::map<std::string, std::string> kInstead{
     {"spawn", "--spawn 2"},
     {"steps", "--steps 3"},
     {"stage", "--dataset text --data-dir DIR --context 8 --stage DIR/stage"},
+    {"sync-fragments", "--sync streaming --sync-fragments 2"},
     {"synthetic-shape", "--synthetic-shape 5x4x3"},
     {"synthetic-size", "--synthetic-size 50"},
     {"task", "--dataset csv --annotations DIR/rows.csv --label-column income --task regression"},
