@@ -32,8 +32,7 @@ struct ModelOptions {
 // list. With a definition, any other name is one too: the file or folder may be gone.
 // Throws engine::ModelError (unknown name, with the nearest known one; dropout for a model without
 // it; a regression loss for token ids or with label smoothing; labels of positions for a model of
-// model_names()) and engine::ShapeError (a layer that
-// does not match its input).
+// model_names()) and engine::ShapeError (a layer that does not match its input).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
 // Notes on a translation for the user.

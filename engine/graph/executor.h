@@ -82,8 +82,8 @@ class Executor {
   // Computes the logits [texts, positions, classes] of these positions from what is kept of the
   // earlier ones, which calls before must have computed, in order and from the first. Throws
   // InputError for a token out of range; on a CUDA device it is reported to the context's fault.
-  // REQUIRES: texts * positions is at most max_batch *
-  // positions of the plan; the texts are kept, and not longer than the context.
+  // REQUIRES: texts * positions is at most max_batch * positions of the plan; the texts are kept,
+  // and not longer than the context.
   void extend(const TextExtension& extension);
 
   // Writes the gradients of (scale * sum of per-sample losses) to the state's gradient buffer.

@@ -22,9 +22,9 @@ class ClassCounts {
 
   void clear();
   // Adds rows of the model's logits with their labels, which are below classes(); a row of kNoLabel
-  // does not count. The prediction is
-  // the first of the largest logits, the confidence its softmax, rounded to a multiple of 2^-32. A
-  // row with a NaN has no prediction: it counts only for its label.
+  // does not count. The prediction is the first of the largest logits, the confidence its softmax,
+  // rounded to a multiple of 2^-32. A row with a NaN has no prediction: it counts only for its
+  // label.
   void add(std::span<const double> logits, std::span<const std::int32_t> labels);
   // All values that are summed over ranks.
   std::span<std::int64_t> all() { return counts_; }
