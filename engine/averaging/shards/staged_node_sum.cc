@@ -52,11 +52,7 @@ class StagedNodeSum final : public DeviceGradientSum {
   void drop_step() override {}
   std::string first_failure(const std::string& own) override { return own; }
   bool capturable() const override { return false; }
-  void wait(void* stream) override {  // no other rank takes part in the work on the stream
-    cuda::Event end;
-    end.record(stream);
-    end.synchronize();
-  }
+  void wait(void* stream) override { wait_for(nullptr, {stream}); }
 
  private:
   const std::byte* own_note() const {

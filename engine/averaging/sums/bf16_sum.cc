@@ -3,7 +3,6 @@
 #include <memory>
 #include <vector>
 
-#include "backends/control_word.h"
 #include "engine/averaging/codes/device_coded_sum.h"
 #include "engine/averaging/math/flat_math.h"
 #include "engine/averaging/sums/device_sum.h"
@@ -74,12 +73,7 @@ class Bf16DeviceSum final : public DeviceGradientSum {
       staged_ = std::make_unique<cuda::PinnedMemory>(codes_.bytes());
       return;
     }
-    std::vector<backends::ControlWord> calls;
-    for (std::size_t bucket = 0; bucket < ends_.size(); ++bucket)
-      calls.push_back(backends::reduction_word(
-          backends::Operation::kAllReduce, static_cast<std::uint32_t>(bucket + 1), count(bucket),
-          DType::kBF16, backends::ReduceOp::kSum));
-    exchange.on_devices->agree(calls);
+    exchange.on_devices->agree(calls_of_buckets(ends_, DType::kBF16));
     exchange.on_devices->register_memory(codes_.data(), codes_.bytes());
   }
 
@@ -115,15 +109,7 @@ class Bf16DeviceSum final : public DeviceGradientSum {
 
   // In a step that failed midway, the streams are not joined.
   void wait(void* stream) override {
-    for (void* each : {encoding_.handle(), decoding_.handle(), stream}) {
-      if (!staged_) {
-        exchange_.on_devices->wait(each);
-      } else {  // no other rank takes part in the work on the stream
-        cuda::Event end;
-        end.record(each);
-        end.synchronize();
-      }
-    }
+    wait_for(exchange_.on_devices, {encoding_.handle(), decoding_.handle(), stream});
   }
 
  private:

@@ -85,15 +85,7 @@ class CodedDeviceSum final : public DeviceGradientSum {
 
   // In a step that failed midway, the streams are not joined.
   void wait(void* stream) override {
-    for (void* each : {encoding_.handle(), decoding_.handle(), stream}) {
-      if (devices_ != nullptr) {
-        devices_->wait(each);
-      } else {  // no other rank takes part in the work on the stream
-        cuda::Event end;
-        end.record(each);
-        end.synchronize();
-      }
-    }
+    wait_for(devices_, {encoding_.handle(), decoding_.handle(), stream});
   }
 
  private:

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "backends/control_word.h"
 #include "engine/core/cuda.h"
 
 namespace engine {
@@ -20,13 +19,7 @@ class Sum final : public DeviceGradientSum {
         overlap_(options.overlap),
         ends_(bucket_ends(gradients.size(), size_of(dtype_), options.bytes)),
         filled_(ends_.size()) {
-    std::vector<backends::ControlWord> calls;
-    for (std::size_t bucket = 0; bucket < ends_.size(); ++bucket)
-      calls.push_back(backends::reduction_word(
-          backends::Operation::kAllReduce, static_cast<std::uint32_t>(bucket + 1),
-          static_cast<std::size_t>(ends_[bucket] - begin(bucket)), dtype_,
-          backends::ReduceOp::kSum));
-    communicator.agree(calls);
+    communicator.agree(calls_of_buckets(ends_, dtype_));
     communicator.register_memory(data_, gradients.bytes());
   }
 
@@ -49,9 +42,8 @@ class Sum final : public DeviceGradientSum {
   }
   bool capturable() const override { return communicator_.capturable(); }
   void wait(void* stream) override {
-    communicator_.wait(stream_.handle());  // a step that failed midway has not joined the two
-                                           // streams
-    communicator_.wait(stream);
+    // A step that failed midway has not joined the two streams.
+    wait_for(&communicator_, {stream_.handle(), stream});
   }
 
  private:
@@ -80,6 +72,31 @@ class Sum final : public DeviceGradientSum {
 };
 
 }  // namespace
+
+std::vector<backends::ControlWord> calls_of_buckets(std::span<const std::int64_t> ends,
+                                                    DType dtype) {
+  std::vector<backends::ControlWord> calls;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    calls.push_back(backends::reduction_word(
+        backends::Operation::kAllReduce, static_cast<std::uint32_t>(calls.size() + 1),
+        static_cast<std::size_t>(end - begin), dtype, backends::ReduceOp::kSum));
+    begin = end;
+  }
+  return calls;
+}
+
+void wait_for(backends::DeviceCommunicator* devices, std::initializer_list<void*> streams) {
+  for (void* stream : streams) {
+    if (devices != nullptr) {
+      devices->wait(stream);
+    } else {
+      cuda::Event end;
+      end.record(stream);
+      end.synchronize();
+    }
+  }
+}
 
 MemorySource gradient_memory(backends::DeviceCommunicator& communicator) {
   return {.allocate = [&communicator](std::size_t bytes) { return communicator.allocate(bytes); },

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "backends/control_word.h"
 #include "backends/device_communicator.h"
 #include "engine/averaging/sums/bucket_cut.h"
 #include "engine/core/parameter_buffer.h"
@@ -51,6 +54,13 @@ class DeviceGradientSum {
   // Waits until the stream is idle; throws PeerError if a rank fails or the deadline has passed.
   virtual void wait(void* stream) = 0;
 };
+
+// For implementations. Returns the calls of a step that all-reduces buckets with these ends.
+std::vector<backends::ControlWord> calls_of_buckets(std::span<const std::int64_t> ends,
+                                                    DType dtype);
+// Waits until the streams are idle, as DeviceGradientSum::wait(). `devices` is null if no other
+// rank takes part in the work on them.
+void wait_for(backends::DeviceCommunicator* devices, std::initializer_list<void*> streams);
 
 // Returns a source of gradient memory that `communicator` may read without a copy. The communicator
 // must outlive the memory.
