@@ -33,6 +33,7 @@
 #include "backends/store/tcp_socket.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/files/transient_error.h"
 
 namespace backends {
 namespace {
@@ -280,7 +281,7 @@ base::Descriptor fetch(const BackendContext& context, Deadline deadline) {
   };
   while (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), address_bytes(name)) !=
          0) {
-    if (errno != EAGAIN && errno != EINTR)
+    if (!base::is_transient(errno))
       throw_errno(owner +
                   "'s unix socket cannot be reached, although it reports this host "
                   "(another container?)");

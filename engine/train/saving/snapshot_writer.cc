@@ -69,7 +69,7 @@ void SnapshotWriter::begin(WriteOptions options, const TrainProgress& progress) 
   } catch (const std::system_error& error) {
     // Other ranks do not know of it and continue: failures are kept, as those of a thread.
     if (notice)
-      notice("the snapshot of step " + std::to_string(progress.global_step) +
+      notice("the checkpoint of step " + std::to_string(progress.global_step) +
              " is written before training continues: cannot start a thread: " + error.what());
     pending_ = std::async(std::launch::deferred, work);
     wait();

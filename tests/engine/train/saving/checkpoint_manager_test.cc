@@ -257,9 +257,10 @@ TEST_F(CheckpointManagerTest, WithoutAThreadABackgroundSaveIsWrittenAtOnce) {
   ASSERT_TRUE(saved);
   expect_saved(saved->path, 1);
   ASSERT_FALSE(notices_.empty());
-  EXPECT_EQ(notices_[0].find("the snapshot of step 1 is written before training continues: cannot "
-                             "start a thread: "),
-            0u)
+  EXPECT_EQ(
+      notices_[0].find("the checkpoint of step 1 is written before training continues: cannot "
+                       "start a thread: "),
+      0u)
       << notices_[0];
   EXPECT_THROW(keeper.finish(), io::CannotCreateError);  // as a save in the background
 }
