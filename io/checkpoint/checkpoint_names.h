@@ -21,7 +21,7 @@ std::string checkpoint_path(const std::string& directory, std::int64_t step);
 // pruned.
 std::optional<std::int64_t> named_step(const std::string& directory, const char* which);
 
-// The name in a run's folder: step-00000600.ckpt; `latest` and `best` contain such a name.
+// The name in a run's folder: step-00000600.ckpt; `latest` and `best` contain one.
 std::string checkpoint_file_name(std::int64_t global_step);
 // Returns the checkpoint named in `best`; "" if there is no name or the checkpoint does not exist.
 // Throws Error if `best` cannot be read.

@@ -276,7 +276,7 @@ class MpiCommunicator final : public Communicator {
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
   const base::Clock& clock_;
-  const std::size_t piece_bytes_;  // of one rank in a block
+  const std::size_t piece_bytes_;  // one rank's part of a block
   std::unique_ptr<MpiMemory> memory_;
   std::vector<const void*> parts_;
   bool failed_ = false;

@@ -34,7 +34,7 @@ class BufferBackup {
 
  private:
   std::vector<FlatBuffer*> buffers_;
-  std::vector<std::byte> contents_;  // of all, one after the other
+  std::vector<std::byte> contents_;  // all buffers, one after the other
 };
 
 }  // namespace engine

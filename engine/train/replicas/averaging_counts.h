@@ -7,7 +7,7 @@ namespace engine {
 
 struct CarriedCounts {
   PolicyCounters of_policy;  // what the policy restores
-  PolicyCounters others;     // of averagings that it does not make, for later starts
+  PolicyCounters others;     // averagings that it does not make, for later starts
 };
 // `saved`: the counters of the averaging in a checkpoint, of any policy; `policy`: those of the
 // policy that continues. Averagings of gradients and of parameters are counted apart; bytes are

@@ -90,11 +90,11 @@ class DeviceShards {
   Arena totals_;                    // ops::BatchTotals, for each rank as many as most have
   cuda::PinnedMemory here_;         // the same in host memory
   std::unique_ptr<ShardReplicas> replicas_;  // null: shards are computed one after another
-  std::vector<int> slots_;                   // of the step that was staged last
+  std::vector<int> slots_;                   // the step that was staged last
 };
 
-// Returns the slots of an executor for steps of `shards` shards that are captured: all batches of
-// a step, while those of the next one are copied. Too many are never captured
+// Returns the slots of the executor of `rank` for captured steps with the shards of `cut`: all
+// batches of a step, while those of the next one are copied. Too many are never captured
 // (DeviceShards::obstacle()), and need DeviceExecutorOptions::slots.
 int graph_slots(const TreePartition& cut, int rank, std::int64_t micro_batches);
 

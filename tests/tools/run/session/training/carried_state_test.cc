@@ -128,7 +128,7 @@ std::size_t arrays_in(const io::Checkpoint& state, io::Section section) {
       std::ranges::count(state.arrays, section, &io::NamedArray::section));
 }
 
-// 40 trainings, or as many as ENGINE_ELASTIC_HISTORIES says. All that a rank would go on from is
+// 40 trainings, or as many as ENGINE_ELASTIC_HISTORIES says. All that a rank would continue from is
 // compared: parameters, what the optimizer and the averages remember, running statistics, counters.
 TEST(ChangingRanks, EndWithTheSameBitsWhateverHappens) {
   const char* given = std::getenv("ENGINE_ELASTIC_HISTORIES");
