@@ -158,7 +158,7 @@ class Proxy {
       return true;
     }
     if (frame.type == backends::FrameType::kWelcome) {
-      backends::write_by(held_link_->client.fd(), held_, base::deadline_in(kProxyTimeout));
+      (void)backends::write_by(held_link_->client.fd(), held_, base::deadline_in(kProxyTimeout));
       held_link_ = nullptr;
       held_.clear();
       holding_ = false;

@@ -203,7 +203,7 @@ TEST_P(Savers, OneIsToldOnceAndNotKilledWithTheOthersAfterAFailure) {
       for (int others = 0; others < 2; ++others) EXPECT_EQ(read(ready[0], &byte, 1), 1);
       throw io::DataError("row 3 is bad");
     }
-    std::signal(SIGTERM, [](int) { ++told_to_end; });
+    std::signal(SIGTERM, [](int) { told_to_end = told_to_end + 1; });
     EXPECT_EQ(write(ready[1], &byte, 1), 1);
     if (place.rank == 2) {
       const pid_t own = getpid();
