@@ -17,7 +17,7 @@
 #include "backends/identity/host_identity.h"
 #include "backends/membership/acceptor_file.h"
 #include "backends/membership/agent_sockets.h"
-#include "backends/membership/door.h"
+#include "backends/membership/join_endpoint.h"
 #include "backends/membership/membership_machine.h"
 #include "backends/store/store_session.h"
 #include "io/base/files/io_error.h"
@@ -84,14 +84,14 @@ class Membership::Agent {
   bool fail_unless_member(std::exception_ptr why);
   void run();
   bool take_commands();  // returns false to stop
-  void run_door();
+  void serve_endpoint();
   void carry_out();
   void tell_problems();
   void publish();
   View view_of(const Roster& roster);
 
   const MembershipOptions options_;
-  JoinEndpoint door_;
+  JoinEndpoint join_endpoint_;
   AcceptorFile register_;
   Socket store_listener_;
   const base::WakeEvent wake_;
@@ -103,11 +103,11 @@ class Membership::Agent {
   std::optional<AgentSockets> sockets_;
   std::optional<MembershipMachine> machine_;
   struct NextTimes {
-    Deadline door{}, problem{};
+    Deadline endpoint{}, problem{};
   };
   NextTimes next_;
   struct ThreadState {
-    std::uint64_t shown = 0;  // the generation for which the door's file names this process
+    std::uint64_t shown = 0;  // the generation for which the endpoint's file names this process
     bool is_leaving = false, has_news = false;
     int unproved = 0;  // answers that did not prove the secret
   };
@@ -133,10 +133,10 @@ class Membership::Agent {
 
 Membership::Agent::Agent(MembershipOptions options)
     : options_(std::move(options)),
-      door_(options_.group),
+      join_endpoint_(options_.group),
       register_(register_job(options_.group)),
-      store_listener_(door_.listen_beside()),
-      listener_(door_.listen_beside()) {
+      store_listener_(join_endpoint_.listen_beside()),
+      listener_(join_endpoint_.listen_beside()) {
   if (!register_.notice().empty()) notice(register_.notice());
   if (options_.least < 1 || options_.most < options_.least)
     throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
@@ -153,15 +153,15 @@ Membership::Agent::Agent(MembershipOptions options)
   self_.reg = register_.id();
   self_.hint = group.rank;
   const std::chrono::milliseconds silence(3 * group.heartbeat_ms);
-  sockets_.emplace(door_.secret(agent_), hello(), events(), silence);
+  sockets_.emplace(join_endpoint_.secret(agent_), hello(), events(), silence);
   machine_.emplace(machine_options(), now());
   sockets_->listen(std::move(listener_));
   if (group.listen.fd >= 0) {
-    Socket door(group.listen.fd);
-    fcntl(door.fd(), F_SETFL, fcntl(door.fd(), F_GETFL) | O_NONBLOCK);
-    fcntl(door.fd(), F_SETFD, FD_CLOEXEC);
-    sockets_->listen(std::move(door));
-    machine_->set_door(true, now());
+    Socket endpoint(group.listen.fd);
+    fcntl(endpoint.fd(), F_SETFL, fcntl(endpoint.fd(), F_GETFL) | O_NONBLOCK);
+    fcntl(endpoint.fd(), F_SETFD, FD_CLOEXEC);
+    sockets_->listen(std::move(endpoint));
+    machine_->set_endpoint_held(true, now());
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -211,14 +211,14 @@ AgentSockets::Events Membership::Agent::events() {
               [this](const Endpoint& at, RefusalKind kind, const std::string& text) {
                 const bool is_other_job =
                     kind == RefusalKind::kAuthentication || kind == RefusalKind::kOtherJob;
-                if (!is_other_job || !door_.pass_by(at)) turned_away(kind, text);
+                if (!is_other_job || !join_endpoint_.pass_by(at)) turned_away(kind, text);
               },
           .notice = [this](const std::string& text) { notice(text); }};
 }
 
 void Membership::Agent::received(const MembershipMessage& message) {
   if (message.from != machine_->self().id) return machine_->received(message, now());
-  if (const std::optional<Endpoint> door = door_.find()) sockets_->drop(*door);
+  if (const std::optional<Endpoint> endpoint = join_endpoint_.find()) sockets_->drop(*endpoint);
   machine_->on_self_connection(now());
 }
 
@@ -228,9 +228,10 @@ void Membership::Agent::notice(const std::string& text) const {
 
 // On the job's own host, serve() takes a free port instead.
 void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
-  if (!answers && door_.is_on_this_host()) return;
-  const std::optional<Endpoint> door = door_.find();
-  if (door_.pass_by(at) || !answers || !door || to_string(*door) != to_string(at)) return;
+  if (!answers && join_endpoint_.is_on_this_host()) return;
+  const std::optional<Endpoint> endpoint = join_endpoint_.find();
+  if (join_endpoint_.pass_by(at) || !answers || !endpoint || to_string(*endpoint) != to_string(at))
+    return;
   if (!base::has_passed(next_.problem)) return;
   next_.problem = base::deadline_in(kProblemInterval);
   notice(to_string(at) +
@@ -265,13 +266,13 @@ void Membership::Agent::run() {
   std::exception_ptr failure;
   try {
     while (take_commands()) {
-      run_door();
+      serve_endpoint();
       machine_->tick(now());
       carry_out();
       tell_problems();
       publish();
       // Look at what sending has shown before waiting for anything.
-      const Deadline until = std::min(machine_->next_tick(), next_.door);
+      const Deadline until = std::min(machine_->next_tick(), next_.endpoint);
       sockets_->turn(wake_, std::exchange(state_.has_news, false) ? now() : until);
     }
     if (state_.is_leaving) sockets_->flush(base::deadline_in(kLastWords));
@@ -303,23 +304,23 @@ bool Membership::Agent::take_commands() {
   return true;
 }
 
-void Membership::Agent::run_door() {
-  if (door_.is_file() && machine_->should_publish_endpoint() &&
+void Membership::Agent::serve_endpoint() {
+  if (join_endpoint_.is_file() && machine_->should_publish_endpoint() &&
       state_.shown != machine_->roster()->generation) {
     state_.shown = machine_->roster()->generation;
-    door_.show(agent_);
+    join_endpoint_.show(agent_);
   }
-  if (!base::has_passed(next_.door)) return;
+  if (!base::has_passed(next_.endpoint)) return;
   const bool is_member = machine_->roster() && machine_->roster()->has(machine_->self().id);
-  next_.door = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
+  next_.endpoint = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
   if (!machine_->should_claim_endpoint()) return;
-  if (door_.is_file()) {
-    if (!is_member && door_.take(agent_)) machine_->set_door(true, now());
-  } else if (Socket door = door_.serve()) {
-    sockets_->listen(std::move(door));
-    machine_->set_door(true, now());
-  } else if (is_member && door_.is_on_this_host() && !machine_->is_door_held()) {
-    door_.pass_by(*door_.find());  // another program has the port
+  if (join_endpoint_.is_file()) {
+    if (!is_member && join_endpoint_.take(agent_)) machine_->set_endpoint_held(true, now());
+  } else if (Socket endpoint = join_endpoint_.serve()) {
+    sockets_->listen(std::move(endpoint));
+    machine_->set_endpoint_held(true, now());
+  } else if (is_member && join_endpoint_.is_on_this_host() && !machine_->is_endpoint_held()) {
+    join_endpoint_.pass_by(*join_endpoint_.find());  // another program has the port
   }
 }
 
@@ -332,10 +333,10 @@ void Membership::Agent::carry_out() {
       case MembershipMachine::Output::Kind::kSend:
         sockets_->send({out.to.address, out.to.port}, out.message);
         break;
-      case MembershipMachine::Output::Kind::kSendToDoor:
-        if (const std::optional<Endpoint> door = door_.find();
-            door && to_string(*door) != to_string(agent_))
-          sockets_->send(*door, out.message);
+      case MembershipMachine::Output::Kind::kSendToEndpoint:
+        if (const std::optional<Endpoint> endpoint = join_endpoint_.find();
+            endpoint && to_string(*endpoint) != to_string(agent_))
+          sockets_->send(*endpoint, out.message);
         break;
     }
   }
@@ -366,7 +367,7 @@ void Membership::Agent::publish() {
     const std::string& problem = register_.problem().text;
     const std::string why = *machine_->failure() + (problem.empty() ? "" : "; " + problem);
     const bool ended = machine_->job_has_ended();
-    if (ended) door_.remove();  // no process needs its file any more
+    if (ended) join_endpoint_.remove();  // no process needs its file any more
     shared_.failure = ended ? std::make_exception_ptr(JobEnded(*machine_->failure()))
                             : std::make_exception_ptr(PeerError(why));
     shared_.changed.notify_all();
@@ -452,7 +453,7 @@ void Membership::Agent::leave() {
   shared_.wants_to_leave = true;
   wake_.wake();
   shared_.changed.wait(lock, [this] { return shared_.has_left; });
-  door_.remove();
+  join_endpoint_.remove();
   register_.remove_if_last();
 }
 

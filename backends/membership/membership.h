@@ -15,9 +15,9 @@
 namespace backends {
 
 struct MembershipOptions {
-  // init_method names the door, where newcomers find the job: tcp://HOST:PORT or file:///PATH; rank
-  // is a hint for the order, -1 is none; listen.fd is the door's socket, if it is handed over,
-  // which several processes of a host may share.
+  // init_method names the join endpoint, at which joining ranks find the job: tcp://HOST:PORT or
+  // file:///PATH. rank is a hint for the order, -1: none. listen.fd is the endpoint's socket if the
+  // launcher has opened it; several processes of a host may share it.
   GroupOptions group;
   int least = 1, most = 1;  // number of ranks
   int last_call_ms = 3000;  // from the last arrival to the bootstrap with fewer than `most`

@@ -38,13 +38,13 @@ void MembershipMachine::seek() {
 
 // The process that serves the join endpoint knows the job, or is going to bootstrap it.
 void MembershipMachine::probe_endpoint() {
-  if (now_ >= next_.door) {
+  if (now_ >= next_.endpoint) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
-    const bool knows_others = is_member() || (has_door_ && !peers_.empty());
-    next_.door = now_ + (knows_others ? heartbeat : std::min(kCallInterval, heartbeat));
-    output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
+    const bool knows_others = is_member() || (has_endpoint_ && !peers_.empty());
+    next_.endpoint = now_ + (knows_others ? heartbeat : std::min(kCallInterval, heartbeat));
+    output_.push_back({Output::Kind::kSendToEndpoint, {}, report(), ""});
   }
-  next_.seek = std::min(next_.seek, next_.door);
+  next_.seek = std::min(next_.seek, next_.endpoint);
 }
 
 // ---- Members.
@@ -148,7 +148,7 @@ std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
 // ---- Bootstrap.
 
 void MembershipMachine::propose_bootstrap() {
-  if (!has_door_ || !options_.may_bootstrap || proposal_ || others_should_found()) return;
+  if (!has_endpoint_ || !options_.may_bootstrap || proposal_ || others_should_found()) return;
   std::vector<Member> members = clique({options_.self}, waiting_members(true));
   std::ranges::stable_sort(members, {}, order_of);
   std::vector<MemberId> crowd;
@@ -170,7 +170,7 @@ bool MembershipMachine::others_should_found() const {
   const auto order = [](const Member& m) { return std::tuple(order_of(m), m.id); };
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     const Peer& peer = entry.second;
-    return waits(peer) && peer.has_door && mutually_reachable(options_.self, peer.member) &&
+    return waits(peer) && peer.has_endpoint && mutually_reachable(options_.self, peer.member) &&
            order(peer.member) < order(options_.self);
   });
 }

@@ -15,7 +15,7 @@ MembershipMachine::MembershipMachine(Options options, Time now)
     : options_(std::move(options)),
       now_(now),
       last_turn_(now),
-      next_{.heartbeat = now, .door = now, .notice = now + kFirstNotice},
+      next_{.heartbeat = now, .endpoint = now, .notice = now + kFirstNotice},
       intent_{.waits_since = now},
       waiting_{.since = now} {
   options_.reg->use_as(options_.self.id);
@@ -59,18 +59,18 @@ void MembershipMachine::refused(const MemberId& id, Time now) {
   if (const auto peer = peers_.find(id); peer != peers_.end()) peer->second.refused = true;
 }
 
-void MembershipMachine::set_door(bool held, Time now) {
+void MembershipMachine::set_endpoint_held(bool held, Time now) {
   now_ = now;
-  if (held && !has_door_) waiting_.since = now;
-  reports_.due = reports_.due || held != has_door_;
-  has_door_ = held;
+  if (held && !has_endpoint_) waiting_.since = now;
+  reports_.due = reports_.due || held != has_endpoint_;
+  has_endpoint_ = held;
 }
 
 void MembershipMachine::on_self_connection(Time now) {
   constexpr auto kSoon = std::chrono::milliseconds(10);
   now_ = now;
-  next_.door = now + kSoon;
-  next_.seek = std::min(next_.seek, next_.door);
+  next_.endpoint = now + kSoon;
+  next_.seek = std::min(next_.seek, next_.endpoint);
 }
 
 void MembershipMachine::want_view(Time now) {
@@ -119,8 +119,8 @@ void MembershipMachine::tick(Time now) {
     if (!is_member() || is_ready()) read_register();
     if (proposal_) send_proposal();
     // A new process at a free join endpoint learns of the job before it bootstraps another.
-    if (should_publish_endpoint() && !has_door_)
-      output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
+    if (should_publish_endpoint() && !has_endpoint_)
+      output_.push_back({Output::Kind::kSendToEndpoint, {}, report(), ""});
   }
   note_changes();
   give_up_when_due();
@@ -163,7 +163,7 @@ MembershipMessage MembershipMachine::report() {
   MembershipMessage m = message(MembershipMessage::Kind::kReport);
   m.number = ++reports_.number;
   m.stage = stage();
-  m.has_door = has_door_ && options_.may_bootstrap;
+  m.has_endpoint = has_endpoint_ && options_.may_bootstrap;
   m.has_state = has_state_;
   if (roster_) {
     for (const Member& member : roster_->members) m.hears.push_back(hears(member.id));
@@ -218,7 +218,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   peer.reports = m.number;
   reports_.due = reports_.due || peer.stage != m.stage;
   peer.stage = m.stage;
-  peer.has_door = m.has_door;
+  peer.has_endpoint = m.has_endpoint;
   peer.has_state = m.has_state;
   peer.generation = m.generation;
   peer.hears = m.hears;
@@ -398,12 +398,13 @@ std::optional<std::string> MembershipMachine::broken() const {
 
 // A waiting process that may not bootstrap a job would only block those that may.
 bool MembershipMachine::should_claim_endpoint() const {
-  return !has_door_ && !intent_.leaves && (is_member() || (is_waiting() && options_.may_bootstrap));
+  return !has_endpoint_ && !intent_.leaves &&
+         (is_member() || (is_waiting() && options_.may_bootstrap));
 }
 
-bool MembershipMachine::is_door_held() const {
-  return has_door_ || std::ranges::any_of(peers_, [](const auto& entry) {
-           return entry.second.has_door && entry.second.heard;
+bool MembershipMachine::is_endpoint_held() const {
+  return has_endpoint_ || std::ranges::any_of(peers_, [](const auto& entry) {
+           return entry.second.has_endpoint && entry.second.heard;
          });
 }
 
@@ -473,7 +474,7 @@ std::string MembershipMachine::waiting_for() const {
            (here >= options_.least && here < options_.most
                 ? ", and for a moment up to " + std::to_string(options_.most) + " are waited for"
                 : "") +
-           (has_door_ || here > 1 ? "" : ", and nobody answers at the job's address");
+           (has_endpoint_ || here > 1 ? "" : ", and nobody answers at the job's address");
   if (std::ranges::none_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
            (roster_->members.size() > 1 ? ", ..." : "") +

@@ -55,7 +55,8 @@ class MembershipMachine {
   void received(const MembershipMessage& message, Time now);
   // The connection to this process broke, and its address refuses another one: the process is gone.
   void refused(const MemberId& id, Time now);
-  void set_door(bool held, Time now);  // this process serves the join endpoint, or no longer does
+  void set_endpoint_held(bool held,
+                         Time now);  // this process serves the join endpoint, or no longer does
   // This process connected to itself through the join endpoint, which several processes serve.
   void on_self_connection(Time now);
   // The main thread has left the group of its view, if it had one, and wants the next.
@@ -71,7 +72,7 @@ class MembershipMachine {
 
   // Outputs, to be carried out in this order.
   struct Output {
-    enum class Kind { kSend, kSendToDoor, kNotice } kind;
+    enum class Kind { kSend, kSendToEndpoint, kNotice } kind;
     Member to;  // for kSend
     MembershipMessage message;
     std::string text;  // for kNotice
@@ -90,7 +91,7 @@ class MembershipMachine {
   // Returns why the generation whose view was taken last cannot continue.
   std::optional<std::string> broken() const;
   bool should_claim_endpoint() const;  // true if this process should serve it when it is free
-  bool is_door_held() const;           // by this process, or by one that it hears
+  bool is_endpoint_held() const;       // by this process, or by one that it hears
   // Returns true if joining processes should find this one at the endpoint: it is the first of the
   // roster.
   bool should_publish_endpoint() const;
@@ -101,7 +102,7 @@ class MembershipMachine {
   struct Peer {
     Member member;
     int arrival = 0;
-    bool heard = false, refused = false, has_door = false, has_state = false;
+    bool heard = false, refused = false, has_endpoint = false, has_state = false;
     Time last_heard{};  // or the time when it became known
     Stage stage = Stage::kWaiting;
     std::uint64_t reports = 0;  // the number of the newest report
@@ -170,13 +171,13 @@ class MembershipMachine {
   Options options_;
   Time now_, last_turn_;
   struct NextTimes {
-    Time heartbeat, door, notice, seek = Time::max();
+    Time heartbeat, endpoint, notice, seek = Time::max();
   };
   NextTimes next_;
   RosterPtr roster_;
   std::uint64_t taken_ = 0;   // the generation of the view that was taken last
   bool left_behind_ = false;  // the generation after it has begun without this process
-  bool has_door_ = false, has_state_ = false;
+  bool has_endpoint_ = false, has_state_ = false;
   bool lacks_state_ = false;  // those that have the state cannot be reached, and may live
   // The requests of the main thread.
   struct Intent {

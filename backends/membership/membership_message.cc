@@ -38,7 +38,7 @@ std::vector<Member> read_members(FrameReader& in) {
 void write_report(FrameWriter& out, const MembershipMessage& m) {
   out.i64(static_cast<std::int64_t>(m.number));
   out.u8(static_cast<std::uint8_t>(m.stage));
-  out.u8(m.has_door ? 1 : 0).u8(m.has_state ? 1 : 0);
+  out.u8(m.has_endpoint ? 1 : 0).u8(m.has_state ? 1 : 0);
   out.u32(static_cast<std::uint32_t>(m.hears.size()));
   for (std::size_t i = 0; i < m.hears.size(); i += 8) {
     unsigned byte = 0;
@@ -56,7 +56,7 @@ void read_report(FrameReader& in, MembershipMessage& m) {
   const std::uint8_t stage = in.u8();
   if (stage > static_cast<std::uint8_t>(Stage::kWithdrawing)) throw MalformedFrame();
   m.stage = static_cast<Stage>(stage);
-  m.has_door = in.u8() != 0;
+  m.has_endpoint = in.u8() != 0;
   m.has_state = in.u8() != 0;
   const std::uint32_t count = read_count(in);
   unsigned byte = 0;

@@ -38,7 +38,7 @@ struct MembershipMessage {
   // kReport: the processes that the sender hears: members of its generation by place, and others.
   std::uint64_t number = 0;  // grows, so that a late report is recognized
   Stage stage = Stage::kWaiting;
-  bool has_door = false;
+  bool has_endpoint = false;
   bool has_state = false;  // the sender has taken a step as a member
   std::vector<bool> hears;
   std::vector<MemberId> hears_others;

@@ -64,12 +64,12 @@ class ElasticRun {
     world_.most = dice_.chance(15) && !is_race
                       ? static_cast<int>(dice_.between(world_.least, processes))
                       : 12;
-    world_.is_shared_door = dice_.chance(20);
+    world_.is_shared_endpoint = dice_.chance(20);
     // Safety does not depend on who proposes when.
     if (is_race || dice_.chance(40)) world_.patience = 0;
     history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.least) + ":" +
                         std::to_string(world_.most) +
-                        (world_.is_shared_door ? ", shared door" : "") +
+                        (world_.is_shared_endpoint ? ", shared endpoint" : "") +
                         (world_.patience == 0 ? ", all propose at once" : "");
     for (int p = 0; p < processes; ++p) {
       const int host = p < hosts && is_race ? p : p == 0 ? 0 : some_host();
@@ -127,8 +127,8 @@ class ElasticRun {
 
   bool has_room_for_all() const { return world_.most >= static_cast<int>(world_.processes.size()); }
 
-  // A newcomer finds a job only by the door, on whose host somebody has to live.
-  bool door_was_lost() const {
+  // A joining rank finds a job only through the endpoint, on whose host a process must be alive.
+  bool endpoint_was_lost() const {
     return std::ranges::none_of(world_.processes, [](const ElasticProcess* p) {
       return p->options().host == 0 && p->end() == ElasticEnd::kFinished;
     });
@@ -154,7 +154,7 @@ class ElasticRun {
       case ElasticEnd::kFailed:
         ++history_.ends["gave up"];
         if (!has_room_for_all()) return;  // some wait until the job has ended
-        if (anyone_finished && (p.has_been_member() || !door_was_lost())) {
+        if (anyone_finished && (p.has_been_member() || !endpoint_was_lost())) {
           wrong(who + " was not taken in again: " + p.why());
         } else if (p.progress_was_possible()) {
           wrong(who + " gave up, although the job could go on: " + p.why());

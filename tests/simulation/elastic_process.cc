@@ -15,8 +15,8 @@ using backends::MembershipMachine;
 using backends::MembershipMessage;
 using backends::RandomId;
 
-constexpr auto kDoorInterval = milliseconds(1000);
-constexpr auto kSeekingDoorInterval = milliseconds(200);
+constexpr auto kClaimInterval = milliseconds(1000);
+constexpr auto kSeekingClaimInterval = milliseconds(200);
 
 RandomId random_id(Dice& dice) {
   const auto half = [&] {
@@ -77,16 +77,17 @@ bool read_state(const std::string& text, Steps& steps) {
 
 // ---- The world.
 
-int ElasticWorld::door_holder() {
-  std::erase_if(door_holders, [&](int p) { return !network.is_running(p); });
-  if (door_holders.empty()) return -1;
-  const auto which = network.dice().between(0, static_cast<std::int64_t>(door_holders.size()) - 1);
-  return *std::next(door_holders.begin(), which);
+int ElasticWorld::endpoint_holder() {
+  std::erase_if(endpoint_holders, [&](int p) { return !network.is_running(p); });
+  if (endpoint_holders.empty()) return -1;
+  const auto which =
+      network.dice().between(0, static_cast<std::int64_t>(endpoint_holders.size()) - 1);
+  return *std::next(endpoint_holders.begin(), which);
 }
 
-bool ElasticWorld::take_door(int process) {
-  if (door_holder() >= 0) return false;
-  door_holders.insert(process);
+bool ElasticWorld::claim_endpoint(int process) {
+  if (endpoint_holder() >= 0) return false;
+  endpoint_holders.insert(process);
   return true;
 }
 
@@ -141,14 +142,16 @@ bool can_progress(const ElasticWorld& world) {
       return p->is_alive() && p->has_been(m.id);
     });
   };
-  const bool has_door = std::ranges::any_of(world.processes, [](const ElasticProcess* p) {
+  const bool has_endpoint = std::ranges::any_of(world.processes, [](const ElasticProcess* p) {
     const bool serves = !p->options().restarted || p->has_been_member();
     return p->options().host == 0 && p->is_alive() && serves;
   });
-  // A newcomer finds the others by the door, or where its host's register names one that lives.
+  // A joining rank finds the others through the endpoint, or if its host's acceptor names a live
+  // one.
   const auto is_found = [&](const ElasticProcess& p) {
     const auto& known = world.hosts[static_cast<std::size_t>(p.options().host)].state.decided;
-    return p.has_been_member() || has_door || (known && std::ranges::any_of(known->members, lives));
+    return p.has_been_member() || has_endpoint ||
+           (known && std::ranges::any_of(known->members, lives));
   };
   int alive = 0;
   std::set<backends::RegisterId> registers;
@@ -169,7 +172,7 @@ bool can_progress(const ElasticWorld& world) {
       newest = known;
   }
   if (!newest) return has_founder;
-  // Newcomers on a host that has not heard of the job find it only by the door.
+  // Joining ranks on a host that does not know the job find it only through the endpoint.
   for (const ElasticWorld::Host& host : world.hosts) {
     if (!host.state.decided) registers.erase(host.reg);
   }
@@ -240,7 +243,7 @@ Time ElasticProcess::wake_at() const {
   if (phase_ == Phase::kAway) return starts_at_;
   if (phase_ == Phase::kGone) return Time::max();
   Time next = machine_->next_tick();
-  if (machine_->should_claim_endpoint() && options_.host == 0) next = std::min(next, next_door_);
+  if (machine_->should_claim_endpoint() && options_.host == 0) next = std::min(next, next_claim_);
   next -= clock_ahead_;
   if (phase_ == Phase::kTraining && !sent_) next = std::min(next, step_until_);
   return next;
@@ -261,9 +264,10 @@ void ElasticProcess::start() {
                                  .reg = register_.get(),
                                  .random = [this] { return random_id(network_.dice()); }},
       clock());
-  if (world_.is_shared_door && options_.host == 0 && options_.hint >= 0 && !options_.restarted) {
-    world_.door_holders.insert(number_);
-    machine_->set_door(true, clock());
+  if (world_.is_shared_endpoint && options_.host == 0 && options_.hint >= 0 &&
+      !options_.restarted) {
+    world_.endpoint_holders.insert(number_);
+    machine_->set_endpoint_held(true, clock());
   }
   machine_->want_view(clock());
   phase_ = Phase::kSeeking;
@@ -361,16 +365,16 @@ void ElasticProcess::hand_out() {
   for (const MembershipMachine::Output& out : machine_->take_output()) {
     if (out.kind == MembershipMachine::Output::Kind::kNotice) continue;
     const int to =
-        out.kind == MembershipMachine::Output::Kind::kSend ? out.to.port : world_.door_holder();
+        out.kind == MembershipMachine::Output::Kind::kSend ? out.to.port : world_.endpoint_holder();
     if (to >= 0) send_to(to, out.message);
   }
 }
 
-void ElasticProcess::run_door() {
-  if (options_.host != 0 || !machine_->should_claim_endpoint() || clock() < next_door_) return;
-  next_door_ = clock() + (phase_ == Phase::kSeeking ? kSeekingDoorInterval : kDoorInterval);
-  if (!world_.take_door(number_)) return;
-  machine_->set_door(true, clock());
+void ElasticProcess::serve_endpoint() {
+  if (options_.host != 0 || !machine_->should_claim_endpoint() || clock() < next_claim_) return;
+  next_claim_ = clock() + (phase_ == Phase::kSeeking ? kSeekingClaimInterval : kClaimInterval);
+  if (!world_.claim_endpoint(number_)) return;
+  machine_->set_endpoint_held(true, clock());
   pass_point();
 }
 
@@ -388,7 +392,7 @@ void ElasticProcess::act() {
     if (network_.now() < starts_at_) return;
     start();
   }
-  run_door();
+  serve_endpoint();
   machine_->tick(clock());
   believe();
   if (phase_ == Phase::kSeeking) {
@@ -448,7 +452,7 @@ void ElasticProcess::finish(End end, const std::string& why) {
   why_ = why;
   progress_was_possible_ = end == End::kFailed && [&] {
     end_ = End::kRunning;
-    // A newcomer finds a job only by the door, on whose host somebody has to live.
+    // A joining rank finds a job only through the endpoint, on whose host a process must be alive.
     const bool is_found =
         has_been_member_ || std::ranges::any_of(world_.processes, [](const ElasticProcess* p) {
           const bool serves = !p->options_.restarted || p->has_been_member_;

@@ -66,7 +66,7 @@ class ElasticProcess final : public Process {
   void start();
   void hand_out();
   void send_to(int process, const backends::MembershipMessage& message);
-  void run_door();
+  void serve_endpoint();
   void enter();
   void leave_group();
   void gather();
@@ -82,7 +82,7 @@ class ElasticProcess final : public Process {
   const int number_;
   const ElasticOptions options_;
   Phase phase_ = Phase::kAway;
-  Time starts_at_{}, next_door_{};
+  Time starts_at_{}, next_claim_{};
   std::unique_ptr<HostRegister> register_;
   std::unique_ptr<backends::MembershipMachine> machine_;
   bool is_asked_to_leave_ = false, parts_ = false;

@@ -1,5 +1,5 @@
-// What the processes of a simulated elastic job share: hosts with their registers, the door, and
-// the record of what must never be contradicted.
+// What the processes of a simulated elastic job share: hosts with their acceptors, the endpoint,
+// and the record of what must never be contradicted.
 #pragma once
 
 #include <cstdint>
@@ -55,16 +55,16 @@ struct ElasticWorld {
   std::vector<std::string> wrong;
 
   // Where a process may die: behind each message, each connection, each use of the register, and
-  // when it has taken the door.
+  // when it has claimed the endpoint.
   int points = 0;                 // that were passed
   int dies_at = 0;                // who passes this one dies; 0: nobody
   std::function<void(int)> died;  // of such a death
 
-  // The door is on the first host.
-  bool is_shared_door = false;
-  std::set<int> door_holders;
-  int door_holder();  // one that lives; -1: none
-  bool take_door(int process);
+  // The join endpoint is on the first host.
+  bool is_shared_endpoint = false;
+  std::set<int> endpoint_holders;
+  int endpoint_holder();  // one that lives; -1: none
+  bool claim_endpoint(int process);
 
   // Records what a process believes to be decided.
   void believe(const backends::RosterPtr& roster);

@@ -91,8 +91,8 @@ class Proposer : public testing::Test {
     if (has_state) machine_->took_step(1, now_);
   }
 
-  // Process 2 of two that may found a job, and share its door.
-  void begin_at_the_door() {
+  // Process 2 of two that may bootstrap a job, and share its endpoint.
+  void start_with_shared_endpoint() {
     reg_ = std::make_unique<OneRegister>(member(2));
     machine_ = std::make_unique<MembershipMachine>(
         MembershipMachine::Options{.self = member(2),
@@ -104,7 +104,7 @@ class Proposer : public testing::Test {
                                          return MemberId{3, ++drawn_};
                                        }},
         now_);
-    machine_->set_door(true, now_);
+    machine_->set_endpoint_held(true, now_);
     machine_->want_view(now_);
   }
 
@@ -121,7 +121,7 @@ class Proposer : public testing::Test {
     for (MembershipMachine::Output& out : machine_->take_output()) {
       if (out.kind == MembershipMachine::Output::Kind::kSend)
         sent_.push_back(over_the_wire(out.message));
-      if (out.kind == MembershipMachine::Output::Kind::kSendToDoor) ++calls_at_door_;
+      if (out.kind == MembershipMachine::Output::Kind::kSendToEndpoint) ++endpoint_probes_;
     }
   }
   void wait(milliseconds time) {
@@ -168,7 +168,7 @@ class Proposer : public testing::Test {
   std::unique_ptr<OneRegister> reg_;
   RosterPtr base_;
   std::vector<MembershipMessage> sent_;
-  int calls_at_door_ = 0;
+  int endpoint_probes_ = 0;
   base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
 
  private:
@@ -307,19 +307,19 @@ TEST_F(Proposer, AnOvertakenReportChangesNothing) {
   EXPECT_NE(last(Kind::kPrepare), nullptr) << "it waits for who is ready already";
 }
 
-TEST_F(Proposer, LeavesTheFoundingToTheFirstOfThoseAtTheDoor) {
-  begin_at_the_door();
+TEST_F(Proposer, LeavesTheBootstrapToTheFirstAtTheEndpoint) {
+  start_with_shared_endpoint();
   MembershipMessage first;
   first.members = {member(1)};
   first.hears_others = {member(2).id};
-  first.has_door = true;
+  first.has_endpoint = true;
   for (int i = 0; i < 10; ++i) {
     ++first.number;
     receive(first, 1);
     wait(kHeartbeat);
   }
   EXPECT_EQ(machine_->roster(), nullptr);
-  first.has_door = false;
+  first.has_endpoint = false;
   ++first.number;
   receive(first, 1);
   wait(kHeartbeat);
@@ -397,13 +397,13 @@ TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
   EXPECT_EQ(last(Kind::kRosterUpdate)->value->generation, 2u);
 }
 
-// The others have gone on with newcomers, and have left: only the door is still known.
-TEST_F(Proposer, CallsAtTheDoorWhenAllThatItKnowsAreGone) {
+// The others have continued with new members, and have left: only the endpoint is still known.
+TEST_F(Proposer, ProbesTheEndpointWhenAllThatItKnowsAreGone) {
   begin(3, {1, 2, 3});
   all_are_ready();
-  EXPECT_EQ(calls_at_door_, 0);
+  EXPECT_EQ(endpoint_probes_, 0);
   for (int i = 0; i < 5; ++i) wait(kHeartbeat);
-  EXPECT_GT(calls_at_door_, 0);
+  EXPECT_GT(endpoint_probes_, 0);
 }
 
 TEST_F(Proposer, LearnsFromItsHostsRegister) {

@@ -66,7 +66,7 @@ bool all_see(Ranks& ranks, int world_size) {
   });
 }
 
-bool door_is_held(int port) {
+bool endpoint_is_held(int port) {
   std::string reason;
   return static_cast<bool>(backends::connect_to(
       {"127.0.0.1", port}, base::deadline_in(std::chrono::seconds(5)), reason));
@@ -120,11 +120,11 @@ TEST(MembershipTest, TheDeathOfAnyLeavesTheOthers) {
   }
 }
 
-TEST(MembershipTest, TheDoorIsTakenOver) {
+TEST(MembershipTest, TheJoinEndpointIsTakenOver) {
   const int port = free_port();
   Threads ranks = start_threads(2, 1, 4, port);
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
-  ranks[0]->crash();  // whoever has the door, one of the two is next
+  ranks[0]->crash();  // whichever rank serves the endpoint, one of the other two is next
   ranks.erase(ranks.begin());
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 1); }));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 1, 4, port)));
@@ -192,7 +192,7 @@ TEST(MembershipTest, TheFounderDiesBeforeTheFirstView) {
   const int port = free_port();
   Threads ranks;
   ranks.push_back(std::make_unique<ThreadRank>(options_for(0, 2, 2, port)));
-  ASSERT_TRUE(eventually([&] { return door_is_held(port); }));
+  ASSERT_TRUE(eventually([&] { return endpoint_is_held(port); }));
   ranks[0]->crash();
   ranks[0] = std::make_unique<ThreadRank>(options_for(1, 2, 2, port));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(2, 2, 2, port)));
@@ -298,7 +298,7 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAndTheOtherWaits) {
     };
     options.last_call_ms = 100'000;
     ranks.push_back(std::make_unique<ThreadRank>(options));
-    ASSERT_TRUE(eventually([&] { return door_is_held(port); }));  // by the first one
+    ASSERT_TRUE(eventually([&] { return endpoint_is_held(port); }));  // by the first one
   }
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   const std::uint64_t generation = ranks[1]->seen()->generation;
@@ -321,7 +321,7 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAlone) {
     options.group.host_id = "made-up host " + std::to_string(r);
     options.last_call_ms = 100'000;
     ranks.push_back(std::make_unique<ThreadRank>(options));
-    ASSERT_TRUE(eventually([&] { return door_is_held(port); }));  // by the first one
+    ASSERT_TRUE(eventually([&] { return endpoint_is_held(port); }));  // by the first one
   }
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   ranks[1]->crash();
@@ -329,8 +329,8 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAlone) {
   EXPECT_TRUE(eventually([&] { return all_see(ranks, 1); }));
 }
 
-TEST(MembershipTest, AFileIsADoorToo) {
-  const std::string path = testing::TempDir() + "/elastic-door-" + std::to_string(free_port());
+TEST(MembershipTest, AFileCanBeTheJoinEndpoint) {
+  const std::string path = testing::TempDir() + "/elastic-endpoint-" + std::to_string(free_port());
   const auto options = [&](int hint) {
     MembershipOptions o = options_for(hint, 2, 3, 1);
     o.group.init_method = "file://" + path;
@@ -347,7 +347,7 @@ TEST(MembershipTest, AFileIsADoorToo) {
   for (auto& rank : ranks) leaving.emplace_back([&rank] { rank->leave(); });
   for (std::thread& t : leaving) t.join();
   struct stat status {};
-  EXPECT_NE(stat(path.c_str(), &status), 0) << "the door's file was not removed";
+  EXPECT_NE(stat(path.c_str(), &status), 0) << "the endpoint's file was not removed";
 }
 
 TEST(MembershipTest, AFileOfSomethingElseIsRejectedAtOnce) {

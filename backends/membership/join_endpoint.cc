@@ -1,5 +1,5 @@
 // Serves, finds and rewrites the join endpoint.
-#include "backends/membership/door.h"
+#include "backends/membership/join_endpoint.h"
 
 #include <unistd.h>
 
