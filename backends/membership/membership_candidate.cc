@@ -29,10 +29,10 @@ void MembershipMachine::seek() {
     if (is_ready() && !can_reach_quorum()) probe_endpoint();
   } else if (is_waiting()) {
     propose_bootstrap();
-    const bool hears_a_member =
+    const bool receives_from_a_member =
         roster_ &&
-        std::ranges::any_of(roster_->members, [&](const auto& m) { return hears(m.id); });
-    if (!hears_a_member) probe_endpoint();
+        std::ranges::any_of(roster_->members, [&](const auto& m) { return receives_from(m.id); });
+    if (!receives_from_a_member) probe_endpoint();
   }
 }
 

@@ -166,10 +166,11 @@ MembershipMessage MembershipMachine::report() {
   m.has_endpoint = has_endpoint_ && options_.may_bootstrap;
   m.has_state = has_state_;
   if (roster_) {
-    for (const Member& member : roster_->members) m.hears.push_back(hears(member.id));
+    for (const Member& member : roster_->members)
+      m.receives_from.push_back(receives_from(member.id));
   }
   for (const MemberId& id : reports_.heard) {
-    if (!roster_ || !roster_->has(id)) m.hears_others.push_back(id);
+    if (!roster_ || !roster_->has(id)) m.receives_from_others.push_back(id);
   }
   m.members.push_back(options_.self);  // allows a member that has forgotten this one to answer
   return m;
@@ -221,13 +222,13 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   peer.has_endpoint = m.has_endpoint;
   peer.has_state = m.has_state;
   peer.generation = m.generation;
-  peer.hears = m.hears;
-  peer.hears_others = m.hears_others;
+  peer.receives_from = m.receives_from;
+  peer.receives_from_others = m.receives_from_others;
   // Tell a waiting process about the other waiting ones: they may be members next.
   const bool misses_others =
       m.stage == Stage::kWaiting && std::ranges::any_of(peers_, [&](auto& p) {
         return p.first != m.from && waits(p.second) && p.second.heard &&
-               !hears(peer, p.second.member);
+               !receives_from(peer, p.second.member);
       });
   if (misses_others && m.generation == generation_of(roster_)) send_news(peer.member);
   catch_up(m);
@@ -308,26 +309,26 @@ bool MembershipMachine::is_reachable(const MemberId& id) const {
          peer->second.stage != Stage::kWithdrawing;
 }
 
-bool MembershipMachine::hears(const MemberId& id) const {
+bool MembershipMachine::receives_from(const MemberId& id) const {
   if (id == options_.self.id) return true;
   const auto peer = peers_.find(id);
   return peer != peers_.end() && peer->second.heard && is_reachable(peer->second);
 }
 
-bool MembershipMachine::hears(const Peer& peer, const Member& m) const {
+bool MembershipMachine::receives_from(const Peer& peer, const Member& m) const {
   if (peer.member.id == m.id) return true;
   if (roster_ && peer.generation == roster_->generation) {
     if (const auto place = roster_->place_of(m.id))
-      return *place < peer.hears.size() && peer.hears[*place];
+      return *place < peer.receives_from.size() && peer.receives_from[*place];
   }
-  return std::ranges::find(peer.hears_others, m.id) != peer.hears_others.end();
+  return std::ranges::find(peer.receives_from_others, m.id) != peer.receives_from_others.end();
 }
 
 bool MembershipMachine::mutually_reachable(const Member& a, const Member& b) const {
   const auto one_way = [&](const Member& from, const Member& to) {
-    if (from.id == options_.self.id) return hears(to.id);
+    if (from.id == options_.self.id) return receives_from(to.id);
     const auto peer = peers_.find(from.id);
-    return peer != peers_.end() && hears(peer->second, to);
+    return peer != peers_.end() && receives_from(peer->second, to);
   };
   return one_way(a, b) && one_way(b, a);
 }
@@ -344,7 +345,8 @@ void MembershipMachine::forget_strangers() {
   });
 }
 
-// The others base decisions on the members that this process hears: changes are reported at once.
+// The others base decisions on the members that this process receives from: changes are reported at
+// once.
 void MembershipMachine::note_changes() {
   const auto is_heard = [&](const Peer& peer) { return peer.heard && is_reachable(peer); };
   std::size_t heard = 0;  // usually the lists are equal, and nothing has to be allocated
@@ -459,7 +461,8 @@ std::string MembershipMachine::waiting_for() const {
     if (lacks_state_)
       return lost_text() + "; none of these has the job's state yet: waiting for them";
     const auto reached =
-        std::ranges::count_if(roster_->members, [&](const Member& m) { return hears(m.id); }) +
+        std::ranges::count_if(roster_->members,
+                              [&](const Member& m) { return receives_from(m.id); }) +
         std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
     if (reached < options_.least)
       return lost_text() + ", and " + std::to_string(options_.least) +
@@ -475,7 +478,7 @@ std::string MembershipMachine::waiting_for() const {
                 ? ", and for a moment up to " + std::to_string(options_.most) + " are waited for"
                 : "") +
            (has_endpoint_ || here > 1 ? "" : ", and nobody answers at the job's address");
-  if (std::ranges::none_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
+  if (std::ranges::none_of(roster_->members, [&](const Member& m) { return receives_from(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
            (roster_->members.size() > 1 ? ", ..." : "") +
            "); if they are gone for good, start the job anew under another --job-id";

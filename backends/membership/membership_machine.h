@@ -91,7 +91,7 @@ class MembershipMachine {
   // Returns why the generation whose view was taken last cannot continue.
   std::optional<std::string> broken() const;
   bool should_claim_endpoint() const;  // true if this process should serve it when it is free
-  bool is_endpoint_held() const;       // by this process, or by one that it hears
+  bool is_endpoint_held() const;       // by this process, or by one that it receives from
   // Returns true if joining processes should find this one at the endpoint: it is the first of the
   // roster.
   bool should_publish_endpoint() const;
@@ -107,8 +107,8 @@ class MembershipMachine {
     Stage stage = Stage::kWaiting;
     std::uint64_t reports = 0;  // the number of the newest report
     std::uint64_t generation = 0;
-    std::vector<bool> hears;  // by place in the roster of that generation
-    std::vector<MemberId> hears_others;
+    std::vector<bool> receives_from;  // by place in the roster of that generation
+    std::vector<MemberId> receives_from_others;
   };
 
   // Messages.
@@ -134,8 +134,8 @@ class MembershipMachine {
   bool is_waiting() const { return intent_.wants_view && !is_member(); }
   bool is_reachable(const Peer& peer) const;
   bool is_reachable(const MemberId& id) const;
-  bool hears(const MemberId& id) const;                 // for this process
-  bool hears(const Peer& peer, const Member& m) const;  // for another one, from its reports
+  bool receives_from(const MemberId& id) const;                 // for this process
+  bool receives_from(const Peer& peer, const Member& m) const;  // for another one, from its reports
   bool mutually_reachable(const Member& a, const Member& b) const;
   bool waits(const Peer& peer) const;
   Stage stage() const;

@@ -39,15 +39,15 @@ void write_report(FrameWriter& out, const MembershipMessage& m) {
   out.i64(static_cast<std::int64_t>(m.number));
   out.u8(static_cast<std::uint8_t>(m.stage));
   out.u8(m.has_endpoint ? 1 : 0).u8(m.has_state ? 1 : 0);
-  out.u32(static_cast<std::uint32_t>(m.hears.size()));
-  for (std::size_t i = 0; i < m.hears.size(); i += 8) {
+  out.u32(static_cast<std::uint32_t>(m.receives_from.size()));
+  for (std::size_t i = 0; i < m.receives_from.size(); i += 8) {
     unsigned byte = 0;
-    for (std::size_t bit = 0; bit < 8 && i + bit < m.hears.size(); ++bit)
-      byte |= m.hears[i + bit] ? 1u << bit : 0u;
+    for (std::size_t bit = 0; bit < 8 && i + bit < m.receives_from.size(); ++bit)
+      byte |= m.receives_from[i + bit] ? 1u << bit : 0u;
     out.u8(static_cast<std::uint8_t>(byte));
   }
-  out.u32(static_cast<std::uint32_t>(m.hears_others.size()));
-  for (const MemberId& id : m.hears_others) write_id(out, id);
+  out.u32(static_cast<std::uint32_t>(m.receives_from_others.size()));
+  for (const MemberId& id : m.receives_from_others) write_id(out, id);
   write_members(out, m.members);
 }
 
@@ -62,9 +62,10 @@ void read_report(FrameReader& in, MembershipMessage& m) {
   unsigned byte = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (i % 8 == 0) byte = in.u8();
-    m.hears.push_back((byte >> (i % 8) & 1u) != 0);
+    m.receives_from.push_back((byte >> (i % 8) & 1u) != 0);
   }
-  for (std::uint32_t left = read_count(in); left > 0; --left) m.hears_others.push_back(read_id(in));
+  for (std::uint32_t left = read_count(in); left > 0; --left)
+    m.receives_from_others.push_back(read_id(in));
   m.members = read_members(in);
   if (m.members.size() > 1) throw MalformedFrame();
   if (!m.members.empty() && m.members.front().id != m.from) throw MalformedFrame();

@@ -54,7 +54,7 @@ struct ElasticWorld {
   Time last_step_from{};  // the first step that ends behind it is the last
   std::vector<std::string> wrong;
 
-  // Where a process may die: behind each message, each connection, each use of the register, and
+  // Where a process may die: behind each message, each connection, each use of the acceptor, and
   // when it has claimed the endpoint.
   int points = 0;                 // that were passed
   int dies_at = 0;                // who passes this one dies; 0: nobody

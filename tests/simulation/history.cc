@@ -425,7 +425,7 @@ class Run {
       if (history_.faults > 0 || !finds_rank_0) continue;
       if (o.end != End::kNoGroup || !names_other_settings(o.text))
         wrong(name(r) + " does not know of the other settings: " + end_name(o.end) + ": " + o.text);
-      if (o.at > last_start_ + kTimeToEnd) wrong(name(r) + " hears of other settings too late");
+      if (o.at > last_start_ + kTimeToEnd) wrong(name(r) + " detects other settings too late");
     }
   }
 

@@ -144,7 +144,7 @@ class Proposer : public testing::Test {
     m.generation = 1;
     m.stage = stage;
     m.has_state = has_state;
-    m.hears.assign(numbers_.size(), true);
+    m.receives_from.assign(numbers_.size(), true);
     receive(m, from);
   }
   void reply(Kind kind, std::uint64_t from, const Ballot& ballot, const Ballot& other = {}) {
@@ -311,7 +311,7 @@ TEST_F(Proposer, LeavesTheBootstrapToTheFirstAtTheEndpoint) {
   start_with_shared_endpoint();
   MembershipMessage first;
   first.members = {member(1)};
-  first.hears_others = {member(2).id};
+  first.receives_from_others = {member(2).id};
   first.has_endpoint = true;
   for (int i = 0; i < 10; ++i) {
     ++first.number;

@@ -109,7 +109,8 @@ class StoreByHand : public testing::Test {
   }
   Client& join(int rank, std::uint32_t attempt = 1) { return come(hello(rank, attempt)); }
 
-  // The store hears what this client has to say, and the client the answer; without a turn.
+  // The store receives what this client sends, and the client the answer, without polling the
+  // others.
   void talk(Client& c) {
     say(c);
     hear(c);
@@ -228,7 +229,7 @@ TEST_F(PatienceByHand, AConnectionThatStaysSilentIsEndedWhenItsProcessAnswersAga
   EXPECT_FALSE(cut.is_closed);
   cut.is_cut_off = false;
   wait(std::chrono::seconds(2), others_);
-  EXPECT_TRUE(cut.is_closed) << "the member would wait for rank 0, which it hears";
+  EXPECT_TRUE(cut.is_closed) << "the member would wait for rank 0, from which it receives";
   EXPECT_FALSE(failure());
 }
 
@@ -420,7 +421,7 @@ TEST_F(RouterByHand, ARankThatDoesNotComeBackIsLostAndNotLetInAgain) {
   EXPECT_CONTAINS(late.refusal(), "cannot continue its session: the others have declared it dead");
 }
 
-// A member that still hears rank 0 learns from the end that it is to connect again.
+// A member that still receives from rank 0 learns from the end that it is to connect again.
 TEST_F(RouterByHand, ASilentRankIsToConnectAgain) {
   begin_behind_a_router(ServerMachine::Probe::kRefused);
   wait(std::chrono::milliseconds(2'900), others_);

@@ -211,7 +211,7 @@ TEST(StaleAveraging, WaitsForARankThatIsTooFarBehind) {
   });
 }
 
-// Rank 0 waits where all meet, so far ahead that rank 1 hears of it long before it is there.
+// Rank 0 waits at the barrier so early that rank 1 knows of it long before it arrives.
 TEST(StaleAveraging, BringsLateRanksToAMeeting) {
   constexpr std::int64_t kMeeting = 1'000'000'000;
   on_ranks(2, [&](Rank& rank, int r) {

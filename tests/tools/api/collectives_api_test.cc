@@ -145,7 +145,7 @@ struct OwnError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The other rank hears why, and the caller gets what was thrown, as it was.
+// The other rank receives the reason, and the caller gets what was thrown, as it was.
 TEST(ApiCollectives, AFailureOfABodyReachesTheOtherRanksAndTheCaller) {
   std::mutex mutex;
   std::string heard;

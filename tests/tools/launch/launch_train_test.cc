@@ -162,8 +162,8 @@ TEST_F(LaunchTrain, AnInterruptSavesAndASchedulersEchoDoesNotCutItOff) {
           argv("--epochs 1000000 --eval-every 0 --log-every 100 --synthetic-size 6000 --save-dir",
                folder_ / "run", "--save-every 0")));
   ASSERT_TRUE(job.writes_out("Step ["));
-  // As a scheduler does it: every process of the job hears the signal, and the launcher passes its
-  // own on.
+  // As a scheduler does it: every process of the job receives the signal, and the launcher passes
+  // its own on.
   std::vector<pid_t> all = processes_with(folder_ / "run");
   ASSERT_GE(all.size(), 3u);
   for (const pid_t pid : all) kill(pid, SIGTERM);
