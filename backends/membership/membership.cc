@@ -72,7 +72,7 @@ class Membership::Agent {
   GroupOptions group_options(const View& view) const;
   void notice(const std::string& text) const;
   void leave();
-  void part();
+  void withdraw();
 
  private:
   MembershipMachine::Options machine_options();
@@ -118,7 +118,7 @@ class Membership::Agent {
   // The state that both threads read and write.
   struct Shared {
     std::condition_variable changed;
-    bool wants_view = false, wants_to_leave = false, wants_to_part = false, has_left = false;
+    bool wants_view = false, wants_to_leave = false, wants_to_withdraw = false, has_left = false;
     RosterPtr view;   // for the thread that waits
     RosterPtr taken;  // the view that it was given last
     MemberId own_id;  // in `view`
@@ -297,8 +297,8 @@ bool Membership::Agent::take_commands() {
     machine_->leave(now());
     state_.is_leaving = true;
   }
-  if (std::exchange(shared_.wants_to_part, false)) {
-    machine_->part(now());
+  if (std::exchange(shared_.wants_to_withdraw, false)) {
+    machine_->withdraw(now());
     state_.is_leaving = true;
   }
   return true;
@@ -459,9 +459,9 @@ void Membership::Agent::leave() {
 
 // Keeps what other processes may still need: the file of the join endpoint, and the decisions of
 // this host.
-void Membership::Agent::part() {
+void Membership::Agent::withdraw() {
   std::unique_lock lock(mutex_);
-  shared_.wants_to_part = true;
+  shared_.wants_to_withdraw = true;
   wake_.wake();
   shared_.changed.wait(lock, [this] { return shared_.has_left; });
 }
@@ -484,6 +484,6 @@ GroupOptions Membership::group_options(const View& view) const {
   return agent_->group_options(view);
 }
 void Membership::leave() { agent_->leave(); }
-void Membership::part() { agent_->part(); }
+void Membership::withdraw() { agent_->withdraw(); }
 
 }  // namespace backends

@@ -75,7 +75,7 @@ class Membership {
   // Ends in order: training has finished on all ranks.
   void leave();
   // Withdraws this process, while the others continue. Returns when they have agreed on that.
-  void part();
+  void withdraw();
 
  private:
   class Agent;

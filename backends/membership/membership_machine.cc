@@ -7,7 +7,7 @@ namespace backends {
 namespace {
 
 constexpr auto kFirstNotice = std::chrono::seconds(1), kNoticeInterval = std::chrono::seconds(5);
-constexpr int kLeaveHeartbeats = 5, kPartHeartbeats = 30;
+constexpr int kLeaveHeartbeats = 5, kWithdrawHeartbeats = 30;
 
 }  // namespace
 
@@ -99,10 +99,11 @@ void MembershipMachine::leave(Time now) {
 }
 
 // The process stays until the others have agreed: they may need the votes of its host.
-void MembershipMachine::part(Time now) {
+void MembershipMachine::withdraw(Time now) {
   leave(now);
-  intent_.parts = true;
-  intent_.leave_until = now + kPartHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
+  intent_.withdraws = true;
+  intent_.leave_until =
+      now + kWithdrawHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
 }
 
 void MembershipMachine::tick(Time now) {
@@ -154,7 +155,7 @@ MembershipMessage MembershipMachine::message(MembershipMessage::Kind kind) const
 }
 
 Stage MembershipMachine::stage() const {
-  if (intent_.leaves) return intent_.parts ? Stage::kWithdrawing : Stage::kLeft;
+  if (intent_.leaves) return intent_.withdraws ? Stage::kWithdrawing : Stage::kLeft;
   if (!is_member()) return Stage::kWaiting;
   return is_ready() ? Stage::kReady : Stage::kTraining;
 }

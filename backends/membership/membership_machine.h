@@ -63,8 +63,8 @@ class MembershipMachine {
   void want_view(Time now);
   // This process has taken a step in this generation, so it has the job's state.
   void took_step(std::uint64_t generation, Time now);
-  void leave(Time now);  // ends in order: training has finished
-  void part(Time now);   // withdraws: the others continue without this process
+  void leave(Time now);     // ends in order: training has finished
+  void withdraw(Time now);  // the others continue without this process
   // A long time since the last call means that this process itself was paused; the silence of
   // others then proves nothing.
   void tick(Time now);
@@ -95,7 +95,7 @@ class MembershipMachine {
   // Returns true if joining processes should find this one at the endpoint: it is the first of the
   // roster.
   bool should_publish_endpoint() const;
-  bool may_end() const;  // after leave() or part(): true if no process needs this one any more
+  bool may_end() const;  // after leave() or withdraw(): true if no process needs this one any more
   std::string waiting_for() const;  // while a view is awaited, for messages
 
  private:
@@ -181,7 +181,7 @@ class MembershipMachine {
   bool lacks_state_ = false;  // those that have the state cannot be reached, and may live
   // The requests of the main thread.
   struct Intent {
-    bool wants_view = false, leaves = false, parts = false;
+    bool wants_view = false, leaves = false, withdraws = false;
     Time waits_since{}, leave_until{};
   };
   Intent intent_;

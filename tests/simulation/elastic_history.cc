@@ -140,7 +140,7 @@ class ElasticRun {
       case ElasticEnd::kFinished:
         ++history_.ends["finished"];
         return;
-      case ElasticEnd::kParted:
+      case ElasticEnd::kWithdrew:
         ++history_.ends["left"];
         if (p.is_alive()) wrong(who + " has left and never ends");
         return;

@@ -465,9 +465,9 @@ void ElasticProcess::finish(End end, const std::string& why) {
   for (ConnectionId id : data_out_) {
     if (id != 0) network_.close(id);
   }
-  if (end == End::kFinished || end == End::kParted) {
-    if (end == End::kParted)
-      machine_->part(clock());
+  if (end == End::kFinished || end == End::kWithdrew) {
+    if (end == End::kWithdrew)
+      machine_->withdraw(clock());
     else
       machine_->leave(clock());
     machine_->tick(clock());
@@ -573,12 +573,13 @@ void ElasticProcess::train() {
   if (!sent_ && network_.now() >= step_until_) {
     sent_ = true;
     // Behind the first step of a generation: all have the state by then.
-    parts_ = is_asked_to_leave_ && !steps_.taken.empty() &&
-             steps_.taken.back().generation == view_->generation;
-    leavers_ = parts_ ? 1 : 0;
+    withdraws_ = is_asked_to_leave_ && !steps_.taken.empty() &&
+                 steps_.taken.back().generation == view_->generation;
+    leavers_ = withdraws_ ? 1 : 0;
     changes_ = machine_->join_wanted();
     last_ = network_.now() >= world_.last_step_from;
-    tell_all(NumberWriter().add(steps_.taken.size()).add(changes_).add(last_).add(parts_).text());
+    tell_all(
+        NumberWriter().add(steps_.taken.size()).add(changes_).add(last_).add(withdraws_).text());
   }
   if (!sent_ || dies_) return;
   for (std::size_t r = 0; r < view_->members.size(); ++r) {
@@ -610,7 +611,7 @@ void ElasticProcess::train() {
   if (last_) return;
   const bool some_leave =
       leavers_ > 0 && static_cast<int>(view_->members.size()) - leavers_ >= world_.least;
-  if (some_leave && parts_) return finish(End::kParted, "");
+  if (some_leave && withdraws_) return finish(End::kWithdrew, "");
   if (changes_ || some_leave) leave_group();
 }
 

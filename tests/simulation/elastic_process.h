@@ -38,7 +38,7 @@ class ElasticProcess final : public Process {
   void let_clock_jump(milliseconds by) { clock_ahead_ += by; }
   void die_behind(int points) { points_left_ = points; }  // see ElasticWorld; 0: it does not
 
-  enum class End { kRunning, kFinished, kParted, kFailed };
+  enum class End { kRunning, kFinished, kWithdrew, kFailed };
   End end() const { return end_; }
   const std::string& why() const { return why_; }
   bool progress_was_possible() const { return progress_was_possible_; }  // when it failed
@@ -85,7 +85,7 @@ class ElasticProcess final : public Process {
   Time starts_at_{}, next_claim_{};
   std::unique_ptr<HostRegister> register_;
   std::unique_ptr<backends::MembershipMachine> machine_;
-  bool is_asked_to_leave_ = false, parts_ = false;
+  bool is_asked_to_leave_ = false, withdraws_ = false;
   milliseconds clock_ahead_{0};
   int points_left_ = 0;
   bool dies_ = false;  // at the end of this turn, and does nothing more in it that others notice

@@ -47,7 +47,7 @@ class ElasticRank {
       note(view);
       if (const std::optional<int> code = run_in(view)) {
         if (*code == kExitLeft)
-          membership_.part();
+          membership_.withdraw();
         else
           membership_.leave();
         return *code;
