@@ -402,13 +402,13 @@ View Membership::Agent::view_of(const Roster& roster) {
   view.generation = roster.generation;
   view.rank = static_cast<int>(rank);
   view.world_size = static_cast<int>(roster.members.size());
-  view.fresh = roster.members[rank].since == roster.generation;
+  view.is_new_member = roster.members[rank].since == roster.generation;
   for (std::size_t r = 0; r < roster.members.size(); ++r) {
     view.members.push_back(peer_info(roster.members[r], r));
     const bool is_new = roster.members[r].since == roster.generation;
-    if (view.fresh ? r == rank : is_new) view.joined.push_back(view.members.back());
+    if (view.is_new_member ? r == rank : is_new) view.joined.push_back(view.members.back());
   }
-  if (!view.fresh) {
+  if (!view.is_new_member) {
     for (std::size_t r = 0; r < shared_.taken->members.size(); ++r) {
       if (!roster.has(shared_.taken->members[r].id))
         view.left.push_back(peer_info(shared_.taken->members[r], r));

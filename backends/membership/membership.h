@@ -31,9 +31,10 @@ struct View {
   std::uint64_t generation = 0;
   int rank = 0, world_size = 1;  // for this process
   // This process was not a member of the previous generation: its state is not used.
-  bool fresh = true;
-  std::vector<PeerInfo> members;       // by rank
-  std::vector<PeerInfo> left, joined;  // since the previous generation; if fresh: joined is itself
+  bool is_new_member = true;
+  std::vector<PeerInfo> members;  // by rank
+  std::vector<PeerInfo> left,
+      joined;  // since the previous generation; joined of a new member: itself
 };
 
 // The job's training has finished on all ranks, and the other ranks have left.

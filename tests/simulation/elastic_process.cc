@@ -484,8 +484,8 @@ void ElasticProcess::finish(End end, const std::string& why) {
 void ElasticProcess::enter() {
   rank_ = view_->place_of(machine_->self().id).value();
   has_been_member_ = true;
-  fresh_ = view_->members[rank_].since == view_->generation;
-  if (fresh_) has_state_ = false;
+  is_new_member_ = view_->members[rank_].since == view_->generation;
+  if (is_new_member_) has_state_ = false;
   group_broken_ = false;
   messages_ = 0;
   sent_ = false;

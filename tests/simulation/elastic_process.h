@@ -95,7 +95,7 @@ class ElasticProcess final : public Process {
   // The generation's group.
   backends::RosterPtr view_;
   std::size_t rank_ = 0;
-  bool fresh_ = true, has_been_member_ = false;
+  bool is_new_member_ = true, has_been_member_ = false;
   bool begins_again_ = false, is_needless_ = false;  // although somebody has a state
   bool group_broken_ = false;
   std::vector<ConnectionId> data_out_;                            // by rank

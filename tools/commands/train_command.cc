@@ -69,7 +69,7 @@ int train_elastic(const RunConfig& config, const std::string& command,
   if (config.keeping.init_from.empty()) retained.state.data = load_alone(config.data);
   return run_elastic(config, [&](backends::Group& group, const backends::View& view,
                                  const std::function<bool()>& pause) {
-    if (view.fresh) {  // the others have continued without this rank
+    if (view.is_new_member) {  // the others have continued without this rank
       retained.state.image = {};
       retained.state.writer.reset();
       retained.run = {};

@@ -191,8 +191,8 @@ bool ZmqLinks::any_down() const {
 
 const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
   Link& l = link(peer);
-  while (!l.fresh[kind]) receive_one(peer);
-  l.fresh[kind] = false;
+  while (!l.unconsumed[kind]) receive_one(peer);
+  l.unconsumed[kind] = false;
   return l.slots[kind];
 }
 
@@ -255,14 +255,14 @@ void ZmqLinks::store(int peer, zmq::message_t first, zmq::message_t payload) {
     return;
   }
   const bool is_head = tag.kind < kHeadKind + 2;
-  if (tag.number != l.received++ || tag.kind >= kKinds || l.fresh[tag.kind] ||
+  if (tag.number != l.received++ || tag.kind >= kKinds || l.unconsumed[tag.kind] ||
       first.more() == is_head || first.size() < sizeof tag + (is_head ? sizeof(ControlWord) : 0))
     throw PeerError("messages of rank " + std::to_string(members_[static_cast<std::size_t>(peer)]) +
                     " were lost: expected number " + std::to_string(l.received - 1) + ", got " +
                     std::to_string(tag.number));
   zmq::message_t& slot = l.slots[tag.kind] = is_head ? std::move(first) : std::move(payload);
   l.received_bytes += sizeof(KeptTag) + slot.size() - (is_head ? sizeof tag : 0);
-  l.fresh[tag.kind] = true;
+  l.unconsumed[tag.kind] = true;
 }
 
 // Sends as much as the longest rest of a message. If a byte of a message's length is changed in

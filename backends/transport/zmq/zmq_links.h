@@ -111,7 +111,7 @@ class ZmqLinks final : public Links {
     std::uint32_t sent = 0, received = 0;
     // Messages received ahead of the call that needs them, or in use by it.
     std::array<zmq::message_t, kKinds> slots;
-    std::array<bool, kKinds> fresh{};  // received and not consumed yet
+    std::array<bool, kKinds> unconsumed{};  // received, not consumed yet
 
     std::atomic<State> state{State::kUp};
     std::string failure;                  // why it was given up

@@ -111,8 +111,8 @@ class CheckpointManager {
   std::string save_rank_model(const TrainState& state) const;
 
   // Collective. `which` is a checkpoint, a folder (its newest checkpoint that loads), or "auto"
-  // (the newest of this run in the run's own folder; a fresh start if there is none). Returns the
-  // file resumed from, "" for a fresh start.
+  // (the newest of this run in the run's own folder; starts over if there is none). Returns the
+  // file resumed from, "": starts over.
   std::string resume(const std::string& which, TrainState& state);
 
  private:

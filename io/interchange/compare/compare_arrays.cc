@@ -69,8 +69,8 @@ class Table {  // maps names to arrays of each file
       Key key{entry.section, plain(entry.name, options_)};
       if (!files_[f]->has_sections()) key.first = guess(key.second);
       if (!selected(key, options_)) continue;
-      const auto [row, fresh] = rows_.try_emplace(std::move(key), files_.size(), kNoColumn);
-      if (fresh) order_.emplace_back(&row->first, &row->second);
+      const auto [row, is_new] = rows_.try_emplace(std::move(key), files_.size(), kNoColumn);
+      if (is_new) order_.emplace_back(&row->first, &row->second);
       if (row->second[f] != kNoColumn)
         throw DataError(files_[f]->name() + ": '" + files_[f]->entries()[row->second[f]].name +
                         "' and '" + entry.name + "' both become '" + row->first.second + "'");

@@ -35,7 +35,7 @@ Seen seen_of(const View& view) {
             .world_size = view.world_size,
             .left = static_cast<int>(view.left.size()),
             .joined = static_cast<int>(view.joined.size()),
-            .fresh = view.fresh,
+            .is_new_member = view.is_new_member,
             .pids = {},
             .at_ns = std::chrono::steady_clock::now().time_since_epoch().count()};
   for (const backends::PeerInfo& peer : view.members) seen.pids.push_back(peer.pid);
@@ -169,7 +169,7 @@ ProcessRank::ProcessRank(const MembershipOptions& options) {
             const Seen s = seen_of(view);
             std::ostringstream line;
             line << s.generation << ' ' << s.rank << ' ' << s.world_size << ' ' << s.left << ' '
-                 << s.joined << ' ' << s.fresh << ' ' << s.at_ns;
+                 << s.joined << ' ' << s.is_new_member << ' ' << s.at_ns;
             for (const int p : s.pids) line << ' ' << p;
             line << '\n';
             [[maybe_unused]] const ssize_t n = write(ends[1], line.str().data(), line.str().size());
@@ -208,7 +208,8 @@ std::optional<Seen> ProcessRank::seen() {
     std::istringstream line(buffer_.substr(0, end));
     buffer_.erase(0, end + 1);
     Seen s;
-    line >> s.generation >> s.rank >> s.world_size >> s.left >> s.joined >> s.fresh >> s.at_ns;
+    line >> s.generation >> s.rank >> s.world_size >> s.left >> s.joined >> s.is_new_member >>
+        s.at_ns;
     for (int p = 0; line >> p;) s.pids.push_back(p);
     seen_ = std::move(s);
   }

@@ -21,7 +21,7 @@ backends::MembershipOptions options_for(int hint, int least, int most, int port)
 struct Seen {  // of a view
   std::uint64_t generation = 0;
   int rank = 0, world_size = 0, left = 0, joined = 0;
-  bool fresh = false;
+  bool is_new_member = false;
   std::vector<int> pids;
   std::int64_t at_ns = 0;  // of the steady clock
 };

@@ -80,7 +80,7 @@ TEST_P(Founding, AllAreInTheFirstViewInTheOrderOfTheirHints) {
   ASSERT_TRUE(eventually([&] { return all_see(ranks, world_size); }));
   for (int r = 0; r < world_size; ++r) {
     EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->rank, r);
-    EXPECT_TRUE(ranks[static_cast<std::size_t>(r)]->seen()->fresh);
+    EXPECT_TRUE(ranks[static_cast<std::size_t>(r)]->seen()->is_new_member);
     EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->generation, 1u);
   }
   std::vector<std::thread> leaving;
@@ -97,9 +97,9 @@ TEST(MembershipTest, ANewcomerIsTakenInWhileTheJobRuns) {
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 2, 4, port)));
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
-  EXPECT_FALSE(ranks[0]->seen()->fresh);
+  EXPECT_FALSE(ranks[0]->seen()->is_new_member);
   EXPECT_EQ(ranks[0]->seen()->joined, 1);
-  EXPECT_TRUE(ranks[2]->seen()->fresh);
+  EXPECT_TRUE(ranks[2]->seen()->is_new_member);
   EXPECT_EQ(ranks[2]->seen()->rank, 2);
 }
 
@@ -114,7 +114,7 @@ TEST(MembershipTest, TheDeathOfAnyLeavesTheOthers) {
     ASSERT_TRUE(eventually([&] { return all_see(ranks, left); }));
     for (int r = 0; r < left; ++r) {
       EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->rank, r);
-      EXPECT_FALSE(ranks[static_cast<std::size_t>(r)]->seen()->fresh);
+      EXPECT_FALSE(ranks[static_cast<std::size_t>(r)]->seen()->is_new_member);
       EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->left, 1);
     }
   }
@@ -213,8 +213,8 @@ TEST(MembershipTest, AJobWhoseProcessesAreAllDeadIsFoundedAnew) {
   EXPECT_CONTAINS(respawned.error(), "in no group of ranks after");
   ranks = start_threads(2, 2, 2, port);
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
-  EXPECT_TRUE(ranks[0]->seen()->fresh);
-  EXPECT_TRUE(ranks[1]->seen()->fresh);
+  EXPECT_TRUE(ranks[0]->seen()->is_new_member);
+  EXPECT_TRUE(ranks[1]->seen()->is_new_member);
 }
 
 // A member may still do without it; a process that comes would wait in vain.
@@ -470,8 +470,8 @@ TEST(MembershipProcesses, AStoppedOneIsLeftOutAndComesBackAsANewMember) {
   ASSERT_TRUE(went_on);
   ranks.push_back(std::move(stopped));
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
-  EXPECT_TRUE(ranks[2]->seen()->fresh);
-  EXPECT_FALSE(ranks[0]->seen()->fresh);
+  EXPECT_TRUE(ranks[2]->seen()->is_new_member);
+  EXPECT_FALSE(ranks[0]->seen()->is_new_member);
 }
 
 // How long the others take; ENGINE_MEMBERSHIP_DEATHS chooses how many to measure.
