@@ -151,10 +151,10 @@ void MembershipMachine::propose_bootstrap() {
   if (!has_endpoint_ || !options_.may_bootstrap || proposal_ || others_should_found()) return;
   std::vector<Member> members = clique({options_.self}, waiting_members(true));
   std::ranges::stable_sort(members, {}, order_of);
-  std::vector<MemberId> crowd;
-  for (const Member& m : members) crowd.push_back(m.id);
-  if (crowd != waiting_.members) {
-    waiting_.members = std::move(crowd);
+  std::vector<MemberId> waiting;
+  for (const Member& m : members) waiting.push_back(m.id);
+  if (waiting != waiting_.members) {
+    waiting_.members = std::move(waiting);
     waiting_.since = now_;
   }
   const int size = static_cast<int>(members.size());
@@ -243,7 +243,7 @@ void MembershipMachine::send_proposal() {
   if (p.granted.contains(own)) return;
   const std::optional<MembershipMessage> mine = answer(m);
   if (!mine) return;
-  if (mine->kind == MembershipMessage::Kind::kRejected) return on_outbid(*mine);
+  if (mine->kind == MembershipMessage::Kind::kRejected) return on_rejected(*mine);
   count_vote(*mine);
 }
 
@@ -306,7 +306,7 @@ void MembershipMachine::count_vote(const MembershipMessage& m) {
   send_proposal();
 }
 
-void MembershipMachine::on_outbid(const MembershipMessage& m) {
+void MembershipMachine::on_rejected(const MembershipMessage& m) {
   attempts_.round = std::max(attempts_.round, m.other.round);
   if (proposal_ && m.ballot == proposal_->ballot) back_off();
 }
@@ -322,7 +322,7 @@ void MembershipMachine::back_off() {
 
 void MembershipMachine::decided() {
   learn(RosterPtr(proposal_->value));
-  for (const auto& [id, peer] : peers_) send_news(peer.member);
+  for (const auto& [id, peer] : peers_) send_roster_update(peer.member);
 }
 
 }  // namespace backends

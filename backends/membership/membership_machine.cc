@@ -42,7 +42,7 @@ void MembershipMachine::received(const MembershipMessage& m, Time now) {
       on_report(m);
       break;
     case MembershipMessage::Kind::kRosterUpdate:
-      return on_news(m);
+      return on_roster_update(m);
     case MembershipMessage::Kind::kPrepare:
     case MembershipMessage::Kind::kAccept:
       return on_proposal(m);
@@ -50,7 +50,7 @@ void MembershipMachine::received(const MembershipMessage& m, Time now) {
     case MembershipMessage::Kind::kAccepted:
       return count_vote(m);
     case MembershipMessage::Kind::kRejected:
-      return on_outbid(m);
+      return on_rejected(m);
   }
 }
 
@@ -116,7 +116,7 @@ void MembershipMachine::tick(Time now) {
   const bool beats = now >= next_.heartbeat;
   if (beats) {
     next_.heartbeat = now + heartbeat;
-    forget_strangers();
+    forget_non_members();
     if (!is_member() || is_ready()) read_register();
     if (proposal_) send_proposal();
     // A new process at a free join endpoint learns of the job before it bootstraps another.
@@ -184,7 +184,7 @@ void MembershipMachine::send(const Member& to, MembershipMessage m) {
 
 void MembershipMachine::send_report(const Member& to) { send(to, report()); }
 
-void MembershipMachine::send_news(const Member& to) {
+void MembershipMachine::send_roster_update(const Member& to) {
   MembershipMessage m = message(MembershipMessage::Kind::kRosterUpdate);
   m.value = roster_;
   for (const auto& [id, peer] : peers_) {
@@ -231,7 +231,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
         return p.first != m.from && waits(p.second) && p.second.heard &&
                !receives_from(peer, p.second.member);
       });
-  if (misses_others && m.generation == generation_of(roster_)) send_news(peer.member);
+  if (misses_others && m.generation == generation_of(roster_)) send_roster_update(peer.member);
   catch_up(m);
 }
 
@@ -239,13 +239,13 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
 void MembershipMachine::catch_up(const MembershipMessage& m) {
   if (m.members.empty()) return;
   if (m.generation < generation_of(roster_)) {
-    send_news(m.members.front());
+    send_roster_update(m.members.front());
   } else if (m.generation > generation_of(roster_)) {
     send_report(m.members.front());
   }
 }
 
-void MembershipMachine::on_news(const MembershipMessage& m) {
+void MembershipMachine::on_roster_update(const MembershipMessage& m) {
   learn(m.value);
   if (!intent_.wants_view) return;
   for (const Member& member : m.members) {
@@ -339,7 +339,7 @@ bool MembershipMachine::waits(const Peer& peer) const {
          !(roster_ && roster_->has(peer.member.id));
 }
 
-void MembershipMachine::forget_strangers() {
+void MembershipMachine::forget_non_members() {
   std::erase_if(peers_, [&](const auto& entry) {
     return !(roster_ && roster_->has(entry.first)) &&
            (!is_reachable(entry.second) || entry.second.stage != Stage::kWaiting);

@@ -116,10 +116,10 @@ class MembershipMachine {
   MembershipMessage report();
   void send(const Member& to, MembershipMessage m);
   void send_report(const Member& to);
-  void send_news(const Member& to);
+  void send_roster_update(const Member& to);
   void broadcast_reports();
   void on_report(const MembershipMessage& m);
-  void on_news(const MembershipMessage& m);
+  void on_roster_update(const MembershipMessage& m);
   void catch_up(const MembershipMessage& m);
   Peer& meet(const Member& member);
 
@@ -139,7 +139,7 @@ class MembershipMachine {
   bool mutually_reachable(const Member& a, const Member& b) const;
   bool waits(const Peer& peer) const;
   Stage stage() const;
-  void forget_strangers();
+  void forget_non_members();
   void note_changes();
 
   // Candidates (membership_candidate.cc).
@@ -159,7 +159,7 @@ class MembershipMachine {
   void count_vote(const MembershipMessage& m);
   void on_proposal(const MembershipMessage& m);
   std::optional<MembershipMessage> answer(const MembershipMessage& m);
-  void on_outbid(const MembershipMessage& m);
+  void on_rejected(const MembershipMessage& m);
   void back_off();
   void decided();
 
