@@ -1,5 +1,5 @@
 // Implements the agent: a thread that runs the MembershipMachine on sockets and the host's
-// register.
+// acceptor.
 #include "backends/membership/membership.h"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ PeerInfo peer_info(const Member& member, std::size_t rank) {
 
 }  // namespace
 
-std::string register_job(const GroupOptions& group) {
+std::string acceptor_job(const GroupOptions& group) {
   return group.job.id + '\n' + group.init_method + '\n' + host_id_of(group);
 }
 
@@ -92,7 +92,7 @@ class Membership::Agent {
 
   const MembershipOptions options_;
   JoinEndpoint join_endpoint_;
-  AcceptorFile register_;
+  AcceptorFile acceptor_;
   Socket store_listener_;
   const base::WakeEvent wake_;
   Member self_;
@@ -134,10 +134,10 @@ class Membership::Agent {
 Membership::Agent::Agent(MembershipOptions options)
     : options_(std::move(options)),
       join_endpoint_(options_.group),
-      register_(register_job(options_.group)),
+      acceptor_(acceptor_job(options_.group)),
       store_listener_(join_endpoint_.listen_beside()),
       listener_(join_endpoint_.listen_beside()) {
-  if (!register_.notice().empty()) notice(register_.notice());
+  if (!acceptor_.notice().empty()) notice(acceptor_.notice());
   if (options_.least < 1 || options_.most < options_.least)
     throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
                              std::to_string(options_.most) + " ranks: expected 1 <= MIN <= MAX");
@@ -150,7 +150,7 @@ Membership::Agent::Agent(MembershipOptions options)
   self_.pid = getpid();
   self_.port = agent_.port;
   self_.store_port = local_endpoint(store_listener_.fd()).port;
-  self_.reg = register_.id();
+  self_.acceptor = acceptor_.id();
   self_.hint = group.rank;
   const std::chrono::milliseconds silence(3 * group.heartbeat_ms);
   sockets_.emplace(join_endpoint_.secret(agent_), hello(), events(), silence);
@@ -179,7 +179,7 @@ MembershipMachine::Options Membership::Agent::machine_options() {
           .heartbeat_ms = options_.group.heartbeat_ms,
           .last_call_ms = options_.last_call_ms,
           .give_up_ms = options_.group.rendezvous_timeout_ms,
-          .reg = &register_,
+          .acceptor = &acceptor_,
           .random = random_id};
 }
 
@@ -342,10 +342,10 @@ void Membership::Agent::carry_out() {
   }
 }
 
-// A member may find its host's register usable again, or need it no more; a process that comes
+// A member may find its host's acceptor usable again, or need it no more; a process that comes
 // would wait in vain.
 void Membership::Agent::tell_problems() {
-  const auto& [text, lasts] = register_.problem();
+  const auto& [text, lasts] = acceptor_.problem();
   if (text.empty()) return;
   if (lasts && fail_unless_member(std::make_exception_ptr(io::CannotCreateError(text)))) return;
   if (!base::has_passed(next_.problem)) return;
@@ -364,7 +364,7 @@ void Membership::Agent::publish() {
     shared_.broken.reset();
     shared_.changed.notify_all();
   } else if (machine_->failure() && !shared_.failure) {
-    const std::string& problem = register_.problem().text;
+    const std::string& problem = acceptor_.problem().text;
     const std::string why = *machine_->failure() + (problem.empty() ? "" : "; " + problem);
     const bool ended = machine_->job_has_ended();
     if (ended) join_endpoint_.remove();  // no process needs its file any more
@@ -454,7 +454,7 @@ void Membership::Agent::leave() {
   wake_.wake();
   shared_.changed.wait(lock, [this] { return shared_.has_left; });
   join_endpoint_.remove();
-  register_.remove_if_last();
+  acceptor_.remove_if_last();
 }
 
 // Keeps what other processes may still need: the file of the join endpoint, and the decisions of

@@ -25,7 +25,7 @@ struct MembershipOptions {
 
 // Returns the job name of the AcceptorFile in which a process with these options stores its host's
 // votes.
-std::string register_job(const GroupOptions& group);
+std::string acceptor_job(const GroupOptions& group);
 
 struct View {
   std::uint64_t generation = 0;

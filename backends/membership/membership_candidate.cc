@@ -107,9 +107,10 @@ bool MembershipMachine::leaves_the_state(const std::vector<Member>& chosen) cons
   return std::ranges::any_of(roster_->members, [&](const Member& m) {
     if (std::ranges::find(chosen, m.id, &Member::id) != chosen.end() || !may_have_state(m))
       return false;
-    const bool is_here = m.reg == options_.reg->id();
+    const bool is_here = m.acceptor == options_.acceptor->id();
     const auto peer = peers_.find(m.id);
-    return is_here ? options_.reg->is_used_by(m.id) : peer == peers_.end() || !peer->second.refused;
+    return is_here ? options_.acceptor->is_used_by(m.id)
+                   : peer == peers_.end() || !peer->second.refused;
   });
 }
 
@@ -175,28 +176,28 @@ bool MembershipMachine::others_should_found() const {
   });
 }
 
-// A job of this host alone without any live process can be bootstrapped again: this host's register
+// A job of this host alone without any live process can be bootstrapped again: this host's acceptor
 // decides, so no other process can continue the job.
 bool MembershipMachine::the_old_job_is_dead() const {
   return std::ranges::none_of(roster_->members, [&](const Member& m) {
-    return m.reg != options_.reg->id() || options_.reg->is_used_by(m.id);
+    return m.acceptor != options_.acceptor->id() || options_.acceptor->is_used_by(m.id);
   });
 }
 
 // ---- Proposals.
 
 bool MembershipMachine::can_reach_quorum() const {
-  std::set<RegisterId> registers{options_.reg->id()};
+  std::set<AcceptorId> acceptors{options_.acceptor->id()};
   for (const auto& [id, peer] : peers_) {
-    if (is_reachable(peer)) registers.insert(peer.member.reg);
+    if (is_reachable(peer)) acceptors.insert(peer.member.acceptor);
   }
-  return is_quorum(*roster_, registers);
+  return is_quorum(*roster_, acceptors);
 }
 
 void MembershipMachine::propose(std::vector<Member> members) {
   const RosterPtr base = roster_;
   RosterPtr decided;
-  const bool read = options_.reg->update([&](AcceptorState& state) {
+  const bool read = options_.acceptor->update([&](AcceptorState& state) {
     decided = state.decided;
     attempts_.round = std::max(attempts_.round, state.promised.round);
   });
@@ -222,7 +223,7 @@ void MembershipMachine::propose(std::vector<Member> members) {
   send_proposal();
 }
 
-// Sends to the registers that have not granted the proposal yet: on other hosts through any of
+// Sends to the acceptors that have not granted the proposal yet: on other hosts through any of
 // their processes, on this host at once.
 void MembershipMachine::send_proposal() {
   const Proposal p = *proposal_;
@@ -231,13 +232,14 @@ void MembershipMachine::send_proposal() {
   m.base = p.base;
   m.ballot = p.ballot;
   if (p.accepting) m.value = p.value;
-  const RegisterId own = options_.reg->id();
+  const AcceptorId own = options_.acceptor->id();
   if (p.base) {
     for (const auto& [id, peer] : peers_) {
-      const RegisterId& reg = peer.member.reg;
-      const bool votes = reg != own && std::ranges::find(p.base->members, reg, &Member::reg) !=
-                                           p.base->members.end();
-      if (votes && !p.granted.contains(reg) && is_reachable(peer)) send(peer.member, m);
+      const AcceptorId\& acceptor = peer.member.acceptor;
+      const bool votes =
+          acceptor != own &&
+          std::ranges::find(p.base->members, acceptor, &Member::acceptor) != p.base->members.end();
+      if (votes && !p.granted.contains(acceptor) && is_reachable(peer)) send(peer.member, m);
     }
   }
   if (p.granted.contains(own)) return;
@@ -254,12 +256,12 @@ void MembershipMachine::on_proposal(const MembershipMessage& m) {
   if (std::optional<MembershipMessage> reply = answer(m)) send(*sender, std::move(*reply));
 }
 
-// Returns this host's vote on a proposal; none if the register is not available.
+// Returns this host's vote on a proposal; none if the acceptor is not available.
 std::optional<MembershipMessage> MembershipMachine::answer(const MembershipMessage& m) {
   const bool accepts = m.kind == MembershipMessage::Kind::kAccept;
   AcceptorState::Verdict verdict{};
   AcceptorState state;
-  const bool kept = options_.reg->update([&](AcceptorState& s) {
+  const bool kept = options_.acceptor->update([&](AcceptorState& s) {
     verdict = accepts ? s.accept(m.base, m.ballot, m.value) : s.prepare(m.base, m.ballot);
     state = s;
   });
@@ -273,7 +275,7 @@ std::optional<MembershipMessage> MembershipMachine::answer(const MembershipMessa
                                                              : Kind::kPromise);
   reply.instance = generation_of(m.base) + 1;
   reply.ballot = m.ballot;
-  reply.reg = options_.reg->id();
+  reply.acceptor = options_.acceptor->id();
   if (reply.kind == Kind::kRosterUpdate) {
     reply.value = state.decided;
   } else if (reply.kind == Kind::kRejected) {
@@ -296,9 +298,9 @@ void MembershipMachine::count_vote(const MembershipMessage& m) {
     p.highest = m.other;
     p.value = m.value;
   }
-  p.granted.insert(m.reg);
+  p.granted.insert(m.acceptor);
   const bool enough =
-      p.base ? is_quorum(*p.base, p.granted) : p.granted.contains(options_.reg->id());
+      p.base ? is_quorum(*p.base, p.granted) : p.granted.contains(options_.acceptor->id());
   if (!enough) return;
   if (accepted) return decided();
   p.accepting = true;

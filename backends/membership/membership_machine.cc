@@ -18,8 +18,8 @@ MembershipMachine::MembershipMachine(Options options, Time now)
       next_{.heartbeat = now, .endpoint = now, .notice = now + kFirstNotice},
       intent_{.waits_since = now},
       waiting_{.since = now} {
-  options_.reg->use_as(options_.self.id);
-  read_register();
+  options_.acceptor->use_as(options_.self.id);
+  read_acceptor();
 }
 
 // ---- Events.
@@ -117,7 +117,7 @@ void MembershipMachine::tick(Time now) {
   if (beats) {
     next_.heartbeat = now + heartbeat;
     forget_non_members();
-    if (!is_member() || is_ready()) read_register();
+    if (!is_member() || is_ready()) read_acceptor();
     if (proposal_) send_proposal();
     // A new process at a free join endpoint learns of the job before it bootstraps another.
     if (should_publish_endpoint() && !has_endpoint_)
@@ -274,7 +274,7 @@ void MembershipMachine::learn(const RosterPtr& roster) {
     left_behind_ = !intent_.wants_view;
     has_state_ = false;
     options_.self.id = options_.random();
-    options_.reg->use_as(options_.self.id);
+    options_.acceptor->use_as(options_.self.id);
     if (intent_.wants_view) intent_.waits_since = now_;
   }
   roster_ = roster;
@@ -289,13 +289,14 @@ void MembershipMachine::learn(const RosterPtr& roster) {
     if (m.since == roster->generation) peer.last_heard = now_;
   }
   // Store it for new processes of this host. Safety does not need this: the roster is decided.
-  (void)options_.reg->update([&](AcceptorState& state) { state.learn(roster); });
+  (void)options_.acceptor->update([&](AcceptorState& state) { state.learn(roster); });
   reports_.due = true;
 }
 
-void MembershipMachine::read_register() {
+void MembershipMachine::read_acceptor() {
   RosterPtr decided;
-  if (options_.reg->update([&](AcceptorState& state) { decided = state.decided; })) learn(decided);
+  if (options_.acceptor->update([&](AcceptorState& state) { decided = state.decided; }))
+    learn(decided);
 }
 
 bool MembershipMachine::is_reachable(const Peer& peer) const {

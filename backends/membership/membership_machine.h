@@ -27,7 +27,7 @@ struct Proposal {
   RosterPtr base, value;
   Ballot ballot, highest;  // highest: ballot of the accepted values received while preparing
   bool accepting = false;
-  std::set<RegisterId> granted;  // in this phase
+  std::set<AcceptorId> granted;  // in this phase
   base::Deadline until{};
 };
 
@@ -46,7 +46,7 @@ class MembershipMachine {
     // The number of heartbeats for which a process waits for each one before it in the order to
     // propose. With 0 all propose at once, which is as safe, but slower.
     int patience = 2;
-    Register* reg = nullptr;  // this host's register
+    Acceptor* acceptor = nullptr;  // this host's acceptor
     std::function<RandomId()> random;
   };
   MembershipMachine(Options options, Time now);
@@ -125,7 +125,7 @@ class MembershipMachine {
 
   // Knowledge.
   void learn(const RosterPtr& roster);
-  void read_register();
+  void read_acceptor();
   bool is_member() const { return roster_ && roster_->has(options_.self.id); }
   bool has_new_view() const { return is_member() && roster_->generation > taken_; }
   bool is_ready() const {

@@ -75,14 +75,14 @@ void write_answer(FrameWriter& out, const MembershipMessage& m) {
   out.i64(static_cast<std::int64_t>(m.instance));
   write_ballot(out, m.ballot);
   write_ballot(out, m.other);
-  write_id(out, m.reg);
+  write_id(out, m.acceptor);
 }
 
 void read_answer(FrameReader& in, MembershipMessage& m) {
   m.instance = static_cast<std::uint64_t>(in.i64());
   m.ballot = read_ballot(in);
   m.other = read_ballot(in);
-  m.reg = read_id(in);
+  m.acceptor = read_id(in);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ struct MembershipMessage {
   Ballot ballot;               // the proposal's
   Ballot other;                // kPromise: accepted; kRejected: promised
   RosterPtr value;             // kPromise: accepted; kAccept: proposed; kRosterUpdate: decided
-  RegisterId reg;              // for replies
+  AcceptorId acceptor;         // for replies
   std::uint64_t instance = 0;  // for replies
 };
 

@@ -56,7 +56,7 @@ class ElasticRun {
                                           : dice_.between(2, 4);
     for (int h = 0; h < hosts; ++h) {
       world_.hosts.emplace_back();
-      world_.hosts.back().reg = {7, static_cast<std::uint64_t>(h) + 1};
+      world_.hosts.back().acceptor = {7, static_cast<std::uint64_t>(h) + 1};
     }
     const int processes = static_cast<int>(is_race ? dice_.between(hosts, 7) : dice_.between(1, 5));
     world_.least =
@@ -274,7 +274,7 @@ class ElasticRun {
         return;
       }
       case 10:
-        return add_death_in_register(at);
+        return add_death_in_acceptor(at);
       case 11:
         return add_jump(at, length);
       case 12:
@@ -293,15 +293,15 @@ class ElasticRun {
 
   void add_pause(Time at, milliseconds length) {
     const int p = some_process();
-    const bool in_register = dice_.chance(20) && !is_single_;
+    const bool in_acceptor = dice_.chance(20) && !is_single_;
     victim_ = other_victim_ = p;
     note(at, process_name(p) + " is paused for " + time_text(length) +
-                 (in_register ? " while it has the register" : ""));
+                 (in_acceptor ? " while it has the acceptor" : ""));
     quiet_from_ = std::max(quiet_from_, at + length);
-    network_.at(at, [this, p, in_register] {
+    network_.at(at, [this, p, in_acceptor] {
       network_.pause(p);
       auto& host = world_.hosts[static_cast<std::size_t>(process(p).options().host)];
-      if (in_register && host.held_by < 0 && process(p).has_started()) host.held_by = p;
+      if (in_acceptor && host.held_by < 0 && process(p).has_started()) host.held_by = p;
     });
     network_.at(at + length, [this, p] {
       auto& host = world_.hosts[static_cast<std::size_t>(process(p).options().host)];
@@ -354,12 +354,12 @@ class ElasticRun {
     add_respawn(at, p);
   }
 
-  void add_death_in_register(Time at) {
+  void add_death_in_acceptor(Time at) {
     const int host = some_host();
     const auto updates = static_cast<int>(dice_.between(0, 12));
     const bool is_torn = dice_.chance(50);
     note(at, "a process of host " + std::to_string(host) + " dies " + (is_torn ? "in" : "behind") +
-                 " its " + std::to_string(updates + 1) + "th use of the register");
+                 " its " + std::to_string(updates + 1) + "th use of the acceptor");
     network_.at(at, [this, host, updates, is_torn] {
       auto& on = world_.hosts[static_cast<std::size_t>(host)];
       on.dies_in = updates;
@@ -369,7 +369,7 @@ class ElasticRun {
 
   void add_full_disk(Time at, milliseconds length) {
     const int host = some_host();
-    note(at, "the register of host " + std::to_string(host) + " cannot be written for " +
+    note(at, "the acceptor of host " + std::to_string(host) + " cannot be written for " +
                  time_text(length));
     quiet_from_ = std::max(quiet_from_, at + length);
     const auto set = [this, host](bool is_full) {

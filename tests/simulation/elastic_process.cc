@@ -154,13 +154,13 @@ bool can_progress(const ElasticWorld& world) {
            (known && std::ranges::any_of(known->members, lives));
   };
   int alive = 0;
-  std::set<backends::RegisterId> registers;
+  std::set<backends::AcceptorId> acceptors;
   bool has_founder = false;
   for (const ElasticProcess* p : world.processes) {
     if (!p->is_alive() || !p->has_started() || p->end() != ElasticProcess::End::kRunning) continue;
     if (!is_found(*p)) continue;
     ++alive;
-    registers.insert(world.hosts[static_cast<std::size_t>(p->options().host)].reg);
+    acceptors.insert(world.hosts[static_cast<std::size_t>(p->options().host)].acceptor);
     has_founder = has_founder || (p->options().host == 0 && !p->options().restarted);
   }
   if (alive < world.least) return false;
@@ -168,34 +168,35 @@ bool can_progress(const ElasticWorld& world) {
   backends::RosterPtr newest;
   for (const ElasticWorld::Host& host : world.hosts) {
     const backends::RosterPtr& known = host.state.decided;
-    if (registers.contains(host.reg) && generation_of(known) > generation_of(newest))
+    if (acceptors.contains(host.acceptor) && generation_of(known) > generation_of(newest))
       newest = known;
   }
   if (!newest) return has_founder;
   // Joining ranks on a host that does not know the job find it only through the endpoint.
   for (const ElasticWorld::Host& host : world.hosts) {
-    if (!host.state.decided) registers.erase(host.reg);
+    if (!host.state.decided) acceptors.erase(host.acceptor);
   }
   if (std::ranges::any_of(newest->members, lives)) {
     // Counted here once more: the machine's own count is what is tested.
     const auto votes = std::ranges::count_if(
-        newest->members, [&](const backends::Member& m) { return registers.contains(m.reg); });
+        newest->members, [&](const backends::Member& m) { return acceptors.contains(m.acceptor); });
     const auto all = std::ssize(newest->members);
-    return 2 * votes > all || (2 * votes == all && registers.contains(newest->members.front().reg));
+    return 2 * votes > all ||
+           (2 * votes == all && acceptors.contains(newest->members.front().acceptor));
   }
   return has_founder && std::ranges::all_of(newest->members, [&](const auto& m) {
-           return m.reg == world.hosts[0].reg;
+           return m.acceptor == world.hosts[0].acceptor;
          });
 }
 
-// ---- The host's register, as this process uses it.
+// ---- The host's acceptor, as this process uses it.
 
-struct ElasticProcess::HostRegister final : backends::Register {
-  explicit HostRegister(ElasticProcess& owner) : process(owner) {}
+struct ElasticProcess::HostAcceptor final : backends::Acceptor {
+  explicit HostAcceptor(ElasticProcess& owner) : process(owner) {}
   ElasticWorld::Host& host() const {
     return process.world_.hosts[static_cast<std::size_t>(process.options_.host)];
   }
-  backends::RegisterId id() const override { return host().reg; }
+  backends::AcceptorId id() const override { return host().acceptor; }
   bool update(const std::function<void(backends::AcceptorState&)>& change) override {
     ElasticWorld::Host& host = this->host();
     if (process.dies_) return false;
@@ -225,7 +226,7 @@ struct ElasticProcess::HostRegister final : backends::Register {
 };
 
 bool ElasticProcess::has_been(const backends::MemberId& id) const {
-  return register_ && std::ranges::find(register_->ids, id) != register_->ids.end();
+  return acceptor_ && std::ranges::find(acceptor_->ids, id) != acceptor_->ids.end();
 }
 
 // ---- The agent.
@@ -250,7 +251,7 @@ Time ElasticProcess::wake_at() const {
 }
 
 void ElasticProcess::start() {
-  register_ = std::make_unique<HostRegister>(*this);
+  acceptor_ = std::make_unique<HostAcceptor>(*this);
   backends::Member self = description();
   self.id = random_id(network_.dice());
   machine_ = std::make_unique<MembershipMachine>(
@@ -261,7 +262,7 @@ void ElasticProcess::start() {
                                  .give_up_ms = world_.give_up_ms,
                                  .may_bootstrap = !options_.restarted,
                                  .patience = world_.patience,
-                                 .reg = register_.get(),
+                                 .acceptor = acceptor_.get(),
                                  .random = [this] { return random_id(network_.dice()); }},
       clock());
   if (world_.is_shared_endpoint && options_.host == 0 && options_.hint >= 0 &&
@@ -282,7 +283,7 @@ backends::Member ElasticProcess::description() const {
   m.pid = 100 + number_;
   m.port = number_;
   m.store_port = 20'000 + number_;
-  m.reg = world_.hosts[static_cast<std::size_t>(options_.host)].reg;
+  m.acceptor = world_.hosts[static_cast<std::size_t>(options_.host)].acceptor;
   m.hint = options_.hint;
   return m;
 }
@@ -344,8 +345,8 @@ void ElasticProcess::closed(ConnectionId id, const std::string&) {
     agents_[process] = again;
   } else {
     const ElasticProcess* other = world_.processes[static_cast<std::size_t>(process)];
-    if (!other->register_) return;
-    for (const backends::MemberId& id_of : other->register_->ids) machine_->refused(id_of, clock());
+    if (!other->acceptor_) return;
+    for (const backends::MemberId& id_of : other->acceptor_->ids) machine_->refused(id_of, clock());
   }
 }
 
@@ -432,7 +433,7 @@ void ElasticProcess::believe() {
   // Who has known that it was a member, and is no longer, has to be somebody new. (The others may
   // take its old identity in once more, from what it said before: a member that never speaks.)
   if (const backends::RosterPtr& roster = machine_->roster()) {
-    for (const backends::MemberId& id : register_->ids) {
+    for (const backends::MemberId& id : acceptor_->ids) {
       if (!roster->has(id)) {
         if (known_as_.contains(id)) left_out_.insert(id);
       } else if (left_out_.contains(id) && id == machine_->self().id) {
@@ -501,7 +502,7 @@ void ElasticProcess::enter() {
         world_.processes[static_cast<std::size_t>(m.port)]->description();
     const auto all_of = [](const backends::Member& member) {
       return std::tie(member.host, member.host_id, member.address, member.pid, member.store_port,
-                      member.reg, member.hint);
+                      member.acceptor, member.hint);
     };
     if (all_of(known) != all_of(m))
       world_.wrong.push_back("process " + std::to_string(m.port) + " is not known as what it is");

@@ -55,7 +55,7 @@ class ElasticProcess final : public Process {
 
  private:
   enum class Phase { kAway, kSeeking, kGathering, kTraining, kLeaving, kGone };
-  struct HostRegister;
+  struct HostAcceptor;
 
   Time clock() const { return network_.now() + clock_ahead_; }
   void pass_point();
@@ -83,7 +83,7 @@ class ElasticProcess final : public Process {
   const ElasticOptions options_;
   Phase phase_ = Phase::kAway;
   Time starts_at_{}, next_claim_{};
-  std::unique_ptr<HostRegister> register_;
+  std::unique_ptr<HostAcceptor> acceptor_;
   std::unique_ptr<backends::MembershipMachine> machine_;
   bool is_asked_to_leave_ = false, withdraws_ = false;
   milliseconds clock_ahead_{0};

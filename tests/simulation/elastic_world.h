@@ -34,11 +34,11 @@ struct Steps {
 
 struct ElasticWorld {
   struct Host {
-    backends::RegisterId reg;
+    backends::AcceptorId acceptor;
     backends::AcceptorState state;
     bool gone = false;
-    int held_by = -1;      // a process that was stopped in the register
-    bool is_full = false;  // nothing can be written into the register
+    int held_by = -1;      // a process that was stopped in the acceptor
+    bool is_full = false;  // nothing can be written into the acceptor
     int dies_in = -1;      // updates until the process that makes it dies in it
     bool is_torn = false;  // what that process was writing is lost
   };

@@ -33,7 +33,7 @@ Member member(std::uint64_t number) {
   Member m;
   m.id = {1, number};
   m.host = "n" + std::to_string(number);
-  m.reg = {2, number};
+  m.acceptor = {2, number};
   m.since = 1;
   return m;
 }
@@ -46,10 +46,10 @@ RosterPtr roster_of(std::uint64_t generation, const std::vector<std::uint64_t>& 
   return roster;
 }
 
-class OneRegister final : public backends::Register {
+class HostAcceptor final : public backends::Acceptor {
  public:
-  explicit OneRegister(const Member& of) : id_(of.reg) {}
-  backends::RegisterId id() const override { return id_; }
+  explicit HostAcceptor(const Member& of) : id_(of.acceptor) {}
+  backends::AcceptorId id() const override { return id_; }
   bool update(const std::function<void(AcceptorState&)>& change) override {
     if (!is_held) change(state);
     return !is_held;
@@ -61,7 +61,7 @@ class OneRegister final : public backends::Register {
   bool is_held = false;
 
  private:
-  backends::RegisterId id_;
+  backends::AcceptorId id_;
 };
 
 // Process `self` of a first generation of processes 1, 2, ..., each on a host of its own. It may
@@ -72,14 +72,14 @@ class Proposer : public testing::Test {
     numbers_ = std::move(numbers);
     base_ = roster_of(1, numbers_);
     self_ = self;
-    reg_ = std::make_unique<OneRegister>(member(self));
-    reg_->state.decided = base_;
+    acceptor_ = std::make_unique<HostAcceptor>(member(self));
+    acceptor_->state.decided = base_;
     machine_ = std::make_unique<MembershipMachine>(
         MembershipMachine::Options{.self = member(self),
                                    .least = 1,
                                    .most = static_cast<int>(numbers_.size()),
                                    .heartbeat_ms = static_cast<int>(kHeartbeat.count()),
-                                   .reg = reg_.get(),
+                                   .acceptor = acceptor_.get(),
                                    .random =
                                        [this] {
                                          return MemberId{3, ++drawn_};
@@ -93,12 +93,12 @@ class Proposer : public testing::Test {
 
   // Process 2 of two that may bootstrap a job, and share its endpoint.
   void start_with_shared_endpoint() {
-    reg_ = std::make_unique<OneRegister>(member(2));
+    acceptor_ = std::make_unique<HostAcceptor>(member(2));
     machine_ = std::make_unique<MembershipMachine>(
         MembershipMachine::Options{.self = member(2),
                                    .least = 1,
                                    .most = 2,
-                                   .reg = reg_.get(),
+                                   .acceptor = acceptor_.get(),
                                    .random =
                                        [this] {
                                          return MemberId{3, ++drawn_};
@@ -153,7 +153,7 @@ class Proposer : public testing::Test {
     m.instance = 2;
     m.ballot = ballot;
     m.other = other;
-    m.reg = member(from).reg;
+    m.acceptor = member(from).acceptor;
     receive(m, from);
   }
 
@@ -165,7 +165,7 @@ class Proposer : public testing::Test {
   }
 
   std::unique_ptr<MembershipMachine> machine_;
-  std::unique_ptr<OneRegister> reg_;
+  std::unique_ptr<HostAcceptor> acceptor_;
   RosterPtr base_;
   std::vector<MembershipMessage> sent_;
   int endpoint_probes_ = 0;
@@ -225,11 +225,11 @@ TEST_F(Proposer, TheNewestAcceptedValueIsProposedAgain) {
   m.ballot = ballot;
   m.other = {2, {1, 3}};
   m.value = newer;
-  m.reg = member(2).reg;
+  m.acceptor = member(2).acceptor;
   receive(m, 2);
   m.other = {1, {1, 4}};
   m.value = older;
-  m.reg = member(3).reg;
+  m.acceptor = member(3).acceptor;
   receive(m, 3);
   turn();
   ASSERT_NE(last(Kind::kAccept), nullptr);
@@ -237,22 +237,22 @@ TEST_F(Proposer, TheNewestAcceptedValueIsProposedAgain) {
   EXPECT_FALSE(last(Kind::kAccept)->value->has(member(4).id));
 }
 
-// The register could not be had when the attempt began; by the time it can, another process has
+// The acceptor could not be had when the attempt began; by the time it can, another process has
 // promised it to a higher ballot.
-TEST_F(Proposer, IsOutbidByItsOwnHost) {
+TEST_F(Proposer, IsRejectedByItsOwnHost) {
   begin(1, {1, 2, 3});
-  reg_->is_held = true;
+  acceptor_->is_held = true;
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
   const Ballot ballot = last(Kind::kPrepare)->ballot;
   reply(Kind::kPromise, 2, ballot);
-  reg_->is_held = false;
-  reg_->state.promised = {9, {1, 3}};
+  acceptor_->is_held = false;
+  acceptor_->state.promised = {9, {1, 3}};
   wait(kHeartbeat);
-  EXPECT_EQ(last(Kind::kAccept), nullptr) << "its own register had promised another ballot";
+  EXPECT_EQ(last(Kind::kAccept), nullptr) << "its own acceptor had promised another ballot";
 }
 
-TEST_F(Proposer, TriesAgainSoonWhenItIsOutbid) {
+TEST_F(Proposer, RetriesSoonAfterARejection) {
   begin(1, {1, 2, 3});
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
@@ -261,7 +261,7 @@ TEST_F(Proposer, TriesAgainSoonWhenItIsOutbid) {
   EXPECT_EQ(last(Kind::kPrepare)->ballot.round, 8u);
 }
 
-TEST_F(Proposer, AnOutbidOfAnEarlierAttemptThatComesAgainChangesNothing) {
+TEST_F(Proposer, ARepeatedRejectionOfAnEarlierAttemptChangesNothing) {
   begin(1, {1, 2, 3});
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
@@ -279,8 +279,8 @@ TEST_F(Proposer, AnOutbidOfAnEarlierAttemptThatComesAgainChangesNothing) {
 TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
   begin(2, {1, 2, 3});
   const Ballot accepted{4, {1, 3}}, asked{6, {1, 1}};
-  reg_->state.promised = reg_->state.accepted = accepted;
-  reg_->state.value = roster_of(2, {2, 3});
+  acceptor_->state.promised = acceptor_->state.accepted = accepted;
+  acceptor_->state.value = roster_of(2, {2, 3});
   MembershipMessage m;
   m.kind = Kind::kPrepare;
   m.base = base_;
@@ -406,10 +406,10 @@ TEST_F(Proposer, ProbesTheEndpointWhenAllThatItKnowsAreGone) {
   EXPECT_GT(endpoint_probes_, 0);
 }
 
-TEST_F(Proposer, LearnsFromItsHostsRegister) {
+TEST_F(Proposer, LearnsFromItsHostsAcceptor) {
   begin(1, {1, 2, 3});
   machine_->want_view(now_);
-  reg_->state.decided = roster_of(2, {1, 3});  // by another process of the host
+  acceptor_->state.decided = roster_of(2, {1, 3});  // by another process of the host
   wait(kHeartbeat);
   EXPECT_EQ(machine_->roster()->generation, 2u);
 }

@@ -52,28 +52,28 @@ void go_from_view_to_view(Membership& membership, const std::function<void(const
   }
 }
 
-// The registers of all ranks that this process has made. A rank that dies leaves its host's.
-class Registers {
+// The acceptors of all ranks that this process has made. A rank that dies leaves its host's.
+class Acceptors {
  public:
-  ~Registers() {
+  ~Acceptors() {
     for (const std::string& job : jobs_) {
       try {
         backends::AcceptorFile(job).remove_if_last();
       } catch (const std::exception& error) {
-        std::fprintf(stderr, "a register stays: %s\n", error.what());
+        std::fprintf(stderr, "an acceptor file stays: %s\n", error.what());
       }
     }
   }
   void add(const MembershipOptions& options) {
     const std::lock_guard lock(mutex_);
-    jobs_.insert(register_job(options.group));
+    jobs_.insert(acceptor_job(options.group));
   }
 
  private:
   std::mutex mutex_;  // ranks are threads
   std::set<std::string> jobs_;
 };
-Registers registers;  // until the process ends; those that are forked end by _exit()
+Acceptors acceptors;  // until the process ends; those that are forked end by _exit()
 
 }  // namespace
 
@@ -88,12 +88,12 @@ MembershipOptions options_for(int hint, int least, int most, int port) {
   options.least = least;
   options.most = most;
   options.last_call_ms = 300;
-  registers.add(options);
+  acceptors.add(options);
   return options;
 }
 
 ThreadRank::ThreadRank(MembershipOptions options) {
-  registers.add(options);
+  acceptors.add(options);
   thread_ = std::thread([this, options = std::move(options)] { run(options); });
 }
 
@@ -153,7 +153,7 @@ std::string ThreadRank::error() const {
 ProcessRank::ProcessRank(const MembershipOptions& options) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
-  registers.add(options);
+  acceptors.add(options);
   pid_ = fork();
   if (pid_ == 0) {
     alarm(static_cast<unsigned>(test_support::deadline_ms(120'000) / 1000));

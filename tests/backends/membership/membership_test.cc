@@ -218,9 +218,9 @@ TEST(MembershipTest, AJobWhoseProcessesAreAllDeadIsFoundedAnew) {
 }
 
 // A member may still do without it; a process that comes would wait in vain.
-TEST(MembershipTest, ARegisterThatStaysUnusableEndsTheWaitAtOnce) {
+TEST(MembershipTest, AnAcceptorThatStaysUnusableEndsTheWaitAtOnce) {
   const MembershipOptions options = options_for(0, 1, 1, free_port());
-  backends::AcceptorFile present(backends::register_job(options.group));
+  backends::AcceptorFile present(backends::acceptor_job(options.group));
   for (std::uint64_t round = 1; round <= 2; ++round)
     ASSERT_TRUE(present.update([&](backends::AcceptorState& state) {
       state.promised = backends::Ballot{round, {1, 1}};
@@ -232,7 +232,8 @@ TEST(MembershipTest, ARegisterThatStaysUnusableEndsTheWaitAtOnce) {
     static_cast<void>(membership.first_view());
     ADD_FAILURE() << "founded";
   } catch (const io::CannotCreateError& error) {
-    EXPECT_CONTAINS(error.what(), "the register " + present.path() + " of this host is damaged");
+    EXPECT_CONTAINS(error.what(),
+                    "the acceptor file " + present.path() + " of this host is damaged");
   }
   std::filesystem::remove(present.path());
 }
