@@ -211,7 +211,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   auto found = peers_.find(m.from);
   if (found == peers_.end()) {
     if (m.members.empty() || m.stage != Stage::kWaiting) return catch_up(m);
-    meet(m.members.front()).heard = true;
+    find_or_add_peer(m.members.front()).heard = true;
     found = peers_.find(m.from);
     send_report(found->second.member);
   }
@@ -250,11 +250,11 @@ void MembershipMachine::on_roster_update(const MembershipMessage& m) {
   if (!intent_.wants_view) return;
   for (const Member& member : m.members) {
     if (member.id == options_.self.id || peers_.contains(member.id)) continue;
-    send_report(meet(member).member);
+    send_report(find_or_add_peer(member).member);
   }
 }
 
-MembershipMachine::Peer& MembershipMachine::meet(const Member& member) {
+MembershipMachine::Peer& MembershipMachine::find_or_add_peer(const Member& member) {
   const auto [peer, is_new] = peers_.try_emplace(member.id);
   peer->second.member = member;
   if (is_new) {
@@ -284,7 +284,7 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   ready_.members.reset();
   for (const Member& m : roster->members) {
     if (m.id == options_.self.id) continue;
-    Peer& peer = meet(m);
+    Peer& peer = find_or_add_peer(m);
     // The first message of a new member may be late.
     if (m.since == roster->generation) peer.last_heard = now_;
   }

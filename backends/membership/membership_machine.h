@@ -121,7 +121,7 @@ class MembershipMachine {
   void on_report(const MembershipMessage& m);
   void on_roster_update(const MembershipMessage& m);
   void catch_up(const MembershipMessage& m);
-  Peer& meet(const Member& member);
+  Peer& find_or_add_peer(const Member& member);
 
   // Knowledge.
   void learn(const RosterPtr& roster);
@@ -196,7 +196,7 @@ class MembershipMachine {
 
   std::optional<Proposal> proposal_;
   struct Attempts {
-    std::uint64_t round = 0;  // the highest met
+    std::uint64_t round = 0;  // the highest seen
     int count = 0;            // at this generation
     Time next{};
     int place = 0;  // in the order of those that might propose

@@ -414,7 +414,7 @@ class Run {
     }
   }
 
-  // No group forms, and without other faults all hear why as soon as they have met.
+  // No group forms, and without other faults all are told the reason as soon as they are connected.
   void other_settings_are_named() {
     if (!other_settings_) return;
     for (int r = 0; r < world_; ++r) {
@@ -431,7 +431,8 @@ class Run {
 
   bool names_other_settings(const std::string& text) const {
     const auto member = [](int r) { return backends::member_text(r, host(r), 100 + r); };
-    if (other_settings_ == 0) return is_in(member(0), text);  // it tells of whom it met first
+    if (other_settings_ == 0)
+      return is_in(member(0), text);  // it names the rank that connected first
     std::string expected = contradiction_.text;
     for (const auto& [word, who] : {std::pair("here ", 0), std::pair("there ", *other_settings_)})
       expected.replace(expected.find(word), std::strlen(word), member(who) + " ");

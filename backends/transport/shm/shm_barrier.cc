@@ -62,7 +62,7 @@ std::uint32_t ShmBarrier::arrive() noexcept {
   return phase_;
 }
 
-std::uint32_t ShmBarrier::meet() {
+std::uint32_t ShmBarrier::arrive_and_wait() {
   publish();
   // To check for sleepers, this rank has to wait until its writes have completed. That happens in
   // the background while it polls for the others' arrivals.

@@ -32,13 +32,13 @@ struct PlacedBlock {
 };
 
 bool share_time(const MemoryBlock& a, const PlacedBlock& b) {
-  const auto meet = [](int first, int last, int other_first, int other_last) {
+  const auto overlap = [](int first, int last, int other_first, int other_last) {
     return first <= last && other_first <= other_last && first <= other_last && other_first <= last;
   };
   return (a.first <= b.last && b.first <= a.last) ||
-         meet(a.early_first, a.early_last, b.first, b.last) ||
-         meet(a.first, a.last, b.early_first, b.early_last) ||
-         meet(a.early_first, a.early_last, b.early_first, b.early_last);
+         overlap(a.early_first, a.early_last, b.first, b.last) ||
+         overlap(a.first, a.last, b.early_first, b.early_last) ||
+         overlap(a.early_first, a.early_last, b.early_first, b.early_last);
 }
 
 // `placed` is sorted by offset.

@@ -82,7 +82,7 @@ bool StepGraphs::may_capture(const Captured& captured) const {
   return oldest == nullptr || runs_ - oldest->last_run >= kUnusedRuns;
 }
 
-// Frees device memory, which is allowed when the ranks meet to create a graph.
+// Frees device memory, which is allowed when the ranks synchronize to create a graph.
 void StepGraphs::make_room(const Captured& captured) {
   if (captured.has_graph()) return;
   const Captured* const oldest = unused_longest();

@@ -277,7 +277,7 @@ DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
     return;
   }
   const auto meeting = host_communicator(group);
-  pairs = engine::connect_in_turn(ranks, self, connect, [&] { meeting->barrier(); });
+  pairs = engine::connect_pairs_sequentially(ranks, self, connect, [&] { meeting->barrier(); });
 }
 
 SessionCommunicators::SessionCommunicators(const SessionOptions& options, backends::Group& group,
