@@ -273,7 +273,7 @@ void Membership::Agent::run() {
       publish();
       // Look at what sending has shown before waiting for anything.
       const Deadline until = std::min(machine_->next_tick(), next_.endpoint);
-      sockets_->turn(wake_, std::exchange(state_.has_news, false) ? now() : until);
+      sockets_->poll_once(wake_, std::exchange(state_.has_news, false) ? now() : until);
     }
     if (state_.is_leaving) sockets_->flush(base::deadline_in(kLastWords));
   } catch (const Error&) {

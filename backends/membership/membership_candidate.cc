@@ -76,9 +76,9 @@ void MembershipMachine::seek_as_member() {
     ready_.members = std::move(settled);
     ready_.since = now_;
   }
-  const auto turn =
+  const auto own_time =
       ready_.since + options_.patience * place * std::chrono::milliseconds(options_.heartbeat_ms);
-  if (proposal_ || !is_time(turn)) return;
+  if (proposal_ || !is_time(own_time)) return;
   std::vector<Member> members = clique({options_.self}, here);
   std::ranges::sort(members, {}, [&](const Member& m) { return roster_->place_of(m.id); });
   members = clique(std::move(members), waiting_members(false));
@@ -235,7 +235,7 @@ void MembershipMachine::send_proposal() {
   const AcceptorId own = options_.acceptor->id();
   if (p.base) {
     for (const auto& [id, peer] : peers_) {
-      const AcceptorId\& acceptor = peer.member.acceptor;
+      const AcceptorId& acceptor = peer.member.acceptor;
       const bool votes =
           acceptor != own &&
           std::ranges::find(p.base->members, acceptor, &Member::acceptor) != p.base->members.end();

@@ -14,7 +14,7 @@ constexpr int kLeaveHeartbeats = 5, kWithdrawHeartbeats = 30;
 MembershipMachine::MembershipMachine(Options options, Time now)
     : options_(std::move(options)),
       now_(now),
-      last_turn_(now),
+      last_tick_(now),
       next_{.heartbeat = now, .endpoint = now, .notice = now + kFirstNotice},
       intent_{.waits_since = now},
       waiting_{.since = now} {
@@ -109,10 +109,10 @@ void MembershipMachine::withdraw(Time now) {
 void MembershipMachine::tick(Time now) {
   now_ = now;
   const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
-  if (now - last_turn_ > heartbeat + std::chrono::milliseconds(250)) {
+  if (now - last_tick_ > heartbeat + std::chrono::milliseconds(250)) {
     for (auto& [id, peer] : peers_) peer.last_heard = now;
   }
-  last_turn_ = now;
+  last_tick_ = now;
   const bool beats = now >= next_.heartbeat;
   if (beats) {
     next_.heartbeat = now + heartbeat;

@@ -31,7 +31,7 @@ struct Proposal {
   base::Deadline until{};
 };
 
-// structure: an input for each event, and a question for each turn of its driver
+// structure: an input for each event, and a question for each step of its driver
 class MembershipMachine {
  public:
   using Time = base::Deadline;
@@ -169,7 +169,7 @@ class MembershipMachine {
   std::string slow_text() const;
 
   Options options_;
-  Time now_, last_turn_;
+  Time now_, last_tick_;
   struct NextTimes {
     Time heartbeat, endpoint, notice, seek = Time::max();
   };

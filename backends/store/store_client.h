@@ -91,7 +91,7 @@ class TcpStore : public Store {
                       std::chrono::milliseconds timeout);
   void run();
   // One round of the thread. Returns false at its end.
-  [[nodiscard]] bool turn();
+  [[nodiscard]] bool poll_once();
   void reconnect(short revents);
   void send_heartbeat();
   void start_questions();

@@ -297,14 +297,14 @@ struct HttpResponder::Impl {
     static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19));
     while (!stopped) {
       try {
-        turn();
+        poll_once();
       } catch (const std::exception&) {  // out of memory: the client will retry
         exchanges.clear();
       }
     }
   }
 
-  void turn() {
+  void poll_once() {
     SteadyClock::time_point now = SteadyClock::now(), until = now + std::chrono::hours(1);
     if (!listener) until = now + kRetryTime;
     const bool accepts = may_accept(now);

@@ -379,7 +379,7 @@ void ElasticProcess::serve_endpoint() {
   pass_point();
 }
 
-void ElasticProcess::turn() {
+void ElasticProcess::run_once() {
   if (phase_ == Phase::kGone) return;
   if (!dies_) act();
   if (!dies_) return;

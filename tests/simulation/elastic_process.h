@@ -30,7 +30,7 @@ class ElasticProcess final : public Process {
   void opened(ConnectionId id, int from, Port port) override;
   void received(ConnectionId id, const std::string& bytes) override;
   void closed(ConnectionId id, const std::string& cause) override;
-  void turn() override;
+  void run_once() override;
   Time wake_at() const override;
   bool listens(Port) const override { return phase_ != Phase::kAway; }
 
@@ -88,7 +88,8 @@ class ElasticProcess final : public Process {
   bool is_asked_to_leave_ = false, withdraws_ = false;
   milliseconds clock_ahead_{0};
   int points_left_ = 0;
-  bool dies_ = false;  // at the end of this turn, and does nothing more in it that others notice
+  bool dies_ =
+      false;  // at the end of this run_once(), in which it does nothing more that others notice
   std::map<int, ConnectionId> agents_;  // outgoing, by process
   std::map<ConnectionId, backends::FrameParser> agents_in_;
 

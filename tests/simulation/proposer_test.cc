@@ -86,7 +86,7 @@ class Proposer : public testing::Test {
                                        }},
         now_);
     machine_->want_view(now_);
-    turn();
+    tick();
     ASSERT_NE(machine_->take_view(), nullptr);
     if (has_state) machine_->took_step(1, now_);
   }
@@ -111,12 +111,12 @@ class Proposer : public testing::Test {
   // All want the next generation.
   void all_are_ready() {
     machine_->want_view(now_);
-    turn();
+    tick();
     for (const std::uint64_t n : numbers_) report(n, Stage::kReady);
-    turn();
+    tick();
   }
 
-  void turn() {
+  void tick() {
     machine_->tick(now_);
     for (MembershipMachine::Output& out : machine_->take_output()) {
       if (out.kind == MembershipMachine::Output::Kind::kSend)
@@ -126,7 +126,7 @@ class Proposer : public testing::Test {
   }
   void wait(milliseconds time) {
     now_ += time;
-    turn();
+    tick();
   }
 
   void receive(MembershipMessage m, std::uint64_t from) {
@@ -191,7 +191,7 @@ TEST_F(Proposer, ThreeOfFiveDecide) {
   reply(Kind::kPromise, 2, ballot);
   EXPECT_EQ(last(Kind::kAccept), nullptr) << "two promises of five are no majority";
   reply(Kind::kPromise, 3, ballot);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kAccept), nullptr);
   reply(Kind::kAccepted, 2, ballot);
   EXPECT_EQ(machine_->roster()->generation, 1u);
@@ -231,7 +231,7 @@ TEST_F(Proposer, TheNewestAcceptedValueIsProposedAgain) {
   m.value = older;
   m.acceptor = member(3).acceptor;
   receive(m, 3);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kAccept), nullptr);
   EXPECT_TRUE(last(Kind::kAccept)->value->has(member(5).id));
   EXPECT_FALSE(last(Kind::kAccept)->value->has(member(4).id));
@@ -272,7 +272,7 @@ TEST_F(Proposer, ARepeatedRejectionOfAnEarlierAttemptChangesNothing) {
   ASSERT_NE(second, first);
   reply(Kind::kRejected, 2, first, {7, {1, 2}});
   reply(Kind::kPromise, 2, second);
-  turn();
+  tick();
   EXPECT_NE(last(Kind::kAccept), nullptr);
 }
 
@@ -286,7 +286,7 @@ TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
   m.base = base_;
   m.ballot = asked;
   receive(m, 1);
-  turn();
+  tick();
   const MembershipMessage* promise = last(Kind::kPromise);
   ASSERT_NE(promise, nullptr);
   EXPECT_EQ(promise->ballot, asked);
@@ -299,11 +299,11 @@ TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
 TEST_F(Proposer, AnOvertakenReportChangesNothing) {
   begin(1, {1, 2, 3});
   machine_->want_view(now_);
-  turn();
+  tick();
   report(2, Stage::kReady, true, 2);
   report(2, Stage::kTraining, true, 1);
   report(3, Stage::kReady);
-  turn();
+  tick();
   EXPECT_NE(last(Kind::kPrepare), nullptr) << "it waits for who is ready already";
 }
 
@@ -329,7 +329,7 @@ TEST_F(Proposer, LeavesTheBootstrapToTheFirstAtTheEndpoint) {
 
 TEST_F(Proposer, NumbersItsReports) {
   begin(1, {1, 2});
-  turn();
+  tick();
   const MembershipMessage first = *last(Kind::kReport);
   EXPECT_EQ(first.to, member(2).id);
   wait(kHeartbeat);
@@ -339,7 +339,7 @@ TEST_F(Proposer, NumbersItsReports) {
 TEST_F(Proposer, ProposesWhenTheFirstInOrderDoesNot) {
   begin(2, {1, 2, 3});
   all_are_ready();
-  EXPECT_EQ(last(Kind::kPrepare), nullptr) << "the first one's turn";
+  EXPECT_EQ(last(Kind::kPrepare), nullptr) << "the first one proposes";
   for (int i = 0; i < 3; ++i) {
     report(1, Stage::kReady);
     report(3, Stage::kReady);
@@ -370,7 +370,7 @@ TEST_F(Proposer, TakesAProcessInThatSpeaksAfterItWasRefused) {
   ASSERT_NE(last(Kind::kPrepare), nullptr);
   const Ballot ballot = last(Kind::kPrepare)->ballot;
   reply(Kind::kPromise, 3, ballot);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kAccept), nullptr);
   EXPECT_TRUE(last(Kind::kAccept)->value->has(member(2).id));
 }
@@ -383,7 +383,7 @@ TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
   news.generation = 2;
   news.value = roster_of(2, {1, 2});
   receive(news, 1);
-  turn();
+  tick();
   sent_.clear();
   MembershipMessage report;
   report.generation = 1;
@@ -391,7 +391,7 @@ TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
   report.to = member(3).id;
   report.members = {member(4)};
   machine_->received(report, now_);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kRosterUpdate), nullptr);
   EXPECT_EQ(last(Kind::kRosterUpdate)->to, member(4).id);
   EXPECT_EQ(last(Kind::kRosterUpdate)->value->generation, 2u);

@@ -132,7 +132,7 @@ class StoreByHand : public testing::Test {
         static_cast<int>(heartbeat_.count()), now_, backends::LinkPatience{patience_, kProbePort});
     c.member->received("", now_);
   }
-  void turn() {
+  void tick() {
     server_->tick(now_);
     take_output();
   }
@@ -146,7 +146,7 @@ class StoreByHand : public testing::Test {
         if (c->member->heartbeat_due(now_)) c->member->heartbeat(c->progress, now_);
         say(*c);
       }
-      turn();
+      tick();
       answer_probes();
       for (Client* c : alive) hear(*c);
     }
@@ -477,7 +477,7 @@ TEST_F(RouterByHand, OnlyItsOwnProcessContinuesASession) {
       std::make_unique<SessionMachine>(wrong, forged, std::string(backends::kNonceBytes, 'n'), "");
   for (int i = 0; i < 3; ++i) talk(unproved);
   EXPECT_EQ(unproved.state(), SessionMachine::State::kOtherSecret);
-  turn();
+  tick();
   EXPECT_TRUE(unproved.is_closed);
   EXPECT_EQ(connect_again(routed(), kAgain, own_process_).state(), SessionMachine::State::kWelcome);
   // An attempt that was made before, and comes now.
@@ -517,10 +517,10 @@ TEST_F(StoreByHand, TheVerdictOnWhoHasGoneComesBeforeTheOthersGiveUp) {
 TEST_F(StoreByHand, AfterAPauseOfRank0WhoHasGoneMayStillComeBack) {
   begin(2);
   Client &root = join(0), &gone = join_unheard(1);
-  turn();
+  tick();
   now_ += std::chrono::seconds(10);
   break_off(gone);
-  turn();
+  tick();
   wait(milliseconds(1000), {&root});
   Client& again = join(1, 2);
   ASSERT_EQ(again.state(), SessionMachine::State::kWelcome);
@@ -536,9 +536,9 @@ TEST_F(StoreByHand, WhoComesBackIsToldOfTheFailure) {
   Client& root = join(0);
   talk(dies);
   break_off(gone);
-  turn();
+  tick();
   break_off(dies);
-  turn();
+  tick();
   talk(root);
   ASSERT_TRUE(root.member->state().failure);
   Client& again = join(1, 2);
@@ -558,7 +558,7 @@ TEST_F(StoreByHand, NobodyIsWaitedForOnceItIsGivenUp) {
   ASSERT_EQ(again.state(), SessionMachine::State::kRefused);
   EXPECT_CONTAINS(again.refusal(), "reconnected too late");
   break_off(root);
-  turn();
+  tick();
   EXPECT_TRUE(server_->may_end());
 }
 
@@ -566,7 +566,7 @@ TEST_F(StoreByHand, WhoHasGoneInTheSameTurnIsMissing) {
   begin(3);
   join(0);
   Client& gone = join(1);
-  turn();
+  tick();
   break_off(gone);
   join(2);
   EXPECT_FALSE(server_->has_started());
@@ -599,7 +599,7 @@ TEST_F(StoreByHand, AnEarlierConnectionOfAProcessThatComesLateIsClosed) {
   Client& late = call(hello(1, 1));
   Client& newest = join(1, 2);
   for (int i = 0; i < 3; ++i) talk(late);
-  turn();
+  tick();
   EXPECT_TRUE(late.is_closed);
   EXPECT_FALSE(newest.is_closed);
 }
@@ -665,12 +665,12 @@ TEST_F(StoreByHand, AfterAMismatchOnlyThoseAreAwaitedThatHaveNotBeenTold) {
   hear(root);
   ASSERT_TRUE(root.member->state().fatal);
   break_off(root);
-  turn();
+  tick();
   EXPECT_FALSE(server_->may_end());
   EXPECT_EQ(join(2).state(), SessionMachine::State::kRefused);
   other.rank = 3;
   EXPECT_EQ(come(other).state(), SessionMachine::State::kRefused);
-  turn();
+  tick();
   EXPECT_TRUE(server_->may_end());
 }
 
@@ -695,7 +695,7 @@ TEST_F(StoreByHand, RefusalsAreToldOnceASecond) {
 TEST_F(StoreByHand, TheOldestOfTooManyStrangersGivesWay) {
   begin(2);
   for (std::size_t i = 0; i <= backends::kMaxUnauthenticated; ++i) open();
-  turn();
+  tick();
   for (std::size_t i = 0; i < clients_.size(); ++i) EXPECT_EQ(clients_[i].is_closed, i == 0) << i;
 }
 
@@ -703,7 +703,7 @@ TEST_F(StoreByHand, TheOldestOfTooManyObserversGivesWay) {
   begin(2);
   session_only_ = true;
   for (std::size_t i = 0; i <= backends::kMaxObservers; ++i) come(hello(backends::kObserverRank));
-  turn();
+  tick();
   for (std::size_t i = 0; i < clients_.size(); ++i) EXPECT_EQ(clients_[i].is_closed, i == 0) << i;
 }
 
@@ -746,7 +746,7 @@ TEST_F(StoreByHand, AnOldProofProvesNothing) {
   Client& forger = open();
   server_->received(forger.link, said, now_);
   server_->received(forger.link, proof, now_);
-  turn();
+  tick();
   EXPECT_TRUE(forger.is_closed);
 }
 
@@ -758,7 +758,7 @@ TEST_F(StoreByHand, WhatRank0ProvesProvesNothingOfOthers) {
   server_->received(
       forger.link,
       FrameWriter(FrameType::kProof).bytes(challenge.substr(backends::kNonceBytes)).finish(), now_);
-  turn();
+  tick();
   EXPECT_TRUE(forger.is_closed);
 }
 
@@ -778,10 +778,10 @@ TEST_F(StoreByHand, FramesThatAreForgedEndTheConnection) {
     Client& c = join(1);
     c.member->heartbeat({}, now_);
     server_->received(c.link, forge(c.member->take_output()), now_);
-    turn();
+    tick();
     const bool is_open = !c.is_closed;
     if (is_open) break_off(c);
-    turn();
+    tick();
     return is_open;
   };
   EXPECT_TRUE(is_taken([](std::string said) { return said; }));
@@ -813,7 +813,7 @@ TEST_F(StoreByHand, SettingsThatAreNotThoseOfTheDigestEndTheConnection) {
   Hello other = hello(1);
   other.settings_digest = "another";
   Client& c = come(other);
-  turn();
+  tick();
   EXPECT_TRUE(c.is_closed);
   EXPECT_NE(c.state(), SessionMachine::State::kRefused);
 }
@@ -824,12 +824,12 @@ TEST_F(StoreByHand, AnotherProgramsHelloEndsTheConnection) {
   other.magic ^= 1;
   Client& c = call(other);
   say(c);
-  turn();
+  tick();
   EXPECT_TRUE(c.is_closed);
   EXPECT_EQ(c.unread, "");
   Client& empty = open();
   server_->received(empty.link, std::string(4, '\0'), now_);
-  turn();
+  tick();
   EXPECT_TRUE(empty.is_closed);
 }
 

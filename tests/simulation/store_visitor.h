@@ -44,7 +44,7 @@ class StoreVisitor final : public Process {
   void opened(ConnectionId, int, Port) override {}
   void received(ConnectionId id, const std::string& bytes) override;
   void closed(ConnectionId id, const std::string& cause) override;
-  void turn() override;
+  void run_once() override;
   Time wake_at() const override;
   bool listens(Port) const override { return false; }
 

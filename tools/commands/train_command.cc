@@ -74,9 +74,9 @@ int train_elastic(const RunConfig& config, const std::string& command,
       retained.state.writer.reset();
       retained.run = {};
     }
-    const GroupTurn turn{view, pause, retained};
+    const ElasticGeneration generation{view, pause, retained};
     const std::optional<int> code =
-        run_on_console({config, command, stop_signal, /*data=*/nullptr, &turn}, group);
+        run_on_console({config, command, stop_signal, /*data=*/nullptr, &generation}, group);
     if (code == kExitLeft) {  // another rank saves there from now on
       retained.state.writer.reset();
       retained.run = {};

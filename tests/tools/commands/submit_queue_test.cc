@@ -75,7 +75,7 @@ TEST_F(Submit, APreemptedJobGoesBack) {
              preempted + "'\nelse echo \"$*\" >>" + (folder_ / "told") + "; fi");
     fs::remove(run + "/job-12.txt");
     fs::remove(folder_ / "told");
-    return turn(script);
+    return run_job(script);
   };
   EXPECT_EQ(turn_with("RUNNING", "2026-11-30T04:00:00").exit_code, 143);
   EXPECT_EQ(told(), "requeue 12\n");
@@ -148,13 +148,13 @@ TEST_F(Submit, OtherSchedulersGiveEachNodeAHost) {
   EXPECT_CONTAINS(read_text(pbs), "#PBS -l place=scatter\n");
   write_text(hosts, "n1\nn1\nn1\nn1\n");
   const std::map<std::string, std::string> variables{{"PBS_JOBID", "7"}, {"PBS_NODEFILE", hosts}};
-  EXPECT_EQ(turn(pbs, variables).exit_code, 78);
+  EXPECT_EQ(run_job(pbs, variables).exit_code, 78);
   EXPECT_CONTAINS(read_text(run + "/job-7.log"), "job 7 has 1 host (n1): expected 2");
   write_text(hosts, "n1\nn1\nn2\nn2\n");
-  expect_success(turn(pbs, variables));
+  expect_success(run_job(pbs, variables));
   EXPECT_CONTAINS(read_text(run + "/job-7.log"), "launch --hosts n1,n2 ");
   const std::string lsf = printed_for("lsf");
-  EXPECT_EQ(turn(lsf, {{"LSB_JOBID", "8"}, {"LSB_MCPU_HOSTS", "n1 4"}}).exit_code, 78);
+  EXPECT_EQ(run_job(lsf, {{"LSB_JOBID", "8"}, {"LSB_MCPU_HOSTS", "n1 4"}}).exit_code, 78);
   EXPECT_CONTAINS(read_text(run + "/job-8.log"), "job 8 has 1 host (n1): expected 2");
   // A GPU of Grid Engine counts per slot at most sites.
   program::expect_error(
@@ -166,14 +166,14 @@ TEST_F(Submit, SetUpMayChangeTheFolder) {
   const std::string run = folder_ / "run";
   fs::create_directories(run);
   make("srun", "pwd >" + (folder_ / "place"));
-  expect_success(turn(printed(argv("--setup", std::string("cd /")), {"--save-dir", run})));
+  expect_success(run_job(printed(argv("--setup", std::string("cd /")), {"--save-dir", run})));
   EXPECT_EQ(read_text(folder_ / "place"), fs::current_path().string() + "\n");
 }
 
 TEST_F(Submit, ALineWithACommentIsChecked) {
   const std::string run = folder_ / "run";
   fs::create_directories(run);
-  const CommandResult result = turn(
+  const CommandResult result = run_job(
       printed(argv("--setup", std::string("false # the modules of 2026")), {"--save-dir", run}));
   EXPECT_EQ(result.exit_code, 78);
   EXPECT_CONTAINS(result.err, "a line of --setup failed");
@@ -255,7 +255,7 @@ TEST_F(Submit, TheFolderMayComeFromElsewhere) {
                                  const std::string& folder) {
     const std::string script = folder_ / "script.sh";
     write_text(script, expect_success(submit(argv("--print", job), train, variables)).out);
-    expect_success(turn(script, {{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}}));
+    expect_success(run_job(script, {{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}}));
     program::expect_words(read_text(folder_ / "arguments"), {" --save-dir " + folder});
   };
   expect_folder({}, {}, {{"ENGINE_SAVE_DIR", run}}, run);

@@ -51,7 +51,7 @@ void pause_10_ms() {
 // processes that join from outside. The guard does not wait until all are gone: zombies count, and
 // only init decides when it reaps them.
 void kill_groups(const std::vector<pid_t>& groups) {
-  for (int turn = 0; turn < 5; ++turn) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
     for (const pid_t group : groups) kill(-group, SIGKILL);
     pause_10_ms();
   }

@@ -90,7 +90,7 @@ class ConsoleRun {
   ConsoleRun(const RankRunOptions& options, backends::Group& group,
              std::unique_ptr<backends::Communicator> control, PrometheusPage* page)
       : config_(options.config),
-        turn_(options.turn),
+        generation_(options.generation),
         group_(group),
         page_(page),
         run_(options, group, std::move(control)),
@@ -127,9 +127,9 @@ class ConsoleRun {
 
   void print_membership() const {
     const std::string scale = scale_text(facts_);
-    say("membership: " + membership_text(turn_->view) + "; on from step " +
+    say("membership: " + membership_text(generation_->view) + "; on from step " +
         std::to_string(facts_.start.step) + " after " +
-        base::number_text("%.2f", base::steady_seconds() - turn_->retained.since) + " s" +
+        base::number_text("%.2f", base::steady_seconds() - generation_->retained.since) + " s" +
         (scale.empty() ? "" : "; " + scale));
   }
 
@@ -157,7 +157,8 @@ class ConsoleRun {
          .equal_work = config_.data.shares.are_equal() && config_.data.local_steps.are_equal(),
          .unit = progress_unit(run_.session().data().train()),
          .min_interval = std::chrono::seconds(config_.log_every ? 0 : 1),
-         .seconds_before = turn_ == nullptr ? 0 : base::steady_seconds() - turn_->retained.begin}));
+         .seconds_before =
+             generation_ == nullptr ? 0 : base::steady_seconds() - generation_->retained.begin}));
   }
 
   engine::TrainResult train() {
@@ -195,7 +196,7 @@ class ConsoleRun {
   }
 
   const RunConfig& config_;
-  const GroupTurn* const turn_;
+  const ElasticGeneration* const generation_;
   backends::Group& group_;
   PrometheusPage* const page_;
   RankRun run_;
@@ -210,7 +211,7 @@ std::optional<int> run_on_console(const RankRunOptions& options, backends::Group
   configure_logging(config, group);
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
   const RunPage page(config, group, *control,
-                     options.turn == nullptr ? nullptr : &options.turn->retained);
+                     options.generation == nullptr ? nullptr : &options.generation->retained);
   // The other ranks wait for this, which may take long.
   if (!config.keeping.directory.empty())
     group.set_activity("taking the folder " + config.keeping.directory);
