@@ -21,7 +21,7 @@ MemberLink::MemberLink(FrameParser parser, Seals seals, int heartbeat_ms, Time n
       seals_(std::move(seals)),
       sent_(patience.time.count() > 0 && patience.port != 0),
       last_received_(now),
-      last_turn_(now),
+      last_tick_(now),
       check_(std::chrono::milliseconds(heartbeat_ms)) {}
 
 void MemberLink::end_link(const std::string& cause) {
@@ -38,7 +38,7 @@ void MemberLink::send(const std::string& frame) {
 void MemberLink::closed(const std::string& cause) {
   if (is_over_ || is_broken()) return;
   if (!may_continue()) return end_link("died: " + cause);
-  if (!doubt_) doubt_ = Doubt{.since = last_turn_};
+  if (!doubt_) doubt_ = Doubt{.since = last_tick_};
   doubt_->broken = cause;
   check_.reset();
   output_.clear();  // sealed for the connection that has ended
@@ -46,13 +46,13 @@ void MemberLink::closed(const std::string& cause) {
 
 void MemberLink::tick(Time now) {
   if (is_over_) return;
-  if (now - last_turn_ >
+  if (now - last_tick_ >
       std::chrono::milliseconds(heartbeat_ms_) + member_tick_interval(heartbeat_ms_)) {
     last_received_ = now;
     check_.reset();
     if (doubt_) doubt_->since = now;
   }
-  last_turn_ = now;
+  last_tick_ = now;
   const auto silence = now - last_received_;
   const bool continues = may_continue();
   if (continues && !doubt_ && silence > std::chrono::milliseconds(2 * heartbeat_ms_))

@@ -97,7 +97,7 @@ class MemberLink {
   std::string output_;
   SentFrames sent_;
   std::uint64_t received_ = 0;  // frames
-  Time last_received_, last_turn_;
+  Time last_received_, last_tick_;
   std::optional<Doubt> doubt_;
   StopCheck check_;
   bool is_over_ = false;

@@ -8,7 +8,7 @@ namespace backends {
 ServerMachine::ServerMachine(Options options, Time now)
     : options_(std::move(options)),
       now_(now),
-      last_turn_(now),
+      last_tick_(now),
       members_(static_cast<std::size_t>(options_.job.world_size), nullptr),
       stall_watch_(std::chrono::milliseconds(options_.stall_after_ms)),
       next_{.heartbeat = now} {}
@@ -89,16 +89,16 @@ void ServerMachine::set_status(const std::string& text) {
 
 void ServerMachine::tick(Time now) {
   now_ = now;
-  sweep(now - last_turn_ > std::chrono::milliseconds(options_.heartbeat_ms + 250));
+  sweep(now - last_tick_ > std::chrono::milliseconds(options_.heartbeat_ms + 250));
   send_progress();
   send_departures();
   send_heartbeat();
   check_stall();
-  last_turn_ = now;
+  last_tick_ = now;
 }
 
 Time ServerMachine::next_tick() const {
-  Time next = std::min(next_.heartbeat, last_turn_ + std::chrono::milliseconds(250));
+  Time next = std::min(next_.heartbeat, last_tick_ + std::chrono::milliseconds(250));
   if (!departed_.empty()) next = std::min(next, next_.departures);
   for (const auto& [id, l] : links_) {
     if (l.is_joining()) next = std::min(next, l.hello_deadline);

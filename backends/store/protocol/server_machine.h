@@ -188,7 +188,7 @@ class ServerMachine {
   void send_reply(Link& l, std::uint32_t request, const std::string& value);
 
   const Options options_;
-  Time now_, last_turn_;
+  Time now_, last_tick_;
   std::map<LinkId, Link> links_;  // the oldest first
   std::vector<Link*> members_;    // by rank
   // A rank of the started group whose connection broke before it acknowledged the start, if links

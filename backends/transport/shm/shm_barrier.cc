@@ -54,7 +54,7 @@ ShmBarrier::ShmBarrier(ShmFlag* flags, const BackendContext& context)
       timeout_(context.timeout),
       clock_(context.clock),
       spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0),
-      turns_(size_) {}
+      yielding_(size_) {}
 
 std::uint32_t ShmBarrier::arrive() noexcept {
   publish();
@@ -103,7 +103,7 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
     for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
       base::spin_pause();
   } else {
-    turns_.take([&] { return has_arrived(rank, phase); });
+    yielding_.take([&] { return has_arrived(rank, phase); });
   }
   if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
 }

@@ -79,7 +79,7 @@ class ShmBarrier {
   const std::chrono::milliseconds timeout_;
   const base::Clock& clock_;
   const int spins_;
-  YieldingWait turns_;  // replaces spinning on shared cores
+  YieldingWait yielding_;  // replaces spinning on shared cores
   std::uint32_t phase_ = 0;
   AbortState abort_;
 };
