@@ -44,7 +44,7 @@ void LinkWait::run(Host& host, const Done& done) {
       idle_since = {};
       continue;
     }
-    if (mesh_.crowded() && yielding_.take([&] { return host.pump(); })) continue;
+    if (mesh_.is_oversubscribed() && yielding_.take([&] { return host.pump(); })) continue;
     if (mesh_.aborted()) host.on_abort();
     const auto now = Clock::now();
     if (!idle) idle_since = now;

@@ -196,7 +196,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
   // and most of it is the kernel's work per message: 2 (n - 1) messages if one rank sums, n (n - 1)
   // if each sends to all.
   int owners_of(std::size_t bytes) const {
-    if (!mesh_->crowded()) return size_;
+    if (!mesh_->is_oversubscribed()) return size_;
     return static_cast<int>(
         std::clamp<std::size_t>(bytes / kOwnerBytes, 1, static_cast<std::size_t>(size_)));
   }

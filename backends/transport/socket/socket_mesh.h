@@ -43,7 +43,7 @@ class SocketMesh {
   bool on_loopback() const noexcept { return on_loopback_; }
 
   // Returns true if rank 0 found more ranks than cores on this host; the same on all.
-  bool crowded() const noexcept { return crowded_; }
+  bool is_oversubscribed() const noexcept { return oversubscribed_; }
 
   // Returns true if broken connections are restored.
   bool resumes() const noexcept { return resuming_.replay_bytes > 0; }
@@ -77,7 +77,7 @@ class SocketMesh {
 
   const int streams_;
   const bool on_loopback_;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
   std::vector<std::unique_ptr<MeshLink>> links_;  // [peer][stream]; null for this rank
   const base::WakeEvent wake_, repair_wake_;
   AbortState abort_;
