@@ -138,9 +138,10 @@ Membership::Agent::Agent(MembershipOptions options)
       store_listener_(join_endpoint_.listen_beside()),
       listener_(join_endpoint_.listen_beside()) {
   if (!acceptor_.notice().empty()) notice(acceptor_.notice());
-  if (options_.least < 1 || options_.most < options_.least)
-    throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
-                             std::to_string(options_.most) + " ranks: expected 1 <= MIN <= MAX");
+  if (options_.min_ranks < 1 || options_.max_ranks < options_.min_ranks)
+    throw ConfigurationError("an elastic job of " + std::to_string(options_.min_ranks) + " to " +
+                             std::to_string(options_.max_ranks) +
+                             " ranks: expected 1 <= MIN <= MAX");
   agent_ = local_endpoint(listener_.fd());
   const GroupOptions& group = options_.group;
   self_.id = random_id();
@@ -174,8 +175,8 @@ Membership::Agent::~Agent() {
 
 MembershipMachine::Options Membership::Agent::machine_options() {
   return {.self = self_,
-          .least = options_.least,
-          .most = options_.most,
+          .min_ranks = options_.min_ranks,
+          .max_ranks = options_.max_ranks,
           .heartbeat_ms = options_.group.heartbeat_ms,
           .last_call_ms = options_.last_call_ms,
           .give_up_ms = options_.group.rendezvous_timeout_ms,
@@ -193,8 +194,8 @@ Hello Membership::Agent::hello() const {
   h.host_id = self_.host_id;
   // MIN and MAX have to be the same as well: they decide who is taken.
   h.settings = group.job.settings;
-  h.settings.emplace_back("--elastic",
-                          std::to_string(options_.least) + ":" + std::to_string(options_.most));
+  h.settings.emplace_back(
+      "--elastic", std::to_string(options_.min_ranks) + ":" + std::to_string(options_.max_ranks));
   h.settings_digest = settings_digest(h.settings);
   return h;
 }

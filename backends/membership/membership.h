@@ -19,8 +19,8 @@ struct MembershipOptions {
   // file:///PATH. rank is a hint for the order, -1: none. listen.fd is the endpoint's socket if the
   // launcher has opened it; several processes of a host may share it.
   GroupOptions group;
-  int least = 1, most = 1;  // number of ranks
-  int last_call_ms = 3000;  // from the last arrival to the bootstrap with fewer than `most`
+  int min_ranks = 1, max_ranks = 1;  // number of ranks
+  int last_call_ms = 3000;  // from the last arrival to the bootstrap with fewer than `max_ranks`
 };
 
 // Returns the job name of the AcceptorFile in which a process with these options stores its host's

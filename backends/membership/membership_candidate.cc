@@ -84,7 +84,7 @@ void MembershipMachine::seek_as_member() {
   members = clique(std::move(members), waiting_members(false));
   lacks_state_ = leaves_the_state(members);
   if (lacks_state_) return;
-  if (static_cast<int>(members.size()) >= options_.least && can_reach_quorum())
+  if (static_cast<int>(members.size()) >= options_.min_ranks && can_reach_quorum())
     propose(std::move(members));
 }
 
@@ -139,7 +139,7 @@ std::vector<Member> MembershipMachine::waiting_members(bool by_arrival) const {
 std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
                                               const std::vector<Member>& more) const {
   for (const Member& m : more) {
-    if (static_cast<int>(chosen.size()) >= options_.most) break;
+    if (static_cast<int>(chosen.size()) >= options_.max_ranks) break;
     if (std::ranges::all_of(chosen, [&](const Member& c) { return mutually_reachable(c, m); }))
       chosen.push_back(m);
   }
@@ -159,9 +159,9 @@ void MembershipMachine::propose_bootstrap() {
     waiting_.since = now_;
   }
   const int size = static_cast<int>(members.size());
-  if (size < options_.least) return;
+  if (size < options_.min_ranks) return;
   const auto last_call =
-      std::chrono::milliseconds(size < options_.most ? options_.last_call_ms : 0);
+      std::chrono::milliseconds(size < options_.max_ranks ? options_.last_call_ms : 0);
   if (is_time(waiting_.since + last_call) && (!roster_ || the_old_job_is_dead()))
     propose(std::move(members));
 }

@@ -366,7 +366,8 @@ void MembershipMachine::note_changes() {
 }
 
 bool MembershipMachine::join_wanted() const {
-  if (!is_member() || intent_.leaves || static_cast<int>(roster_->members.size()) >= options_.most)
+  if (!is_member() || intent_.leaves ||
+      static_cast<int>(roster_->members.size()) >= options_.max_ranks)
     return false;
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     return waits(entry.second) && std::ranges::all_of(roster_->members, [&](const Member& m) {
@@ -466,8 +467,8 @@ std::string MembershipMachine::waiting_for() const {
         std::ranges::count_if(roster_->members,
                               [&](const Member& m) { return receives_from(m.id); }) +
         std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
-    if (reached < options_.least)
-      return lost_text() + ", and " + std::to_string(options_.least) +
+    if (reached < options_.min_ranks)
+      return lost_text() + ", and " + std::to_string(options_.min_ranks) +
              " are needed: waiting for new ones";
     return "waiting for the ranks to agree on who goes on";
   }
@@ -475,17 +476,18 @@ std::string MembershipMachine::waiting_for() const {
       1 + std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
   if (!roster_)
     return "waiting for the other ranks: " + std::to_string(here) + " of at least " +
-           std::to_string(options_.least) + " are here" +
-           (here >= options_.least && here < options_.most
-                ? ", and for a moment up to " + std::to_string(options_.most) + " are waited for"
+           std::to_string(options_.min_ranks) + " are here" +
+           (here >= options_.min_ranks && here < options_.max_ranks
+                ? ", and for a moment up to " + std::to_string(options_.max_ranks) +
+                      " are waited for"
                 : "") +
            (has_endpoint_ || here > 1 ? "" : ", and nobody answers at the job's address");
   if (std::ranges::none_of(roster_->members, [&](const Member& m) { return receives_from(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
            (roster_->members.size() > 1 ? ", ..." : "") +
            "); if they are gone for good, start the job anew under another --job-id";
-  if (static_cast<int>(roster_->members.size()) >= options_.most)
-    return "all " + std::to_string(options_.most) + " places of the job are taken";
+  if (static_cast<int>(roster_->members.size()) >= options_.max_ranks)
+    return "all " + std::to_string(options_.max_ranks) + " places of the job are taken";
   return "waiting to be taken into the job";
 }
 

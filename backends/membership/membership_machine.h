@@ -38,9 +38,9 @@ class MembershipMachine {
 
   struct Options {
     Member self;
-    int least = 1, most = 1;
+    int min_ranks = 1, max_ranks = 1;
     int heartbeat_ms = 1000;
-    int last_call_ms = 3000;   // from the last arrival to the bootstrap with fewer than `most`
+    int last_call_ms = 3000;   // from the last arrival to the bootstrap with fewer than `max_ranks`
     int give_up_ms = 300'000;  // limit of the wait for a view
     bool may_bootstrap = true;
     // The number of heartbeats for which a process waits for each one before it in the order to

@@ -152,7 +152,7 @@ void membership_frames(Input input) {
   (void)acceptor.update([&](backends::AcceptorState& state) { state.learn(roster); });
   backends::Time now = backends::Time{} + std::chrono::hours(1);
   backends::MembershipMachine machine({.self = self,
-                                       .most = 4,
+                                       .max_ranks = 4,
                                        .acceptor = &acceptor,
                                        .random =
                                            [] {

@@ -59,16 +59,16 @@ class ElasticRun {
       world_.hosts.back().acceptor = {7, static_cast<std::uint64_t>(h) + 1};
     }
     const int processes = static_cast<int>(is_race ? dice_.between(hosts, 7) : dice_.between(1, 5));
-    world_.least =
+    world_.min_ranks =
         dice_.chance(25) ? static_cast<int>(dice_.between(1, std::max(1, processes - 1))) : 1;
-    world_.most = dice_.chance(15) && !is_race
-                      ? static_cast<int>(dice_.between(world_.least, processes))
-                      : 12;
+    world_.max_ranks = dice_.chance(15) && !is_race
+                           ? static_cast<int>(dice_.between(world_.min_ranks, processes))
+                           : 12;
     world_.is_shared_endpoint = dice_.chance(20);
     // Safety does not depend on who proposes when.
     if (is_race || dice_.chance(40)) world_.patience = 0;
-    history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.least) + ":" +
-                        std::to_string(world_.most) +
+    history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.min_ranks) +
+                        ":" + std::to_string(world_.max_ranks) +
                         (world_.is_shared_endpoint ? ", shared endpoint" : "") +
                         (world_.patience == 0 ? ", all propose at once" : "");
     for (int p = 0; p < processes; ++p) {
@@ -125,7 +125,9 @@ class ElasticRun {
   }
   void wrong(const std::string& what) { history_.wrong.push_back(what); }
 
-  bool has_room_for_all() const { return world_.most >= static_cast<int>(world_.processes.size()); }
+  bool has_room_for_all() const {
+    return world_.max_ranks >= static_cast<int>(world_.processes.size());
+  }
 
   // A joining rank finds a job only through the endpoint, on whose host a process must be alive.
   bool endpoint_was_lost() const {
@@ -166,7 +168,7 @@ class ElasticRun {
 
   // Of two that have lost each other one is left out.
   void others_go_on() {
-    if (static_cast<int>(world_.processes.size()) - 1 < world_.least) return;
+    if (static_cast<int>(world_.processes.size()) - 1 < world_.min_ranks) return;
     int stalled = 0;
     for (const ElasticProcess* p : world_.processes) {
       if (p->longest_step() <= kLongestStall) continue;

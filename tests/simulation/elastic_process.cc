@@ -105,8 +105,10 @@ void ElasticWorld::believe(const backends::RosterPtr& roster) {
   };
   if (roster->generation == 1 && !std::ranges::is_sorted(roster->members, {}, order))
     wrong.push_back("the first roster is not in the launcher's order");
-  if (static_cast<int>(roster->members.size()) > most) wrong.push_back("more than MAX members");
-  if (static_cast<int>(roster->members.size()) < least) wrong.push_back("fewer than MIN members");
+  if (static_cast<int>(roster->members.size()) > max_ranks)
+    wrong.push_back("more than MAX members");
+  if (static_cast<int>(roster->members.size()) < min_ranks)
+    wrong.push_back("fewer than MIN members");
   const bool anew = std::ranges::all_of(
       roster->members, [&](const backends::Member& m) { return m.since == roster->generation; });
   const auto before = rosters_.find(roster->generation - 1);
@@ -163,7 +165,7 @@ bool can_progress(const ElasticWorld& world) {
     acceptors.insert(world.hosts[static_cast<std::size_t>(p->options().host)].acceptor);
     has_founder = has_founder || (p->options().host == 0 && !p->options().restarted);
   }
-  if (alive < world.least) return false;
+  if (alive < world.min_ranks) return false;
   // What only the dead have known cannot be gone on with.
   backends::RosterPtr newest;
   for (const ElasticWorld::Host& host : world.hosts) {
@@ -256,8 +258,8 @@ void ElasticProcess::start() {
   self.id = random_id(network_.dice());
   machine_ = std::make_unique<MembershipMachine>(
       MembershipMachine::Options{.self = self,
-                                 .least = world_.least,
-                                 .most = world_.most,
+                                 .min_ranks = world_.min_ranks,
+                                 .max_ranks = world_.max_ranks,
                                  .heartbeat_ms = world_.heartbeat_ms,
                                  .give_up_ms = world_.give_up_ms,
                                  .may_bootstrap = !options_.restarted,
@@ -611,7 +613,7 @@ void ElasticProcess::train() {
   step_until_ = network_.now() + options_.step_time;
   if (last_) return;
   const bool some_leave =
-      leavers_ > 0 && static_cast<int>(view_->members.size()) - leavers_ >= world_.least;
+      leavers_ > 0 && static_cast<int>(view_->members.size()) - leavers_ >= world_.min_ranks;
   if (some_leave && withdraws_) return finish(End::kWithdrew, "");
   if (changes_ || some_leave) leave_group();
 }

@@ -48,7 +48,7 @@ struct ElasticWorld {
   VirtualNetwork& network;
   std::vector<Host> hosts;
   std::vector<ElasticProcess*> processes;  // by their numbers in the network, which owns them
-  int least = 1, most = 8;
+  int min_ranks = 1, max_ranks = 8;
   int heartbeat_ms = 1000, give_up_ms = 40'000;
   int patience = 2;       // MembershipMachine::Options
   Time last_step_from{};  // the first step that ends behind it is the last

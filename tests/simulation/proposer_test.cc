@@ -76,8 +76,8 @@ class Proposer : public testing::Test {
     acceptor_->state.decided = base_;
     machine_ = std::make_unique<MembershipMachine>(
         MembershipMachine::Options{.self = member(self),
-                                   .least = 1,
-                                   .most = static_cast<int>(numbers_.size()),
+                                   .min_ranks = 1,
+                                   .max_ranks = static_cast<int>(numbers_.size()),
                                    .heartbeat_ms = static_cast<int>(kHeartbeat.count()),
                                    .acceptor = acceptor_.get(),
                                    .random =
@@ -96,8 +96,8 @@ class Proposer : public testing::Test {
     acceptor_ = std::make_unique<HostAcceptor>(member(2));
     machine_ = std::make_unique<MembershipMachine>(
         MembershipMachine::Options{.self = member(2),
-                                   .least = 1,
-                                   .most = 2,
+                                   .min_ranks = 1,
+                                   .max_ranks = 2,
                                    .acceptor = acceptor_.get(),
                                    .random =
                                        [this] {

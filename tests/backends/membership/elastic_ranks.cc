@@ -77,16 +77,16 @@ Acceptors acceptors;  // until the process ends; those that are forked end by _e
 
 }  // namespace
 
-MembershipOptions options_for(int hint, int least, int most, int port) {
+MembershipOptions options_for(int hint, int min_ranks, int max_ranks, int port) {
   // Ports are used again: what another test, or run, has left behind is of another job.
   static const std::string run = backends::to_hex(backends::random_bytes(8));
   MembershipOptions options;
-  options.group = group_harness::options_for(hint, most, port);
+  options.group = group_harness::options_for(hint, max_ranks, port);
   options.group.job.id = run + testing::UnitTest::GetInstance()->current_test_info()->name();
   options.group.heartbeat_ms = test_support::deadline_ms(300);
   options.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
-  options.least = least;
-  options.most = most;
+  options.min_ranks = min_ranks;
+  options.max_ranks = max_ranks;
   options.last_call_ms = 300;
   acceptors.add(options);
   return options;

@@ -16,7 +16,7 @@
 namespace elastic_ranks {
 
 // On loopback, with a short heartbeat.
-backends::MembershipOptions options_for(int hint, int least, int most, int port);
+backends::MembershipOptions options_for(int hint, int min_ranks, int max_ranks, int port);
 
 struct Seen {  // of a view
   std::uint64_t generation = 0;

@@ -47,10 +47,10 @@ using test_support::free_port;
 
 using Threads = std::vector<std::unique_ptr<ThreadRank>>;
 
-Threads start_threads(int count, int least, int most, int port) {
+Threads start_threads(int count, int min_ranks, int max_ranks, int port) {
   Threads ranks;
   for (int r = 0; r < count; ++r)
-    ranks.push_back(std::make_unique<ThreadRank>(options_for(r, least, most, port)));
+    ranks.push_back(std::make_unique<ThreadRank>(options_for(r, min_ranks, max_ranks, port)));
   return ranks;
 }
 
@@ -267,7 +267,7 @@ TEST(MembershipTest, OtherSettingsAreRefusedAndNamed) {
   const int port = free_port();
   MembershipOptions options = options_for(0, 1, 1, port);
   options.group.job.settings = {{"--batch-size", "128"}};
-  options.most = 4;
+  options.max_ranks = 4;
   ThreadRank first(options);
   ASSERT_TRUE(eventually([&] { return first.seen().has_value(); }));
   options.group.job.settings = {{"--batch-size", "64"}};
@@ -453,10 +453,10 @@ TEST(MembershipTest, TheMembersOfAViewFormAGroup) {
 
 using Processes = std::vector<std::unique_ptr<ProcessRank>>;
 
-Processes start_processes(int count, int least, int most, int port) {
+Processes start_processes(int count, int min_ranks, int max_ranks, int port) {
   Processes ranks;
   for (int r = 0; r < count; ++r)
-    ranks.push_back(std::make_unique<ProcessRank>(options_for(r, least, most, port)));
+    ranks.push_back(std::make_unique<ProcessRank>(options_for(r, min_ranks, max_ranks, port)));
   return ranks;
 }
 

@@ -38,8 +38,8 @@ class ElasticRank {
         flight_dir_(chosen_folder(config)),
         heartbeats_(3 * options.heartbeat_ms),
         membership_({.group = with_rules(options, config),
-                     .least = config.min_ranks,
-                     .most = config.data.max_ranks}) {}
+                     .min_ranks = config.min_ranks,
+                     .max_ranks = config.data.max_ranks}) {}
 
   int run() {
     backends::View view = membership_.first_view();

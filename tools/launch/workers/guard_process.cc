@@ -37,8 +37,8 @@ void close_all_but(int kept) {
       kept == 0 || syscall(SYS_close_range, 0U, static_cast<unsigned>(kept - 1), 0) == 0;
   if (below && syscall(SYS_close_range, static_cast<unsigned>(kept + 1), ~0U, 0) == 0) return;
 #endif
-  const long most = sysconf(_SC_OPEN_MAX);
-  for (int fd = 0; fd < (most > 0 && most < 65536 ? most : 65536); ++fd)
+  const long max_fd = sysconf(_SC_OPEN_MAX);
+  for (int fd = 0; fd < (max_fd > 0 && max_fd < 65536 ? max_fd : 65536); ++fd)
     if (fd != kept) close(fd);
 }
 

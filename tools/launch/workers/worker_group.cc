@@ -42,8 +42,8 @@ bool GroupOutcome::too_few_are_left() const {
   return !killed && culprit && ends[*culprit].signal != 0;
 }
 
-std::string too_few_text(int least, int count) {
-  return "fewer than " + std::to_string(least) + " of " + std::to_string(count) +
+std::string too_few_text(int min_workers, int count) {
+  return "fewer than " + std::to_string(min_workers) + " of " + std::to_string(count) +
          " ranks are left, and nobody can join";
 }
 
@@ -245,7 +245,7 @@ void WorkerGroup::take_stop_signal(const WorkerEnd& end) {
   if (rules_.ranks_of_one_run) take(kSaveSignals);
   // None is started again then.
   constexpr int kStops[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU};
-  if (rules_.least && !end.by_us) take(kStops);
+  if (rules_.min_workers && !end.by_us) take(kStops);
 }
 
 // Those that were seen in one look: one that was killed is the likelier cause than one that ended,
@@ -257,7 +257,7 @@ void WorkerGroup::add_failures(std::vector<std::size_t> found) {
   };
   std::ranges::stable_sort(found, {}, weight);
   for (const std::size_t i : found) {
-    if (rules_.least && !ends_all(workers_[i])) plan_restart(i);
+    if (rules_.min_workers && !ends_all(workers_[i])) plan_restart(i);
     if (workers_[i].state == Worker::State::kEnded) failures_.push_back({i, Clock::now()});
   }
 }
@@ -273,8 +273,8 @@ bool WorkerGroup::is_failure(const WorkerEnd& end) const {
 }
 
 bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
-  return end.code == kExitPreempted || ((rules_.least || outcome_.stop_signal) && end.code == 0) ||
-         stopped_as_asked(end);
+  return end.code == kExitPreempted ||
+         ((rules_.min_workers || outcome_.stop_signal) && end.code == 0) || stopped_as_asked(end);
 }
 
 // A stopped process (SIGSTOP) does not save.
@@ -293,7 +293,7 @@ std::optional<std::size_t> WorkerGroup::saver() const {
 // For workers that may join and leave: returns true if the remaining ones can continue without the
 // failed ones.
 bool WorkerGroup::may_go_on() const {
-  if (!rules_.least) return false;
+  if (!rules_.min_workers) return false;
   const auto is_done = [](const Worker& w) {
     return w.state == Worker::State::kEnded && w.end.code == 0;
   };
@@ -302,14 +302,14 @@ bool WorkerGroup::may_go_on() const {
            stopped_as_asked(w.end);
   };
   return std::ranges::any_of(workers_, is_done) ||
-         std::ranges::count_if(workers_, is_well) >= *rules_.least;
+         std::ranges::count_if(workers_, is_well) >= *rules_.min_workers;
 }
 
 // A difference between replicas is found by all ranks, which end with the same code, and none of
 // them is known to be right. A rank that was started again may differ alone, e.g. by newer data.
 bool WorkerGroup::ends_all(const Worker& worker) const {
   const WorkerEnd& end = worker.end;
-  return rules_.least && !worker.was_restarted && !end.by_us && end.signal == 0 &&
+  return rules_.min_workers && !worker.was_restarted && !end.by_us && end.signal == 0 &&
          end.code == kExitMismatch;
 }
 

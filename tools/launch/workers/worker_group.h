@@ -38,7 +38,7 @@ struct GroupOutcome {
 };
 
 // Returns e.g. "fewer than 2 of 3 ranks are left, and nobody can join".
-std::string too_few_text(int least, int count);
+std::string too_few_text(int min_workers, int count);
 
 // Another event source to poll while the group runs.
 class EventSource {
@@ -68,9 +68,10 @@ struct GroupRules {
   bool ranks_of_one_run = false;
   // Workers may fail as long as this number go on, or have ended well; none: no worker may. The end
   // of a worker with 76 that was never started again ends all: its ranks or replicas differ.
-  std::optional<int> least;
-  // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
-  // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
+  std::optional<int> min_workers;
+  // With `min_workers`: told of a failure that starting again may mend, returns what worker `index`
+  // runs when it is forked again, after a pause that doubles from one failure to the next; or
+  // nothing.
   std::function<std::function<int()>(std::size_t index, const WorkerEnd& end)> again = {};
   std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
   // The first workers that may save for all: the first of them that has neither failed nor been

@@ -135,7 +135,7 @@ int print_failures(const GroupOutcome& outcome, const Board* board, const Memory
 }  // namespace
 
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
-                         std::optional<int> least) {
+                         std::optional<int> min_workers) {
   backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
   const int port = backends::local_endpoint(listener.fd()).port;
   const std::string secret = backends::to_hex(backends::random_bytes(32));
@@ -145,10 +145,10 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   GuardProcess guard(true);
   GroupRules rules;
   rules.ranks_of_one_run = true;
-  if (!least) rules.savers = kSavingRanks;
-  rules.least = least;
+  if (!min_workers) rules.savers = kSavingRanks;
+  rules.min_workers = min_workers;
   // While the ranks still meet, nobody else would say so.
-  if (least)
+  if (min_workers)
     rules.again = [](std::size_t rank, const WorkerEnd& end) -> std::function<int()> {
       print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +
                    "): " + end_text(end.code, end.signal) + "; the others continue if they can");
@@ -157,15 +157,15 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   WorkerGroup group(guard, inbox, rules);
   for (int r = 0; r < count; ++r)
     group.start([&] {
-      const bool meets = r == 0 || least;
+      const bool meets = r == 0 || min_workers;
       return run_child({r, meets ? listener.fd() : -1, port, secret}, board, body);
     });
   listener.close();
   const GroupOutcome outcome = group.wait({});
-  if (least) backends::AcceptorFile::remove_unused();
+  if (min_workers) backends::AcceptorFile::remove_unused();
   const int code = print_failures(outcome, board, kills);
-  if (!least || !outcome.too_few_are_left()) return code;
-  std::fprintf(stderr, "engine: error: %s\n", too_few_text(*least, count).c_str());
+  if (!min_workers || !outcome.too_few_are_left()) return code;
+  std::fprintf(stderr, "engine: error: %s\n", too_few_text(*min_workers, count).c_str());
   return kExitUnavailable;
 }
 

@@ -140,7 +140,7 @@ TEST(WorkerGroup, DoesNotRestartAWorkerWhoseEndEndsAll) {
     tools::SignalInbox inbox;
     tools::GuardProcess guard(true);
     tools::GroupRules rules;
-    rules.least = 1;
+    rules.min_workers = 1;
     rules.longest_pause = std::chrono::milliseconds(1);
     rules.again = [&](std::size_t, const tools::WorkerEnd& end) -> std::function<int()> {
       ++asked;
