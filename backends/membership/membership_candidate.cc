@@ -52,7 +52,7 @@ void MembershipMachine::probe_endpoint() {
 // The first reachable member in order proposes as soon as all members are ready or lost; later
 // members propose only if that has no result.
 void MembershipMachine::seek_as_member() {
-  std::vector<MemberId> settled;
+  std::vector<MemberId> ready;
   std::vector<Member> here;
   int place = 0;
   bool before_me = true;
@@ -67,13 +67,13 @@ void MembershipMachine::seek_as_member() {
       ready_.members.reset();  // only slow
       return;
     }
-    settled.push_back(m.id);
+    ready.push_back(m.id);
     here.push_back(m);
     place += before_me ? 1 : 0;
   }
   attempts_.place = place;
-  if (ready_.members != settled) {
-    ready_.members = std::move(settled);
+  if (ready_.members != ready) {
+    ready_.members = std::move(ready);
     ready_.since = now_;
   }
   const auto own_time =

@@ -77,9 +77,9 @@ bool Milestones::average_weights() {
   const base::TraceSpan span("average the weights of epochs");
   const TrainClock::Exclusion exclusion(context_.clock);
   const bool before = average->ready();
-  recovery_.unsettle();
+  recovery_.mark_unknown();
   average->end_epoch(context_.parts.state.home, progress, last);
-  recovery_.settle();
+  recovery_.mark_complete();
   return !before && average->ready();
 }
 
@@ -237,7 +237,7 @@ std::optional<TrainProgress> Milestones::save_own_state() {
   LoneSave mode{.keep_all = is_independent};
   if (is_independent || (lone == LoneState::kOwn && !is_common)) mode.last_common = done_.saved;
   const bool resumable = is_common || is_independent || lone == LoneState::kOwn;
-  if (!context_.can_save_alone() || !recovery_.is_settled() || !resumable ||
+  if (!context_.can_save_alone() || !recovery_.is_complete() || !resumable ||
       first_not_finite(state.model, true))
     return keeper.save_kept(mode);
   if (!keeper.save_alone(state, mode)) return std::nullopt;
@@ -266,7 +266,7 @@ void Milestones::save_after_data_error() noexcept {
   const bool alone = context_.parts.control.world_size() == 1;
   const std::int64_t step = context_.progress().global_step;
   if (context_.parts.keeper == nullptr || step == 0 || done_.saved == step ||
-      !recovery_.is_settled())
+      !recovery_.is_complete())
     return;
   if (!alone && (context_.parts.control.rank() != 0 || !context_.may_keep_state() ||
                  context_.options.supports_rollback))

@@ -17,12 +17,12 @@ const MayUpdate* StepRecovery::begin_step(GradientExchange* exchange) {
   finite_.begin_step();
   exchange_ = exchange;
   keep_state();
-  step_ = Step::kBegun;
+  state_ = StepState::kStarted;
   return finite_.may_update();
 }
 
 void StepRecovery::end_update() {
-  step_ = Step::kUpdated;
+  state_ = StepState::kUpdated;
   finite_.end_step();
 }
 
@@ -43,11 +43,11 @@ void StepRecovery::keep_state() {
 }
 
 void StepRecovery::roll_back() {
-  if (step_ != Step::kBegun) return;
+  if (state_ != StepState::kStarted) return;
   context_.parts.work.rollback_step();
-  if (exchange_ != nullptr) exchange_->settle();
+  if (exchange_ != nullptr) exchange_->wait_idle();
   before_step_.put_back();
-  settle();
+  mark_complete();
 }
 
 bool StepRecovery::check_parameters() {

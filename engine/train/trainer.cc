@@ -103,7 +103,7 @@ bool Trainer::is_paused() const { return agreement_.pauses() && !is_over(); }
 void Trainer::finish_step() {
   const TrainerParts& parts = context_.parts;
   const bool epoch_end = count_steps(), last = context_.is_last_step();
-  recovery_.settle();
+  recovery_.mark_complete();
   if (epoch_end || last) {  // the last step is evaluated in its final form
     PhaseTimer timer;
     synchronize_replicas();
@@ -255,9 +255,9 @@ void Trainer::roll_back() {
   recovery_.roll_back();
   if (recovery_.is_updated()) {
     static_cast<void>(count_step());
-    recovery_.settle();
+    recovery_.mark_complete();
   }
-  context_.parts.state.whole = recovery_.is_settled();
+  context_.parts.state.whole = recovery_.is_complete();
 }
 
 // The steps that the policy leaves out count as done.

@@ -38,7 +38,7 @@ bool refine_plain(OnnxPlain& a, OnnxPlain& b, std::size_t dim);
 // All of the following add layers if they have to. The result has layout kPlain and the same
 // dimensions.
 // Without selected entries and factor.
-OnnxActivation settled(OnnxOperator& op, OnnxActivation value);
+OnnxActivation materialized(OnnxOperator& op, OnnxActivation value);
 // With the layer's output in this order. REQUIRES: each axis is in one group.
 OnnxActivation ordered(OnnxOperator& op, OnnxActivation value, const OnnxGroups& groups);
 // With these dimensions as the last one of the layer's output.

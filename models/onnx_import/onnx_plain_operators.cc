@@ -99,7 +99,7 @@ bool is_truth(const OnnxLayerList& layers, int layer) {
 
 // 1 - x, for x of 0 or 1.
 OnnxActivation negated(OnnxOperator& op, OnnxActivation value) {
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   value.layer = op.add_layer("scale_shift", {value.layer}, {{"scale", "-1"}, {"shift", "1"}});
   return value;
 }
@@ -147,7 +147,7 @@ void translate_cast(OnnxOperator& op) {
 // The softmax of scores is a number.
 void translate_is_nan(OnnxOperator& op) {
   if (set_never_nan(op)) return;
-  const OnnxActivation value = settled(op, plain_input(op, 0));
+  const OnnxActivation value = materialized(op, plain_input(op, 0));
   set_plain(op, negated(op, compared(op, "equal", value, value)));
 }
 

@@ -17,7 +17,7 @@ using ElasticEnd = ElasticProcess::End;
 
 constexpr auto kSpan = milliseconds(10'000);           // in which faults begin
 constexpr auto kLongCalm = milliseconds(45'000);       // more than the time in which ranks give up
-constexpr auto kTimeToSettle = milliseconds(13'000);   // from the last fault's end to the last step
+constexpr auto kRecoveryTime = milliseconds(13'000);   // from the last fault's end to the last step
 constexpr auto kTimeToGiveUp = milliseconds(100'000);  // from there to everybody's end
 
 // Silence is noticed after three heartbeats of one second; a step takes up to 1.3 s, and so does
@@ -90,7 +90,7 @@ class ElasticRun {
     }
     network_.at(quiet_from_, [this] { quiet(); });
     if (harmless_) history_.schedule += "; harmless";
-    world_.last_step_from = quiet_from_ + (is_race ? 3 : 1) * kTimeToSettle;
+    world_.last_step_from = quiet_from_ + (is_race ? 3 : 1) * kRecoveryTime;
   }
 
   History judge() {

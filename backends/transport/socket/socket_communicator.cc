@@ -42,7 +42,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
         members_(context.members),
         slices_(size_, context.sum_weights),
         watch_(context.watch),
-        mesh_(std::make_shared<SocketMesh>(context, /*settles=*/true)),
+        mesh_(std::make_shared<SocketMesh>(context, /*is_memory_stable=*/true)),
         exchange_(mesh_, context),
         scratch_(kAhead * static_cast<std::size_t>(size_) * kPieceBytes),
         receipts_(kAhead * static_cast<std::size_t>(size_)),

@@ -26,9 +26,9 @@ class SocketMesh {
   // time. Throws PeerError at the timeout, naming the missing ranks, and if the watch reports a
   // failure; AuthenticationError if the process at a rank's address does not know the secret;
   // MismatchError if ranks differ in the number of connections or in their encryption.
-  // With context.link_patience, broken connections are restored. `settles`: as of
+  // With context.link_patience, broken connections are restored. `is_memory_stable`: as of
   // MeshLink::Resuming.
-  explicit SocketMesh(const BackendContext& context, bool settles = false);
+  explicit SocketMesh(const BackendContext& context, bool is_memory_stable = false);
   ~SocketMesh();
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;

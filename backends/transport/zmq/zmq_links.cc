@@ -169,11 +169,11 @@ void ZmqLinks::acknowledge(Link& l, std::uint64_t position) {
   l.replay->acknowledge(position);
 }
 
-void ZmqLinks::settle() {
+void ZmqLinks::copy_unacknowledged() {
   for (Link& l : links_) {
     if (!l.replay) continue;
     const std::lock_guard lock(l.mutex);
-    l.replay->settle();
+    l.replay->copy_unacknowledged();
   }
 }
 
@@ -292,7 +292,7 @@ void ZmqLinks::finish_sends() {
                       " ms, sending to the other ranks");
   }
   lock.unlock();
-  settle();
+  copy_unacknowledged();
 }
 
 void ZmqLinks::shut_down(bool drain) noexcept {
@@ -308,7 +308,7 @@ void ZmqLinks::shut_down(bool drain) noexcept {
           pending_.changed.wait_for(lock, kDrainSlice, [&] { return pending_.open == 0; });
       if (sent && !any_down()) {
         lock.unlock();
-        return settle();
+        return copy_unacknowledged();
       }
     }
   }

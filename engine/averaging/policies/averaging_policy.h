@@ -83,7 +83,8 @@ class AveragingPolicy : public PolicyCheckpoint {
   // Returns the number of exchanges of gradients before this step, also over resumptions: the
   // random numbers of their codes depend on it.
   virtual std::int64_t round() const { return 0; }
-  // Returns the memory that this exchange changes during a step, up to GradientExchange::settle().
+  // Returns the memory that this exchange changes during a step, up to
+  // GradientExchange::wait_idle().
   virtual std::vector<PolicyState> exchange_state() { return {}; }
   // `lr` is the learning rate of the update just made. Returns how many of the next steps this rank
   // leaves out, because the others have done them.

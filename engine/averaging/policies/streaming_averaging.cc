@@ -114,7 +114,7 @@ class StreamingAveraging final : public AveragingPolicy {
     buffers.push_back({.buffer = &sums_, .exchanged = true});
     for (const HomeBuffer& buffer : mean_.buffers_at_home()) buffers.push_back(buffer);
     return {.buffers = std::move(buffers),
-            .settle = [this](StateMath& home) { receive_all(home); },
+            .wait_idle = [this](StateMath& home) { receive_all(home); },
             .cancel = [this] { cancel_exchanges(); }};
   }
   Coupling coupling() const override { return {.lone = LoneState::kOwn}; }
@@ -131,7 +131,7 @@ class StreamingAveraging final : public AveragingPolicy {
   // If the group has failed, a result that did not arrive is lost: the fragment is averaged
   // again at its next time.
   PolicyCounters counters() const override {
-    const std::size_t ended = queue_.settle();
+    const std::size_t ended = queue_.wait_idle();
     PolicyCounters counters{{"updates", updates_},
                             {"averagings", averagings_},
                             {"bytes_sent", mean_.bytes_sent() + bytes_sent_},
@@ -229,13 +229,13 @@ class StreamingAveraging final : public AveragingPolicy {
   }
   // Waits for all exchanges. Those that have failed are reported when they are merged.
   void receive_all(StateMath& home) {
-    const std::size_t ended = queue_.settle();
+    const std::size_t ended = queue_.wait_idle();
     for (FragmentClock& fragment : fragments_)
       if (fragment.sent_at > 0 && fragment.ticket <= ended) receive(fragment, home);
   }
   void cancel_exchanges() const {
     if (queue_.is_busy()) communicator_.abort("this rank has failed");
-    queue_.settle();
+    queue_.wait_idle();
   }
   TensorView own_values(const FragmentClock& fragment) const {
     return parameters_.values.part(fragment.part.first, fragment.part.count);

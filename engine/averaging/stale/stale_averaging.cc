@@ -69,7 +69,7 @@ class StaleAveraging final : public AveragingPolicy {
 
   // Saving synchronizes first. If the group has failed, the changes that are kept are lost.
   PolicyCounters counters() const override {
-    rounds_->settle();
+    rounds_->cancel();
     PolicyCounters counters{{"updates", updates_}};
     rounds_->read([&](const StaleRounds::Totals& here) {
       mean_.add_counters(counters);

@@ -99,7 +99,8 @@ std::string StepGraphs::drop(const std::string& failure) {
   return failure;
 }
 
-void StepGraphs::settle(cuda::StepGraph& graph, cuda::StepGraph made, const std::string& failure) {
+void StepGraphs::adopt_graph(cuda::StepGraph& graph, cuda::StepGraph made,
+                             const std::string& failure) {
   const std::string first = sum_ == nullptr ? failure : sum_->first_failure(failure);
   has_failed_ = !first.empty();
   if (has_failed_)

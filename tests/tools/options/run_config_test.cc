@@ -580,7 +580,7 @@ TEST(RunConfig, OuterValuesAndPeriodsOfMoments) {
   EXPECT_TRUE(run_of("sync=params average-state=all").averaging.states.all);
 }
 
-TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
+TEST(RunConfig, TheStrongerSourceDecidesAContradiction) {
   ConfigValues values = flags("steps=100 optimizer=adamw");
   values["epochs"] = {"5", "run.toml:1"};
   values["momentum"] = {"0.5", "run.toml:2"};

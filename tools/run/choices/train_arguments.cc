@@ -125,7 +125,8 @@ RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::st
   const std::string definition = take_resumed_run(values);
   take_vocabulary(values);
   apply_defaults(values);
-  if (std::string ranks = settle_spawn(values); !ranks.empty()) notices.push_back(std::move(ranks));
+  if (std::string ranks = resolve_spawn(values); !ranks.empty())
+    notices.push_back(std::move(ranks));
   RunConfig config = resolve_run_config(values);
   models::DefinitionNotes notes;
   config.model.definition =
