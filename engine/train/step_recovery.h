@@ -39,7 +39,7 @@ class StepRecovery {
   // All report non-finite values to the observers once, and throw NonFiniteError if the run must
   // end, with the last good checkpoint in its text. Collective.
   void check(const FiniteGuard::Signs& of_all_ranks) {
-    tell(finite_.note(finite_.judge(of_all_ranks)));
+    tell(finite_.note(finite_.find_non_finite(of_all_ranks)));
   }
   bool check_parameters();  // returns whether they are finite
   // The same for an evaluation, which all ranks have. With kSkip the run continues.

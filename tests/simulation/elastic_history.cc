@@ -1,4 +1,4 @@
-// Making schedules of failures for an elastic job, and judging what its processes have agreed on.
+// Makes schedules of failures for an elastic job, and checks what its processes have agreed on.
 #include "tests/simulation/elastic_history.h"
 
 #include <algorithm>
@@ -93,7 +93,7 @@ class ElasticRun {
     world_.last_step_from = quiet_from_ + (is_race ? 3 : 1) * kRecoveryTime;
   }
 
-  History judge() {
+  History check() {
     network_.run(world_.last_step_from + kTimeToGiveUp);
     history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
     history_.wrong = world_.wrong;
@@ -102,7 +102,7 @@ class ElasticRun {
       anyone_finished = anyone_finished || p->end() == ElasticEnd::kFinished;
     const Steps* steps = nullptr;
     for (const ElasticProcess* p : world_.processes) {
-      judge(*p, anyone_finished);
+      check(*p, anyone_finished);
       if (p->end() != ElasticEnd::kFinished) continue;
       // Where there is no room for all, who is left over may found another job.
       const bool other_job =
@@ -136,7 +136,7 @@ class ElasticRun {
     });
   }
 
-  void judge(const ElasticProcess& p, bool anyone_finished) {
+  void check(const ElasticProcess& p, bool anyone_finished) {
     const std::string who = process_name(p.number());
     switch (p.end()) {
       case ElasticEnd::kFinished:
@@ -495,10 +495,10 @@ class ElasticRun {
 
 }  // namespace
 
-History run_elastic_history(std::uint64_t seed) { return ElasticRun(seed, std::nullopt).judge(); }
+History run_elastic_history(std::uint64_t seed) { return ElasticRun(seed, std::nullopt).check(); }
 
 History run_with_death(std::uint64_t seed, const Death& death) {
-  return ElasticRun(seed, death).judge();
+  return ElasticRun(seed, death).check();
 }
 
 }  // namespace simulation

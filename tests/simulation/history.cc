@@ -1,4 +1,4 @@
-// Making schedules of failures, and judging how the ranks ended.
+// Makes schedules of failures, and checks how the ranks ended.
 #include "tests/simulation/history.h"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ class Run {
     for (std::int64_t count = dice_.between(0, 3); count > 0; --count) add_fault();
   }
 
-  History judge() {
+  History check() {
     const auto longest = std::chrono::minutes(12);
     network_.run(start_ + longest);
     history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
@@ -651,6 +651,6 @@ class Run {
 
 }  // namespace
 
-History run_history(std::uint64_t seed) { return Run(seed).judge(); }
+History run_history(std::uint64_t seed) { return Run(seed).check(); }
 
 }  // namespace simulation

@@ -52,7 +52,7 @@ class CutRun {
     if (kind_ >= 6) add_end(kind_ == 8, has_routers && kind_ == 7);
   }
 
-  History judge() {
+  History check() {
     network_.run(start_ + std::chrono::minutes(6));
     history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
     for (const SimulatedRank* r : ranks_) {
@@ -205,7 +205,7 @@ class CutRun {
   History history_;
 };
 
-History run_cut_history(std::uint64_t seed) { return CutRun(seed).judge(); }
+History run_cut_history(std::uint64_t seed) { return CutRun(seed).check(); }
 
 TEST(LinkCuts, LoseNothingAndTheDeadAreNamed) {
   continued_sessions = reported_breaks = 0;
@@ -216,7 +216,7 @@ TEST(LinkCuts, LoseNothingAndTheDeadAreNamed) {
   EXPECT_GT(reported_breaks, 0);
 }
 
-History run_router_history(std::uint64_t seed) { return CutRun(seed, true).judge(); }
+History run_router_history(std::uint64_t seed) { return CutRun(seed, true).check(); }
 
 TEST(LinkCuts, RanksBehindRoutersLoseNothingEither) {
   continued_sessions = reported_breaks = 0;

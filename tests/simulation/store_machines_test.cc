@@ -256,7 +256,7 @@ TEST_F(PatienceByHand, ABreakAfterAFailureIsNotReported) {
 }
 
 // Without that rank, the stall would be blamed on the one that waits for it.
-TEST_F(PatienceByHand, AStallIsJudgedWhenAllRanksAreHeard) {
+TEST_F(PatienceByHand, AStallIsCheckedWhenAllRanksSendHeartbeats) {
   begin_and_cut(3, kHeartbeat);
   Client& cut = clients_.back();
   wait(milliseconds(1900), others_);  // the cut rank has missed its second heartbeat

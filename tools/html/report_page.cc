@@ -173,7 +173,7 @@ class Page {
     for (const RunHistory& run : runs_) lead(run);
     summary();
     curves();
-    if (options_.judged) out_ += judged_html(*options_.judged);
+    if (options_.predictions) out_ += predictions_html(*options_.predictions);
     for (const RunHistory& run : runs_) details(run);
     out_ += "<p class=\"dim\">Made by engine " + html_text(ENGINE_VERSION " " ENGINE_COMMIT) +
             ". Point at a chart, or move to it and use the arrow keys, for its values.</p>"

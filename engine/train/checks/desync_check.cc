@@ -15,7 +15,7 @@ constexpr double kShareOfStep = 0.005;   // fraction that digests between checks
 constexpr std::int64_t kMaxPast = 4096;  // number of digests between checks
 
 // The largest group of equal ranks is taken as correct; rank 0's group if several are largest.
-DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_ranks) {
+DesyncTensor compare_digests(const std::string& name, const std::vector<StateDigest>& of_ranks) {
   DesyncTensor tensor{.name = name, .ranks = {}};
   std::ptrdiff_t most = 0;
   for (std::size_t r = 0; r < of_ranks.size(); ++r) {
@@ -156,7 +156,7 @@ void DesyncCheck::describe(bool statistics) {
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     for (std::size_t r = 0; r < of_ranks.size(); ++r)
       of_ranks[r] = gathered_[r * watched_.size() + i];
-    DesyncTensor tensor = judge(watched_[i].name, of_ranks);
+    DesyncTensor tensor = compare_digests(watched_[i].name, of_ranks);
     if (tensor.ranks.empty()) continue;
     report_.tie = report_.tie || tensor.tie;
     report_.ranks.insert(report_.ranks.end(), tensor.ranks.begin(), tensor.ranks.end());

@@ -105,7 +105,7 @@ bool FiniteGuard::skipped_by_scaling() const {
   return in_a_row > 0 && in_a_row < kMaxSkippedByScaling;
 }
 
-std::string FiniteGuard::judge(const Signs& sums) {
+std::string FiniteGuard::find_non_finite(const Signs& sums) {
   if (sums.loss > 0) {
     std::int64_t excused = skipped_by_scaling() ? 1 : 0;
     if (state_.loss_scale.on() && communicator_.world_size() > 1)

@@ -50,12 +50,12 @@ class FiniteGuard {
   Signs signs(const StepResults& results);
   // Returns what is not finite according to the sums, or "". A loss in a step that loss scaling has
   // skipped does not count, unless it skips many consecutive steps. Collective.
-  std::string judge(const Signs& sums);
+  std::string find_non_finite(const Signs& sums);
   // Returns the first parameter that is not finite on any rank after this step, or "". First called
   // before the first step. Collective.
   std::string bad_parameter();
 
-  // Returns a report for the result of judge() or bad_parameter(), only the first time.
+  // Returns a report for the result of find_non_finite() or bad_parameter(), only the first time.
   std::optional<NonFiniteReport> note(const std::string& what);
   // Returns a report for an evaluation after this step whose loss is not finite, only if it is the
   // first report.

@@ -548,7 +548,7 @@ class Elsewhere {
 };
 
 // Clocks of hosts differ.
-TEST_F(Folder, OfAnotherHostIsNotJudgedByTheClockOfThisOne) {
+TEST_F(Folder, OfAnotherHostIsNotComparedWithTheClockOfThisOne) {
   fs::create_directories(dir());
   const std::string lock = dir() + "/run.lock";
   for (const std::string resume : {"none", "auto"}) {

@@ -318,7 +318,7 @@ TEST(RunConfig, ElasticJobsTakeEveryPolicyThatAverages) {
   EXPECT_THROW(run_of({{"elastic", "1:4"}, {"sync", "none"}}), ConfigError);
 }
 
-TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue) {
+TEST(RunConfig, AnOptionThatNeedsAnotherIsCheckedByItsPresenceNotByItsValue) {
   for (const char* padding : {"4", "5"})  // 4 is the default
     EXPECT_EQ(fault_of({{"augment", "flip"}, {"crop-padding", padding}}),
               "--crop-padding requires --augment crop; --augment is 'flip' (from --augment)");

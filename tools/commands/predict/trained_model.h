@@ -38,12 +38,12 @@ struct ModelReference {
 };
 
 // Returns the table options of commands whose ranks run a trained model.
-std::vector<std::string> judging_options();
+std::vector<std::string> inference_options();
 
 // A command's use of the data.
 enum class DataUse {
   kCoding,   // only for the coding of samples: if the checkpoint states it, no sample is read
-  kSamples,  // as read by judged_data.h
+  kSamples,  // as read by evaluation_data.h
 };
 
 // Returns the configuration of the model's run, with changes from the command line; path becomes

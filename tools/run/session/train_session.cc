@@ -97,8 +97,8 @@ StartFacts load_or_share_state(SessionParts& s) {
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
   // later, and it would be pruned.
   const std::int64_t step = s.state.progress.global_step;
-  if (keeping.resume.is_automatic() && !resumed_from.empty() && s.judges.best != nullptr &&
-      s.judges.best->is_best(step))
+  if (keeping.resume.is_automatic() && !resumed_from.empty() && s.monitors.best != nullptr &&
+      s.monitors.best->is_best(step))
     s.keeper.name_best(step);
   if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
   const bool reads = !keeping.init_from.empty() || models::is_published_model(s.options.model.name);
@@ -178,14 +178,14 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .sampler = s.input.data.sampler(),
        .loader = s.loader,
        .control = *s.control,
-       .evaluator = s.judges.evaluator.get(),
+       .evaluator = s.monitors.evaluator.get(),
        .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
-       .desync = s.judges.desync.get(),
-       .best = s.judges.best.get(),
-       .average =
-           s.judges.epoch_average ? s.judges.epoch_average.get() : s.judges.moving_average.get(),
-       .balance = s.judges.balance.get(),
-       .local_steps = s.judges.local_steps.get(),
+       .desync = s.monitors.desync.get(),
+       .best = s.monitors.best.get(),
+       .average = s.monitors.epoch_average ? s.monitors.epoch_average.get()
+                                           : s.monitors.moving_average.get(),
+       .balance = s.monitors.balance.get(),
+       .local_steps = s.monitors.local_steps.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
@@ -230,11 +230,11 @@ std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
   const io::Dataset& set = s.input.data.test();
   if (count <= 0 || set.size() == 0 || set.find<io::ClassLabels>() == nullptr) return nullptr;
   const std::vector<std::int64_t> samples = spread_samples(set, count);
-  auto judge =
+  auto predictor =
       std::make_unique<SamplePredictor>(s.model->graph, s.model->state, s.model->pool, s.compute,
                                         set, s.input.data.normalization(), std::ssize(samples));
-  return std::make_unique<ShownSamples>(std::move(judge), set, class_names(s.input.data.train()),
-                                        samples);
+  return std::make_unique<ShownSamples>(std::move(predictor), set,
+                                        class_names(s.input.data.train()), samples);
 }
 
 const std::vector<RunMachine>& TrainSession::machines() const { return parts_->machines; }

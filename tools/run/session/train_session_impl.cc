@@ -248,7 +248,7 @@ std::unique_ptr<engine::SkippedSteps> make_skipped_steps(const SessionParts& s) 
                                                 *s.model->optimizer);
 }
 
-SessionJudges make_judges(SessionParts& s) {
+SessionMonitors make_monitors(SessionParts& s) {
   const auto recompute = [&s](std::int64_t epoch) { recompute_statistics(s, epoch); };
   return {
       .evaluator = make_evaluator(s),
@@ -289,19 +289,20 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
       loader(input.data.train(), input.data.sampling(),
              loader_options(options.data, input.data, compute.device, model->samples != nullptr)),
       keeper(*control, keeper_options(*this), kept == nullptr ? nullptr : writer_of(*kept)),
-      judges(make_judges(*this)) {
+      monitors(make_monitors(*this)) {
   engine::HomeMemory of_policy = policy->memory_at_home();
   allocate_on_device(options, compute, g, input.data, *model,
                      [&] { state.home.add(std::move(of_policy)); });
   if (carried != nullptr) carried->data = input.data.loaded();
-  if (judges.best) state.parts.push_back(judges.best.get());
-  if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());
+  if (monitors.best) state.parts.push_back(monitors.best.get());
+  if (monitors.epoch_average) state.parts.push_back(monitors.epoch_average.get());
   // An elastic job measures again: another rank may have the number of one that left.
-  if (judges.balance && options.data.max_ranks == 0) state.parts.push_back(judges.balance.get());
-  if (judges.local_steps && options.data.max_ranks == 0)
-    state.parts.push_back(judges.local_steps.get());
-  if (judges.skipped_steps && options.data.max_ranks == 0)
-    state.parts.push_back(judges.skipped_steps.get());
+  if (monitors.balance && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.balance.get());
+  if (monitors.local_steps && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.local_steps.get());
+  if (monitors.skipped_steps && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.skipped_steps.get());
   plan_steps(*this);
   gather_facts(*this, {});
 }

@@ -34,7 +34,7 @@ struct SessionInput {
 
 // The parts that evaluate and average the weights, and that balance the ranks' shares; null if not
 // used.
-struct SessionJudges {
+struct SessionMonitors {
   const std::unique_ptr<engine::Evaluator> evaluator;
   const std::unique_ptr<engine::DesyncCheck> desync;
   const std::unique_ptr<engine::BestModel> best;
@@ -86,7 +86,7 @@ struct SessionParts {
   engine::TrainState state;
   io::BatchLoader loader;
   engine::CheckpointManager keeper;
-  const SessionJudges judges;
+  const SessionMonitors monitors;
   SessionStart start;
   SessionTraining training;
   SessionSchedule schedule;

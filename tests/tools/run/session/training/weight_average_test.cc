@@ -114,7 +114,7 @@ TEST(MovingAverage, IsEvaluatedBesideTheModel) {
   ASSERT_EQ(ranks[0].evals.size(), 4u);
   EXPECT_STREQ(ranks[0].evals[2].weights, "model");
   EXPECT_STREQ(ranks[0].evals[3].weights, "ema");
-  EXPECT_FALSE(ranks[0].evals[3].best) << "the model's evaluations are judged";
+  EXPECT_FALSE(ranks[0].evals[3].best) << "the model's evaluations are compared";
   EXPECT_NE(losses(ranks[0], "model"), losses(ranks[0], "ema"));
   EXPECT_EQ(losses(ranks[0], "ema"), losses(ranks[1], "ema"));
   EXPECT_EQ(losses(ranks[0], "model"),
