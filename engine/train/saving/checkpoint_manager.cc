@@ -29,7 +29,7 @@ void append(io::SaveRecord record, std::vector<io::SaveRecord>& history) {
 }  // namespace
 
 CheckpointManager::CheckpointManager(backends::Communicator& communicator,
-                                     const KeeperOptions& options,
+                                     const CheckpointManagerOptions& options,
                                      std::shared_ptr<SnapshotWriter> writer)
     : communicator_(communicator),
       options_(options),

@@ -191,7 +191,7 @@ struct KeepingOptions {
   // Called with the checkpoint that is about to be loaded, and a summary of the current data.
   std::function<void(const io::Checkpoint&, const std::string& path, const DataSummary& data)>
       admit = {};
-  std::function<std::string()> before_write = {};  // same as in engine::KeeperOptions
+  std::function<std::string()> before_write = {};  // same as in engine::CheckpointManagerOptions
   std::function<bool()> take_folder = {};          // likewise
 };
 

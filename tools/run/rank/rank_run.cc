@@ -199,7 +199,7 @@ void RankRun::finish_trace(const engine::TrainResult& result) {
 
 std::string RankRun::save_rank_model() {
   if (!options_.config.save_rank_models) return "";
-  return session_->keeper().save_rank_model(session_->state());
+  return session_->checkpoints().save_rank_model(session_->state());
 }
 
 }  // namespace tools

@@ -20,7 +20,7 @@ constexpr const char *kEvaluated = "trainer.evaluated", *kSaved = "trainer.saved
 
 void take_over(SessionParts& s) {
   if (s.carried == nullptr) return;
-  const std::optional<io::Checkpoint> taken = s.keeper.share(s.carried->image, s.state);
+  const std::optional<io::Checkpoint> taken = s.checkpoints.share(s.carried->image, s.state);
   if (!taken) return;
   s.start.done = {.evaluated = engine::find_counter(taken->counters, kEvaluated, -1),
                   .saved = engine::find_counter(taken->counters, kSaved, -1)};
@@ -34,7 +34,7 @@ void carry(SessionParts& s) {
   engine::StateImage& image = s.carried->image;
   try {
     if (s.start.is_made) {
-      image = {.state = s.keeper.image(s.state),
+      image = {.state = s.checkpoints.image(s.state),
                .whole = s.state.whole,
                .apart = s.state.policy.samples_since_sync()};
       const engine::TrainerParts::Done last =
@@ -93,13 +93,14 @@ StartFacts load_or_share_state(SessionParts& s) {
   engine::ModelState& model = s.state.model;
   std::string& resumed_from = s.start.resumed_from;
   model.initialize(s.model->graph, s.options.seed, engine::ModelState::nothing);
-  if (keeping.resume.is_wanted()) resumed_from = s.keeper.resume(keeping.resume.text(), s.state);
+  if (keeping.resume.is_wanted())
+    resumed_from = s.checkpoints.resume(keeping.resume.text(), s.state);
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
   // later, and it would be pruned.
   const std::int64_t step = s.state.progress.global_step;
   if (keeping.resume.is_automatic() && !resumed_from.empty() && s.monitors.best != nullptr &&
       s.monitors.best->is_best(step))
-    s.keeper.name_best(step);
+    s.checkpoints.name_best(step);
   if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
   const bool reads = !keeping.init_from.empty() || models::is_published_model(s.options.model.name);
   model.initialize(s.model->graph, s.options.seed, [&](const std::string& parameter) {
@@ -179,7 +180,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .loader = s.loader,
        .control = *s.control,
        .evaluator = s.monitors.evaluator.get(),
-       .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
+       .checkpoints = s.checkpoints.enabled() ? &s.checkpoints : nullptr,
        .desync = s.monitors.desync.get(),
        .best = s.monitors.best.get(),
        .average = s.monitors.epoch_average ? s.monitors.epoch_average.get()
@@ -262,6 +263,6 @@ std::vector<RankMemory> TrainSession::gather_memory() const {
 }
 
 engine::TrainState& TrainSession::state() { return parts_->state; }
-engine::CheckpointManager& TrainSession::keeper() { return parts_->keeper; }
+engine::CheckpointManager& TrainSession::checkpoints() { return parts_->checkpoints; }
 
 }  // namespace tools

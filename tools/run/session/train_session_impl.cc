@@ -153,7 +153,7 @@ engine::TrainState make_state(const SessionParts& s) {
       .shares = model.shared_update ? &model.shared_update->shares : nullptr};
 }
 
-engine::KeeperOptions keeper_options(const SessionParts& s) {
+engine::CheckpointManagerOptions checkpoint_manager_options(const SessionParts& s) {
   const KeepingOptions& keeping = s.options.keeping;
   return {.directory = keeping.directory,
           .keep_last = keeping.keep_last,
@@ -288,7 +288,8 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
       state(make_state(*this)),
       loader(input.data.train(), input.data.sampling(),
              loader_options(options.data, input.data, compute.device, model->samples != nullptr)),
-      keeper(*control, keeper_options(*this), kept == nullptr ? nullptr : writer_of(*kept)),
+      checkpoints(*control, checkpoint_manager_options(*this),
+                  kept == nullptr ? nullptr : writer_of(*kept)),
       monitors(make_monitors(*this)) {
   engine::HomeMemory of_policy = policy->memory_at_home();
   allocate_on_device(options, compute, g, input.data, *model,

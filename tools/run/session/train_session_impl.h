@@ -85,7 +85,7 @@ struct SessionParts {
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;
   io::BatchLoader loader;
-  engine::CheckpointManager keeper;
+  engine::CheckpointManager checkpoints;
   const SessionMonitors monitors;
   SessionStart start;
   SessionTraining training;
