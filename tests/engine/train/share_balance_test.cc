@@ -133,7 +133,7 @@ KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
                         bool statistics_of_all = false) {
   KeepShares told;
   trainer_fixture::in_threads(world, [&](backends::Group& group) {
-    const auto control = group.make_communicator(), wire = group.make_communicator(),
+    const auto control = group.make_communicator(), communicator = group.make_communicator(),
                statistics = group.make_communicator();
     const auto replicas = engine::make_rank_statistics(*statistics);
     tiny_training::Parts parts(
@@ -153,8 +153,8 @@ KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
     const auto work =
         engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool},
                                       {.replicas = statistics_of_all ? replicas.get() : nullptr});
-    const auto policy =
-        engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
+    const auto policy = engine::make_gradient_averaging(
+        engine::make_plain_sum(*communicator, gradients), gradients);
     ShareBalance balance({.ranks = world, .first_seconds = 0.02, .later_seconds = 0.02});
     KeepShares keep;
     tiny_training::train(parts, {.optimizer = optimizer,

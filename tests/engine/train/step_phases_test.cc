@@ -31,15 +31,15 @@ class Keep : public engine::TrainObserver {
 Keep run_with_slow_rank(milliseconds delay) {
   Keep told;
   trainer_fixture::in_threads(kPhaseRanks, [&](backends::Group& group) {
-    const auto control = group.make_communicator(), wire = group.make_communicator();
+    const auto control = group.make_communicator(), communicator = group.make_communicator();
     tiny_training::Parts parts({.rank = group.rank(), .world_size = kPhaseRanks});
     trainer_fixture::DelayedSgd optimizer(parts.model.parameters.values,
                                           group.rank() == kSlowRank ? delay : milliseconds(0));
     engine::FlatBuffer& gradients = parts.model.parameters.gradients;
     const auto work =
         engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});
-    const auto policy =
-        engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
+    const auto policy = engine::make_gradient_averaging(
+        engine::make_plain_sum(*communicator, gradients), gradients);
     Keep keep;
     tiny_training::train(parts, {.optimizer = optimizer,
                                  .work = *work,

@@ -18,7 +18,7 @@ namespace tools {
 
 // The objects that a policy uses; all of them outlive the policy.
 struct AveragingParts {
-  backends::Communicator& wire;    // connects all ranks, only for the policy
+  backends::Communicator& communicator;  // connects all ranks, only for the policy
   backends::Communicator* island;  // connects this rank's island; null if --sync-island is rank
   engine::ModelState& model;
   engine::Optimizer& optimizer;

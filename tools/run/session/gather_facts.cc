@@ -101,7 +101,8 @@ AveragingFacts averaging_facts(const SessionParts& s) {
                       .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0),
                       .save_every = s.options.save.epochs ? 0 : s.options.save.count});
   if (found.plan && s.compute.cuda())
-    found.plan->notes.push_back(place_of_averagings(options, s.wires.device_averaging != nullptr));
+    found.plan->notes.push_back(
+        place_of_averagings(options, s.communicators.device_averaging != nullptr));
   if (found.plan && s.monitors.local_steps) {
     const io::BatchShares& weights = s.monitors.local_steps->weights();
     found.plan->notes.push_back(
@@ -152,7 +153,7 @@ std::string capture_text(const SessionParts& s) {
   if (!s.compute.cuda()) return "";
   const int world = s.group.world_size();
   const bool on_host =
-      !s.wires.device && !s.options.averaging.canonical &&
+      !s.communicators.device && !s.options.averaging.canonical &&
       !encodes_gradients_on_device(s.options.averaging) &&
       sums_gradients_after(s.state.progress.global_step, s.options.averaging, world);
   return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();

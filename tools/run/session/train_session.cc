@@ -188,7 +188,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .balance = s.monitors.balance.get(),
        .local_steps = s.monitors.local_steps.get(),
        .observers = std::move(observers),
-       .island = s.wires.island,
+       .island = s.communicators.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
        .resumed_from = s.start.resumed_from,
        .done = s.start.done,
@@ -203,16 +203,17 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
   try {
     return parts_->training.trainer->run();
   } catch (...) {
-    if (backends::DeviceCommunicator* wire = parts_->wires.device_averaging) {
-      wire->abort("this rank has failed");
+    if (backends::DeviceCommunicator* communicator = parts_->communicators.device_averaging) {
+      communicator->abort("this rank has failed");
       const engine::HomeMemory memory = parts_->policy->memory_at_home();
       if (memory.cancel) memory.cancel();  // a communicator has one caller at a time
     }
-    for (backends::DeviceCommunicator* wire :
-         {parts_->wires.device, parts_->wires.device_averaging, parts_->wires.device_statistics})
-      if (wire != nullptr) backends::cancel(*wire);
-    for (const auto& wire : parts_->wires.device_pairs)
-      if (wire != nullptr) backends::cancel(*wire);
+    for (backends::DeviceCommunicator* communicator :
+         {parts_->communicators.device, parts_->communicators.device_averaging,
+          parts_->communicators.device_statistics})
+      if (communicator != nullptr) backends::cancel(*communicator);
+    for (const auto& communicator : parts_->communicators.device_pairs)
+      if (communicator != nullptr) backends::cancel(*communicator);
     throw;
   }
 }

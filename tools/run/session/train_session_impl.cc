@@ -124,7 +124,8 @@ auto make_on_device(const SessionParts& s, const Make& make) {
 
 std::unique_ptr<engine::StepWork> make_step_work(const SessionParts& s) {
   return make_on_device(s, [&] {
-    return make_work(s.options, s.compute, s.group, s.input.data, *s.model, s.wires, *s.control);
+    return make_work(s.options, s.compute, s.group, s.input.data, *s.model, s.communicators,
+                     *s.control);
   });
 }
 
@@ -217,7 +218,7 @@ void recompute_statistics(SessionParts& s, std::int64_t epoch) {
        .micro_batches = s.options.compute.micro_batches,
        .products = s.compute.products,
        .seed = s.options.seed,
-       .replicas = s.wires.replicas.get(),
+       .replicas = s.communicators.replicas.get(),
        .device = s.compute.device,
        .storage = s.compute.storage,
        .image_table = engine::image_table(s.input.data.train(), s.input.data.normalization(),
@@ -278,13 +279,13 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
       control(c ? std::move(c) : host_communicator(g)),
       compute(with_skipping(choose_compute(compute_options(*this), g, *control), options)),
       host{instruction_set_notice(g, *control, compute.products), memory_budget(g),
-           DeviceWires(options, compute, g)},
+           DeviceCommunicators(options, compute, g)},
       input(*this),
       model(make_model(*this)),
       machines(gather_machines(*control, compute, model->pool.physical_threads())),
-      wires(options, g, model->graph, host.device_wires),
+      communicators(options, g, model->graph, host.device_communicators),
       work(make_step_work(*this)),
-      policy(make_policy(options, compute, g, *model, wires)),
+      policy(make_policy(options, compute, g, *model, communicators)),
       state(make_state(*this)),
       loader(input.data.train(), input.data.sampling(),
              loader_options(options.data, input.data, compute.device, model->samples != nullptr)),

@@ -20,7 +20,7 @@ namespace tools {
 struct SessionHost {
   const std::string processors;  // what is to be said of them, or ""
   const MemoryBudget memory;
-  const DeviceWires device_wires;  // made before memory of the device is planned
+  const DeviceCommunicators device_communicators;  // made before memory of the device is planned
 };
 
 struct SessionInput {
@@ -80,7 +80,7 @@ struct SessionParts {
   SessionInput input;
   const std::shared_ptr<SessionModel> model;
   const std::vector<RunMachine> machines;
-  const SessionCommunicators wires;
+  const SessionCommunicators communicators;
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;

@@ -253,7 +253,7 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
                                         .values = state.parameters.values,
                                         .hidden_matrices = engine::hidden_matrices(graph)});
   const auto groups = backends::make_inproc_groups(2, test_support::deadline_ms(20'000));
-  const auto wire = groups[0]->make_communicator();
+  const auto communicator = groups[0]->make_communicator();
   std::vector<std::unique_ptr<backends::Communicator>> pairs(2);
   pairs[1] = groups[0]->make_communicator();
   engine::ThreadPool pool(1);
@@ -261,7 +261,7 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
   const auto gradients = static_cast<double>(state.parameters.gradients.bytes());
   for (const Policy& policy : policies()) {
     const std::uint64_t before = mapped_bytes();
-    tools::AveragingParts parts{.wire = *wire,
+    tools::AveragingParts parts{.communicator = *communicator,
                                 .island = nullptr,
                                 .model = state,
                                 .optimizer = *optimizer,
