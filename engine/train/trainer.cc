@@ -291,7 +291,7 @@ bool Trainer::count_step() {
 void Trainer::exchange() {
   const bool scheduled = reports_.is_due(), last = context_.is_last_step();
   // Only an averaging over all ranks finds ranks at the same point that run apart.
-  const bool at_once = !context_.ranks_run_apart() || context_.parts.state.policy.together();
+  const bool at_once = !context_.ranks_run_apart() || context_.parts.state.policy.is_in_sync();
   if (!scheduled && !last && !agreement_.is_due(at_once)) return;
 
   const base::TraceSpan span("exchange");

@@ -103,8 +103,8 @@ class AveragingPolicy : public PolicyCheckpoint {
   virtual void synchronize(StateHome& /*home*/) {}
   // Returns true if the parameters are bit for bit equal on all ranks now, outside a step. Only
   // then can they be compared.
-  virtual bool together() const;
-  // The samples that this rank has trained on since the last synchronization; 0 if together(). If
+  virtual bool is_in_sync() const;
+  // The samples that this rank has trained on since the last synchronization; 0 if is_in_sync(). If
   // replicas differ, at least 1 also on a rank without samples, which has others' in its
   // parameters. Both state what is certain: a failed averaging leaves replicas different.
   virtual std::int64_t samples_since_sync() const { return 0; }

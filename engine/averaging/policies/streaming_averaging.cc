@@ -93,7 +93,7 @@ class StreamingAveraging final : public AveragingPolicy {
   // they are due, as without a save. If one or the average fails, the replicas count as different.
   void synchronize(StateHome& home) override {
     queue_.wait_for_all();
-    if (together()) return;
+    if (is_in_sync()) return;
     SampleCount samples;
     for (const FragmentClock& fragment : fragments_) {
       samples.local += fragment.samples.local;
@@ -119,7 +119,9 @@ class StreamingAveraging final : public AveragingPolicy {
   }
   Coupling coupling() const override { return {.lone = LoneState::kOwn}; }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
-  bool together() const override { return std::ranges::none_of(fragments_, &FragmentClock::apart); }
+  bool is_in_sync() const override {
+    return std::ranges::none_of(fragments_, &FragmentClock::apart);
+  }
   std::int64_t samples_since_sync() const override {
     std::int64_t most = 0;
     for (const FragmentClock& fragment : fragments_)

@@ -62,7 +62,7 @@ class StaleAveraging final : public AveragingPolicy {
          home);
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
-  bool together() const override { return !apart_; }
+  bool is_in_sync() const override { return !apart_; }
   std::int64_t samples_since_sync() const override {
     return apart_ ? std::max<std::int64_t>(1, samples_) : 0;
   }

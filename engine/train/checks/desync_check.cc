@@ -86,27 +86,29 @@ const DesyncReport* DesyncCheck::start() {
   last_check_ = state_.progress.global_step;
   report_.last_good = last_check_;
   started_ = last_call_ = base::steady_seconds();
-  return state_.policy.together() ? compare(/*statistics=*/false) : nullptr;
+  return state_.policy.is_in_sync() ? compare(/*statistics=*/false) : nullptr;
 }
 
 bool DesyncCheck::averages_statistics(bool synchronized) const {
-  return synchronized && brings_together(state_.buffers) && state_.model.running.bytes() > 0;
+  return synchronized && synchronizes_statistics(state_.buffers) &&
+         state_.model.running.bytes() > 0;
 }
 
 bool DesyncCheck::compares(bool synchronized) const {
-  return state_.policy.together() && (averages_statistics(synchronized) ||
-                                      state_.progress.global_step - last_check_ >= options_.every);
+  return state_.policy.is_in_sync() &&
+         (averages_statistics(synchronized) ||
+          state_.progress.global_step - last_check_ >= options_.every);
 }
 
 const DesyncReport* DesyncCheck::after_step(bool synchronized) {
   if (compares(synchronized)) return compare(averages_statistics(synchronized));
-  if (options_.remember && state_.policy.together()) remember();
+  if (options_.remember && state_.policy.is_in_sync()) remember();
   return nullptr;
 }
 
 const DesyncReport* DesyncCheck::finish() {
-  if (last_check_ == state_.progress.global_step || !state_.policy.together()) return nullptr;
-  return compare(brings_together(state_.buffers));
+  if (last_check_ == state_.progress.global_step || !state_.policy.is_in_sync()) return nullptr;
+  return compare(synchronizes_statistics(state_.buffers));
 }
 
 // The distance is a power of two, so that if ranks choose different ones, the steps of one are a

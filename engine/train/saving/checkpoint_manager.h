@@ -122,7 +122,7 @@ class CheckpointManager {
   // Returns the input of restore(); the arrays of the model and the optimizer are already in the
   // state.
   io::Checkpoint load_into(const io::ByteSource& file, TrainState& state) const;
-  io::Checkpoint load_together(const io::ByteSource& file, TrainState& state) const;
+  io::Checkpoint load_collectively(const io::ByteSource& file, TrainState& state) const;
   WriteOptions write_options(const SaveMode& mode) const;
   void copy_own(TrainState& state);
   // Waits for the last write. Returns true if this rank may write its checkpoint of a step alone.

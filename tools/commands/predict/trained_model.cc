@@ -150,7 +150,7 @@ std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReferenc
                                  backends::Communicator& control) {
   if (use == DataUse::kCoding && reference.coding) return without_samples(*reference.coding);
   const auto read = use == DataUse::kSamples ? read_evaluation_data : read_coding;
-  std::shared_ptr<LoadedData> data = load_together(
+  std::shared_ptr<LoadedData> data = load_collectively(
       options, group, control, nullptr,
       [&](const io::DatasetOptions& set, LoadedData& loaded) { read(reference, set, loaded); });
   if (use == DataUse::kCoding)

@@ -206,10 +206,10 @@ TEST(KeepBest, ByItselfItChangesNoTraining) {
   EXPECT_EQ(by_itself[0].losses, never[0].losses);
   EXPECT_FALSE(by_itself[0].evals.back().best) << "replicas are apart where they are evaluated";
 
-  const auto together = train(2, with(noisy(), "save-dir=" + folder.path().string()));
-  EXPECT_EQ(together[0].losses, train(2, with(noisy(), "save-every= keep-last="))[0].losses);
-  ASSERT_TRUE(together[0].evals.back().best);
-  EXPECT_EQ(together[0].evals.back().best->measure, Measure::kAccuracy);
+  const auto saving = train(2, with(noisy(), "save-dir=" + folder.path().string()));
+  EXPECT_EQ(saving[0].losses, train(2, with(noisy(), "save-every= keep-last="))[0].losses);
+  ASSERT_TRUE(saving[0].evals.back().best);
+  EXPECT_EQ(saving[0].evals.back().best->measure, Measure::kAccuracy);
 }
 
 TEST(KeepBest, SurvivesAResumption) {

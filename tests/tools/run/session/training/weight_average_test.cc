@@ -150,7 +150,7 @@ TEST(MovingAverage, StartsFromTheWeightsOfASnapshotWithout) {
     EXPECT_EQ(array.data, end.find(io::Section::kParameter, array.name)->data) << array.name;
 }
 
-TEST(MovingAverage, NeedsReplicasThatAreTogetherAfterEveryStep) {
+TEST(MovingAverage, NeedsReplicasThatAreInSyncAfterEveryStep) {
   for (const char* sync : {"params", "diloco", "none"})
     EXPECT_THROW(train(2, std::string("ema=0.9 sync=") + sync), io::ConfigError) << sync;
   for (const char* decay : {"0", "1", "-0.5", "1.5", "x"})
