@@ -112,17 +112,17 @@ class StoreByHand : public testing::Test {
   // The store receives what this client sends, and the client the answer, without polling the
   // others.
   void talk(Client& c) {
-    say(c);
-    hear(c);
-    say(c);
+    send_output(c);
+    receive_input(c);
+    send_output(c);
   }
-  void say(Client& c) {
+  void send_output(Client& c) {
     const std::string bytes = c.member ? c.member->take_output() : c.session->take_output();
     if (!bytes.empty()) server_->received(c.link, bytes, now_);
     if (c.member) c.member->sent();
     take_output();
   }
-  void hear(Client& c) {
+  void receive_input(Client& c) {
     const std::string bytes = std::exchange(c.unread, "");
     if (c.member) return c.member->received(bytes, now_);
     c.session->received(bytes);
@@ -144,11 +144,11 @@ class StoreByHand : public testing::Test {
       for (Client* c : alive) {
         c->member->tick(now_);
         if (c->member->heartbeat_due(now_)) c->member->heartbeat(c->progress, now_);
-        say(*c);
+        send_output(*c);
       }
       tick();
       answer_probes();
-      for (Client* c : alive) hear(*c);
+      for (Client* c : alive) receive_input(*c);
     }
   }
   void take_output() {
@@ -576,10 +576,10 @@ TEST_F(StoreByHand, TheStartTakesEffectWhenItsAnswerHasBeenSent) {
   begin(2);
   Client& root = join(0);
   join(1);
-  hear(root);
+  receive_input(root);
   root.member->sent();  // of what came before
   EXPECT_FALSE(root.member->state().started);
-  say(root);
+  send_output(root);
   EXPECT_TRUE(root.member->state().started);
 }
 
@@ -617,7 +617,7 @@ TEST_F(StoreByHand, AMessageOfDifferingCallsIsToldAsSuch) {
   Client &root = join(0), &one = join(1), &two = join(2);
   for (Client* c : {&root, &one, &two}) talk(*c);
   one.member->abandon({"calls differ", true}, 1);
-  say(one);
+  send_output(one);
   talk(two);
   ASSERT_TRUE(two.member->state().failure);
   EXPECT_TRUE(two.member->state().failure->what.mismatch);
@@ -662,7 +662,7 @@ TEST_F(StoreByHand, AfterAMismatchOnlyThoseAreAwaitedThatHaveNotBeenTold) {
   Hello other = hello(1);
   other.build = "another";
   come(other);
-  hear(root);
+  receive_input(root);
   ASSERT_TRUE(root.member->state().fatal);
   break_off(root);
   tick();
@@ -741,7 +741,7 @@ TEST_F(StoreByHand, AnOldProofProvesNothing) {
   const std::string said = c.session->take_output();
   server_->received(c.link, said, now_);
   take_output();
-  hear(c);
+  receive_input(c);
   const std::string proof = c.session->take_output();
   Client& forger = open();
   server_->received(forger.link, said, now_);
@@ -753,7 +753,7 @@ TEST_F(StoreByHand, AnOldProofProvesNothing) {
 TEST_F(StoreByHand, WhatRank0ProvesProvesNothingOfOthers) {
   begin(2);
   Client& forger = call(hello(1));
-  say(forger);
+  send_output(forger);
   const std::string challenge = frames_of(forger.unread).at(0).substr(5);
   server_->received(
       forger.link,
@@ -765,8 +765,8 @@ TEST_F(StoreByHand, WhatRank0ProvesProvesNothingOfOthers) {
 TEST_F(StoreByHand, EachChallengeIsNew) {
   begin(2);
   Client &one = call(hello(1)), &two = call(hello(1));
-  say(one);
-  say(two);
+  send_output(one);
+  send_output(two);
   EXPECT_NE(one.unread.substr(5, backends::kNonceBytes),
             two.unread.substr(5, backends::kNonceBytes));
 }
@@ -823,7 +823,7 @@ TEST_F(StoreByHand, AnotherProgramsHelloEndsTheConnection) {
   Hello other = hello(1);
   other.magic ^= 1;
   Client& c = call(other);
-  say(c);
+  send_output(c);
   tick();
   EXPECT_TRUE(c.is_closed);
   EXPECT_EQ(c.unread, "");
@@ -849,8 +849,8 @@ TEST_F(StoreByHand, ALengthBeforeTheWelcomeIsBounded) {
   begin(2);
   for (const std::uint32_t more : {0u, 1u}) {
     Client& c = call(hello(1));
-    say(c);
-    hear(c);  // the challenge
+    send_output(c);
+    receive_input(c);  // the challenge
     ASSERT_EQ(c.state(), SessionMachine::State::kRunning);
     const std::uint32_t length = backends::kSettingsBytes + backends::kSealBytes + more;
     std::string bytes;

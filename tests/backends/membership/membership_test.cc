@@ -304,12 +304,13 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAndTheOtherWaits) {
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   const std::uint64_t generation = ranks[1]->seen()->generation;
   ranks[0]->crash();
-  const auto says = [&](const std::string& text) {
+  const auto was_noticed = [&](const std::string& text) {
     const std::lock_guard lock(mutex);
     return said.find(text) != std::string::npos;
   };
-  EXPECT_TRUE(eventually([&] { return says("1 of 2 ranks are reachable (lost: rank 0"); })) << said;
-  EXPECT_TRUE(says("waiting for them")) << said;
+  EXPECT_TRUE(eventually([&] { return was_noticed("1 of 2 ranks are reachable (lost: rank 0"); }))
+      << said;
+  EXPECT_TRUE(was_noticed("waiting for them")) << said;
   EXPECT_EQ(ranks[1]->seen()->generation, generation);
   EXPECT_EQ(ranks[1]->error(), "");
 }

@@ -173,7 +173,7 @@ class ConsoleObserver : public engine::TrainObserver {
   };
   void print(const std::string& text, const char* event = "message") {
     clear();
-    say(text, event);
+    log_info(text, event);
   }
   // Formats the time of a step's phases, as means over steps and ranks.
   static std::string phases_text(const engine::StepReport& report) {

@@ -103,7 +103,7 @@ class ConsoleRun {
     if (!facts_.is_complete() || facts_.is_carried_over())
       result = train();
     else if (run_.is_root())
-      say(completion_text(facts_));
+      log_info(completion_text(facts_));
     run_.finish_trace(result);
     return end(result);
   }
@@ -117,8 +117,8 @@ class ConsoleRun {
     if (facts_.is_carried_over())
       print_membership();
     else
-      say(base::escape_text(start_line(facts_, ENGINE_VERSION) + " | " + state_text(facts_)),
-          "start");
+      log_info(base::escape_text(start_line(facts_, ENGINE_VERSION) + " | " + state_text(facts_)),
+               "start");
     if (root && !facts_.ranks.processors.empty()) print_notice(facts_.ranks.processors);
     if (root && !facts_.is_carried_over() && !facts_.ranks.translation.empty())
       print_notice(facts_.ranks.translation);
@@ -127,18 +127,18 @@ class ConsoleRun {
 
   void print_membership() const {
     const std::string scale = scale_text(facts_);
-    say("membership: " + membership_text(generation_->view) + "; on from step " +
-        std::to_string(facts_.start.step) + " after " +
-        base::number_text("%.2f", base::steady_seconds() - generation_->retained.since) + " s" +
-        (scale.empty() ? "" : "; " + scale));
+    log_info("membership: " + membership_text(generation_->view) + "; on from step " +
+             std::to_string(facts_.start.step) + " after " +
+             base::number_text("%.2f", base::steady_seconds() - generation_->retained.since) +
+             " s" + (scale.empty() ? "" : "; " + scale));
   }
 
   // Prints details that do not fit the start line.
   void print_details() const {
     for (const std::string& warning : data_warnings(facts_)) print_notice("warning: " + warning);
-    for (const std::string& line : detail_lines(facts_)) say(line);
-    for (const std::string& line : run_.sync_lines()) say(line, "sync");
-    for (const std::string& line : averaging_lines(facts_)) say(line);
+    for (const std::string& line : detail_lines(facts_)) log_info(line);
+    for (const std::string& line : run_.sync_lines()) log_info(line, "sync");
+    for (const std::string& line : averaging_lines(facts_)) log_info(line);
     if (config_.keeping.directory.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
   }
@@ -179,8 +179,8 @@ class ConsoleRun {
     if (result.paused) return std::nullopt;
     const std::string model = run_.save_rank_model();
     if (run_.is_root() && !model.empty())
-      say("Saved each rank's model: " + base::escape_text(model) +
-          (group_.world_size() > 1 ? " and its siblings" : ""));
+      log_info("Saved each rank's model: " + base::escape_text(model) +
+               (group_.world_size() > 1 ? " and its siblings" : ""));
     return result.signal == 0 ? kExitOk : stopped(result);
   }
 
