@@ -86,7 +86,7 @@ class Membership::Agent {
   bool take_commands();  // returns false to stop
   void serve_endpoint();
   void carry_out();
-  void tell_problems();
+  void report_problems();
   void publish();
   View view_of(const Roster& roster);
 
@@ -270,7 +270,7 @@ void Membership::Agent::run() {
       serve_endpoint();
       machine_->tick(now());
       carry_out();
-      tell_problems();
+      report_problems();
       publish();
       // Look at what sending has shown before waiting for anything.
       const Deadline until = std::min(machine_->next_tick(), next_.endpoint);
@@ -345,7 +345,7 @@ void Membership::Agent::carry_out() {
 
 // A member may find its host's acceptor usable again, or need it no more; a process that comes
 // would wait in vain.
-void Membership::Agent::tell_problems() {
+void Membership::Agent::report_problems() {
   const auto& [text, lasts] = acceptor_.problem();
   if (text.empty()) return;
   if (lasts && fail_unless_member(std::make_exception_ptr(io::CannotCreateError(text)))) return;

@@ -158,12 +158,12 @@ void Milestones::end_evaluation() {
     checkpoints.finish();
     context_.report_saved();
     if (control.rank() == 0)
-      checkpoints.tell("the evaluation failed: saved " + checkpoints.path_of(step) +
-                       ", the last completed step; --resume repeats the evaluation");
+      checkpoints.notify("the evaluation failed: saved " + checkpoints.path_of(step) +
+                         ", the last completed step; --resume repeats the evaluation");
   } catch (const backends::PeerError&) {
     save_after_loss();
   } catch (const std::exception& failure) {
-    checkpoints.tell("the last step could not be saved: " + std::string(failure.what()));
+    checkpoints.notify("the last step could not be saved: " + std::string(failure.what()));
   }
   std::rethrow_exception(error);
 }
@@ -254,11 +254,11 @@ void Milestones::save_after_loss() noexcept {
   try {
     if (context_.progress().global_step == 0) return;
     const std::optional<TrainProgress> saved = save_own_state();
-    if (saved) tell_saved("a rank was lost", *saved);
+    if (saved) report_saved_step("a rank was lost", *saved);
     context_.report_saved();
   } catch (const std::exception& error) {
-    context_.parts.checkpoints->tell("the last step could not be saved: " +
-                                     std::string(error.what()));
+    context_.parts.checkpoints->notify("the last step could not be saved: " +
+                                       std::string(error.what()));
   }
 }
 
@@ -282,13 +282,13 @@ void Milestones::save_after_data_error() noexcept {
       saved = save_own_state();
     }
     context_.report_saved();
-    if (saved) tell_saved("the next step failed", *saved);
+    if (saved) report_saved_step("the next step failed", *saved);
   } catch (const std::exception& error) {
-    checkpoints.tell("the last step could not be saved: " + std::string(error.what()));
+    checkpoints.notify("the last step could not be saved: " + std::string(error.what()));
   }
 }
 
-void Milestones::tell_saved(const std::string& cause, const TrainProgress& saved) const {
+void Milestones::report_saved_step(const std::string& cause, const TrainProgress& saved) const {
   const AveragingPolicy& policy = context_.parts.state.policy;
   const bool is_independent = policy.coupling().lone == LoneState::kIndependent;
   const std::int64_t later = context_.progress().global_step - saved.global_step;
@@ -303,7 +303,7 @@ void Milestones::tell_saved(const std::string& cause, const TrainProgress& saved
   else
     text += policy.is_in_sync() ? "last completed step" : replica;
   const std::string lost = lost_with_others();
-  context_.parts.checkpoints->tell(lost.empty() ? text : text + "; " + lost);
+  context_.parts.checkpoints->notify(lost.empty() ? text : text + "; " + lost);
 }
 
 std::string Milestones::lost_with_others() const {

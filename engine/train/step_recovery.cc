@@ -52,15 +52,15 @@ void StepRecovery::roll_back() {
 
 bool StepRecovery::check_parameters() {
   const std::string not_finite = finite_.bad_parameter();
-  tell(finite_.note(not_finite));
+  handle_non_finite(finite_.note(not_finite));
   return not_finite.empty();
 }
 
 void StepRecovery::check_evaluation(const EvalReport& report) {
-  if (!report.is_finite()) tell(finite_.note_evaluation());
+  if (!report.is_finite()) handle_non_finite(finite_.note_evaluation());
 }
 
-void StepRecovery::tell(const std::optional<NonFiniteReport>& found) {
+void StepRecovery::handle_non_finite(const std::optional<NonFiniteReport>& found) {
   if (!found) return;
   context_.observers.on_nonfinite(context_.progress(), *found);
   if (found->ends_run()) give_up(*found);

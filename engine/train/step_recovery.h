@@ -39,7 +39,7 @@ class StepRecovery {
   // All report non-finite values to the observers once, and throw NonFiniteError if the run must
   // end, with the last good checkpoint in its text. Collective.
   void check(const FiniteGuard::Signs& of_all_ranks) {
-    tell(finite_.note(finite_.find_non_finite(of_all_ranks)));
+    handle_non_finite(finite_.note(finite_.find_non_finite(of_all_ranks)));
   }
   bool check_parameters();  // returns whether they are finite
   // The same for an evaluation, which all ranks have. With kSkip the run continues.
@@ -54,7 +54,7 @@ class StepRecovery {
   enum class StepState { kComplete, kStarted, kUpdated, kUnknown };
 
   void keep_state();
-  void tell(const std::optional<NonFiniteReport>& found);
+  void handle_non_finite(const std::optional<NonFiniteReport>& found);
   [[noreturn]] void give_up(const NonFiniteReport& found);
 
   LoopContext& context_;

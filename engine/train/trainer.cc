@@ -80,7 +80,7 @@ TrainResult Trainer::result(double seconds) {
 
 void Trainer::train() {
   DesyncCheck* const desync = context_.parts.desync;
-  if (desync) tell(desync->start());
+  if (desync) handle_desync(desync->start());
   milestones_.catch_up();
   while (!is_over() && !agreement_.pauses()) {
     step();
@@ -88,7 +88,7 @@ void Trainer::train() {
   }
   synchronize_replicas();
   if (is_paused()) return;
-  if (desync) tell(desync->finish());
+  if (desync) handle_desync(desync->finish());
   recovery_.check_parameters();
   milestones_.finish();
 }
@@ -109,7 +109,7 @@ void Trainer::finish_step() {
     synchronize_replicas();
     timer.lap(reports_.phases().communication);
   }
-  if (parts.desync) tell(parts.desync->after_step(epoch_end));
+  if (parts.desync) handle_desync(parts.desync->after_step(epoch_end));
   const bool has_new_average = milestones_.average_weights();
   milestones_.keep_state(epoch_end, has_new_average || last);
   exchange();
@@ -378,7 +378,7 @@ void Trainer::use_shares() {
   context_.observers.on_shares(progress, report);
 }
 
-void Trainer::tell(const DesyncReport* found) {
+void Trainer::handle_desync(const DesyncReport* found) {
   if (found == nullptr) return;
   context_.observers.on_desync(context_.progress(), *found);
   if (found->action == OnDesync::kAbort)

@@ -510,7 +510,7 @@ void ElasticProcess::enter() {
       world_.wrong.push_back("process " + std::to_string(m.port) + " is not known as what it is");
   }
   phase_ = Phase::kGathering;
-  tell_all(state_text(steps_, has_state_));
+  broadcast_text(state_text(steps_, has_state_));
 }
 
 void ElasticProcess::leave_group() {
@@ -523,7 +523,7 @@ void ElasticProcess::leave_group() {
   machine_->tick(clock());
 }
 
-void ElasticProcess::tell_all(const std::string& text) {
+void ElasticProcess::broadcast_text(const std::string& text) {
   const std::string message = NumberWriter().add(view_->generation).add(rank_).text() + text;
   for (const ConnectionId id : data_out_) send(id, message);
 }
@@ -581,7 +581,7 @@ void ElasticProcess::train() {
     leavers_ = withdraws_ ? 1 : 0;
     changes_ = machine_->join_wanted();
     last_ = network_.now() >= world_.last_step_from;
-    tell_all(
+    broadcast_text(
         NumberWriter().add(steps_.taken.size()).add(changes_).add(last_).add(withdraws_).text());
   }
   if (!sent_ || dies_) return;

@@ -74,7 +74,7 @@ class ElasticProcess final : public Process {
   void train();
   void believe();
   void finish(End end, const std::string& why);
-  void tell_all(const std::string& text);
+  void broadcast_text(const std::string& text);
   const std::string* next_from(std::size_t rank) const;
 
   ElasticWorld& world_;

@@ -113,7 +113,7 @@ class Run {
     everyone_ends();
     everyone_is_in_one_group();
     culprits_are_culprits();
-    reasons_are_told();
+    check_reported_reasons();
     the_store_remembers();
     other_settings_are_named();
     harmless_schedules_do_no_harm();
@@ -397,7 +397,7 @@ class Run {
   }
 
   // Of a single rank that gives up, or leaves before the group has started.
-  void reasons_are_told() {
+  void check_reported_reasons() {
     if (history_.faults != 1 || faulty_.size() != 1) return;
     const int r = *faulty_.begin();
     const auto& one = ranks_[static_cast<std::size_t>(r)]->outcome();

@@ -62,7 +62,7 @@ class CutRun {
         reported_breaks += notice.starts_with("lost the rendezvous connection of rank ") ? 1 : 0;
       for (const std::string& what : r->outcome().wrong) history_.wrong.push_back(what);
     }
-    for (int r = 1; r < world_; ++r) nobody_comes_back_after_its_end_was_told(r);
+    for (int r = 1; r < world_; ++r) check_no_return_after_end(r);
     if (kind_ < 6) all_finish();
     if (kind_ == 6 || kind_ == 7 || kind_ == 8) the_dead_is_named();
     if (kind_ == 9) the_cut_is_named();
@@ -181,7 +181,7 @@ class CutRun {
     }
   }
 
-  void nobody_comes_back_after_its_end_was_told(int r) {
+  void check_no_return_after_end(int r) {
     const auto& root = outcome(0);
     if (root.end != End::kFailed || root.culprit != r) return;
     const auto& rank = *ranks_[static_cast<std::size_t>(r)];

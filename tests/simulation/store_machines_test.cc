@@ -712,14 +712,14 @@ TEST_F(StoreByHand, AnObserverIsToldAtOnceHowThingsStand) {
   session_only_ = true;
   server_->set_status("step 7");
   Client& c = come(hello(backends::kObserverRank));
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   while (std::optional<Frame> frame = c.session->parser().next(backends::kFrameBytes)) {
     c.session->seals().to_client.open(*frame);
     if (frame->type != FrameType::kStatus) continue;
     backends::FrameReader in(frame->payload);
-    told.push_back(in.text());
+    reported.push_back(in.text());
   }
-  EXPECT_EQ(told, std::vector<std::string>{"step 7"});
+  EXPECT_EQ(reported, std::vector<std::string>{"step 7"});
 }
 
 // ---- Forgers.

@@ -180,11 +180,11 @@ void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
   constexpr auto kPause = std::chrono::milliseconds(100);
   constexpr auto kUntold = std::chrono::seconds(1);  // a holder that is ending has ended by then
   const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kUntold);
-  for (bool told = false; !base::has_passed(end);) {
-    if (!told && base::has_passed(silent_end)) {
+  for (bool reported = false; !base::has_passed(end);) {
+    if (!reported && base::has_passed(silent_end)) {
       print_notice(path_ + " names " + first.holder.text() + ": waiting " + seconds_text(time) +
                    " at most for a sign of life; without one the folder is free");
-      told = true;
+      reported = true;
     }
     std::this_thread::sleep_for(kPause);
     if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);
@@ -211,11 +211,11 @@ void RunLock::replace_unsigned(const LockSign& first, const LockClaim& claim) {
       (holder.pid > 0 ? " (" + holder.text() + ", which it names, is gone)" : "");
   const std::chrono::milliseconds time = claim.stale / 2;
   const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kUntold);
-  for (bool told = false; !base::has_passed(end);) {
-    if (!told && base::has_passed(silent_end)) {
+  for (bool reported = false; !base::has_passed(end);) {
+    if (!reported && base::has_passed(silent_end)) {
       print_notice(what + ": waiting " + seconds_text(time) +
                    " at most for a sign of life; without one the file is replaced");
-      told = true;
+      reported = true;
     }
     std::this_thread::sleep_for(kPause);
     if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);

@@ -55,7 +55,7 @@ using Evaluation = RunHistory::Evaluation;
 using Averaging = RunHistory::Averaging;
 using PointsOfRun = std::function<Points(const RunHistory&)>;
 
-// By step; without what is not told.
+// By step, without missing values.
 template <class Entry>
 PointsOfRun values_of(std::vector<Entry> RunHistory::*list, double Entry::*value) {
   return [list, value](const RunHistory& run) {
@@ -245,7 +245,7 @@ class Page {
     if (!is_one_) header();
     out_ += "<tbody>";
     results();
-    for (const std::string& name : told_options())
+    for (const std::string& name : shown_options())
       row("--" + name, [&](const RunHistory& run) { return option_of(run, name); });
     if (!is_one_) other_environments();
     out_ += "</tbody></table></div>\n";
@@ -270,13 +270,13 @@ class Page {
   }
 
   // Several runs: the options in which they differ; one run: the options that were given.
-  std::set<std::string> told_options() const {
-    std::set<std::string> told;
+  std::set<std::string> shown_options() const {
+    std::set<std::string> reported;
     for (const RunHistory& run : runs_)
       for (const auto& [name, value] : run.record.options)
         if (is_chosen(value) && (is_one_ ? name != "model" && name != "dataset" : differs(name)))
-          told.insert(name);
-    return told;
+          reported.insert(name);
+    return reported;
   }
   bool differs(const std::string& option) const {
     return std::ranges::any_of(runs_, [&](const RunHistory& run) {

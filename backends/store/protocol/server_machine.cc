@@ -84,7 +84,7 @@ void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_gr
 
 void ServerMachine::set_status(const std::string& text) {
   frames_.status = FrameWriter(FrameType::kStatus).text(text).finish();
-  tell_observers(frames_.status);
+  notify_observers(frames_.status);
 }
 
 void ServerMachine::tick(Time now) {
@@ -114,7 +114,7 @@ bool ServerMachine::may_end() const {
 void ServerMachine::notify_end() {
   const std::string left = FrameWriter(FrameType::kLeft).finish();
   if (started_ && !failed_ && !all_left_) broadcast(left);
-  tell_observers(frames_.fatal.empty() ? left : frames_.fatal);
+  notify_observers(frames_.fatal.empty() ? left : frames_.fatal);
 }
 
 void ServerMachine::send(Link& l, std::string frame) {

@@ -168,11 +168,11 @@ class ServerMachine {
   void declare_failure(const Link& l, const std::string& cause);
   void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
   void fail_members(int culprit, const GroupFailure& failure, const Link* except);
-  void tell_silent(Link& l);
+  void send_root_silent(Link& l);
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(std::string frame, const Link* except = nullptr);
-  void tell_observers(const std::string& frame);
+  void notify_observers(const std::string& frame);
   std::vector<int> missing() const;   // excludes ranks that have left again
   std::string absence_frame() const;  // missing and departed ranks; empty after the start
   void send_progress();

@@ -69,7 +69,7 @@ class FiniteGuard {
   TrainState& state_;
   const OnNonFinite action_;
   MayUpdate may_update_;
-  bool bad_norm_ = false, told_ = false, evaluation_told_ = false;
+  bool bad_norm_ = false, reported_ = false, evaluation_reported_ = false;
   bool skipped_ = false;  // the current step
   std::optional<double> norm_;
   std::int64_t skipped_steps_ = 0;

@@ -91,7 +91,7 @@ class CheckpointManager {
   // Returns the path of the checkpoint of a step.
   std::string path_of(std::int64_t step) const;
   // Passes a line to CheckpointManagerOptions::notice.
-  void tell(const std::string& line) const {
+  void notify(const std::string& line) const {
     if (options_.notice) options_.notice(line);
   }
   // Returns what this replica would resume from, in addition to the state that stays in its model

@@ -74,8 +74,8 @@ TEST(AcceptorFile, TheParentOfDeadRanksRemovesWhatTheyLeft) {
 
 TEST(AcceptorFile, ThatOfALivingJobStays) {
   // Another process: a lock is its process's.
-  int told[2], ended[2];
-  ASSERT_EQ(pipe(told), 0);
+  int ready_pipe[2], ended[2];
+  ASSERT_EQ(pipe(ready_pipe), 0);
   ASSERT_EQ(pipe(ended), 0);
   const std::string job = new_job();
   const pid_t child = fork();
@@ -84,12 +84,12 @@ TEST(AcceptorFile, ThatOfALivingJobStays) {
     const AcceptorFile mine(job);
     left_behind(job, same_host);
     char end = 0;
-    const bool ok = write(told[1], "x", 1) == 1 && read(ended[0], &end, 1) == 0;
+    const bool ok = write(ready_pipe[1], "x", 1) == 1 && read(ended[0], &end, 1) == 0;
     _exit(ok ? 0 : 1);
   }
   close(ended[0]);
   char ready = 0;
-  ASSERT_EQ(read(told[0], &ready, 1), 1);
+  ASSERT_EQ(read(ready_pipe[0], &ready, 1), 1);
   {
     const AcceptorFile next(new_job());
     AcceptorFile same(job);
@@ -102,8 +102,8 @@ TEST(AcceptorFile, ThatOfALivingJobStays) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  close(told[0]);
-  close(told[1]);
+  close(ready_pipe[0]);
+  close(ready_pipe[1]);
 }
 
 // The file as it is laid out: two copies, of which the second is written first.

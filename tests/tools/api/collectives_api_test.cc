@@ -122,7 +122,7 @@ TEST(ApiCollectives, MisuseIsAConfigurationError) {
 
 TEST(ApiCollectives, RanksWhoseCallsDifferAreTold) {
   std::mutex mutex;
-  int told = 0;
+  int reported = 0;
   EXPECT_API_ERROR(run_threads(
                        2,
                        [&](Group& group) {
@@ -132,13 +132,13 @@ TEST(ApiCollectives, RanksWhoseCallsDifferAreTold) {
                            all.all_reduce(values);
                          } catch (const MismatchError&) {
                            const std::lock_guard lock(mutex);
-                           ++told;
+                           ++reported;
                            throw;
                          }
                        },
                        limit()),
                    MismatchError, 76, "4 f32");
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(reported, 2);
 }
 
 struct OwnError : std::runtime_error {

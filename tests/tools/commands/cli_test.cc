@@ -319,8 +319,8 @@ TEST(Usage, OfTwoValuesOfOneOptionTheLastCountsAndBothAreNamed) {
       {"launch --nnodes 1 --nnodes x train", "as '1' and as 'x'"},
       {"bench step --warmup 1 --warmup 2 --model x", "as '1' and as '2'"},
       {"verify a b --format json --format table", "as 'json' and as 'table'"}};
-  for (const auto& [line, told] : cases)
-    EXPECT_CONTAINS(engine(test_support::split_words(line)).err, told) << line;
+  for (const auto& [line, expected] : cases)
+    EXPECT_CONTAINS(engine(test_support::split_words(line)).err, expected) << line;
   const CommandResult last = expect_success(engine(
       argv(program::quick_train({"--log-every", "2"}), "--steps 9 --lr 7 --lr 0.1 --steps 1")));
   EXPECT_CONTAINS(last.out, "lr 0.1 ");

@@ -64,7 +64,7 @@ class Submit : public testing::Test {
     more.try_emplace("SLURM_JOB_ID", "12");
     return test_support::run_command({"bash", script}, more);
   }
-  std::string told() const {
+  std::string scheduler_calls() const {
     return std::filesystem::exists(folder_ / "told") ? test_support::read_text(folder_ / "told")
                                                      : "";
   }

@@ -39,7 +39,7 @@ TEST_F(Submit, AScriptOfTheUserIsKept) {
   program::expect_error(submit(argv("--no-wait"), {"--save-dir", run}), 73,
                         script + " was not written by engine submit");
   EXPECT_EQ(read_text(script), "#!/bin/bash\necho mine\n");
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(scheduler_calls(), "");
   // No script of an array is written if one is in the way.
   fs::create_directories(folder_ / "s1");
   write_text(folder_ / "s1/job.sh", "mine");
@@ -78,13 +78,13 @@ TEST_F(Submit, APreemptedJobGoesBack) {
     return run_job(script);
   };
   EXPECT_EQ(turn_with("RUNNING", "2026-11-30T04:00:00").exit_code, 143);
-  EXPECT_EQ(told(), "requeue 12\n");
+  EXPECT_EQ(scheduler_calls(), "requeue 12\n");
   EXPECT_EQ(read_text(run + "/job-12.txt"), "start none\nrequeue 143\n");
   for (const auto& [state, preempted] : {std::pair{"RUNNING", "None"},
                                          {"CANCELLED", "2026-11-30T04:00:00"},
                                          {"RUNNING", "2026-11-29T22:00:00"}}) {  // an earlier turn
     EXPECT_EQ(turn_with(state, preempted).exit_code, 143);
-    EXPECT_EQ(told(), "") << state << " " << preempted;
+    EXPECT_EQ(scheduler_calls(), "") << state << " " << preempted;
     EXPECT_EQ(read_text(run + "/job-12.txt"), "start none\nend 143\n");
   }
 }
@@ -123,7 +123,7 @@ TEST_F(Submit, AJobOfAnotherClusterIsAskedForThere) {
   const CommandResult submitted = expect_success(submit(argv("--no-wait"), {"--save-dir", run}));
   EXPECT_CONTAINS(submitted.out, "submitted job 123 on cluster other; its output: ");
   const auto expect_asked = [&](const std::string& words) {
-    EXPECT_CONTAINS(told(), words);
+    EXPECT_CONTAINS(scheduler_calls(), words);
     fs::remove(folder_ / "told");
   };
   EXPECT_CONTAINS(expect_success(submit_alone({"--status", run})).out, "job 123: RUNNING on n1");
@@ -208,10 +208,10 @@ TEST_F(Submit, AnEndedJobIsNotCancelled) {
     EXPECT_EQ(expect_success(submit_alone({"--cancel", run})).out,
               "job 12 ended with exit code 0\n");
   }
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(scheduler_calls(), "");
   make("squeue", "echo '12|PENDING||BeginTime|0:00|20:00'");  // put back by hand
   EXPECT_CONTAINS(expect_success(submit_alone({"--cancel", run})).out, "cancelled job 12;");
-  EXPECT_EQ(told(), "scancel 12\n");
+  EXPECT_EQ(scheduler_calls(), "scancel 12\n");
   make("squeue", "");
   write_text(run + "/job-12.txt", "submitted\nstart none\n");
   EXPECT_CONTAINS(expect_success(submit_alone({"--cancel", run})).out,

@@ -72,7 +72,7 @@ TEST_F(Submit, ElasticRanksSurviveTheLossOfANode) {
                    "; exit 1");
   fs::create_directories(folder_ / "run");
   expect_success(run_job(script, {{"SLURM_JOB_NUM_NODES", "2"}}));
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(scheduler_calls(), "");
 }
 
 TEST_F(Submit, AJobGoesBackAsLongAsItAdvances) {
@@ -85,7 +85,7 @@ TEST_F(Submit, AJobGoesBackAsLongAsItAdvances) {
     EXPECT_EQ(result.exit_code, 75);
     EXPECT_CONTAINS(result.err,
                     "job 12 goes back into the queue: training ended with exit code 75");
-    EXPECT_EQ(told(), requeues += "requeue 12\n");
+    EXPECT_EQ(scheduler_calls(), requeues += "requeue 12\n");
   }
 }
 
@@ -97,17 +97,17 @@ TEST_F(Submit, AJobThatDoesNotAdvanceStopsAfterThreeStarts) {
     write_text(folder_ / "run/latest", "step-" + std::to_string(code));
     make("srun", "exit " + std::to_string(code));
     for (int start = 1; start <= 2; ++start) EXPECT_EQ(run_job(script).exit_code, code);
-    EXPECT_EQ(told(), "requeue 12\nrequeue 12\n");
+    EXPECT_EQ(scheduler_calls(), "requeue 12\nrequeue 12\n");
     const CommandResult third = run_job(script);
     program::expect_error(
         third, code,
         "job 12 stops: three starts in a row saved no new checkpoint (newest: step-" +
             std::to_string(code) + ")");
-    EXPECT_EQ(told(), "requeue 12\nrequeue 12\n");
+    EXPECT_EQ(scheduler_calls(), "requeue 12\nrequeue 12\n");
     // SLURM itself may start it again, after the loss of a node.
     make("srun", "echo trained >>" + (folder_ / "told"));
     program::expect_error(run_job(script), 75, "three starts in a row");
-    EXPECT_EQ(told(), "requeue 12\nrequeue 12\n");
+    EXPECT_EQ(scheduler_calls(), "requeue 12\nrequeue 12\n");
   }
 }
 
@@ -118,7 +118,7 @@ TEST_F(Submit, MistakesAreNotRepeated) {
     make("srun", "exit " + std::to_string(code));
     fs::remove(folder_ / "run/job-12.txt");
     EXPECT_EQ(run_job(script).exit_code, code);
-    EXPECT_EQ(told(), "") << code;
+    EXPECT_EQ(scheduler_calls(), "") << code;
   }
 }
 
@@ -187,14 +187,14 @@ TEST_F(Submit, AnInterruptStopsOnlyTheFollowing) {
   kill(following.pid(), SIGINT);
   EXPECT_EQ(following.wait(), 130);
   EXPECT_CONTAINS(following.err(), "job 12 continues; engine submit --status 12 shows it");
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(scheduler_calls(), "");
   // The run has one job at a time.
   program::expect_error(submit({}, {"--save-dir", folder_ / "run"}), 73,
                         "already has a job (job 12: RUNNING on n1, 0:01 of 20:00)");
   const CommandResult cancelled =
       expect_success(test_support::engine(argv("submit --cancel", folder_ / "run"), environment()));
   EXPECT_CONTAINS(cancelled.out, "cancelled job 12");
-  EXPECT_EQ(told(), "scancel 12\n");
+  EXPECT_EQ(scheduler_calls(), "scancel 12\n");
 }
 
 TEST_F(Submit, AnArrayHasAFolderForEachRun) {
@@ -335,7 +335,7 @@ TEST_F(Submit, AScriptOfPbsKeepsItsTime) {
                                      argv("--steps 100000000 --save-every 10 --save-dir", run));
   make("qsub", "echo \"$*\" >>" + (folder_ / "told"));
   EXPECT_EQ(run_job(script, {{"PBS_JOBID", "7.server"}}).exit_code, 75);
-  EXPECT_EQ(told(), "-v FIRST_JOB=7.server " + run + "/job.sh\n");
+  EXPECT_EQ(scheduler_calls(), "-v FIRST_JOB=7.server " + run + "/job.sh\n");
   EXPECT_EQ(run_job(script, {{"PBS_JOBID", "8.server"}, {"FIRST_JOB", "7.server"}}).exit_code, 75);
   const Words notes = base::split_text(read_text(run + "/job-7.server.txt"), '\n');
   ASSERT_EQ(notes.size(), 5u);

@@ -350,7 +350,7 @@ void WorkerGroup::end_survivors() {
       return wait_for_stop();
     case GroupPhase::kFailed:
       // After a stop they were told already, and a second signal would cut off what they save.
-      return stop_ ? wait_for_stop() : tell_survivors();
+      return stop_ ? wait_for_stop() : stop_survivors();
   }
 }
 
@@ -380,14 +380,15 @@ void WorkerGroup::wait_for_stop() {
 }
 
 // The saver may be saving its last step: a second SIGTERM would cut that off.
-void WorkerGroup::tell_survivors() {
+void WorkerGroup::stop_survivors() {
   const auto since = Clock::now() - decision_->at;
   const std::optional<std::size_t> spared =
-      decision_->told > 0 && since < rules_.stop_grace ? saver() : std::nullopt;
+      decision_->stop_requests > 0 && since < rules_.stop_grace ? saver() : std::nullopt;
   if (since >= rules_.grace) {
     deliver_all(SIGKILL, spared);
-  } else if (decision_->told == 0 || (decision_->told == 1 && since >= rules_.grace / 2)) {
-    ++decision_->told;
+  } else if (decision_->stop_requests == 0 ||
+             (decision_->stop_requests == 1 && since >= rules_.grace / 2)) {
+    ++decision_->stop_requests;
     deliver_all(SIGTERM, spared);
   }
   if (since >= std::chrono::seconds(10) && spared && !decision_->reminded) {

@@ -129,7 +129,7 @@ class WorkerGroup {
   };
   struct Decision {  // that the group has failed
     Clock::time_point at;
-    int told = 0;           // how often the survivors were told to end
+    int stop_requests = 0;  // sent to the survivors
     bool reminded = false;  // the user, of a saver that takes its time
   };
 
@@ -155,7 +155,7 @@ class WorkerGroup {
   void end_survivors();
   void end_stragglers();
   void wait_for_stop();
-  void tell_survivors();
+  void stop_survivors();
   bool stopped_as_asked(const WorkerEnd& end) const;  // by the signal that all were asked with
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;

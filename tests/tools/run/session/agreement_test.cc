@@ -89,8 +89,8 @@ TEST(RunOnAllRanks, ADifferenceIsNamedWithBothValuesOnEveryRank) {
 }
 
 // Two ranks of which the second has `data` changed so: all name `name` as what differs.
-void expect_told(const io::DatasetSplits& data, const std::string& name,
-                 const std::function<void(io::DatasetSplits&)>& change) {
+void expect_reported(const io::DatasetSplits& data, const std::string& name,
+                     const std::function<void(io::DatasetSplits&)>& change) {
   const auto all = outcomes(2, [&](Group& group, Communicator& control) {
     io::DatasetSplits own = data;
     if (group.rank() == 1) change(own);
@@ -121,7 +121,7 @@ TEST(RunOnAllRanks, EveryPartOfADataSetCounts) {
       {"test labels", [](auto& d) { classes(d.test).ids[0] = 1; }},
       {"test data", [](auto& d) { images(d.test).pixels[0] = 9; }},
       {"classes", [](auto& d) { classes(d.train).count = 3; }}};
-  for (const auto& [name, change] : changes) expect_told(data, name, change);
+  for (const auto& [name, change] : changes) expect_reported(data, name, change);
 }
 
 TEST(RunOnAllRanks, TheCharactersOfATextCount) {
@@ -129,10 +129,10 @@ TEST(RunOnAllRanks, TheCharactersOfATextCount) {
   data.train = {.samples = io::TokenSamples{.context = 1, .tokens = {{0, 1, 0}}},
                 .labels = io::NextTokens{.count = 2, .vocabulary = "ab"}};
   data.test = data.train;
-  expect_told(data, "vocabulary", [](io::DatasetSplits& d) {
+  expect_reported(data, "vocabulary", [](io::DatasetSplits& d) {
     d.train.labels = io::NextTokens{.count = 2, .vocabulary = "ac"};
   });
-  expect_told(data, "training data", [](io::DatasetSplits& d) {
+  expect_reported(data, "training data", [](io::DatasetSplits& d) {
     d.train.as<io::TokenSamples>().tokens = {{0, 1, 1}};
   });
 }

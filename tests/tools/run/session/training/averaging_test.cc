@@ -795,15 +795,15 @@ TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
     train(2, with(options, "steps=5", c.before));
     testing::internal::CaptureStderr();
     train(c.ranks_after, with(options, "steps=6 resume=auto", c.after));
-    const std::string told = testing::internal::GetCapturedStderr();
+    const std::string reported = testing::internal::GetCapturedStderr();
     if (*c.notice == '\0') {
-      EXPECT_EQ(told.find("the averaging's"), std::string::npos) << told;
+      EXPECT_EQ(reported.find("the averaging's"), std::string::npos) << reported;
       continue;
     }
     std::string notice = c.notice;
     if (const std::size_t at = notice.find("PATH"); at != std::string::npos)
       notice.replace(at, 4, folder.path().string() + "/step-00000005.ckpt");
-    EXPECT_CONTAINS(told, "the averaging's " + notice);
+    EXPECT_CONTAINS(reported, "the averaging's " + notice);
   }
 }
 

@@ -117,10 +117,10 @@ TEST(BestModel, GoesOnFromASnapshotBitByBit) {
     EXPECT_TRUE(best->should_stop_early());
   }
 
-  std::string told;
+  std::string reported;
   BestModel other({.measure = Measure::kAccuracy, .patience = 1});
-  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { told = line; });
-  EXPECT_EQ(told,
+  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { reported = line; });
+  EXPECT_EQ(reported,
             "a.ckpt compared its evaluations by another metric than accuracy: the best evaluation "
             "is reset");
   EXPECT_TRUE(update(other, evaluation(2, 5, 1)));
@@ -137,9 +137,9 @@ TEST(BestModel, IsNotComparedWithAnEvaluationOfOtherTestSamples) {
   checkpoint.test_digest = "one";
   same.restore(checkpoint, "a.ckpt", [](const std::string& line) { ADD_FAILURE() << line; });
   EXPECT_FALSE(update(same, evaluation(2, 1, 800)));
-  std::string told;
-  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { told = line; });
-  EXPECT_EQ(told, "a.ckpt was evaluated on other test samples: the best evaluation is reset");
+  std::string reported;
+  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { reported = line; });
+  EXPECT_EQ(reported, "a.ckpt was evaluated on other test samples: the best evaluation is reset");
   EXPECT_TRUE(update(other, evaluation(2, 1, 800)));
   EXPECT_FALSE(other.should_stop_early());
 }
