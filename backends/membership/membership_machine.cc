@@ -194,7 +194,7 @@ void MembershipMachine::send_roster_update(const Member& to) {
 }
 
 void MembershipMachine::broadcast_reports() {
-  // Without a view and unwilling to have one, this process is nobody's concern.
+  // A process that neither has nor wants a view sends no reports.
   if (stage() == Stage::kWaiting && !intent_.wants_view) return;
   const MembershipMessage whole = report();
   MembershipMessage brief = whole;
@@ -270,7 +270,7 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   if (generation_of(roster) <= generation_of(roster_)) return;
   const bool was_member = is_member();
   if (was_member && !roster->has(options_.self.id) && !intent_.leaves) {
-    // It can take part again only as somebody new, whose state does not count.
+    // It can join again only as a new member, whose state does not count.
     left_behind_ = !intent_.wants_view;
     has_state_ = false;
     options_.self.id = options_.random();

@@ -41,8 +41,8 @@ std::string silence_of(const SessionMachine& machine, Deadline until) {
              : "the process listening there does not answer like an engine rendezvous";
 }
 
-// Throws what rank 0 has refused, where no other server could take this rank in. Errors of a server
-// that has not authenticated are not this job's.
+// Throws rank 0's refusal, if no other server could accept this rank. Errors of a server that has
+// not authenticated do not concern this job.
 void check_refusal(const SessionMachine& machine, OtherServers others) {
   const auto& [refusal, text] = machine.refusal();
   bool may_retry = others != OtherServers::kNone;

@@ -1,5 +1,5 @@
-// Rotary position embedding of the queries and keys of a fused projection, in place where it can
-// be.
+// Rotary position embedding of the queries and keys of a fused projection, in place if
+// possible.
 #include <cmath>
 #include <string>
 

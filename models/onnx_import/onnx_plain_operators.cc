@@ -41,8 +41,8 @@ void add_to_sum(OnnxOperator& op, std::optional<OnnxActivation>& sum, OnnxActiva
   sum = sum ? combined(op, "add", std::move(*sum), std::move(part)) : std::move(part);
 }
 
-// By a constant condition, values are multiplied by 1 or 0; numbers are added where they are
-// chosen, so that they may be infinite.
+// By a constant condition, values are multiplied by 1 or 0; numbers are added at the chosen
+// positions, so that they may be infinite.
 void translate_constant_where(OnnxOperator& op) {
   const OnnxTensor condition = op.tensor(0);
   if (condition.is_real) throw OnnxUnsupported("a condition of floats");

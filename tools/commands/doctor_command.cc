@@ -37,7 +37,7 @@ void print_report(const DoctorReport& report, const std::string& format) {
   std::fflush(stdout);
 }
 
-// Returns what the rendezvous told of the hosts, for ranks that cannot be asked.
+// Returns the facts of hosts that the rendezvous knows, for ranks that cannot be asked.
 std::vector<HostFacts> known_hosts(const backends::Group& group, const HostFacts& own) {
   std::vector<HostFacts> hosts;
   for (const backends::PeerInfo& peer : group.peers()) {

@@ -116,7 +116,7 @@ std::vector<CurveChart> curve_charts(bool is_one) {
   };
 }
 
-// Null if the run has none with this value.
+// Returns null if the run has no evaluation with this value.
 const Evaluation* best_evaluation(const RunHistory& run, double Evaluation::*value) {
   const Evaluation* best = nullptr;
   for (const Evaluation& e : run.evaluations)
@@ -208,7 +208,7 @@ class Page {
             std::to_string(d.train) + " samples to train on and " + std::to_string(d.test) +
             " to test; " + html_text(outcome(run)) + "</p>\n";
     if (run.steps.empty() && run.evaluations.empty())
-      out_ += "<p class=\"dim\">Its metrics.jsonl tells of no step yet.</p>\n";
+      out_ += "<p class=\"dim\">Its metrics.jsonl contains no training step yet.</p>\n";
     if (run.unreadable_lines > 0)
       out_ += "<p class=\"dim\">" + std::to_string(run.unreadable_lines) +
               (run.unreadable_lines == 1 ? " line" : " lines") +
@@ -284,7 +284,7 @@ class Page {
     });
   }
 
-  // What the runs' last starts do not share.
+  // Facts that differ between the last starts of the runs.
   void other_environments() {
     for (const auto& [name, title] : kEnvironmentRows) {
       const auto text = [fact = name](const RunHistory& run) {
@@ -335,7 +335,7 @@ class Page {
     out_ += "</div>\n";
   }
 
-  // Several runs are told apart by color.
+  // Colors distinguish several runs.
   Chart filled(const CurveChart& curves) const {
     Chart chart = curves.axes;
     int run_color = 0;

@@ -64,7 +64,7 @@ void MemberLink::tick(Time now) {
 
 void MemberLink::root_is_silent() {
   // Rank 0 may only be paused: it reads this when it continues, and does not wait for ranks that
-  // have left. A rank that has not been told of the start joins again.
+  // have left. A rank that does not know of the start joins again.
   if (is_in_session()) send(FrameWriter(FrameType::kRootSilent).finish());
   end_link("does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms_) + " ms");
 }
@@ -79,13 +79,13 @@ void MemberLink::examine(Time now) {
   const std::string cause = is_broken() ? doubt_->broken : "no heartbeat";
   const auto patience = patience_with(patience_.time, heartbeat, is_broken());
   if (now - doubt_->since > patience) {
-    send(FrameWriter(FrameType::kRootSilent).finish());  // it may still hear this rank
+    send(FrameWriter(FrameType::kRootSilent).finish());  // it may still receive from this rank
     return end_link(
         "is unreachable: " + cause + "; no new connection within " +
         stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(patience).count()) + " (" +
         patience_name(patience_.time, heartbeat, is_broken()) + ")");
   }
-  // A stopped process is told from a cut before anything is reported.
+  // Distinguish a stopped process from a cut before anything is reported.
   if (is_broken() ? now - doubt_->since >= kDoubtReportTime : is_silent && !check_.is_waiting())
     report_doubt(cause);
 }

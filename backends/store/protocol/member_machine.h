@@ -72,9 +72,9 @@ class MemberMachine final : public MemberLink {
     std::vector<int> left;     // joined and left again
   };
   struct State {
-    Absent absent;                // before the start, as last told by rank 0
+    Absent absent;                // before the start, as last reported by rank 0
     std::vector<PeerInfo> peers;  // after the start
-    std::string group_nonce;      // likewise
+    std::string group_nonce;      // after the start
     bool started = false, leaving = false, left = false;
     std::optional<std::string> lost;  // why the connection ended
     std::optional<Failure> failure;   // the first of a member

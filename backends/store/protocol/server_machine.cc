@@ -195,7 +195,7 @@ void ServerMachine::decide(Link& l) {
   std::string text = disagreement(h, kind);
   const bool same_settings = h.settings_digest == job.settings_digest;
   if (text.empty() && same_settings) text = disagreement_on_rank(h, kind);
-  // A group that was given up has its reason, which all ranks are told.
+  // A group that was given up has its reason, which is sent to all ranks.
   if (text.empty() && !same_settings && frames_.fatal.empty()) {
     if (l.stage == Link::Stage::kProof) {
       l.stage = Link::Stage::kSettings;

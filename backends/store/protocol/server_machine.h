@@ -86,7 +86,7 @@ class ServerMachine {
     bool leaving = false;             // it is leaving in order: its end is not a failure
     SentFrames sent;
     std::uint64_t received = 0;  // frames
-    int port = 0;                // where it answers probes
+    int port = 0;                // for probes
     ProbeReach reach = ProbeReach::kUnknown;
   };
   // The server's end of a connection.
@@ -209,7 +209,7 @@ class ServerMachine {
   };
   Frames frames_;
   bool started_ = false, failed_ = false, all_left_ = false;
-  std::set<int> awaited_;                // ranks that are still to be told of a mismatch
+  std::set<int> awaited_;                // ranks that have not been notified of a mismatch yet
   std::set<int> left_early_;             // ranks that joined and left before the start
   std::map<int, std::string> departed_;  // the calls of ranks that left, not sent to others yet
   StallDetector stall_watch_;
@@ -218,7 +218,7 @@ class ServerMachine {
     std::map<std::string, std::vector<std::pair<Link*, std::uint32_t>>> waiters;
   };
   Keys keys_;
-  bool progress_changed_ = false;  // since the members were told who is missing
+  bool progress_changed_ = false;  // since the last report of missing ranks to the members
   struct NextTimes {
     Time stall_check{}, heartbeat{}, refusal_notice{}, progress{}, departures{};
   };

@@ -232,7 +232,7 @@ void ServerMachine::on_lost(Link& l) {
             l.is_broken() ? "died: " + l.doubt->broken : l.doubt->verdict, now_, true};
       if (is_silent) send_root_silent(l);
     } else if (l.silent) {
-      l.silent = false;  // if it wakes up again, it is told what the others were told
+      l.silent = false;  // if it wakes up again, it gets the report that the others got
       declare_failure(l, silence_text(options_.heartbeat_ms));
       send_root_silent(l);
     } else if (!l.session.acknowledged_start) {

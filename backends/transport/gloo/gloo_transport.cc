@@ -121,7 +121,8 @@ bool GlooTransport::poll_pairs(int milliseconds) {
 }
 
 void GlooTransport::sleep() {
-  // A connection that was given up is not polled: its reason is read here, whoever is awaited.
+  // A connection that was given up is not polled: its reason is read here, regardless of the rank
+  // that is awaited.
   for (GlooPair* pair : own_)
     if (pair != nullptr && pair->link().is_given_up()) (void)pair->pump_in();
   const auto broken = std::ranges::find_if(

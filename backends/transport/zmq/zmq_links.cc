@@ -233,7 +233,7 @@ bool ZmqLinks::receive_next(int peer, zmq::recv_flags flags) {
   if (ended) taken = take_part(l, first, zmq::recv_flags::dontwait);
   if (ended && !taken && resumes()) mark_down(l);
   if (!taken) return false;
-  // Its descriptor was another connection's: this one has ended, and the peer begins anew.
+  // Its descriptor belonged to another connection: this one has ended, and the peer starts over.
   if (resumes() && peer > rank_ && is_hello(peer, first)) {
     l.connection.end();
     mark_down(l);
@@ -297,7 +297,8 @@ void ZmqLinks::finish_sends() {
 
 void ZmqLinks::shut_down(bool drain) noexcept {
   if (drain) {
-    // An abort means that the others have been told, or are gone, so nothing more is sent for them.
+    // An abort means that the others have been notified, or are gone, so nothing more is sent for
+    // them.
     const auto start = Clock::now();
     const auto is_late = [&] {
       return Clock::now() - start >= kZmqDrainTime + (any_down() ? link_patience_ : 0ms);

@@ -1,4 +1,4 @@
-// Decides after each step whether this rank is late, and where it continues.
+// Decides after each step whether this rank is late, and from which step it continues.
 #include "engine/averaging/stale/stale_averaging.h"
 
 #include <algorithm>

@@ -19,7 +19,7 @@
 namespace engine {
 
 // Returns an index in state.entries; with `statistics`, running statistics are checked as well.
-// None: all are finite.
+// Empty if all are finite.
 std::optional<std::size_t> first_not_finite(const ModelState& state, bool statistics);
 
 class FiniteGuard {

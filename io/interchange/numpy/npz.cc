@@ -1,4 +1,4 @@
-// Arrays of an archive, read in place where they are stored in C order.
+// Arrays of an archive, read in place if they are stored in C order.
 #include "io/interchange/numpy/npz.h"
 
 #include <algorithm>

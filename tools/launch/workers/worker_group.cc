@@ -152,7 +152,7 @@ bool WorkerGroup::asks_to_stop(int signal) const {
   return signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && rules_.ranks_of_one_run);
 }
 
-// A session that is closed says so more than once, and perhaps with a SIGTERM.
+// Closing a session sends several SIGHUPs, and perhaps a SIGTERM.
 bool WorkerGroup::is_repeated_hang_up(int signal) const {
   constexpr std::chrono::seconds kOneHangUp{2};
   return stop_ && asks_to_stop(signal) &&
@@ -234,22 +234,22 @@ void WorkerGroup::look_for_ends() {
   add_failures(std::move(found));
 }
 
-// A rank that was asked to stop says so by its code, and all others stop as well.
+// The exit code of a rank shows that it was asked to stop; then all others stop as well.
 void WorkerGroup::take_stop_signal(const WorkerEnd& end) {
   if (outcome_.stop_signal || end.signal != 0) return;
   const auto take = [&](std::span<const int> signals) {
     if (std::ranges::find(signals, end.code - 128) != signals.end())
       outcome_.stop_signal = end.code - 128;
   };
-  // Training without a folder ends so where it is told to save.
+  // Training without a folder ends with such a code when it is asked to save.
   if (rules_.ranks_of_one_run) take(kSaveSignals);
-  // None is started again then.
+  // After one of these, no worker is started again.
   constexpr int kStops[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU};
   if (rules_.min_workers && !end.by_us) take(kStops);
 }
 
-// Those that were seen in one look: one that was killed is the likelier cause than one that ended,
-// and 69 says that another is missing.
+// Orders failures that were found in one poll by how likely they are the cause: a worker that was
+// killed comes first, and one with code 69, which means that another is missing, last.
 void WorkerGroup::add_failures(std::vector<std::size_t> found) {
   const auto weight = [this](std::size_t i) {
     const WorkerEnd& e = workers_[i].end;
@@ -349,7 +349,7 @@ void WorkerGroup::end_survivors() {
       end_stragglers();
       return wait_for_stop();
     case GroupPhase::kFailed:
-      // After a stop they were told already, and a second signal would cut off what they save.
+      // After a stop they have had the signal, and a second one would abort their saves.
       return stop_ ? wait_for_stop() : stop_survivors();
   }
 }

@@ -66,10 +66,10 @@ struct GroupRules {
   // order following a stop or a preemption, nothing is left to save: the others have `grace` from
   // the last such end, and are then killed.
   bool ranks_of_one_run = false;
-  // Workers may fail as long as this number go on, or have ended well; none: no worker may. The end
-  // of a worker with 76 that was never started again ends all: its ranks or replicas differ.
+  // Workers may fail as long as this number continue, or have succeeded; none: no worker may. The
+  // end of a worker with 76 that was never started again ends all: its ranks or replicas differ.
   std::optional<int> min_workers;
-  // With `min_workers`: told of a failure that starting again may mend, returns what worker `index`
+  // With `min_workers`: called after a failure that a restart may fix. Returns what worker `index`
   // runs when it is forked again, after a pause that doubles from one failure to the next; or
   // nothing.
   std::function<std::function<int()>(std::size_t index, const WorkerEnd& end)> again = {};
@@ -77,18 +77,18 @@ struct GroupRules {
   // The first workers that may save for all: the first of them that has neither failed nor been
   // stopped (SIGSTOP) does, while the others miss it.
   std::size_t savers = 0;
-  // Told which worker's failure has decided, before the survivors are told to end.
+  // Called with the worker whose failure has decided, before the survivors are asked to end.
   std::function<void(std::size_t index, const WorkerEnd&)> decided = {};
-  // Tells worker `index` a signal; empty: kill(2) to its process group.
+  // Sends a signal to worker `index`; empty: kill(2) to its process group.
   std::function<void(std::size_t index, pid_t pid, int signal)> deliver = {};
 };
 
 // The phases of a group, in order: it never returns to an earlier one.
 enum class GroupPhase {
-  kRunning,   // nobody has a reason to end; only now a failed worker is started again
+  kRunning,   // no worker has a reason to end; only now a failed worker is started again
   kDraining,  // a worker has ended in order, so the others are about to
   kStopping,  // a signal has asked all to stop: they save and end
-  kFailed,    // a failure has decided: the survivors are told to end, then killed
+  kFailed,    // a failure has decided: the survivors are asked to end, then killed
   kKilled,    // those that were left have been killed
 };
 

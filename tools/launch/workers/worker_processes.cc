@@ -147,7 +147,7 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   rules.ranks_of_one_run = true;
   if (!min_workers) rules.savers = kSavingRanks;
   rules.min_workers = min_workers;
-  // While the ranks still meet, nobody else would say so.
+  // Before the rendezvous is complete, no other process reports this.
   if (min_workers)
     rules.again = [](std::size_t rank, const WorkerEnd& end) -> std::function<int()> {
       print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +

@@ -27,8 +27,8 @@ void take_over(SessionParts& s) {
   s.carried->image = {};
 }
 
-// Out of memory, or with a device that has failed, the rank has nothing to go on from, and takes
-// another one's.
+// Out of memory, or with a device that has failed, the rank has no state to continue from, and
+// takes another one's.
 void carry(SessionParts& s) {
   if (s.carried == nullptr) return;
   engine::StateImage& image = s.carried->image;

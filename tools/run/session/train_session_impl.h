@@ -47,8 +47,8 @@ struct SessionMonitors {
 
 // The origin of the state.
 struct SessionStart {
-  bool is_made = false;                            // the state is one to go on from
-  std::string resumed_from;                        // path of a snapshot, or ""
+  bool is_made = false;                            // training can continue from the state
+  std::string resumed_from;                        // path of a checkpoint, or ""
   std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
 };
 
