@@ -460,7 +460,7 @@ std::string MembershipMachine::waiting_for() const {
     if (const std::string slow = slow_text(); !slow.empty())
       return "waiting for ranks that have not noticed yet that the group ended: " + slow;
     if (!can_reach_quorum())
-      return lost_text() + "; the others may go on without us: waiting for them";
+      return lost_text() + "; the others may continue without this rank: waiting for them";
     if (lacks_state_)
       return lost_text() + "; none of these has the job's state yet: waiting for them";
     const auto reached =
@@ -470,7 +470,7 @@ std::string MembershipMachine::waiting_for() const {
     if (reached < options_.min_ranks)
       return lost_text() + ", and " + std::to_string(options_.min_ranks) +
              " are needed: waiting for new ones";
-    return "waiting for the ranks to agree on who goes on";
+    return "waiting for the ranks to agree on the next members";
   }
   const auto here =
       1 + std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
@@ -481,11 +481,11 @@ std::string MembershipMachine::waiting_for() const {
                 ? ", and for a moment up to " + std::to_string(options_.max_ranks) +
                       " are waited for"
                 : "") +
-           (has_endpoint_ || here > 1 ? "" : ", and nobody answers at the job's address");
+           (has_endpoint_ || here > 1 ? "" : ", and no process answers at the job's address");
   if (std::ranges::none_of(roster_->members, [&](const Member& m) { return receives_from(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
            (roster_->members.size() > 1 ? ", ..." : "") +
-           "); if they are gone for good, start the job anew under another --job-id";
+           "); if they are gone for good, start the job again under another --job-id";
   if (static_cast<int>(roster_->members.size()) >= options_.max_ranks)
     return "all " + std::to_string(options_.max_ranks) + " places of the job are taken";
   return "waiting to be taken into the job";

@@ -74,7 +74,7 @@ RestartResume resume_after_restart(const LaunchOptions& options) {
             restarts + "train continues from the newest checkpoint in " + folder};
   return {{"--resume", "auto"},
           restarts + "train continues from the newest checkpoint in " + folder +
-              " (--resume auto; give it --resume none to begin anew)"};
+              " (--resume auto; give --resume none to start over)"};
 }
 
 }  // namespace tools

@@ -381,7 +381,7 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
       import_buffer(checkpoint.arrays, source, prefix, io::Section::kAveraging, *s.buffer);
     if (!notice || (there && !is_of_rank)) continue;
     const std::string what = "the averaging's " + s.name;
-    notice(!there        ? source + " has no " + s.name + " for the averaging: it starts anew"
+    notice(!there        ? source + " has no " + s.name + " for the averaging: it starts over"
            : saved_alone ? what + " in " + source +
                                " is that of one rank, which saved alone: rank "
                                "0 continues with it, the other ranks start from zero"

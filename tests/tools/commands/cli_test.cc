@@ -414,7 +414,7 @@ TEST(Usage, ABenchmarkDropsNoOption) {
        {"bench kernels --threads 100000", 78, {"--threads is 100000"}}});  // as engine train
   for (const std::string what : {"step", "scaling", "demos"})
     for (const char* resume : {" --resume", " --resume auto", " --resume=run"})
-      expect_mistakes({{"bench " + what + resume, 2, {"--resume: a benchmark begins anew"}}});
+      expect_mistakes({{"bench " + what + resume, 2, {"--resume: a benchmark starts over"}}});
 }
 
 TEST(Usage, PastedDashesAreExplained) {

@@ -94,7 +94,7 @@ class ElasticRank {
         return membership_.join_wanted();
       });
       if (!watchdog.has_interrupted()) group->leave([] { return stop_signal_flag().load() != 0; });
-      if (!code) why_ = "ranks wait to be taken in";
+      if (!code) why_ = "ranks wait to join";
       return code;
     } catch (const backends::InterruptedError& error) {
       print_notice(error.what());

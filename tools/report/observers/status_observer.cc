@@ -122,7 +122,7 @@ class Writer final : public StatusObserver {
       if (!options_.folder.empty()) io::replace_file(run_status_path(options_.folder), text);
     } catch (const std::exception& error) {
       if (!reported_)
-        print_notice(std::string(error.what()) + "; engine top has no news until it can");
+        print_notice(std::string(error.what()) + "; engine top has no updates until it can");
       reported_ = true;
     }
   }
