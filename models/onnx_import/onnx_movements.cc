@@ -140,7 +140,7 @@ bool has_all_samples(OnnxOperator& op, const OnnxActivation& value, std::size_t 
                         onnx_shape_text(value.shape) + ", expected all of them");
 }
 
-// Whether the part has all entries, also of an extent that is no number.
+// Returns true if the part has all entries, also of an extent that is not a number.
 bool has_all_entries(const OnnxActivation& value, std::size_t dim,
                      const std::array<std::int64_t, 3>& part) {
   const auto [begin, end, step] = part;

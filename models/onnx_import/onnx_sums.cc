@@ -55,7 +55,7 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   return true;
 }
 
-// The input as a number; nothing if it has several or is no constant.
+// Returns the input as a number; none if it has several or is not constant.
 std::optional<double> scalar(OnnxOperator& op, std::size_t index) {
   const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
   if (constant != nullptr && constant->tensor->count() != 1) return std::nullopt;

@@ -24,7 +24,8 @@
 // for the store).
 //
 // The ciphers of both sides are under the MACs, and a connection with different ones is not used,
-// so nobody on the path can choose. The keys are MACs of the same transcript, one per direction.
+// so no process on the path can choose. The keys are MACs of the same transcript, one per
+// direction.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Averages fragments of the parameters in turn, each with an outer step, while the replicas train.
+// Averages fragments of the parameters one after the other, each with an outer step, while the
+// replicas train.
 #include <algorithm>
 #include <utility>
 

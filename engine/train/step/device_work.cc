@@ -125,7 +125,7 @@ class Work final : public StepWork, private StateHome {
   StepResults results() override {
     control_.fetch(stream_.handle());
     if (shards_) shards_->download(stream_.handle());
-    StepResults results = executor_.results();  // waits for the copies, too
+    StepResults results = executor_.results();  // also waits for the copies
     if (shards_) shards_->complete(results);
     results.skipped_steps = control_.fetched().skipped_steps;
     return results;

@@ -29,7 +29,7 @@ struct ModelReference {
   std::shared_ptr<const io::SampleCoding> coding = {}, coding_of_run = {};
   io::CsvOptions reading = {};  // with those that the command line names in `given`
   std::optional<io::Normalization> normalization = {};  // from the same description
-  bool of_run = false;         // a checkpoint that a training wrote; else only weights
+  bool of_run = false;         // a checkpoint that a training run wrote; else only weights
   bool names_data = false;     // the command line names data, which may not be the run's
   bool other_samples = false;  // the command line selects other samples of the data than the run
   // The options with which the run read its data, for other_samples, and if its checkpoint states

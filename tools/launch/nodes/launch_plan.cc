@@ -126,7 +126,7 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
     throw UsageError("--master-port 0 is for one node: the other nodes could not know the port");
 }
 
-// Ranks of an elastic job that nobody can join would wait for the whole time of the rendezvous.
+// Ranks of an elastic job that no rank can join would wait for the whole time of the rendezvous.
 void require_enough_ranks(const LaunchPlan& plan, const LaunchOptions& options) {
   const int min_ranks = std::atoi(plan.elastic.c_str());
   const bool is_alone = plan.nnodes == 1 && plan.init_method.empty() && !options.restarts.respawn;

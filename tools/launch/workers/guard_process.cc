@@ -101,7 +101,7 @@ GuardProcess::GuardProcess(bool kill_orphans) : owner_(getpid()), kill_orphans_(
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot make a socket pair");
-  // The child inherits its name, so that nobody ever sees it as a worker.
+  // The child inherits its name, so that no tool ever shows it as a worker.
   char own_name[16] = {};
   prctl(PR_GET_NAME, own_name);
   prctl(PR_SET_NAME, "engine-guard");

@@ -42,7 +42,7 @@ bool is_echo(int signal, const siginfo_t* info) {
          since <= kEchoMs;
 }
 
-// Signal-safe. A stream that nobody reads must not delay the end.
+// Signal-safe. A stream without a reader must not delay the end.
 void print_abort_notice() {
   constexpr std::string_view kText =
       "engine: a second signal: ended at once, without saving; what was saved before is kept\n";

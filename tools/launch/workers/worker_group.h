@@ -48,7 +48,7 @@ class EventSource {
   virtual void handle(std::span<const pollfd> polls) = 0;  // those that it has added, in order
 };
 
-// Rank 0 of a training saves, or rank 1 if rank 0 is lost.
+// Rank 0 of a training run saves, or rank 1 if rank 0 is lost.
 inline constexpr int kSavingRanks = 2;
 
 struct GroupRules {
@@ -62,9 +62,9 @@ struct GroupRules {
   std::chrono::milliseconds longest_wait{200};
   // Terminate the remaining processes of the workers' process groups after all workers have ended.
   bool kill_orphans = true;
-  // The workers are ranks of one training. SIGHUP also asks them to stop. After one has ended in
-  // order following a stop or a preemption, nothing is left to save: the others have `grace` from
-  // the last such end, and are then killed.
+  // The workers are ranks of one training run. SIGHUP also asks them to stop. After one has ended
+  // in order following a stop or a preemption, nothing is left to save: the others have `grace`
+  // from the last such end, and are then killed.
   bool ranks_of_one_run = false;
   // Workers may fail as long as this number continue, or have succeeded; none: no worker may. The
   // end of a worker with 76 that was never started again ends all: its ranks or replicas differ.

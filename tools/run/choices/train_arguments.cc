@@ -30,8 +30,8 @@ constexpr const char* kFooter =
     "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
     "--init-method tcp://n1:29500";
 
-// The tokenizer in `folder`. Others may have made the ids: a folder without one is no error, and
-// one that is not read is a notice.
+// The tokenizer in `folder`. Others may have made the ids: a folder without one is not an error,
+// and one that is not read is a notice.
 void check_tokenizer(const std::string& folder, const RunConfig& config,
                      std::vector<std::string>& notices) {
   const std::string path = folder + "/tokenizer.json";
