@@ -134,6 +134,15 @@ std::vector<Member> MembershipMachine::waiting_members(bool by_arrival) const {
   return members;
 }
 
+bool MembershipMachine::mutually_reachable(const Member& a, const Member& b) const {
+  const auto one_way = [&](const Member& from, const Member& to) {
+    if (from.id == options_.self.id) return receives_from(to.id);
+    const auto peer = peers_.find(from.id);
+    return peer != peers_.end() && receives_from(peer->second, to);
+  };
+  return one_way(a, b) && one_way(b, a);
+}
+
 // Returns `chosen` and those of `more`, in order, that are mutually reachable with all chosen
 // members.
 std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,

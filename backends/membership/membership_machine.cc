@@ -326,15 +326,6 @@ bool MembershipMachine::receives_from(const Peer& peer, const Member& m) const {
   return std::ranges::find(peer.receives_from_others, m.id) != peer.receives_from_others.end();
 }
 
-bool MembershipMachine::mutually_reachable(const Member& a, const Member& b) const {
-  const auto one_way = [&](const Member& from, const Member& to) {
-    if (from.id == options_.self.id) return receives_from(to.id);
-    const auto peer = peers_.find(from.id);
-    return peer != peers_.end() && receives_from(peer->second, to);
-  };
-  return one_way(a, b) && one_way(b, a);
-}
-
 bool MembershipMachine::waits(const Peer& peer) const {
   return peer.stage == Stage::kWaiting && is_reachable(peer) &&
          !(roster_ && roster_->has(peer.member.id));
@@ -347,8 +338,8 @@ void MembershipMachine::forget_non_members() {
   });
 }
 
-// The others base decisions on the members that this process receives from: changes are reported at
-// once.
+// The others base decisions on the members that this process receives from, so it reports changes
+// at once.
 void MembershipMachine::note_changes() {
   const auto is_heard = [&](const Peer& peer) { return peer.heard && is_reachable(peer); };
   std::size_t heard = 0;  // usually the lists are equal, and nothing has to be allocated
