@@ -158,7 +158,7 @@ std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
 // ---- Bootstrap.
 
 void MembershipMachine::propose_bootstrap() {
-  if (!has_endpoint_ || !options_.may_bootstrap || proposal_ || others_should_found()) return;
+  if (!has_endpoint_ || !options_.may_bootstrap || proposal_ || others_should_bootstrap()) return;
   std::vector<Member> members = clique({options_.self}, waiting_members(true));
   std::ranges::stable_sort(members, {}, order_of);
   std::vector<MemberId> waiting;
@@ -176,7 +176,7 @@ void MembershipMachine::propose_bootstrap() {
 }
 
 // Several processes of a host may serve the join endpoint if they share its socket.
-bool MembershipMachine::others_should_found() const {
+bool MembershipMachine::others_should_bootstrap() const {
   const auto order = [](const Member& m) { return std::tuple(order_of(m), m.id); };
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     const Peer& peer = entry.second;

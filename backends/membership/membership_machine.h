@@ -149,7 +149,7 @@ class MembershipMachine {
   void propose_bootstrap();
   bool is_time(Time at);  // for the next attempt; if not, schedules seek() for then
   bool the_old_job_is_dead() const;
-  bool others_should_found() const;
+  bool others_should_bootstrap() const;
   std::vector<Member> waiting_members(bool by_arrival) const;
   std::vector<Member> clique(std::vector<Member> chosen, const std::vector<Member>& more) const;
   bool can_reach_quorum() const;

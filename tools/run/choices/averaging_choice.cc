@@ -135,7 +135,7 @@ std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& 
     return engine::make_step_gradient_averaging(gradients,
                                                 coded_step(options, parts.seed, gradients));
   const engine::BucketOptions buckets =
-      parts.shares != nullptr ? engine::dealt_buckets(options.buckets, communicator.world_size())
+      parts.shares != nullptr ? engine::sharded_buckets(options.buckets, communicator.world_size())
                               : options.buckets;
   return engine::make_gradient_averaging(make_sum(options, communicator, parts), gradients,
                                          buckets);

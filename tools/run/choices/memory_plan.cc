@@ -35,7 +35,7 @@ std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOption
   std::vector<std::int64_t> sizes;
   for (const engine::OrderedParameter& p : parameters)
     sizes.push_back(p.layout.layout.memory_shape().count());
-  const std::vector<int> owners = engine::deal_sizes(sizes, options.optimizer_ranks);
+  const std::vector<int> owners = engine::assign_owners(sizes, options.optimizer_ranks);
   std::uint64_t all = 0;
   for (const engine::OptimizerState& state : options.optimizer_states) {
     std::uint64_t bytes = 0;

@@ -198,9 +198,9 @@ std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
   const bool by_ranges = options.update.optimizer->by_ranges;
   const engine::OptimizerShards shares =
       by_ranges ? engine::shard_elements(parameters,
-                                         engine::dealt_buckets(options.averaging.buckets, world),
+                                         engine::sharded_buckets(options.averaging.buckets, world),
                                          group.rank(), world)
-                : engine::deal_tensors(parameters.values, group.rank(), world);
+                : engine::shard_tensors(parameters.values, group.rank(), world);
   return std::unique_ptr<SharedUpdate>(new SharedUpdate{
       shares, by_ranges && !compute.cuda(),
       engine::ParameterGather(shares, parameters.gradients.size(), parameters.values.dtype())});

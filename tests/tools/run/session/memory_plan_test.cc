@@ -61,7 +61,7 @@ TEST_F(MemoryPlan, CountsWhatIsAllocated) {
   options_.whole_tensors = true;
   for (options_.optimizer_rank = 0; options_.optimizer_rank < 4; ++options_.optimizer_rank) {
     const std::vector<engine::Elements> share =
-        engine::deal_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
+        engine::shard_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
     EXPECT_EQ(need(1024).optimizer,
               2 * sizeof(float) * static_cast<std::uint64_t>(engine::count_of(share)));
   }
@@ -96,7 +96,7 @@ TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
     for (const int ranks : {1, 3}) {
       if (ranks > 1 && spec->by_ranges) continue;  // the same of each state, divided
       options_.optimizer_ranks = ranks;
-      const engine::OptimizerShards shares = engine::deal_tensors(values, 0, ranks);
+      const engine::OptimizerShards shares = engine::shard_tensors(values, 0, ranks);
       const auto optimizer =
           spec->make(*spec, {settings, values, matrices, {}, ranks == 1 ? nullptr : &shares.own()});
       std::uint64_t held = 0;
