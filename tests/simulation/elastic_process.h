@@ -88,8 +88,7 @@ class ElasticProcess final : public Process {
   bool is_asked_to_leave_ = false, withdraws_ = false;
   milliseconds clock_ahead_{0};
   int points_left_ = 0;
-  bool dies_ =
-      false;  // at the end of this run_once(), in which it does nothing more that others notice
+  bool dies_ = false;  // at the end of this run_once(), without further effects on others
   std::map<int, ConnectionId> agents_;  // outgoing, by process
   std::map<ConnectionId, backends::FrameParser> agents_in_;
 

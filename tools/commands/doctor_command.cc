@@ -66,8 +66,9 @@ std::unique_ptr<backends::Communicator> examine(const RunConfig& config, backend
     hosts.push_back(facts_from_json(text));
   report.hosts = std::move(hosts);
   report.links = measure_links(group, *control);
-  for (const std::vector<Finding>& part : {check_hosts(report.hosts), check_clocks(report.links),
-                                           check_links(report.links, group.world_size())})
+  for (const std::vector<Finding>& part :
+       {diagnose_hosts(report.hosts), diagnose_clocks(report.links),
+        diagnose_links(report.links, group.world_size())})
     report.findings.insert(report.findings.end(), part.begin(), part.end());
   return control;
 }

@@ -45,7 +45,7 @@ TEST(KeepBest, IsToldNamedAndNeverPruned) {
       expect_success(train_for_best({"--save-dir", folder / "run", "--keep-last", "1",
                                      "--keep-best", "loss", "--metrics", folder / "m.jsonl"}));
   const std::string reported = last_after(result.out, "Best so far: loss ");
-  const std::string step = last_after(told + "\n", " at step ");
+  const std::string step = last_after(reported + "\n", " at step ");
   ASSERT_FALSE(step.empty()) << result.out;
   std::string name = test_support::read_text(folder / "run/best");
   name.erase(name.find('\n'));

@@ -112,7 +112,7 @@ std::vector<std::size_t> suspicious_links(const std::vector<Link>& links) {
   return found;
 }
 
-std::vector<Finding> check_links(const std::vector<Link>& links, int ranks) {
+std::vector<Finding> diagnose_links(const std::vector<Link>& links, int ranks) {
   const std::map<Kind, Usual> usual = usual_links(links);
   std::vector<Finding> findings;
   std::vector<std::size_t> bad;
@@ -146,7 +146,7 @@ std::vector<Finding> check_links(const std::vector<Link>& links, int ranks) {
   return findings;
 }
 
-std::vector<Finding> check_clocks(const std::vector<Link>& links) {
+std::vector<Finding> diagnose_clocks(const std::vector<Link>& links) {
   std::vector<Finding> findings;
   for (const Link& l : links)
     if (l.a == 0 && std::abs(l.clock_offset_s) - l.clock_error_s > kMaxClockOffset)
@@ -158,7 +158,7 @@ std::vector<Finding> check_clocks(const std::vector<Link>& links) {
   return findings;
 }
 
-std::vector<Finding> check_hosts(const std::vector<HostFacts>& hosts) {
+std::vector<Finding> diagnose_hosts(const std::vector<HostFacts>& hosts) {
   std::vector<Finding> findings;
   std::map<std::string, int> ranks_on;
   for (const HostFacts& f : hosts) ++ranks_on[f.host_id];

@@ -168,7 +168,7 @@ engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
 
 }  // namespace
 
-std::vector<std::string> inference_options() {
+std::vector<std::string> trained_model_options() {
   std::vector<std::string> options{
       "limit",   "threads",     "bind",         "device",  "devices",    "gpu-devices", "amp",
       "backend", "local-stage", "init-method",  "rank",    "world-size", "local-rank",  "spawn",

@@ -38,7 +38,7 @@ struct ModelReference {
 };
 
 // Returns the table options of commands whose ranks run a trained model.
-std::vector<std::string> inference_options();
+std::vector<std::string> trained_model_options();
 
 // A command's use of the data.
 enum class DataUse {

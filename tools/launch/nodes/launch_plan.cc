@@ -67,7 +67,7 @@ int find_node_rank(const LaunchOptions& options) {
 }
 
 // Makes a name for logs that sorts by time.
-std::string new_run_id() {
+std::string random_run_id() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
@@ -167,7 +167,7 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   plan.host = backends::host_name();
   plan.max_restarts = options.restarts.max;
   if (!options.rendezvous.id.empty()) check_run_id(options.rendezvous.id);
-  plan.run_id = options.rendezvous.id.empty() ? new_run_id() : options.rendezvous.id;
+  plan.run_id = options.rendezvous.id.empty() ? random_run_id() : options.rendezvous.id;
   plan.common_run_id = plan.nnodes == 1 || !options.rendezvous.id.empty();
   plan.elastic = plan.own_command ? elastic_of(options.command) : "";
   if (plan.elastic.empty() && options.nodes.min_count)
