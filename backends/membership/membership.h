@@ -33,8 +33,8 @@ struct View {
   // This process was not a member of the previous generation: its state is not used.
   bool is_new_member = true;
   std::vector<PeerInfo> members;  // by rank
-  std::vector<PeerInfo> left,
-      joined;  // since the previous generation; joined of a new member: itself
+  // Since the previous generation; a new member has itself in `joined`.
+  std::vector<PeerInfo> left, joined;
 };
 
 // The job's training has finished on all ranks, and the other ranks have left.

@@ -55,8 +55,8 @@ class MembershipMachine {
   void received(const MembershipMessage& message, Time now);
   // The connection to this process broke, and its address refuses another one: the process is gone.
   void refused(const MemberId& id, Time now);
-  void set_endpoint_held(bool held,
-                         Time now);  // this process serves the join endpoint, or no longer does
+  // This process serves the join endpoint, or no longer does.
+  void set_endpoint_held(bool held, Time now);
   // This process connected to itself through the join endpoint, which several processes serve.
   void on_self_connection(Time now);
   // The main thread has left the group of its view, if it had one, and wants the next.

@@ -104,8 +104,8 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       reason = "the process listening there does not speak this program's protocol";
       return std::nullopt;
     case State::kOtherSecret: {
-      (void)poll_once(socket.fd(), machine,
-                      until);  // lets rank 0 read the proof, and report this rank
+      // Lets rank 0 read the proof, and report this rank.
+      (void)poll_once(socket.fd(), machine, until);
       reason = unproved_text(server, secret);
       if (others == OtherServers::kNone) throw AuthenticationError(reason);
       kind = SessionFault::kOtherSecret;

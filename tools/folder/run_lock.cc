@@ -178,8 +178,7 @@ void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
 
 void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
   constexpr auto kPause = std::chrono::milliseconds(100);
-  constexpr auto kSilentTime =
-      std::chrono::seconds(1);  // a holder that is ending has ended by then
+  constexpr auto kSilentTime = std::chrono::seconds(1);  // an ending holder has ended by then
   const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kSilentTime);
   for (bool reported = false; !base::has_passed(end);) {
     if (!reported && base::has_passed(silent_end)) {

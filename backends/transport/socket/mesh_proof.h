@@ -59,8 +59,8 @@ struct MeshChallenge {
 };
 
 struct MeshWelcome {
-  std::int32_t streams = 0,
-               oversubscribed = 0;  // the acceptor's; oversubscribed: 1 for more ranks than cores
+  // The acceptor's; oversubscribed: 1 for more ranks than cores.
+  std::int32_t streams = 0, oversubscribed = 0;
   std::uint32_t machine = 0;
   LinkCipher cipher = LinkCipher::kNone;
   std::uint64_t received = 0;  // bytes of the stream that the acceptor has

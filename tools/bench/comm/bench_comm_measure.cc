@@ -19,8 +19,7 @@ constexpr int kBlocks = 5, kFewestInBlock = 4;  // numbers of blocks, and of ite
 // to separate cores, so that waits spin. A number of calls would be too short at 8 bytes, where 40
 // calls take 20 us.
 constexpr double kWarmUpSeconds = 5e-3;
-constexpr int kMinWarmedUpIterations =
-    20;  // iterations; with fewer, only means over all are useful
+constexpr int kMinWarmedUpIterations = 20;  // with fewer, only means over all are useful
 
 // The communicators of one backend. If they take device memory, `device_all` and `device_pair`
 // refer to the same ones.
