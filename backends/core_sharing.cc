@@ -12,8 +12,8 @@ namespace backends {
 namespace {
 
 // Longer than a rank usually runs before it waits itself; a yield lasts until all threads that
-// share the core have had their turn.
-constexpr auto kTurnOfOne = std::chrono::microseconds(200);
+// share the core have run.
+constexpr auto kTimePerRank = std::chrono::microseconds(200);
 
 }  // namespace
 
@@ -37,9 +37,9 @@ bool leave_core(int core) noexcept {
 }
 
 YieldingWait::YieldingWait(int ranks)
-    : long_turn_(kTurnOfOne * ((ranks - 1) / base::count_of_cpus() + 1)) {}
+    : long_yield_(kTimePerRank * ((ranks - 1) / base::count_of_cpus() + 1)) {}
 
-void YieldingWait::count_long_turn() noexcept {
+void YieldingWait::count_long_yield() noexcept {
   pause_ = std::min(2 * pause_, kMaxWaitsWithout);
   waits_without_ = pause_;
   gone_well_ = 0;

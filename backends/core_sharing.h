@@ -31,13 +31,13 @@ class YieldingWait {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr int kTurns = 20;
+  static constexpr int kMaxYields = 20;
   static constexpr int kMaxWaitsWithout = 1 << 14, kWaitsGoneWell = 256;
 
-  void count_long_turn() noexcept;
+  void count_long_yield() noexcept;
   void count_good_wait() noexcept;
 
-  const std::chrono::microseconds long_turn_;
+  const std::chrono::microseconds long_yield_;
   int waits_without_ = 0, pause_ = 1, gone_well_ = 0;
 };
 
@@ -49,12 +49,12 @@ bool YieldingWait::take(const Done& done) {
   }
   bool is_done = done();
   Clock::time_point before = Clock::now();
-  for (int left = kTurns; left > 0 && !is_done; --left) {
+  for (int left = kMaxYields; left > 0 && !is_done; --left) {
     sched_yield();
     const Clock::time_point now = Clock::now();
     is_done = done();
-    if (now - before > long_turn_) {
-      count_long_turn();
+    if (now - before > long_yield_) {
+      count_long_yield();
       return is_done;
     }
     before = now;

@@ -297,7 +297,7 @@ constexpr Kind kKinds[] = {
     {"shuffle_channels",
      [](Options& o, std::int64_t) { return layers::shuffle_channels(o.integer("groups", 1)); },
      "[h, w, c] → the same; [c] → the same",
-     "groups divide c; takes a channel of each group in turn, as ShuffleNet", ""},
+     "groups divide c; interleaves the channels of the groups, as ShuffleNet", ""},
     {"global_average_pool", [](Options&, std::int64_t) { return layers::global_average_pool(); },
      "[h, w, c] → [c]", "", ""},
     {"flatten", [](Options&, std::int64_t) { return layers::flatten(); },

@@ -35,7 +35,7 @@ void narrow_block(Chain& x, const std::string& name, std::int64_t channels, std:
   x.add(start).then(layers::relu());
 }
 
-engine::Graph build(int blocks_of_a_stage, const ModelOptions& options) {
+engine::Graph build(int blocks_per_stage, const ModelOptions& options) {
   engine::Graph graph;
   const Ends ends = begin_classifier(graph, options);
   Chain x(graph, ends.input);
@@ -43,7 +43,7 @@ engine::Graph build(int blocks_of_a_stage, const ModelOptions& options) {
       .then("bn1", layers::batch_norm2d())
       .then("relu", layers::relu());
   for (int stage = 0; stage < 3; ++stage)
-    for (int i = 0; i < blocks_of_a_stage; ++i)
+    for (int i = 0; i < blocks_per_stage; ++i)
       narrow_block(x, "layer" + std::to_string(stage + 1) + "." + std::to_string(i),
                    std::int64_t{16} << stage, stage > 0 && i == 0 ? 2 : 1);
   x.then("avgpool", layers::global_average_pool()).then("linear", layers::dense(options.classes));

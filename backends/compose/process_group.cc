@@ -247,7 +247,7 @@ class ProcessGroup final : public Group {
     return "; the relay at " + to_string(relay->relay()) + " does not answer: " + fault;
   }
 
-  // The others are told first: their errors then name the relay, not this rank's connections.
+  // Notify the others first: their errors then name the relay, not this rank's connections.
   void watch_relay() {
     const auto pause = std::chrono::milliseconds(options_.heartbeat_ms);
     relay_watch_.emplace(RelayWatchOptions{.route = relay_,

@@ -29,7 +29,7 @@ class SetupStages {
   void enter(SetupStage stage);
   // Describes the ranks that have not come as far as this one: "rank 2 (host c, pid 7), which has
   // not reached the choice of encryption within 60.0 s (--rdzv-timeout)". "" if there are none, or
-  // the store cannot tell.
+  // the store does not know.
   std::string awaited_text() const noexcept;
 
   // Calls wait(), and adds awaited_text() to its PeerError.

@@ -36,7 +36,7 @@ std::vector<Claim> read_claims(const Environment& environment, bool uses_file);
 Claim reconcile(const std::vector<Claim>& claims);
 
 // Returns e.g. "SLURM_STEP_NUM_TASKS=2" if a launcher has started this process as one of several
-// ranks, for a notice if it starts ranks of its own. Of a launcher's processes only rank 0 has a
+// ranks, for a notice if it starts ranks of its own. Only rank 0 of a launcher's processes has a
 // text; RANK and WORLD_SIZE may be remains, so any rank has one. "" if variables contradict each
 // other.
 std::string started_tasks_text(const Environment& environment);

@@ -1,4 +1,4 @@
-// Implements the locks, copies and checksums of the register's file.
+// Implements the locks, copies and checksums of the acceptor's file.
 #include "backends/membership/acceptor_file.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/membership/register_folder.h"
+#include "backends/membership/acceptor_folder.h"
 #include "backends/secret.h"
 #include "backends/store/protocol/wire.h"
 #include "io/base/digests/digest.h"
@@ -28,7 +28,7 @@ namespace backends {
 namespace {
 
 constexpr std::string_view kMagic = "EGREG001";
-constexpr std::size_t kHeaderBytes = 24;              // magic, register id
+constexpr std::size_t kHeaderBytes = 24;              // magic, acceptor id
 constexpr std::size_t kCopyHeaderBytes = 8 + 4 + 16;  // sequence, length, digest of everything else
 constexpr std::size_t kMaxStateBytes = 16u << 20;
 constexpr off_t kCopyAt[] = {4096, 4096 + (32 << 20)};  // holes use no memory
@@ -142,15 +142,15 @@ bool write_at(int fd, off_t at, std::string_view bytes) {
 
 AcceptorFile::AcceptorFile(const std::string& job) {
   const base::Digest digest = base::digest_of(std::as_bytes(std::span(job)));
-  const RegisterFolder folder = make_register_folder();
+  const AcceptorFolder folder = make_acceptor_folder();
   notice_ = folder.notice;
   path_ = folder.path + "/elastic-" + base::hex_text(digest);
   remove_dead_ones(folder.path, path_);
   const base::Deadline deadline = base::deadline_in(std::chrono::seconds(10));
   while (!open_once()) {
     if (base::has_passed(deadline))
-      throw PeerError("the register " + path_ +
-                      " of this job is held by a process that does not go on (is one stopped?)");
+      throw PeerError("the acceptor file " + path_ +
+                      " of this job is locked by a process that does not respond; is it stopped?");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
@@ -159,7 +159,7 @@ AcceptorFile::~AcceptorFile() = default;
 
 void AcceptorFile::remove_unused() noexcept {
   try {
-    const RegisterFolder folder = find_register_folder();
+    const AcceptorFolder folder = find_acceptor_folder();
     if (!folder.path.empty()) remove_dead_ones(folder.path, "");
   } catch (const std::exception&) {
     // The ranks have reported why the folder cannot be used, and the next job tries again.
@@ -189,8 +189,9 @@ bool AcceptorFile::is_of_dead_job() {
     return false;
   if (status.st_size == 0) return true;
   return read_id_of_file() && read() &&
-         (!state_.decided || std::ranges::all_of(state_.decided->members,
-                                                 [this](const Member& m) { return m.reg == id_; }));
+         (!state_.decided || std::ranges::all_of(state_.decided->members, [this](const Member& m) {
+           return m.acceptor == id_;
+         }));
 }
 
 bool AcceptorFile::read_id_of_file() {
@@ -280,12 +281,12 @@ bool AcceptorFile::write() {
 
 bool AcceptorFile::update(const std::function<void(AcceptorState&)>& change) {
   const auto fails = [this](bool lasts, const std::string& why) {
-    problem_ = {"the register " + path_ + " of this host " + why, lasts};
+    problem_ = {"the acceptor file " + path_ + " of this host " + why, lasts};
     return false;
   };
   const StateLock lock(file_.fd());
   if (!lock.is_held())
-    return fails(false, "is held by a process that does not go on: is one stopped?");
+    return fails(false, "is locked by a process that does not respond; is it stopped?");
   if (!read()) return fails(true, "is damaged");
   problem_ = {};
   const AcceptorState before = state_;

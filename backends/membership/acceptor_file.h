@@ -13,7 +13,7 @@ namespace backends {
 // The file holds two copies of the state, and a write goes to the older one: a process that dies
 // during the write leaves the other copy, as if it had died before. Changes are made under a lock
 // on the open file, which the kernel releases if its holder dies.
-class AcceptorFile final : public Register {
+class AcceptorFile final : public Acceptor {
  public:
   // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>: in $TMPDIR if there is no
   // /dev/shm, in engine-UID-1 and so on if another user has made the folder. Removes files that
@@ -25,7 +25,7 @@ class AcceptorFile final : public Register {
   AcceptorFile(const AcceptorFile&) = delete;
   AcceptorFile& operator=(const AcceptorFile&) = delete;
 
-  RegisterId id() const override { return id_; }
+  AcceptorId id() const override { return id_; }
   bool update(const std::function<void(AcceptorState&)>& change) override;
   void use_as(const MemberId& id) override;
   bool is_used_by(const MemberId& id) override;
@@ -59,7 +59,7 @@ class AcceptorFile final : public Register {
   std::string path_, notice_;
   Problem problem_;
   base::Descriptor file_;
-  RegisterId id_;
+  AcceptorId id_;
   std::uint64_t sequence_ = 0;  // sequence of the copy that state_ was read from or written to
   AcceptorState state_;
 };

@@ -318,7 +318,7 @@ void AgentSockets::drop_late() {
   for (const Endpoint& to : silent) events_.no_agent(to, true);
 }
 
-void AgentSockets::turn(const base::WakeEvent& wake, Deadline until) {
+void AgentSockets::poll_once(const base::WakeEvent& wake, Deadline until) {
   Polled polled = sockets_to_poll(wake.fd());
   for (const auto& [to, out] : outgoing_)
     if (out.retry_at) until = std::min(until, *out.retry_at);

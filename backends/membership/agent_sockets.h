@@ -45,7 +45,7 @@ class AgentSockets {
   void send(const Endpoint& to, const MembershipMessage& message);
   void drop(const Endpoint& to);  // closes the connection; the next send() opens another one
   // Runs the loop once: waits until something arrives on a socket or on `wake`, or `until`.
-  void turn(const base::WakeEvent& wake, Deadline until);
+  void poll_once(const base::WakeEvent& wake, Deadline until);
   void flush(Deadline until);  // tries to send the remaining data
 
  private:
@@ -69,7 +69,7 @@ class AgentSockets {
     MemberId from = {};       // sender of its last message
     bool is_of_dead = false;  // messages that its process sent before it died are ignored
   };
-  // The sockets of one turn: `fds` has the wake-up, the listeners, and then these connections.
+  // The sockets of one poll: `fds` has the wake-up, the listeners, and then these connections.
   struct Polled {
     std::vector<pollfd> fds;
     std::vector<Endpoint> targets = {};

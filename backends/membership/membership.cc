@@ -1,5 +1,5 @@
 // Implements the agent: a thread that runs the MembershipMachine on sockets and the host's
-// register.
+// acceptor.
 #include "backends/membership/membership.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "backends/identity/host_identity.h"
 #include "backends/membership/acceptor_file.h"
 #include "backends/membership/agent_sockets.h"
-#include "backends/membership/door.h"
+#include "backends/membership/join_endpoint.h"
 #include "backends/membership/membership_machine.h"
 #include "backends/store/store_session.h"
 #include "io/base/files/io_error.h"
@@ -56,7 +56,7 @@ PeerInfo peer_info(const Member& member, std::size_t rank) {
 
 }  // namespace
 
-std::string register_job(const GroupOptions& group) {
+std::string acceptor_job(const GroupOptions& group) {
   return group.job.id + '\n' + group.init_method + '\n' + host_id_of(group);
 }
 
@@ -72,7 +72,7 @@ class Membership::Agent {
   GroupOptions group_options(const View& view) const;
   void notice(const std::string& text) const;
   void leave();
-  void part();
+  void withdraw();
 
  private:
   MembershipMachine::Options machine_options();
@@ -84,15 +84,15 @@ class Membership::Agent {
   bool fail_unless_member(std::exception_ptr why);
   void run();
   bool take_commands();  // returns false to stop
-  void run_door();
+  void serve_endpoint();
   void carry_out();
-  void tell_problems();
+  void report_problems();
   void publish();
   View view_of(const Roster& roster);
 
   const MembershipOptions options_;
-  JoinEndpoint door_;
-  AcceptorFile register_;
+  JoinEndpoint join_endpoint_;
+  AcceptorFile acceptor_;
   Socket store_listener_;
   const base::WakeEvent wake_;
   Member self_;
@@ -103,11 +103,11 @@ class Membership::Agent {
   std::optional<AgentSockets> sockets_;
   std::optional<MembershipMachine> machine_;
   struct NextTimes {
-    Deadline door{}, problem{};
+    Deadline endpoint{}, problem{};
   };
   NextTimes next_;
   struct ThreadState {
-    std::uint64_t shown = 0;  // the generation for which the door's file names this process
+    std::uint64_t shown = 0;  // the generation for which the endpoint's file names this process
     bool is_leaving = false, has_news = false;
     int unproved = 0;  // answers that did not prove the secret
   };
@@ -118,7 +118,7 @@ class Membership::Agent {
   // The state that both threads read and write.
   struct Shared {
     std::condition_variable changed;
-    bool wants_view = false, wants_to_leave = false, wants_to_part = false, has_left = false;
+    bool wants_view = false, wants_to_leave = false, wants_to_withdraw = false, has_left = false;
     RosterPtr view;   // for the thread that waits
     RosterPtr taken;  // the view that it was given last
     MemberId own_id;  // in `view`
@@ -133,14 +133,15 @@ class Membership::Agent {
 
 Membership::Agent::Agent(MembershipOptions options)
     : options_(std::move(options)),
-      door_(options_.group),
-      register_(register_job(options_.group)),
-      store_listener_(door_.listen_beside()),
-      listener_(door_.listen_beside()) {
-  if (!register_.notice().empty()) notice(register_.notice());
-  if (options_.least < 1 || options_.most < options_.least)
-    throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
-                             std::to_string(options_.most) + " ranks: expected 1 <= MIN <= MAX");
+      join_endpoint_(options_.group),
+      acceptor_(acceptor_job(options_.group)),
+      store_listener_(join_endpoint_.listen_beside()),
+      listener_(join_endpoint_.listen_beside()) {
+  if (!acceptor_.notice().empty()) notice(acceptor_.notice());
+  if (options_.min_ranks < 1 || options_.max_ranks < options_.min_ranks)
+    throw ConfigurationError("an elastic job of " + std::to_string(options_.min_ranks) + " to " +
+                             std::to_string(options_.max_ranks) +
+                             " ranks: expected 1 <= MIN <= MAX");
   agent_ = local_endpoint(listener_.fd());
   const GroupOptions& group = options_.group;
   self_.id = random_id();
@@ -150,18 +151,18 @@ Membership::Agent::Agent(MembershipOptions options)
   self_.pid = getpid();
   self_.port = agent_.port;
   self_.store_port = local_endpoint(store_listener_.fd()).port;
-  self_.reg = register_.id();
+  self_.acceptor = acceptor_.id();
   self_.hint = group.rank;
   const std::chrono::milliseconds silence(3 * group.heartbeat_ms);
-  sockets_.emplace(door_.secret(agent_), hello(), events(), silence);
+  sockets_.emplace(join_endpoint_.secret(agent_), hello(), events(), silence);
   machine_.emplace(machine_options(), now());
   sockets_->listen(std::move(listener_));
   if (group.listen.fd >= 0) {
-    Socket door(group.listen.fd);
-    fcntl(door.fd(), F_SETFL, fcntl(door.fd(), F_GETFL) | O_NONBLOCK);
-    fcntl(door.fd(), F_SETFD, FD_CLOEXEC);
-    sockets_->listen(std::move(door));
-    machine_->set_door(true, now());
+    Socket endpoint(group.listen.fd);
+    fcntl(endpoint.fd(), F_SETFL, fcntl(endpoint.fd(), F_GETFL) | O_NONBLOCK);
+    fcntl(endpoint.fd(), F_SETFD, FD_CLOEXEC);
+    sockets_->listen(std::move(endpoint));
+    machine_->set_endpoint_held(true, now());
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -174,12 +175,12 @@ Membership::Agent::~Agent() {
 
 MembershipMachine::Options Membership::Agent::machine_options() {
   return {.self = self_,
-          .least = options_.least,
-          .most = options_.most,
+          .min_ranks = options_.min_ranks,
+          .max_ranks = options_.max_ranks,
           .heartbeat_ms = options_.group.heartbeat_ms,
           .last_call_ms = options_.last_call_ms,
           .give_up_ms = options_.group.rendezvous_timeout_ms,
-          .reg = &register_,
+          .acceptor = &acceptor_,
           .random = random_id};
 }
 
@@ -193,8 +194,8 @@ Hello Membership::Agent::hello() const {
   h.host_id = self_.host_id;
   // MIN and MAX have to be the same as well: they decide who is taken.
   h.settings = group.job.settings;
-  h.settings.emplace_back("--elastic",
-                          std::to_string(options_.least) + ":" + std::to_string(options_.most));
+  h.settings.emplace_back(
+      "--elastic", std::to_string(options_.min_ranks) + ":" + std::to_string(options_.max_ranks));
   h.settings_digest = settings_digest(h.settings);
   return h;
 }
@@ -211,14 +212,14 @@ AgentSockets::Events Membership::Agent::events() {
               [this](const Endpoint& at, RefusalKind kind, const std::string& text) {
                 const bool is_other_job =
                     kind == RefusalKind::kAuthentication || kind == RefusalKind::kOtherJob;
-                if (!is_other_job || !door_.pass_by(at)) turned_away(kind, text);
+                if (!is_other_job || !join_endpoint_.pass_by(at)) turned_away(kind, text);
               },
           .notice = [this](const std::string& text) { notice(text); }};
 }
 
 void Membership::Agent::received(const MembershipMessage& message) {
   if (message.from != machine_->self().id) return machine_->received(message, now());
-  if (const std::optional<Endpoint> door = door_.find()) sockets_->drop(*door);
+  if (const std::optional<Endpoint> endpoint = join_endpoint_.find()) sockets_->drop(*endpoint);
   machine_->on_self_connection(now());
 }
 
@@ -228,9 +229,10 @@ void Membership::Agent::notice(const std::string& text) const {
 
 // On the job's own host, serve() takes a free port instead.
 void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
-  if (!answers && door_.is_on_this_host()) return;
-  const std::optional<Endpoint> door = door_.find();
-  if (door_.pass_by(at) || !answers || !door || to_string(*door) != to_string(at)) return;
+  if (!answers && join_endpoint_.is_on_this_host()) return;
+  const std::optional<Endpoint> endpoint = join_endpoint_.find();
+  if (join_endpoint_.pass_by(at) || !answers || !endpoint || to_string(*endpoint) != to_string(at))
+    return;
   if (!base::has_passed(next_.problem)) return;
   next_.problem = base::deadline_in(kProblemInterval);
   notice(to_string(at) +
@@ -265,14 +267,14 @@ void Membership::Agent::run() {
   std::exception_ptr failure;
   try {
     while (take_commands()) {
-      run_door();
+      serve_endpoint();
       machine_->tick(now());
       carry_out();
-      tell_problems();
+      report_problems();
       publish();
       // Look at what sending has shown before waiting for anything.
-      const Deadline until = std::min(machine_->next_tick(), next_.door);
-      sockets_->turn(wake_, std::exchange(state_.has_news, false) ? now() : until);
+      const Deadline until = std::min(machine_->next_tick(), next_.endpoint);
+      sockets_->poll_once(wake_, std::exchange(state_.has_news, false) ? now() : until);
     }
     if (state_.is_leaving) sockets_->flush(base::deadline_in(kLastWords));
   } catch (const Error&) {
@@ -296,30 +298,30 @@ bool Membership::Agent::take_commands() {
     machine_->leave(now());
     state_.is_leaving = true;
   }
-  if (std::exchange(shared_.wants_to_part, false)) {
-    machine_->part(now());
+  if (std::exchange(shared_.wants_to_withdraw, false)) {
+    machine_->withdraw(now());
     state_.is_leaving = true;
   }
   return true;
 }
 
-void Membership::Agent::run_door() {
-  if (door_.is_file() && machine_->should_publish_endpoint() &&
+void Membership::Agent::serve_endpoint() {
+  if (join_endpoint_.is_file() && machine_->should_publish_endpoint() &&
       state_.shown != machine_->roster()->generation) {
     state_.shown = machine_->roster()->generation;
-    door_.show(agent_);
+    join_endpoint_.show(agent_);
   }
-  if (!base::has_passed(next_.door)) return;
+  if (!base::has_passed(next_.endpoint)) return;
   const bool is_member = machine_->roster() && machine_->roster()->has(machine_->self().id);
-  next_.door = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
+  next_.endpoint = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
   if (!machine_->should_claim_endpoint()) return;
-  if (door_.is_file()) {
-    if (!is_member && door_.take(agent_)) machine_->set_door(true, now());
-  } else if (Socket door = door_.serve()) {
-    sockets_->listen(std::move(door));
-    machine_->set_door(true, now());
-  } else if (is_member && door_.is_on_this_host() && !machine_->is_door_held()) {
-    door_.pass_by(*door_.find());  // another program has the port
+  if (join_endpoint_.is_file()) {
+    if (!is_member && join_endpoint_.take(agent_)) machine_->set_endpoint_held(true, now());
+  } else if (Socket endpoint = join_endpoint_.serve()) {
+    sockets_->listen(std::move(endpoint));
+    machine_->set_endpoint_held(true, now());
+  } else if (is_member && join_endpoint_.is_on_this_host() && !machine_->is_endpoint_held()) {
+    join_endpoint_.pass_by(*join_endpoint_.find());  // another program has the port
   }
 }
 
@@ -332,19 +334,19 @@ void Membership::Agent::carry_out() {
       case MembershipMachine::Output::Kind::kSend:
         sockets_->send({out.to.address, out.to.port}, out.message);
         break;
-      case MembershipMachine::Output::Kind::kSendToDoor:
-        if (const std::optional<Endpoint> door = door_.find();
-            door && to_string(*door) != to_string(agent_))
-          sockets_->send(*door, out.message);
+      case MembershipMachine::Output::Kind::kSendToEndpoint:
+        if (const std::optional<Endpoint> endpoint = join_endpoint_.find();
+            endpoint && to_string(*endpoint) != to_string(agent_))
+          sockets_->send(*endpoint, out.message);
         break;
     }
   }
 }
 
-// A member may find its host's register usable again, or need it no more; a process that comes
+// A member may find its host's acceptor usable again, or need it no more; a process that comes
 // would wait in vain.
-void Membership::Agent::tell_problems() {
-  const auto& [text, lasts] = register_.problem();
+void Membership::Agent::report_problems() {
+  const auto& [text, lasts] = acceptor_.problem();
   if (text.empty()) return;
   if (lasts && fail_unless_member(std::make_exception_ptr(io::CannotCreateError(text)))) return;
   if (!base::has_passed(next_.problem)) return;
@@ -363,10 +365,10 @@ void Membership::Agent::publish() {
     shared_.broken.reset();
     shared_.changed.notify_all();
   } else if (machine_->failure() && !shared_.failure) {
-    const std::string& problem = register_.problem().text;
+    const std::string& problem = acceptor_.problem().text;
     const std::string why = *machine_->failure() + (problem.empty() ? "" : "; " + problem);
     const bool ended = machine_->job_has_ended();
-    if (ended) door_.remove();  // no process needs its file any more
+    if (ended) join_endpoint_.remove();  // no process needs its file any more
     shared_.failure = ended ? std::make_exception_ptr(JobEnded(*machine_->failure()))
                             : std::make_exception_ptr(PeerError(why));
     shared_.changed.notify_all();
@@ -401,13 +403,13 @@ View Membership::Agent::view_of(const Roster& roster) {
   view.generation = roster.generation;
   view.rank = static_cast<int>(rank);
   view.world_size = static_cast<int>(roster.members.size());
-  view.fresh = roster.members[rank].since == roster.generation;
+  view.is_new_member = roster.members[rank].since == roster.generation;
   for (std::size_t r = 0; r < roster.members.size(); ++r) {
     view.members.push_back(peer_info(roster.members[r], r));
     const bool is_new = roster.members[r].since == roster.generation;
-    if (view.fresh ? r == rank : is_new) view.joined.push_back(view.members.back());
+    if (view.is_new_member ? r == rank : is_new) view.joined.push_back(view.members.back());
   }
-  if (!view.fresh) {
+  if (!view.is_new_member) {
     for (std::size_t r = 0; r < shared_.taken->members.size(); ++r) {
       if (!roster.has(shared_.taken->members[r].id))
         view.left.push_back(peer_info(shared_.taken->members[r], r));
@@ -452,15 +454,15 @@ void Membership::Agent::leave() {
   shared_.wants_to_leave = true;
   wake_.wake();
   shared_.changed.wait(lock, [this] { return shared_.has_left; });
-  door_.remove();
-  register_.remove_if_last();
+  join_endpoint_.remove();
+  acceptor_.remove_if_last();
 }
 
 // Keeps what other processes may still need: the file of the join endpoint, and the decisions of
 // this host.
-void Membership::Agent::part() {
+void Membership::Agent::withdraw() {
   std::unique_lock lock(mutex_);
-  shared_.wants_to_part = true;
+  shared_.wants_to_withdraw = true;
   wake_.wake();
   shared_.changed.wait(lock, [this] { return shared_.has_left; });
 }
@@ -483,6 +485,6 @@ GroupOptions Membership::group_options(const View& view) const {
   return agent_->group_options(view);
 }
 void Membership::leave() { agent_->leave(); }
-void Membership::part() { agent_->part(); }
+void Membership::withdraw() { agent_->withdraw(); }
 
 }  // namespace backends

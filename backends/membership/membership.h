@@ -15,25 +15,26 @@
 namespace backends {
 
 struct MembershipOptions {
-  // init_method names the door, where newcomers find the job: tcp://HOST:PORT or file:///PATH; rank
-  // is a hint for the order, -1 is none; listen.fd is the door's socket, if it is handed over,
-  // which several processes of a host may share.
+  // init_method names the join endpoint, at which joining ranks find the job: tcp://HOST:PORT or
+  // file:///PATH. rank is a hint for the order, -1: none. listen.fd is the endpoint's socket if the
+  // launcher has opened it; several processes of a host may share it.
   GroupOptions group;
-  int least = 1, most = 1;  // number of ranks
-  int last_call_ms = 3000;  // from the last arrival to the bootstrap with fewer than `most`
+  int min_ranks = 1, max_ranks = 1;  // number of ranks
+  int last_call_ms = 3000;  // from the last arrival to the bootstrap with fewer than `max_ranks`
 };
 
 // Returns the job name of the AcceptorFile in which a process with these options stores its host's
 // votes.
-std::string register_job(const GroupOptions& group);
+std::string acceptor_job(const GroupOptions& group);
 
 struct View {
   std::uint64_t generation = 0;
   int rank = 0, world_size = 1;  // for this process
   // This process was not a member of the previous generation: its state is not used.
-  bool fresh = true;
-  std::vector<PeerInfo> members;       // by rank
-  std::vector<PeerInfo> left, joined;  // since the previous generation; if fresh: joined is itself
+  bool is_new_member = true;
+  std::vector<PeerInfo> members;  // by rank
+  // Since the previous generation; a new member has itself in `joined`.
+  std::vector<PeerInfo> left, joined;
 };
 
 // The job's training has finished on all ranks, and the other ranks have left.
@@ -75,7 +76,7 @@ class Membership {
   // Ends in order: training has finished on all ranks.
   void leave();
   // Withdraws this process, while the others continue. Returns when they have agreed on that.
-  void part();
+  void withdraw();
 
  private:
   class Agent;

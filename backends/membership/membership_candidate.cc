@@ -29,22 +29,22 @@ void MembershipMachine::seek() {
     if (is_ready() && !can_reach_quorum()) probe_endpoint();
   } else if (is_waiting()) {
     propose_bootstrap();
-    const bool hears_a_member =
+    const bool receives_from_a_member =
         roster_ &&
-        std::ranges::any_of(roster_->members, [&](const auto& m) { return hears(m.id); });
-    if (!hears_a_member) probe_endpoint();
+        std::ranges::any_of(roster_->members, [&](const auto& m) { return receives_from(m.id); });
+    if (!receives_from_a_member) probe_endpoint();
   }
 }
 
 // The process that serves the join endpoint knows the job, or is going to bootstrap it.
 void MembershipMachine::probe_endpoint() {
-  if (now_ >= next_.door) {
+  if (now_ >= next_.endpoint) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
-    const bool knows_others = is_member() || (has_door_ && !peers_.empty());
-    next_.door = now_ + (knows_others ? heartbeat : std::min(kCallInterval, heartbeat));
-    output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
+    const bool knows_others = is_member() || (has_endpoint_ && !peers_.empty());
+    next_.endpoint = now_ + (knows_others ? heartbeat : std::min(kCallInterval, heartbeat));
+    output_.push_back({Output::Kind::kSendToEndpoint, {}, report(), ""});
   }
-  next_.seek = std::min(next_.seek, next_.door);
+  next_.seek = std::min(next_.seek, next_.endpoint);
 }
 
 // ---- Members.
@@ -52,7 +52,7 @@ void MembershipMachine::probe_endpoint() {
 // The first reachable member in order proposes as soon as all members are ready or lost; later
 // members propose only if that has no result.
 void MembershipMachine::seek_as_member() {
-  std::vector<MemberId> settled;
+  std::vector<MemberId> ready;
   std::vector<Member> here;
   int place = 0;
   bool before_me = true;
@@ -67,24 +67,24 @@ void MembershipMachine::seek_as_member() {
       ready_.members.reset();  // only slow
       return;
     }
-    settled.push_back(m.id);
+    ready.push_back(m.id);
     here.push_back(m);
     place += before_me ? 1 : 0;
   }
   attempts_.place = place;
-  if (ready_.members != settled) {
-    ready_.members = std::move(settled);
+  if (ready_.members != ready) {
+    ready_.members = std::move(ready);
     ready_.since = now_;
   }
-  const auto turn =
+  const auto own_time =
       ready_.since + options_.patience * place * std::chrono::milliseconds(options_.heartbeat_ms);
-  if (proposal_ || !is_time(turn)) return;
+  if (proposal_ || !is_time(own_time)) return;
   std::vector<Member> members = clique({options_.self}, here);
   std::ranges::sort(members, {}, [&](const Member& m) { return roster_->place_of(m.id); });
   members = clique(std::move(members), waiting_members(false));
   lacks_state_ = leaves_the_state(members);
   if (lacks_state_) return;
-  if (static_cast<int>(members.size()) >= options_.least && can_reach_quorum())
+  if (static_cast<int>(members.size()) >= options_.min_ranks && can_reach_quorum())
     propose(std::move(members));
 }
 
@@ -107,9 +107,10 @@ bool MembershipMachine::leaves_the_state(const std::vector<Member>& chosen) cons
   return std::ranges::any_of(roster_->members, [&](const Member& m) {
     if (std::ranges::find(chosen, m.id, &Member::id) != chosen.end() || !may_have_state(m))
       return false;
-    const bool is_here = m.reg == options_.reg->id();
+    const bool is_here = m.acceptor == options_.acceptor->id();
     const auto peer = peers_.find(m.id);
-    return is_here ? options_.reg->is_used_by(m.id) : peer == peers_.end() || !peer->second.refused;
+    return is_here ? options_.acceptor->is_used_by(m.id)
+                   : peer == peers_.end() || !peer->second.refused;
   });
 }
 
@@ -133,12 +134,21 @@ std::vector<Member> MembershipMachine::waiting_members(bool by_arrival) const {
   return members;
 }
 
+bool MembershipMachine::mutually_reachable(const Member& a, const Member& b) const {
+  const auto one_way = [&](const Member& from, const Member& to) {
+    if (from.id == options_.self.id) return receives_from(to.id);
+    const auto peer = peers_.find(from.id);
+    return peer != peers_.end() && receives_from(peer->second, to);
+  };
+  return one_way(a, b) && one_way(b, a);
+}
+
 // Returns `chosen` and those of `more`, in order, that are mutually reachable with all chosen
 // members.
 std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
                                               const std::vector<Member>& more) const {
   for (const Member& m : more) {
-    if (static_cast<int>(chosen.size()) >= options_.most) break;
+    if (static_cast<int>(chosen.size()) >= options_.max_ranks) break;
     if (std::ranges::all_of(chosen, [&](const Member& c) { return mutually_reachable(c, m); }))
       chosen.push_back(m);
   }
@@ -148,55 +158,55 @@ std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
 // ---- Bootstrap.
 
 void MembershipMachine::propose_bootstrap() {
-  if (!has_door_ || !options_.may_bootstrap || proposal_ || others_should_found()) return;
+  if (!has_endpoint_ || !options_.may_bootstrap || proposal_ || others_should_bootstrap()) return;
   std::vector<Member> members = clique({options_.self}, waiting_members(true));
   std::ranges::stable_sort(members, {}, order_of);
-  std::vector<MemberId> crowd;
-  for (const Member& m : members) crowd.push_back(m.id);
-  if (crowd != waiting_.members) {
-    waiting_.members = std::move(crowd);
+  std::vector<MemberId> waiting;
+  for (const Member& m : members) waiting.push_back(m.id);
+  if (waiting != waiting_.members) {
+    waiting_.members = std::move(waiting);
     waiting_.since = now_;
   }
   const int size = static_cast<int>(members.size());
-  if (size < options_.least) return;
+  if (size < options_.min_ranks) return;
   const auto last_call =
-      std::chrono::milliseconds(size < options_.most ? options_.last_call_ms : 0);
+      std::chrono::milliseconds(size < options_.max_ranks ? options_.last_call_ms : 0);
   if (is_time(waiting_.since + last_call) && (!roster_ || the_old_job_is_dead()))
     propose(std::move(members));
 }
 
 // Several processes of a host may serve the join endpoint if they share its socket.
-bool MembershipMachine::others_should_found() const {
+bool MembershipMachine::others_should_bootstrap() const {
   const auto order = [](const Member& m) { return std::tuple(order_of(m), m.id); };
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     const Peer& peer = entry.second;
-    return waits(peer) && peer.has_door && mutually_reachable(options_.self, peer.member) &&
+    return waits(peer) && peer.has_endpoint && mutually_reachable(options_.self, peer.member) &&
            order(peer.member) < order(options_.self);
   });
 }
 
-// A job of this host alone without any live process can be bootstrapped again: this host's register
+// A job of this host alone without any live process can be bootstrapped again: this host's acceptor
 // decides, so no other process can continue the job.
 bool MembershipMachine::the_old_job_is_dead() const {
   return std::ranges::none_of(roster_->members, [&](const Member& m) {
-    return m.reg != options_.reg->id() || options_.reg->is_used_by(m.id);
+    return m.acceptor != options_.acceptor->id() || options_.acceptor->is_used_by(m.id);
   });
 }
 
 // ---- Proposals.
 
 bool MembershipMachine::can_reach_quorum() const {
-  std::set<RegisterId> registers{options_.reg->id()};
+  std::set<AcceptorId> acceptors{options_.acceptor->id()};
   for (const auto& [id, peer] : peers_) {
-    if (is_reachable(peer)) registers.insert(peer.member.reg);
+    if (is_reachable(peer)) acceptors.insert(peer.member.acceptor);
   }
-  return is_quorum(*roster_, registers);
+  return is_quorum(*roster_, acceptors);
 }
 
 void MembershipMachine::propose(std::vector<Member> members) {
   const RosterPtr base = roster_;
   RosterPtr decided;
-  const bool read = options_.reg->update([&](AcceptorState& state) {
+  const bool read = options_.acceptor->update([&](AcceptorState& state) {
     decided = state.decided;
     attempts_.round = std::max(attempts_.round, state.promised.round);
   });
@@ -222,7 +232,7 @@ void MembershipMachine::propose(std::vector<Member> members) {
   send_proposal();
 }
 
-// Sends to the registers that have not granted the proposal yet: on other hosts through any of
+// Sends to the acceptors that have not granted the proposal yet: on other hosts through any of
 // their processes, on this host at once.
 void MembershipMachine::send_proposal() {
   const Proposal p = *proposal_;
@@ -231,19 +241,20 @@ void MembershipMachine::send_proposal() {
   m.base = p.base;
   m.ballot = p.ballot;
   if (p.accepting) m.value = p.value;
-  const RegisterId own = options_.reg->id();
+  const AcceptorId own = options_.acceptor->id();
   if (p.base) {
     for (const auto& [id, peer] : peers_) {
-      const RegisterId& reg = peer.member.reg;
-      const bool votes = reg != own && std::ranges::find(p.base->members, reg, &Member::reg) !=
-                                           p.base->members.end();
-      if (votes && !p.granted.contains(reg) && is_reachable(peer)) send(peer.member, m);
+      const AcceptorId& acceptor = peer.member.acceptor;
+      const bool votes =
+          acceptor != own &&
+          std::ranges::find(p.base->members, acceptor, &Member::acceptor) != p.base->members.end();
+      if (votes && !p.granted.contains(acceptor) && is_reachable(peer)) send(peer.member, m);
     }
   }
   if (p.granted.contains(own)) return;
   const std::optional<MembershipMessage> mine = answer(m);
   if (!mine) return;
-  if (mine->kind == MembershipMessage::Kind::kRejected) return on_outbid(*mine);
+  if (mine->kind == MembershipMessage::Kind::kRejected) return on_rejected(*mine);
   count_vote(*mine);
 }
 
@@ -254,12 +265,12 @@ void MembershipMachine::on_proposal(const MembershipMessage& m) {
   if (std::optional<MembershipMessage> reply = answer(m)) send(*sender, std::move(*reply));
 }
 
-// Returns this host's vote on a proposal; none if the register is not available.
+// Returns this host's vote on a proposal; none if the acceptor is not available.
 std::optional<MembershipMessage> MembershipMachine::answer(const MembershipMessage& m) {
   const bool accepts = m.kind == MembershipMessage::Kind::kAccept;
   AcceptorState::Verdict verdict{};
   AcceptorState state;
-  const bool kept = options_.reg->update([&](AcceptorState& s) {
+  const bool kept = options_.acceptor->update([&](AcceptorState& s) {
     verdict = accepts ? s.accept(m.base, m.ballot, m.value) : s.prepare(m.base, m.ballot);
     state = s;
   });
@@ -273,7 +284,7 @@ std::optional<MembershipMessage> MembershipMachine::answer(const MembershipMessa
                                                              : Kind::kPromise);
   reply.instance = generation_of(m.base) + 1;
   reply.ballot = m.ballot;
-  reply.reg = options_.reg->id();
+  reply.acceptor = options_.acceptor->id();
   if (reply.kind == Kind::kRosterUpdate) {
     reply.value = state.decided;
   } else if (reply.kind == Kind::kRejected) {
@@ -296,9 +307,9 @@ void MembershipMachine::count_vote(const MembershipMessage& m) {
     p.highest = m.other;
     p.value = m.value;
   }
-  p.granted.insert(m.reg);
+  p.granted.insert(m.acceptor);
   const bool enough =
-      p.base ? is_quorum(*p.base, p.granted) : p.granted.contains(options_.reg->id());
+      p.base ? is_quorum(*p.base, p.granted) : p.granted.contains(options_.acceptor->id());
   if (!enough) return;
   if (accepted) return decided();
   p.accepting = true;
@@ -306,7 +317,7 @@ void MembershipMachine::count_vote(const MembershipMessage& m) {
   send_proposal();
 }
 
-void MembershipMachine::on_outbid(const MembershipMessage& m) {
+void MembershipMachine::on_rejected(const MembershipMessage& m) {
   attempts_.round = std::max(attempts_.round, m.other.round);
   if (proposal_ && m.ballot == proposal_->ballot) back_off();
 }
@@ -322,7 +333,7 @@ void MembershipMachine::back_off() {
 
 void MembershipMachine::decided() {
   learn(RosterPtr(proposal_->value));
-  for (const auto& [id, peer] : peers_) send_news(peer.member);
+  for (const auto& [id, peer] : peers_) send_roster_update(peer.member);
 }
 
 }  // namespace backends

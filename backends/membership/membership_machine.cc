@@ -7,19 +7,19 @@ namespace backends {
 namespace {
 
 constexpr auto kFirstNotice = std::chrono::seconds(1), kNoticeInterval = std::chrono::seconds(5);
-constexpr int kLeaveHeartbeats = 5, kPartHeartbeats = 30;
+constexpr int kLeaveHeartbeats = 5, kWithdrawHeartbeats = 30;
 
 }  // namespace
 
 MembershipMachine::MembershipMachine(Options options, Time now)
     : options_(std::move(options)),
       now_(now),
-      last_turn_(now),
-      next_{.heartbeat = now, .door = now, .notice = now + kFirstNotice},
+      last_tick_(now),
+      next_{.heartbeat = now, .endpoint = now, .notice = now + kFirstNotice},
       intent_{.waits_since = now},
       waiting_{.since = now} {
-  options_.reg->use_as(options_.self.id);
-  read_register();
+  options_.acceptor->use_as(options_.self.id);
+  read_acceptor();
 }
 
 // ---- Events.
@@ -42,7 +42,7 @@ void MembershipMachine::received(const MembershipMessage& m, Time now) {
       on_report(m);
       break;
     case MembershipMessage::Kind::kRosterUpdate:
-      return on_news(m);
+      return on_roster_update(m);
     case MembershipMessage::Kind::kPrepare:
     case MembershipMessage::Kind::kAccept:
       return on_proposal(m);
@@ -50,7 +50,7 @@ void MembershipMachine::received(const MembershipMessage& m, Time now) {
     case MembershipMessage::Kind::kAccepted:
       return count_vote(m);
     case MembershipMessage::Kind::kRejected:
-      return on_outbid(m);
+      return on_rejected(m);
   }
 }
 
@@ -59,18 +59,18 @@ void MembershipMachine::refused(const MemberId& id, Time now) {
   if (const auto peer = peers_.find(id); peer != peers_.end()) peer->second.refused = true;
 }
 
-void MembershipMachine::set_door(bool held, Time now) {
+void MembershipMachine::set_endpoint_held(bool held, Time now) {
   now_ = now;
-  if (held && !has_door_) waiting_.since = now;
-  reports_.due = reports_.due || held != has_door_;
-  has_door_ = held;
+  if (held && !has_endpoint_) waiting_.since = now;
+  reports_.due = reports_.due || held != has_endpoint_;
+  has_endpoint_ = held;
 }
 
 void MembershipMachine::on_self_connection(Time now) {
   constexpr auto kSoon = std::chrono::milliseconds(10);
   now_ = now;
-  next_.door = now + kSoon;
-  next_.seek = std::min(next_.seek, next_.door);
+  next_.endpoint = now + kSoon;
+  next_.seek = std::min(next_.seek, next_.endpoint);
 }
 
 void MembershipMachine::want_view(Time now) {
@@ -99,28 +99,29 @@ void MembershipMachine::leave(Time now) {
 }
 
 // The process stays until the others have agreed: they may need the votes of its host.
-void MembershipMachine::part(Time now) {
+void MembershipMachine::withdraw(Time now) {
   leave(now);
-  intent_.parts = true;
-  intent_.leave_until = now + kPartHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
+  intent_.withdraws = true;
+  intent_.leave_until =
+      now + kWithdrawHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
 }
 
 void MembershipMachine::tick(Time now) {
   now_ = now;
   const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
-  if (now - last_turn_ > heartbeat + std::chrono::milliseconds(250)) {
+  if (now - last_tick_ > heartbeat + std::chrono::milliseconds(250)) {
     for (auto& [id, peer] : peers_) peer.last_heard = now;
   }
-  last_turn_ = now;
+  last_tick_ = now;
   const bool beats = now >= next_.heartbeat;
   if (beats) {
     next_.heartbeat = now + heartbeat;
-    forget_strangers();
-    if (!is_member() || is_ready()) read_register();
+    forget_non_members();
+    if (!is_member() || is_ready()) read_acceptor();
     if (proposal_) send_proposal();
     // A new process at a free join endpoint learns of the job before it bootstraps another.
-    if (should_publish_endpoint() && !has_door_)
-      output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
+    if (should_publish_endpoint() && !has_endpoint_)
+      output_.push_back({Output::Kind::kSendToEndpoint, {}, report(), ""});
   }
   note_changes();
   give_up_when_due();
@@ -154,7 +155,7 @@ MembershipMessage MembershipMachine::message(MembershipMessage::Kind kind) const
 }
 
 Stage MembershipMachine::stage() const {
-  if (intent_.leaves) return intent_.parts ? Stage::kWithdrawing : Stage::kLeft;
+  if (intent_.leaves) return intent_.withdraws ? Stage::kWithdrawing : Stage::kLeft;
   if (!is_member()) return Stage::kWaiting;
   return is_ready() ? Stage::kReady : Stage::kTraining;
 }
@@ -163,13 +164,14 @@ MembershipMessage MembershipMachine::report() {
   MembershipMessage m = message(MembershipMessage::Kind::kReport);
   m.number = ++reports_.number;
   m.stage = stage();
-  m.has_door = has_door_ && options_.may_bootstrap;
+  m.has_endpoint = has_endpoint_ && options_.may_bootstrap;
   m.has_state = has_state_;
   if (roster_) {
-    for (const Member& member : roster_->members) m.hears.push_back(hears(member.id));
+    for (const Member& member : roster_->members)
+      m.receives_from.push_back(receives_from(member.id));
   }
   for (const MemberId& id : reports_.heard) {
-    if (!roster_ || !roster_->has(id)) m.hears_others.push_back(id);
+    if (!roster_ || !roster_->has(id)) m.receives_from_others.push_back(id);
   }
   m.members.push_back(options_.self);  // allows a member that has forgotten this one to answer
   return m;
@@ -182,7 +184,7 @@ void MembershipMachine::send(const Member& to, MembershipMessage m) {
 
 void MembershipMachine::send_report(const Member& to) { send(to, report()); }
 
-void MembershipMachine::send_news(const Member& to) {
+void MembershipMachine::send_roster_update(const Member& to) {
   MembershipMessage m = message(MembershipMessage::Kind::kRosterUpdate);
   m.value = roster_;
   for (const auto& [id, peer] : peers_) {
@@ -192,7 +194,7 @@ void MembershipMachine::send_news(const Member& to) {
 }
 
 void MembershipMachine::broadcast_reports() {
-  // Without a view and unwilling to have one, this process is nobody's concern.
+  // A process that neither has nor wants a view sends no reports.
   if (stage() == Stage::kWaiting && !intent_.wants_view) return;
   const MembershipMessage whole = report();
   MembershipMessage brief = whole;
@@ -209,7 +211,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   auto found = peers_.find(m.from);
   if (found == peers_.end()) {
     if (m.members.empty() || m.stage != Stage::kWaiting) return catch_up(m);
-    meet(m.members.front()).heard = true;
+    find_or_add_peer(m.members.front()).heard = true;
     found = peers_.find(m.from);
     send_report(found->second.member);
   }
@@ -218,18 +220,18 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   peer.reports = m.number;
   reports_.due = reports_.due || peer.stage != m.stage;
   peer.stage = m.stage;
-  peer.has_door = m.has_door;
+  peer.has_endpoint = m.has_endpoint;
   peer.has_state = m.has_state;
   peer.generation = m.generation;
-  peer.hears = m.hears;
-  peer.hears_others = m.hears_others;
+  peer.receives_from = m.receives_from;
+  peer.receives_from_others = m.receives_from_others;
   // Tell a waiting process about the other waiting ones: they may be members next.
   const bool misses_others =
       m.stage == Stage::kWaiting && std::ranges::any_of(peers_, [&](auto& p) {
         return p.first != m.from && waits(p.second) && p.second.heard &&
-               !hears(peer, p.second.member);
+               !receives_from(peer, p.second.member);
       });
-  if (misses_others && m.generation == generation_of(roster_)) send_news(peer.member);
+  if (misses_others && m.generation == generation_of(roster_)) send_roster_update(peer.member);
   catch_up(m);
 }
 
@@ -237,22 +239,22 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
 void MembershipMachine::catch_up(const MembershipMessage& m) {
   if (m.members.empty()) return;
   if (m.generation < generation_of(roster_)) {
-    send_news(m.members.front());
+    send_roster_update(m.members.front());
   } else if (m.generation > generation_of(roster_)) {
     send_report(m.members.front());
   }
 }
 
-void MembershipMachine::on_news(const MembershipMessage& m) {
+void MembershipMachine::on_roster_update(const MembershipMessage& m) {
   learn(m.value);
   if (!intent_.wants_view) return;
   for (const Member& member : m.members) {
     if (member.id == options_.self.id || peers_.contains(member.id)) continue;
-    send_report(meet(member).member);
+    send_report(find_or_add_peer(member).member);
   }
 }
 
-MembershipMachine::Peer& MembershipMachine::meet(const Member& member) {
+MembershipMachine::Peer& MembershipMachine::find_or_add_peer(const Member& member) {
   const auto [peer, is_new] = peers_.try_emplace(member.id);
   peer->second.member = member;
   if (is_new) {
@@ -268,11 +270,11 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   if (generation_of(roster) <= generation_of(roster_)) return;
   const bool was_member = is_member();
   if (was_member && !roster->has(options_.self.id) && !intent_.leaves) {
-    // It can take part again only as somebody new, whose state does not count.
+    // It can join again only as a new member, whose state does not count.
     left_behind_ = !intent_.wants_view;
     has_state_ = false;
     options_.self.id = options_.random();
-    options_.reg->use_as(options_.self.id);
+    options_.acceptor->use_as(options_.self.id);
     if (intent_.wants_view) intent_.waits_since = now_;
   }
   roster_ = roster;
@@ -282,18 +284,19 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   ready_.members.reset();
   for (const Member& m : roster->members) {
     if (m.id == options_.self.id) continue;
-    Peer& peer = meet(m);
+    Peer& peer = find_or_add_peer(m);
     // The first message of a new member may be late.
     if (m.since == roster->generation) peer.last_heard = now_;
   }
   // Store it for new processes of this host. Safety does not need this: the roster is decided.
-  (void)options_.reg->update([&](AcceptorState& state) { state.learn(roster); });
+  (void)options_.acceptor->update([&](AcceptorState& state) { state.learn(roster); });
   reports_.due = true;
 }
 
-void MembershipMachine::read_register() {
+void MembershipMachine::read_acceptor() {
   RosterPtr decided;
-  if (options_.reg->update([&](AcceptorState& state) { decided = state.decided; })) learn(decided);
+  if (options_.acceptor->update([&](AcceptorState& state) { decided = state.decided; }))
+    learn(decided);
 }
 
 bool MembershipMachine::is_reachable(const Peer& peer) const {
@@ -308,28 +311,19 @@ bool MembershipMachine::is_reachable(const MemberId& id) const {
          peer->second.stage != Stage::kWithdrawing;
 }
 
-bool MembershipMachine::hears(const MemberId& id) const {
+bool MembershipMachine::receives_from(const MemberId& id) const {
   if (id == options_.self.id) return true;
   const auto peer = peers_.find(id);
   return peer != peers_.end() && peer->second.heard && is_reachable(peer->second);
 }
 
-bool MembershipMachine::hears(const Peer& peer, const Member& m) const {
+bool MembershipMachine::receives_from(const Peer& peer, const Member& m) const {
   if (peer.member.id == m.id) return true;
   if (roster_ && peer.generation == roster_->generation) {
     if (const auto place = roster_->place_of(m.id))
-      return *place < peer.hears.size() && peer.hears[*place];
+      return *place < peer.receives_from.size() && peer.receives_from[*place];
   }
-  return std::ranges::find(peer.hears_others, m.id) != peer.hears_others.end();
-}
-
-bool MembershipMachine::mutually_reachable(const Member& a, const Member& b) const {
-  const auto one_way = [&](const Member& from, const Member& to) {
-    if (from.id == options_.self.id) return hears(to.id);
-    const auto peer = peers_.find(from.id);
-    return peer != peers_.end() && hears(peer->second, to);
-  };
-  return one_way(a, b) && one_way(b, a);
+  return std::ranges::find(peer.receives_from_others, m.id) != peer.receives_from_others.end();
 }
 
 bool MembershipMachine::waits(const Peer& peer) const {
@@ -337,14 +331,15 @@ bool MembershipMachine::waits(const Peer& peer) const {
          !(roster_ && roster_->has(peer.member.id));
 }
 
-void MembershipMachine::forget_strangers() {
+void MembershipMachine::forget_non_members() {
   std::erase_if(peers_, [&](const auto& entry) {
     return !(roster_ && roster_->has(entry.first)) &&
            (!is_reachable(entry.second) || entry.second.stage != Stage::kWaiting);
   });
 }
 
-// The others base decisions on the members that this process hears: changes are reported at once.
+// The others base decisions on the members that this process receives from, so it reports changes
+// at once.
 void MembershipMachine::note_changes() {
   const auto is_heard = [&](const Peer& peer) { return peer.heard && is_reachable(peer); };
   std::size_t heard = 0;  // usually the lists are equal, and nothing has to be allocated
@@ -362,7 +357,8 @@ void MembershipMachine::note_changes() {
 }
 
 bool MembershipMachine::join_wanted() const {
-  if (!is_member() || intent_.leaves || static_cast<int>(roster_->members.size()) >= options_.most)
+  if (!is_member() || intent_.leaves ||
+      static_cast<int>(roster_->members.size()) >= options_.max_ranks)
     return false;
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     return waits(entry.second) && std::ranges::all_of(roster_->members, [&](const Member& m) {
@@ -398,12 +394,13 @@ std::optional<std::string> MembershipMachine::broken() const {
 
 // A waiting process that may not bootstrap a job would only block those that may.
 bool MembershipMachine::should_claim_endpoint() const {
-  return !has_door_ && !intent_.leaves && (is_member() || (is_waiting() && options_.may_bootstrap));
+  return !has_endpoint_ && !intent_.leaves &&
+         (is_member() || (is_waiting() && options_.may_bootstrap));
 }
 
-bool MembershipMachine::is_door_held() const {
-  return has_door_ || std::ranges::any_of(peers_, [](const auto& entry) {
-           return entry.second.has_door && entry.second.heard;
+bool MembershipMachine::is_endpoint_held() const {
+  return has_endpoint_ || std::ranges::any_of(peers_, [](const auto& entry) {
+           return entry.second.has_endpoint && entry.second.heard;
          });
 }
 
@@ -454,32 +451,34 @@ std::string MembershipMachine::waiting_for() const {
     if (const std::string slow = slow_text(); !slow.empty())
       return "waiting for ranks that have not noticed yet that the group ended: " + slow;
     if (!can_reach_quorum())
-      return lost_text() + "; the others may go on without us: waiting for them";
+      return lost_text() + "; the others may continue without this rank: waiting for them";
     if (lacks_state_)
       return lost_text() + "; none of these has the job's state yet: waiting for them";
     const auto reached =
-        std::ranges::count_if(roster_->members, [&](const Member& m) { return hears(m.id); }) +
+        std::ranges::count_if(roster_->members,
+                              [&](const Member& m) { return receives_from(m.id); }) +
         std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
-    if (reached < options_.least)
-      return lost_text() + ", and " + std::to_string(options_.least) +
+    if (reached < options_.min_ranks)
+      return lost_text() + ", and " + std::to_string(options_.min_ranks) +
              " are needed: waiting for new ones";
-    return "waiting for the ranks to agree on who goes on";
+    return "waiting for the ranks to agree on the next members";
   }
   const auto here =
       1 + std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
   if (!roster_)
     return "waiting for the other ranks: " + std::to_string(here) + " of at least " +
-           std::to_string(options_.least) + " are here" +
-           (here >= options_.least && here < options_.most
-                ? ", and for a moment up to " + std::to_string(options_.most) + " are waited for"
+           std::to_string(options_.min_ranks) + " are here" +
+           (here >= options_.min_ranks && here < options_.max_ranks
+                ? ", and for a moment up to " + std::to_string(options_.max_ranks) +
+                      " are waited for"
                 : "") +
-           (has_door_ || here > 1 ? "" : ", and nobody answers at the job's address");
-  if (std::ranges::none_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
+           (has_endpoint_ || here > 1 ? "" : ", and no process answers at the job's address");
+  if (std::ranges::none_of(roster_->members, [&](const Member& m) { return receives_from(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
            (roster_->members.size() > 1 ? ", ..." : "") +
-           "); if they are gone for good, start the job anew under another --job-id";
-  if (static_cast<int>(roster_->members.size()) >= options_.most)
-    return "all " + std::to_string(options_.most) + " places of the job are taken";
+           "); if they are gone for good, start the job again under another --job-id";
+  if (static_cast<int>(roster_->members.size()) >= options_.max_ranks)
+    return "all " + std::to_string(options_.max_ranks) + " places of the job are taken";
   return "waiting to be taken into the job";
 }
 

@@ -38,16 +38,16 @@ std::vector<Member> read_members(FrameReader& in) {
 void write_report(FrameWriter& out, const MembershipMessage& m) {
   out.i64(static_cast<std::int64_t>(m.number));
   out.u8(static_cast<std::uint8_t>(m.stage));
-  out.u8(m.has_door ? 1 : 0).u8(m.has_state ? 1 : 0);
-  out.u32(static_cast<std::uint32_t>(m.hears.size()));
-  for (std::size_t i = 0; i < m.hears.size(); i += 8) {
+  out.u8(m.has_endpoint ? 1 : 0).u8(m.has_state ? 1 : 0);
+  out.u32(static_cast<std::uint32_t>(m.receives_from.size()));
+  for (std::size_t i = 0; i < m.receives_from.size(); i += 8) {
     unsigned byte = 0;
-    for (std::size_t bit = 0; bit < 8 && i + bit < m.hears.size(); ++bit)
-      byte |= m.hears[i + bit] ? 1u << bit : 0u;
+    for (std::size_t bit = 0; bit < 8 && i + bit < m.receives_from.size(); ++bit)
+      byte |= m.receives_from[i + bit] ? 1u << bit : 0u;
     out.u8(static_cast<std::uint8_t>(byte));
   }
-  out.u32(static_cast<std::uint32_t>(m.hears_others.size()));
-  for (const MemberId& id : m.hears_others) write_id(out, id);
+  out.u32(static_cast<std::uint32_t>(m.receives_from_others.size()));
+  for (const MemberId& id : m.receives_from_others) write_id(out, id);
   write_members(out, m.members);
 }
 
@@ -56,15 +56,16 @@ void read_report(FrameReader& in, MembershipMessage& m) {
   const std::uint8_t stage = in.u8();
   if (stage > static_cast<std::uint8_t>(Stage::kWithdrawing)) throw MalformedFrame();
   m.stage = static_cast<Stage>(stage);
-  m.has_door = in.u8() != 0;
+  m.has_endpoint = in.u8() != 0;
   m.has_state = in.u8() != 0;
   const std::uint32_t count = read_count(in);
   unsigned byte = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (i % 8 == 0) byte = in.u8();
-    m.hears.push_back((byte >> (i % 8) & 1u) != 0);
+    m.receives_from.push_back((byte >> (i % 8) & 1u) != 0);
   }
-  for (std::uint32_t left = read_count(in); left > 0; --left) m.hears_others.push_back(read_id(in));
+  for (std::uint32_t left = read_count(in); left > 0; --left)
+    m.receives_from_others.push_back(read_id(in));
   m.members = read_members(in);
   if (m.members.size() > 1) throw MalformedFrame();
   if (!m.members.empty() && m.members.front().id != m.from) throw MalformedFrame();
@@ -74,14 +75,14 @@ void write_answer(FrameWriter& out, const MembershipMessage& m) {
   out.i64(static_cast<std::int64_t>(m.instance));
   write_ballot(out, m.ballot);
   write_ballot(out, m.other);
-  write_id(out, m.reg);
+  write_id(out, m.acceptor);
 }
 
 void read_answer(FrameReader& in, MembershipMessage& m) {
   m.instance = static_cast<std::uint64_t>(in.i64());
   m.ballot = read_ballot(in);
   m.other = read_ballot(in);
-  m.reg = read_id(in);
+  m.acceptor = read_id(in);
 }
 
 }  // namespace

@@ -35,13 +35,14 @@ struct MembershipMessage {
   MemberId from, to;  // `to` is not set if the receiver is the process at the join endpoint
   std::uint64_t generation = 0;  // the newest that the sender knows
 
-  // kReport: the processes that the sender hears: members of its generation by place, and others.
+  // kReport: the processes that the sender receives from: members of its generation by place, and
+  // others.
   std::uint64_t number = 0;  // grows, so that a late report is recognized
   Stage stage = Stage::kWaiting;
-  bool has_door = false;
+  bool has_endpoint = false;
   bool has_state = false;  // the sender has taken a step as a member
-  std::vector<bool> hears;
-  std::vector<MemberId> hears_others;
+  std::vector<bool> receives_from;
+  std::vector<MemberId> receives_from_others;
 
   std::vector<Member> members;  // kReport: the sender, or none; kRosterUpdate: those that wait
 
@@ -50,7 +51,7 @@ struct MembershipMessage {
   Ballot ballot;               // the proposal's
   Ballot other;                // kPromise: accepted; kRejected: promised
   RosterPtr value;             // kPromise: accepted; kAccept: proposed; kRosterUpdate: decided
-  RegisterId reg;              // for replies
+  AcceptorId acceptor;         // for replies
   std::uint64_t instance = 0;  // for replies
 };
 

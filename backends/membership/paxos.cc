@@ -25,11 +25,11 @@ AcceptorState::Verdict AcceptorState::accept(const RosterPtr& base, const Ballot
   return verdict;
 }
 
-bool is_quorum(const Roster& base, const std::set<RegisterId>& registers) {
+bool is_quorum(const Roster& base, const std::set<AcceptorId>& acceptors) {
   std::size_t votes = 0;
   for (const Member& m : base.members)
-    if (registers.contains(m.reg)) ++votes;
-  if (2 * votes == base.members.size()) return registers.contains(base.members.front().reg);
+    if (acceptors.contains(m.acceptor)) ++votes;
+  if (2 * votes == base.members.size()) return acceptors.contains(base.members.front().acceptor);
   return 2 * votes > base.members.size();
 }
 

@@ -1,5 +1,5 @@
 // Agreement on the next roster: single-decree Paxos (Lamport, "Paxos Made Simple", 2001), with one
-// instance per generation, whose acceptors are registers of hosts, as in Disk Paxos (Gafni and
+// instance per generation, with one acceptor per host, passive as in Disk Paxos (Gafni and
 // Lamport, 2003).
 #pragma once
 
@@ -19,8 +19,8 @@ struct Ballot {
   auto operator<=>(const Ballot&) const = default;
 };
 
-// The state of a host's register. It always takes part in the instance after the newest decision
-// that it knows. A proposal names the decision that it is based on, so a register that has missed
+// The state of a host's acceptor. It always takes part in the instance after the newest decision
+// that it knows. A proposal names the decision that it is based on, so an acceptor that has missed
 // decisions catches up, and needs no state of earlier instances.
 struct AcceptorState {
   RosterPtr decided;  // the newest; none: the job has not been bootstrapped
@@ -42,12 +42,12 @@ struct AcceptorState {
 };
 
 // The acceptor of a host, shared by all processes of the job there.
-class Register {
+class Acceptor {
  public:
-  virtual ~Register() = default;
-  virtual RegisterId id() const = 0;
+  virtual ~Acceptor() = default;
+  virtual AcceptorId id() const = 0;
   // Changes the state while no other process can, and stores it before it returns. Returns false if
-  // the register is not available now (a stopped process holds it); then nothing has changed.
+  // the acceptor is not available now (a stopped process holds it); then nothing has changed.
   [[nodiscard]] virtual bool update(const std::function<void(AcceptorState&)>& change) = 0;
   // Publishes that this process lives under this id; is_used_by() shows it to the host's other
   // processes.
@@ -55,9 +55,9 @@ class Register {
   virtual bool is_used_by(const MemberId& id) = 0;
 };
 
-// Returns true if these registers decide for the members of `base`: more than half of the votes,
-// where a register has one for each member of its host, or half of them including the first
-// member's. Any two such sets have a register in common.
-bool is_quorum(const Roster& base, const std::set<RegisterId>& registers);
+// Returns true if these acceptors decide for the members of `base`: more than half of the votes,
+// where an acceptor has one for each member of its host, or half of them including the first
+// member's. Any two such sets have an acceptor in common.
+bool is_quorum(const Roster& base, const std::set<AcceptorId>& acceptors);
 
 }  // namespace backends

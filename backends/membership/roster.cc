@@ -57,7 +57,7 @@ RandomId read_id(FrameReader& in) {
 void write_member(FrameWriter& out, const Member& m) {
   write_id(out, m.id);
   out.text(m.host).text(m.host_id).text(m.address).i32(m.pid).i32(m.port).i32(m.store_port);
-  write_id(out, m.reg);
+  write_id(out, m.acceptor);
   out.i32(m.hint).i64(static_cast<std::int64_t>(m.since));
 }
 
@@ -68,7 +68,7 @@ Member read_member(FrameReader& in) {
   m.pid = in.i32();
   m.port = read_port(in);
   m.store_port = read_port(in);
-  m.reg = read_id(in);
+  m.acceptor = read_id(in);
   m.hint = in.i32();
   m.since = read_u64(in);
   return m;

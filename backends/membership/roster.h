@@ -20,7 +20,7 @@ struct RandomId {
   bool is_set() const { return high != 0 || low != 0; }
 };
 using MemberId = RandomId;
-using RegisterId = RandomId;
+using AcceptorId = RandomId;
 
 struct Member {
   MemberId id;
@@ -28,7 +28,7 @@ struct Member {
   int pid = 0;
   int port = 0;             // its agent's port
   int store_port = 0;       // port of its listener for the store of a generation's group
-  RegisterId reg;           // its host's register
+  AcceptorId acceptor;      // its host's acceptor
   int hint = -1;            // the launcher's rank; -1: none
   std::uint64_t since = 0;  // the generation in which it joined
 };

@@ -19,7 +19,7 @@ namespace backends {
 namespace {
 
 constexpr std::uint64_t kStopEvent = 0, kListenerEvent = 1;
-constexpr int kEventsPerTurn = 256, kAcceptsPerTurn = 64;
+constexpr int kEventsPerPoll = 256, kAcceptsPerPoll = 64;
 constexpr auto kSweepInterval = std::chrono::milliseconds(250);
 constexpr auto kRefusalNoticeInterval = std::chrono::seconds(10);
 // For the bytes that a broken connection has sent and the other end has not read.
@@ -66,10 +66,10 @@ RelayServer::~RelayServer() {
 }
 
 void RelayServer::run() {
-  std::vector<epoll_event> events(kEventsPerTurn);
+  std::vector<epoll_event> events(kEventsPerPoll);
   for (;;) {
     const bool expecting = !accepting_ || refusals_ > 0 || !links_.empty();
-    const int ready = epoll_wait(epoll_.fd(), events.data(), kEventsPerTurn,
+    const int ready = epoll_wait(epoll_.fd(), events.data(), kEventsPerPoll,
                                  expecting ? milliseconds_left(next_sweep_) : -1);
     for (int i = 0; i < ready; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
@@ -88,7 +88,7 @@ void RelayServer::run() {
 }
 
 void RelayServer::serve(Link& link, std::uint32_t events) {
-  if (!link.socket || link.broken) return;  // since an earlier event of this turn
+  if (!link.socket || link.broken) return;  // since an earlier event of this poll
   if (link.stage != Stage::kJoined) return receive_message(link);
   if ((events & EPOLLOUT) != 0) flush(*link.partner);
   if (!link.socket || link.broken) return;
@@ -99,7 +99,7 @@ void RelayServer::serve(Link& link, std::uint32_t events) {
 // ---- From a new connection to its proof.
 
 void RelayServer::accept_all() {
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Socket socket = acceptor_.accept(options_.listener.fd());
     if (!socket) {
       if (!acceptor_.is_paused()) return;

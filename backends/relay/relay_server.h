@@ -97,7 +97,7 @@ class RelayServer {
   std::map<LinkId, Link> links_;
   std::set<LinkId> unproven_;                       // the oldest first
   std::map<std::string, LinkId> waiting_, joined_;  // by pair and end
-  std::vector<LinkId> closed_;                      // removed after the events of a turn
+  std::vector<LinkId> closed_;                      // removed after the events of a poll
   LinkId next_id_ = 2;                              // after those of stop_ and listener
   std::vector<char> scratch_;
   Deadline next_sweep_{}, next_notice_{};

@@ -1,5 +1,5 @@
 // Probes of members by the store's server: non-blocking connections to the ports that they have
-// told, which answer with one byte.
+// reported, which answer with one byte.
 #pragma once
 
 #include <poll.h>

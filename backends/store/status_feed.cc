@@ -52,8 +52,7 @@ std::optional<std::string> StatusFeed::next(Deadline deadline) {
     parser_.append(bytes.data(), bytes.size());
     take_frames(newest);
     if (closed && !ended_ && lost_.empty())
-      lost_ = "the connection to rank 0 at " + server_ +
-              " was lost without a goodbye: how its job ended, or whether it goes on, is unknown";
+      lost_ = "the connection to rank 0 at " + server_ + " was lost; the job may still be running";
   }
   if (!newest && !lost_.empty()) throw PeerError(lost_);
   return newest;

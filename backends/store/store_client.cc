@@ -75,12 +75,12 @@ void TcpStore::run() {
     machine_.received({}, Clock::now());  // frames that came after the welcome
     react(std::move(lock));
   }
-  while (turn()) {
+  while (poll_once()) {
   }
   finish();
 }
 
-bool TcpStore::turn() {
+bool TcpStore::poll_once() {
   send_heartbeat();
   auto wait = member_tick_interval(options_.heartbeat_ms);
   start_questions();

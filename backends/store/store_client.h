@@ -60,10 +60,10 @@ class TcpStore : public Store {
   const std::string& local_address() const { return local_address_; }
 
   // Asks rank 0 about a rank to which this one has no link for data. Returns "the link between rank
-  // 1 and rank 2 is cut: rank 0 still reaches both"; "" if it cannot tell.
+  // 1 and rank 2 is cut: rank 0 still reaches both"; "" if it does not know.
   std::string reach_text(int rank) noexcept;
   void set_activity(std::string_view activity) noexcept;
-  // Asked for what goes with each heartbeat, from the store's thread, until set to {}.
+  // Called for the contents of each heartbeat, in the store's thread, until set to {}.
   void set_progress_source(std::function<RankProgress()> source);
   // Returns the first failure of a member that this rank knows of.
   std::optional<GroupFailure> failure() const;
@@ -91,7 +91,7 @@ class TcpStore : public Store {
                       std::chrono::milliseconds timeout);
   void run();
   // One round of the thread. Returns false at its end.
-  [[nodiscard]] bool turn();
+  [[nodiscard]] bool poll_once();
   void reconnect(short revents);
   void send_heartbeat();
   void start_questions();

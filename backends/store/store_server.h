@@ -38,7 +38,7 @@ class StoreServer {
  public:
   explicit StoreServer(StoreServerOptions options);
   // Waits up to 2 s until the members have closed their connections and, after a mismatch, until
-  // the missing ranks have been told of it.
+  // the missing ranks have been notified of it.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

@@ -19,7 +19,7 @@ using State = SessionMachine::State;
 
 // Sends the machine's output and passes it the bytes that arrive, once. Returns false if the
 // connection is over or the deadline passed.
-bool turn(int fd, SessionMachine& machine, Deadline deadline) {
+bool poll_once(int fd, SessionMachine& machine, Deadline deadline) {
   if (!write_by(fd, machine.take_output(), deadline)) return false;
   pollfd p{fd, POLLIN, 0};
   const int left = milliseconds_left(deadline);
@@ -41,8 +41,8 @@ std::string silence_of(const SessionMachine& machine, Deadline until) {
              : "the process listening there does not answer like an engine rendezvous";
 }
 
-// Throws what rank 0 has refused, where no other server could take this rank in. Errors of a server
-// that has not authenticated are not this job's.
+// Throws rank 0's refusal, if no other server could accept this rank. Errors of a server that has
+// not authenticated do not concern this job.
 void check_refusal(const SessionMachine& machine, OtherServers others) {
   const auto& [refusal, text] = machine.refusal();
   bool may_retry = others != OtherServers::kNone;
@@ -91,7 +91,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
   if (!socket) return std::nullopt;
   kind = SessionFault::kUnknownServer;
   SessionMachine machine(secret, hello, random_bytes(kNonceBytes), peer_text(socket.fd()));
-  while (machine.state() == State::kRunning && turn(socket.fd(), machine, until)) {
+  while (machine.state() == State::kRunning && poll_once(socket.fd(), machine, until)) {
   }
   switch (machine.state()) {
     case State::kWelcome:
@@ -104,7 +104,8 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       reason = "the process listening there does not speak this program's protocol";
       return std::nullopt;
     case State::kOtherSecret: {
-      (void)turn(socket.fd(), machine, until);  // lets rank 0 read the proof, and report this rank
+      // Lets rank 0 read the proof, and report this rank.
+      (void)poll_once(socket.fd(), machine, until);
       reason = unproved_text(server, secret);
       if (others == OtherServers::kNone) throw AuthenticationError(reason);
       kind = SessionFault::kOtherSecret;
@@ -125,7 +126,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
 std::optional<StoreSession> open_own_session(Socket socket, const Secret& secret, Hello hello,
                                              Deadline deadline, std::string& reason) {
   SessionMachine machine(secret, hello, random_bytes(kNonceBytes), "this process");
-  while (machine.state() == State::kRunning && turn(socket.fd(), machine, deadline)) {
+  while (machine.state() == State::kRunning && poll_once(socket.fd(), machine, deadline)) {
   }
   if (machine.state() == State::kWelcome)
     return StoreSession{std::move(socket), std::move(machine.parser()), std::move(machine.seals()),
@@ -142,7 +143,7 @@ bool server_answers(const Endpoint& server, const Secret& secret, Hello hello, D
   SessionMachine machine(secret, std::move(hello), random_bytes(kNonceBytes),
                          peer_text(socket.fd()));
   while (machine.state() == State::kRunning && !machine.is_proved() &&
-         turn(socket.fd(), machine, deadline)) {
+         poll_once(socket.fd(), machine, deadline)) {
   }
   return machine.is_proved();
 }

@@ -359,7 +359,7 @@ void bound_buffers(int fd) {
   }
 }
 
-// The kernel doubles the sizes. Where it does not grant them, it holds its own default maximum to
+// The kernel doubles the sizes. If it does not grant them, it holds its own default maximum to
 // be sent, 4 MiB, and a window of received bytes.
 std::size_t bytes_in_flight() {
   return buffers_are_granted() ? 4 * static_cast<std::size_t>(kBufferBytes) : kMaxBytesInFlight;

@@ -35,8 +35,8 @@ Arena::Arena(std::size_t bytes, Device device, const char* purpose)
     : bytes_(bytes), device_(device) {
   if (bytes == 0) return;
   if (device.kind == Device::Kind::kCuda) {
-    std::optional<cuda::MemoryPurpose> said;
-    if (purpose != nullptr) said.emplace(purpose);
+    std::optional<cuda::MemoryPurpose> scope;
+    if (purpose != nullptr) scope.emplace(purpose);
     cuda::use_device(device.index);
     data_ = static_cast<std::byte*>(cuda::allocate(bytes));
     fill_with_zeros(data_, bytes);

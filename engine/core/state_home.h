@@ -24,7 +24,7 @@ struct HomeMemory {
   std::vector<HomeBuffer> buffers = {};
   // If other threads use the memory: waits until none does, and completes what they have received,
   // so that the memory can be copied. Does not throw the errors of these threads.
-  std::function<void(StateMath&)> settle = {};
+  std::function<void(StateMath&)> wait_idle = {};
   // Ends the exchanges of such threads: this rank has failed. Sums on devices are aborted before.
   std::function<void()> cancel = {};
 };

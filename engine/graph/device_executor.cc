@@ -204,7 +204,7 @@ struct DeviceExecutor::Impl {
                                                      : view(to.samples, DType::kF32, shape)});
   }
 
-  // Bytes of a batch on its way to the device. Labels of text are gathered there, too.
+  // Bytes of a batch on its way to the device. Labels of text are also gathered there.
   std::size_t sent_bytes(const BatchView& batch) const {
     if (options.resident != nullptr && options.resident->is_text()) return layout.labels;
     return layout.samples + batch.samples.size_bytes() + batch.tokens.size_bytes() +

@@ -94,7 +94,7 @@ void PlanMemory::find_kept() {
     if (i >= 0) kept_[static_cast<std::size_t>(root(i))] = true;
 }
 
-// A step repeats if its output is not kept and is read again, or if it saves values anew.
+// A step repeats if its output is not kept and is read again, or if it saves values again.
 void PlanMemory::find_repeats() {
   std::vector<bool> wanted(plan_.tensors.size(), false);
   const auto want = [&](int r) { wanted[static_cast<std::size_t>(r)] = true; };

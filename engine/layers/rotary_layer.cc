@@ -1,5 +1,5 @@
-// Rotary position embedding of the queries and keys of a fused projection, in place where it can
-// be.
+// Rotary position embedding of the queries and keys of a fused projection, in place if
+// possible.
 #include <cmath>
 #include <string>
 
@@ -56,19 +56,19 @@ class RotaryLayer final : public Layer {
   }
 
   void forward(const LayerRun& run) const override {
-    turn(run, {.x = run.inputs[0], .y = run.output, .first_positions = run.earlier.counts});
+    rotate(run, {.x = run.inputs[0], .y = run.output, .first_positions = run.earlier.counts});
   }
   void backward(const LayerRun& run) const override {
     if (run.gradients.inputs[0])
-      turn(run, {.x = run.gradients.output,
-                 .y = run.gradients.inputs[0],
-                 .back = true,
-                 .write = run.gradients.input_writes[0]});
+      rotate(run, {.x = run.gradients.output,
+                   .y = run.gradients.inputs[0],
+                   .back = true,
+                   .write = run.gradients.input_writes[0]});
   }
 
  private:
   // Adds what the layer knows: heads, their size and the frequencies.
-  void turn(const LayerRun& run, ops::Rotary o) const {
+  void rotate(const LayerRun& run, ops::Rotary o) const {
     o.heads = counts_.heads + counts_.kv_heads;
     o.size = o.x.shape[2] / counts_.all();
     o.frequencies = frequencies_;

@@ -49,7 +49,7 @@ std::vector<std::size_t> own_slots(const OptimizerParts& parts,
   return own;
 }
 
-// Neither the order of columns nor a transposition affects the orthogonalization.
+// The orthogonalization does not depend on the order of columns or a transposition.
 Matrix matrix_of(const FlatBuffer::Slot& slot, std::size_t index, std::size_t state_index) {
   const Shape& shape = slot.layout.file_shape;
   const std::int64_t outputs = shape[0], others = slot.count / shape[0];

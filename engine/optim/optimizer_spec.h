@@ -67,7 +67,7 @@ struct OptimizerParts {
   const std::vector<UpdateRange> ranges = {};
   // The elements that this rank updates: any elements if the optimizer is `by_ranges`, otherwise
   // whole tensors with their gaps. The states have memory only for these, one part after the other.
-  // Null: all.
+  // All elements if null.
   const std::vector<Elements>* share = nullptr;
 };
 

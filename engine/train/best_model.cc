@@ -121,8 +121,8 @@ void BestModel::restore(const io::Checkpoint& checkpoint, const std::string& sou
   if (measure < 0) return;  // no evaluation was compared
   if (measure != static_cast<std::int64_t>(options_.measure)) {
     if (notice)
-      notice(source + " judged its evaluations by another measure than " +
-             to_string(options_.measure) + ": the best is sought anew");
+      notice(source + " compared its evaluations by another metric than " +
+             to_string(options_.measure) + ": the best evaluation is reset");
     return;
   }
   const std::string& before = checkpoint.test_digest;

@@ -79,7 +79,7 @@ struct LoopContext {
         parts(trainer_parts),
         stop_signal(user_stop_signal),
         observers(trainer_parts.observers),
-        snapshots(trainer_parts.keeper, trainer_parts.resumed_from,
+        snapshots(trainer_parts.checkpoints, trainer_parts.resumed_from,
                   trainer_parts.state.progress.global_step) {}
   LoopContext(const LoopContext&) = delete;
   LoopContext& operator=(const LoopContext&) = delete;
@@ -89,14 +89,14 @@ struct LoopContext {
   // Rank 0 of several has the whole state, so that it can save a copy of it without the others.
   // Rank 1 does so if rank 0 is lost.
   bool may_keep_state() const {
-    return parts.control.rank() <= 1 && parts.control.world_size() > 1 && parts.keeper != nullptr &&
-           parts.state.shares == nullptr;
+    return parts.control.rank() <= 1 && parts.control.world_size() > 1 &&
+           parts.checkpoints != nullptr && parts.state.shares == nullptr;
   }
   // The same for the state itself, after a failure: a device may be in a sum that has failed.
   bool can_save_alone() const { return may_keep_state() && parts.state.control == nullptr; }
   // The same for a run of one rank, after a sample that contradicts the model.
   bool is_alone_on_host() const {
-    return parts.control.world_size() == 1 && parts.keeper != nullptr &&
+    return parts.control.world_size() == 1 && parts.checkpoints != nullptr &&
            parts.state.control == nullptr;
   }
   // Returns true if ranks are at unequal points of a step until all of them average, because they

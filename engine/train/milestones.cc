@@ -34,7 +34,7 @@ bool Milestones::follow_next_step() const {
       next.global_step == options.total_steps)
     return true;
   return (parts.evaluator != nullptr && is_due(options.evaluate, next, false)) ||
-         (parts.keeper != nullptr && is_due(options.save, next, false));
+         (parts.checkpoints != nullptr && is_due(options.save, next, false));
 }
 
 bool Milestones::should_stop_early() const {
@@ -77,9 +77,9 @@ bool Milestones::average_weights() {
   const base::TraceSpan span("average the weights of epochs");
   const TrainClock::Exclusion exclusion(context_.clock);
   const bool before = average->ready();
-  recovery_.unsettle();
+  recovery_.mark_unknown();
   average->end_epoch(context_.parts.state.home, progress, last);
-  recovery_.settle();
+  recovery_.mark_complete();
   return !before && average->ready();
 }
 
@@ -93,7 +93,7 @@ void Milestones::finish() {
   // Skip the evaluation after a stop signal: little time is left.
   if (agreement_.stop_signal() == 0 && done_.evaluated != step) evaluate();
   if (best_unsaved_ || done_.saved != step) save();
-  if (context_.parts.keeper != nullptr) context_.parts.keeper->finish();
+  if (context_.parts.checkpoints != nullptr) context_.parts.checkpoints->finish();
 }
 
 void Milestones::evaluate() {
@@ -109,12 +109,12 @@ void Milestones::evaluate() {
   // If the best model is kept, the evaluated state is the one in a checkpoint.
   const bool keeps = best != nullptr && best->keeps() && parts.state.progress.step_in_epoch != 0;
   const AveragingPolicy& policy = parts.state.policy;
-  if (keeps || (policy.coupling().stays_apart && !policy.together()))
+  if (keeps || (policy.coupling().stays_apart && !policy.is_in_sync()))
     synchronize(parts.control, parts.state);
   std::optional<EvalReport> report = evaluate_weights();
   if (!report) return end_evaluation();
   done_.evaluated = report->progress.global_step;
-  if (best != nullptr && best->update(*report)) best_unsaved_ = parts.keeper != nullptr;
+  if (best != nullptr && best->update(*report)) best_unsaved_ = parts.checkpoints != nullptr;
   parts.state.pending_evaluation = PendingEvaluation::kNone;
   context_.observers.on_eval(*report);
   if (has_average()) evaluate_average();
@@ -150,20 +150,20 @@ void Milestones::end_evaluation() {
   const backends::Communicator& control = context_.parts.control;
   const std::int64_t step = context_.progress().global_step;
   const bool others_continue = context_.options.supports_rollback && control.world_size() > 1;
-  if (context_.parts.keeper == nullptr || others_continue || done_.saved == step)
+  if (context_.parts.checkpoints == nullptr || others_continue || done_.saved == step)
     std::rethrow_exception(error);
-  CheckpointManager& keeper = *context_.parts.keeper;
+  CheckpointManager& checkpoints = *context_.parts.checkpoints;
   try {
     save();
-    keeper.finish();
+    checkpoints.finish();
     context_.report_saved();
     if (control.rank() == 0)
-      keeper.tell("the evaluation failed: saved " + keeper.path_of(step) +
-                  ", the last completed step; --resume repeats the evaluation");
+      checkpoints.notify("the evaluation failed: saved " + checkpoints.path_of(step) +
+                         ", the last completed step; --resume repeats the evaluation");
   } catch (const backends::PeerError&) {
     save_after_loss();
   } catch (const std::exception& failure) {
-    keeper.tell("the last step could not be saved: " + std::string(failure.what()));
+    checkpoints.notify("the last step could not be saved: " + std::string(failure.what()));
   }
   std::rethrow_exception(error);
 }
@@ -185,14 +185,14 @@ void Milestones::evaluate_average() {
 
 void Milestones::save() {
   const TrainerParts& parts = context_.parts;
-  if (parts.keeper == nullptr) return;
+  if (parts.checkpoints == nullptr) return;
   const base::TraceSpan span("save");
   const TrainClock::Exclusion exclusion(context_.clock);
   const bool is_finite = recovery_.check_parameters();
   context_.set_activity("saving a checkpoint");
   // Synchronizes the replicas first. A non-finite state replaces no other checkpoint.
-  parts.keeper->save(parts.state, {.best = std::exchange(best_unsaved_, false) && is_finite,
-                                   .keep_all = !is_finite});
+  parts.checkpoints->save(parts.state, {.best = std::exchange(best_unsaved_, false) && is_finite,
+                                        .keep_all = !is_finite});
   done_.saved = parts.state.progress.global_step;
   context_.report_saved();
 }
@@ -210,7 +210,7 @@ void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
   const LoneState lone = state.policy.coupling().lone;
   const bool needed = lone == LoneState::kLastMean || on_device;
   const bool is_resumable = lone == LoneState::kIndependent ||
-                            (state.policy.together() && (lone != LoneState::kOwn || epoch_end));
+                            (state.policy.is_in_sync() && (lone != LoneState::kOwn || epoch_end));
   const double start = base::steady_seconds();
   if (!needed || !is_resumable || start < next_copy_) return;
   const base::TraceSpan span("copy the state");
@@ -220,7 +220,7 @@ void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
     state.pending_evaluation = PendingEvaluation::kAll;
   {
     const HostView view(state.home, Access::kRead);
-    if (!first_not_finite(state.model, true)) context_.parts.keeper->keep(state);
+    if (!first_not_finite(state.model, true)) context_.parts.checkpoints->keep(state);
   }
   state.pending_evaluation = before;
   const double end = base::steady_seconds();
@@ -230,17 +230,17 @@ void Milestones::keep_state(bool epoch_end, bool must_evaluate) {
 // Rank 0 may have saved its own state, if states differ by rank.
 std::optional<TrainProgress> Milestones::save_own_state() {
   TrainState& state = context_.parts.state;
-  CheckpointManager& keeper = *context_.parts.keeper;
+  CheckpointManager& checkpoints = *context_.parts.checkpoints;
   const LoneState lone = state.policy.coupling().lone;
-  const bool is_common = state.policy.together();
+  const bool is_common = state.policy.is_in_sync();
   const bool is_independent = lone == LoneState::kIndependent;
   LoneSave mode{.keep_all = is_independent};
   if (is_independent || (lone == LoneState::kOwn && !is_common)) mode.last_common = done_.saved;
   const bool resumable = is_common || is_independent || lone == LoneState::kOwn;
-  if (!context_.can_save_alone() || !recovery_.is_settled() || !resumable ||
+  if (!context_.can_save_alone() || !recovery_.is_complete() || !resumable ||
       first_not_finite(state.model, true))
-    return keeper.save_kept(mode);
-  if (!keeper.save_alone(state, mode)) return std::nullopt;
+    return checkpoints.save_kept(mode);
+  if (!checkpoints.save_alone(state, mode)) return std::nullopt;
   return state.progress;
 }
 
@@ -254,10 +254,11 @@ void Milestones::save_after_loss() noexcept {
   try {
     if (context_.progress().global_step == 0) return;
     const std::optional<TrainProgress> saved = save_own_state();
-    if (saved) tell_saved("a rank was lost", *saved);
+    if (saved) report_saved_step("a rank was lost", *saved);
     context_.report_saved();
   } catch (const std::exception& error) {
-    context_.parts.keeper->tell("the last step could not be saved: " + std::string(error.what()));
+    context_.parts.checkpoints->notify("the last step could not be saved: " +
+                                       std::string(error.what()));
   }
 }
 
@@ -265,44 +266,44 @@ void Milestones::save_after_loss() noexcept {
 void Milestones::save_after_data_error() noexcept {
   const bool alone = context_.parts.control.world_size() == 1;
   const std::int64_t step = context_.progress().global_step;
-  if (context_.parts.keeper == nullptr || step == 0 || done_.saved == step ||
-      !recovery_.is_settled())
+  if (context_.parts.checkpoints == nullptr || step == 0 || done_.saved == step ||
+      !recovery_.is_complete())
     return;
   if (!alone && (context_.parts.control.rank() != 0 || !context_.may_keep_state() ||
                  context_.options.supports_rollback))
     return;
-  CheckpointManager& keeper = *context_.parts.keeper;
+  CheckpointManager& checkpoints = *context_.parts.checkpoints;
   try {
     std::optional<TrainProgress> saved = context_.progress();
     if (alone) {
       save();
-      keeper.finish();
+      checkpoints.finish();
     } else {
       saved = save_own_state();
     }
     context_.report_saved();
-    if (saved) tell_saved("the next step failed", *saved);
+    if (saved) report_saved_step("the next step failed", *saved);
   } catch (const std::exception& error) {
-    keeper.tell("the last step could not be saved: " + std::string(error.what()));
+    checkpoints.notify("the last step could not be saved: " + std::string(error.what()));
   }
 }
 
-void Milestones::tell_saved(const std::string& cause, const TrainProgress& saved) const {
+void Milestones::report_saved_step(const std::string& cause, const TrainProgress& saved) const {
   const AveragingPolicy& policy = context_.parts.state.policy;
   const bool is_independent = policy.coupling().lone == LoneState::kIndependent;
   const std::int64_t later = context_.progress().global_step - saved.global_step;
   const std::string replica = "replica of rank " + std::to_string(context_.parts.control.rank());
   std::string text =
-      cause + ": saved " + context_.parts.keeper->path_of(saved.global_step) + ", the ";
+      cause + ": saved " + context_.parts.checkpoints->path_of(saved.global_step) + ", the ";
   if (later > 0)
     text += (is_independent ? "last copied " + replica
                             : std::string("last copied state that all ranks had")) +
             "; --resume repeats the " + std::to_string(later) +
             (later == 1 ? " step since" : " steps since");
   else
-    text += policy.together() ? "last completed step" : replica;
+    text += policy.is_in_sync() ? "last completed step" : replica;
   const std::string lost = lost_with_others();
-  context_.parts.keeper->tell(lost.empty() ? text : text + "; " + lost);
+  context_.parts.checkpoints->notify(lost.empty() ? text : text + "; " + lost);
 }
 
 std::string Milestones::lost_with_others() const {
@@ -311,7 +312,7 @@ std::string Milestones::lost_with_others() const {
   if (lone == LoneState::kIndependent)
     return "the other ranks' own models are not in it (--sync none): all ranks resume from it";
   std::string text;
-  if (lone == LoneState::kOwn && !policy.together())
+  if (lone == LoneState::kOwn && !policy.is_in_sync())
     text = "the other ranks' work since their last averaging is not in it";
   const std::vector<PolicyState> states = policy.state();
   if (std::ranges::any_of(states,

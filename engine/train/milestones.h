@@ -64,7 +64,7 @@ class Milestones {
   void save();
   // Returns the progress of the state that was written; none if there is no newer one to save.
   std::optional<TrainProgress> save_own_state();
-  void tell_saved(const std::string& cause, const TrainProgress& saved) const;
+  void report_saved_step(const std::string& cause, const TrainProgress& saved) const;
   // Returns what the other ranks had that a state of this rank lacks; "": nothing.
   std::string lost_with_others() const;
 

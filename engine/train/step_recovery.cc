@@ -17,12 +17,12 @@ const MayUpdate* StepRecovery::begin_step(GradientExchange* exchange) {
   finite_.begin_step();
   exchange_ = exchange;
   keep_state();
-  step_ = Step::kBegun;
+  state_ = StepState::kStarted;
   return finite_.may_update();
 }
 
 void StepRecovery::end_update() {
-  step_ = Step::kUpdated;
+  state_ = StepState::kUpdated;
   finite_.end_step();
 }
 
@@ -43,24 +43,24 @@ void StepRecovery::keep_state() {
 }
 
 void StepRecovery::roll_back() {
-  if (step_ != Step::kBegun) return;
+  if (state_ != StepState::kStarted) return;
   context_.parts.work.rollback_step();
-  if (exchange_ != nullptr) exchange_->settle();
+  if (exchange_ != nullptr) exchange_->wait_idle();
   before_step_.put_back();
-  settle();
+  mark_complete();
 }
 
 bool StepRecovery::check_parameters() {
   const std::string not_finite = finite_.bad_parameter();
-  tell(finite_.note(not_finite));
+  handle_non_finite(finite_.note(not_finite));
   return not_finite.empty();
 }
 
 void StepRecovery::check_evaluation(const EvalReport& report) {
-  if (!report.is_finite()) tell(finite_.note_evaluation());
+  if (!report.is_finite()) handle_non_finite(finite_.note_evaluation());
 }
 
-void StepRecovery::tell(const std::optional<NonFiniteReport>& found) {
+void StepRecovery::handle_non_finite(const std::optional<NonFiniteReport>& found) {
   if (!found) return;
   context_.observers.on_nonfinite(context_.progress(), *found);
   if (found->ends_run()) give_up(*found);

@@ -23,13 +23,13 @@ class StepRecovery {
   const MayUpdate* begin_step(GradientExchange* exchange);
   void end_update();
   // From now on the state matches the progress.
-  void settle() { step_ = Step::kSettled; }
-  // From now on until settle(), a failure leaves an unknown state.
-  void unsettle() { step_ = Step::kUnknown; }
+  void mark_complete() { state_ = StepState::kComplete; }
+  // From now on until mark_complete(), a failure leaves an unknown state.
+  void mark_unknown() { state_ = StepState::kUnknown; }
 
-  bool is_settled() const { return step_ == Step::kSettled; }
+  bool is_complete() const { return state_ == StepState::kComplete; }
   // The update was done, but the progress does not count the step yet.
-  bool is_updated() const { return step_ == Step::kUpdated; }
+  bool is_updated() const { return state_ == StepState::kUpdated; }
   // After a failure, rolls back the changes of a step before its update. The update is the last
   // action of a step, so before it only statistics have changed, and after it only replicas that
   // have not been averaged.
@@ -39,7 +39,7 @@ class StepRecovery {
   // All report non-finite values to the observers once, and throw NonFiniteError if the run must
   // end, with the last good checkpoint in its text. Collective.
   void check(const FiniteGuard::Signs& of_all_ranks) {
-    tell(finite_.note(finite_.judge(of_all_ranks)));
+    handle_non_finite(finite_.note(finite_.find_non_finite(of_all_ranks)));
   }
   bool check_parameters();  // returns whether they are finite
   // The same for an evaluation, which all ranks have. With kSkip the run continues.
@@ -49,17 +49,17 @@ class StepRecovery {
   std::optional<std::int64_t> skipped_steps() const { return finite_.skipped_steps(); }
 
  private:
-  // The relation of the state to the progress. In kBegun everything except running statistics and
+  // The relation of the state to the progress. In kStarted everything except running statistics and
   // counters matches the progress; in kUpdated the state is that of the step.
-  enum class Step { kSettled, kBegun, kUpdated, kUnknown };
+  enum class StepState { kComplete, kStarted, kUpdated, kUnknown };
 
   void keep_state();
-  void tell(const std::optional<NonFiniteReport>& found);
+  void handle_non_finite(const std::optional<NonFiniteReport>& found);
   [[noreturn]] void give_up(const NonFiniteReport& found);
 
   LoopContext& context_;
   FiniteGuard finite_;
-  Step step_ = Step::kSettled;
+  StepState state_ = StepState::kComplete;
   GradientExchange* exchange_ = nullptr;  // of the step
   BufferBackup before_step_;              // of the buffers that a step changes before its update
 };

@@ -42,7 +42,7 @@ bool StepReports::is_due() const {
   if (context_.is_last_step()) return true;
   if (!context_.ranks_run_apart()) return step % between == 0;
   // A report waits for all ranks, so it follows an averaging.
-  return step / between > last_step_ / between && context_.parts.state.policy.together();
+  return step / between > last_step_ / between && context_.parts.state.policy.is_in_sync();
 }
 
 bool StepReports::follow_step(std::int64_t step) const {

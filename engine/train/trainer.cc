@@ -80,7 +80,7 @@ TrainResult Trainer::result(double seconds) {
 
 void Trainer::train() {
   DesyncCheck* const desync = context_.parts.desync;
-  if (desync) tell(desync->start());
+  if (desync) handle_desync(desync->start());
   milestones_.catch_up();
   while (!is_over() && !agreement_.pauses()) {
     step();
@@ -88,7 +88,7 @@ void Trainer::train() {
   }
   synchronize_replicas();
   if (is_paused()) return;
-  if (desync) tell(desync->finish());
+  if (desync) handle_desync(desync->finish());
   recovery_.check_parameters();
   milestones_.finish();
 }
@@ -103,13 +103,13 @@ bool Trainer::is_paused() const { return agreement_.pauses() && !is_over(); }
 void Trainer::finish_step() {
   const TrainerParts& parts = context_.parts;
   const bool epoch_end = count_steps(), last = context_.is_last_step();
-  recovery_.settle();
+  recovery_.mark_complete();
   if (epoch_end || last) {  // the last step is evaluated in its final form
     PhaseTimer timer;
     synchronize_replicas();
     timer.lap(reports_.phases().communication);
   }
-  if (parts.desync) tell(parts.desync->after_step(epoch_end));
+  if (parts.desync) handle_desync(parts.desync->after_step(epoch_end));
   const bool has_new_average = milestones_.average_weights();
   milestones_.keep_state(epoch_end, has_new_average || last);
   exchange();
@@ -255,9 +255,9 @@ void Trainer::roll_back() {
   recovery_.roll_back();
   if (recovery_.is_updated()) {
     static_cast<void>(count_step());
-    recovery_.settle();
+    recovery_.mark_complete();
   }
-  context_.parts.state.whole = recovery_.is_settled();
+  context_.parts.state.whole = recovery_.is_complete();
 }
 
 // The steps that the policy leaves out count as done.
@@ -291,7 +291,7 @@ bool Trainer::count_step() {
 void Trainer::exchange() {
   const bool scheduled = reports_.is_due(), last = context_.is_last_step();
   // Only an averaging over all ranks finds ranks at the same point that run apart.
-  const bool at_once = !context_.ranks_run_apart() || context_.parts.state.policy.together();
+  const bool at_once = !context_.ranks_run_apart() || context_.parts.state.policy.is_in_sync();
   if (!scheduled && !last && !agreement_.is_due(at_once)) return;
 
   const base::TraceSpan span("exchange");
@@ -378,7 +378,7 @@ void Trainer::use_shares() {
   context_.observers.on_shares(progress, report);
 }
 
-void Trainer::tell(const DesyncReport* found) {
+void Trainer::handle_desync(const DesyncReport* found) {
   if (found == nullptr) return;
   context_.observers.on_desync(context_.progress(), *found);
   if (found->action == OnDesync::kAbort)

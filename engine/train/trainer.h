@@ -69,8 +69,8 @@ class Trainer {
   double loss_scale(const io::Batch& batch, const StepCounts& counts);
   // Returns the number of samples that each rank has in a step of the epoch.
   std::span<const std::int64_t> counts_of_ranks(std::int64_t step);
-  void tell(const DesyncReport* found);  // notifies observers; throws DesyncError if the run must
-                                         // end
+  void handle_desync(const DesyncReport* found);  // notifies observers; throws DesyncError if the
+                                                  // run must end
 
   LoopContext context_;
   StepRecovery recovery_;

@@ -60,13 +60,13 @@ struct TrainerParts {
   const LearningRate& learning_rate;
   io::Sampler& sampler;
   io::BatchLoader& loader;
-  backends::Communicator& control;      // for small exchanges between steps
-  Evaluator* evaluator = nullptr;       // null: never evaluates
-  CheckpointManager* keeper = nullptr;  // null: never saves
-  DesyncCheck* desync = nullptr;        // null: replicas are not compared
-  BestModel* best = nullptr;            // null: evaluations are not compared
-  WeightAverage* average = nullptr;     // average of the weights over time, evaluated as well;
-                                        // null: none
+  backends::Communicator& control;           // for small exchanges between steps
+  Evaluator* evaluator = nullptr;            // null: never evaluates
+  CheckpointManager* checkpoints = nullptr;  // null: never saves
+  DesyncCheck* desync = nullptr;             // null: replicas are not compared
+  BestModel* best = nullptr;                 // null: evaluations are not compared
+  WeightAverage* average = nullptr;          // average of the weights over time, evaluated as well;
+                                             // null: none
   // Changes the ranks' shares of steps (SamplerOptions::shares_change); null: they stay.
   ShareBalance* balance = nullptr;
   // A rank takes only the steps in which it has samples, while the policy's steps need no other

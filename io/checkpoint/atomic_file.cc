@@ -4,7 +4,7 @@
 // rename() replaces a name atomically: a reader sees the old file or the new one, never a part. The
 // order matters after a power failure. Without the fsync before the rename, the new name could
 // reach the disk before the data and refer to an empty file. Without the fsync of the folder, the
-// rename itself could be lost although the caller was told that the file is saved.
+// rename itself could be lost although the call has reported success.
 #include "io/checkpoint/atomic_file.h"
 
 #include <fcntl.h>
@@ -141,7 +141,8 @@ void AtomicFile::reserve(std::uint64_t bytes) {
   const std::string text = "cannot create " + path_ + ": " + base::system_error_text(error) +
                            ": it takes " + std::to_string(bytes) + " bytes";
   if (error == EFBIG) throw CannotCreateError(text);
-  if (!is_no_space(error)) return;  // file systems that cannot reserve say so when written to
+  if (!is_no_space(error))
+    return;  // file systems that cannot reserve report errors when written to
   std::error_code unknown;
   const auto space = std::filesystem::space(folder_, unknown);
   throw NoSpaceError(text + (unknown ? "" : ", " + std::to_string(space.available) + " are free"));

@@ -63,7 +63,7 @@ std::optional<std::string> run_of(const std::string& path) {
   return description ? std::optional(description->run_id) : std::nullopt;
 }
 
-// Returns true for a file that somebody has copied or renamed: runs name each by its step.
+// Returns true for a file that was copied or renamed: runs name each by its step.
 bool is_renamed(const Checkpoint& description, std::int64_t step_of_name) {
   return description.global_step != step_of_name;
 }

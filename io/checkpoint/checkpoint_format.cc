@@ -124,10 +124,10 @@ std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
 
 std::uint64_t digest_block_bytes(const std::vector<std::int64_t>& shape, std::uint64_t bytes) {
   constexpr std::uint64_t kTarget = 512 << 10, kMax = 2 << 20;
-  constexpr std::uint64_t kRowsTogether = 32;  // rows of a transposed matrix: whole cache lines
+  constexpr std::uint64_t kRowsPerLoad = 32;  // rows of a transposed matrix: whole cache lines
   const std::uint64_t row = row_bytes_of(shape, bytes);
   if (row == 0) return 1;
-  const std::uint64_t rows = (kTarget / row + kRowsTogether) / kRowsTogether * kRowsTogether;
+  const std::uint64_t rows = (kTarget / row + kRowsPerLoad) / kRowsPerLoad * kRowsPerLoad;
   return std::max<std::uint64_t>(1, std::min(rows, kMax / row)) * row;
 }
 

@@ -50,14 +50,14 @@ void cut(std::size_t index, const NamedArray& array, const Placement& placement,
 // The state of one worker. Its memory is touched when it is first needed, and is reused.
 class Loader {
  public:
-  Loader(const ByteSource& file, Head& head, ArrayTarget& target, std::uint64_t most)
-      : file_(file), head_(head), target_(target), most_(most) {}
+  Loader(const ByteSource& file, Head& head, ArrayTarget& target, std::uint64_t max_piece_bytes)
+      : file_(file), head_(head), target_(target), max_piece_bytes_(max_piece_bytes) {}
 
   // Returns the digests of the piece's blocks.
   std::vector<Digest> load(const Piece& piece) {
     NamedArray& array = head_.checkpoint.arrays[piece.array];
     const Placement& placement = head_.placements[piece.array];
-    if (!memory_) memory_ = std::make_unique_for_overwrite<std::byte[]>(most_);
+    if (!memory_) memory_ = std::make_unique_for_overwrite<std::byte[]>(max_piece_bytes_);
     if (!piece.wanted) {
       array.data.reserve(piece.bytes);
       base::use_large_pages(array.data.data(), piece.bytes);
@@ -94,7 +94,7 @@ class Loader {
   const ByteSource& file_;
   Head& head_;
   ArrayTarget& target_;
-  std::uint64_t most_;
+  std::uint64_t max_piece_bytes_;
   std::unique_ptr<std::byte[]> memory_;
 };
 
@@ -123,18 +123,19 @@ Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target) {
   if (!by_blocks) check_whole_file(file, head);
   target.begin(head.checkpoint);
   std::vector<Piece> pieces;
-  std::uint64_t most = kReadBytes;
+  std::uint64_t max_piece_bytes = kReadBytes;
   for (std::size_t i = 0; i < head.placements.size(); ++i) {
     const NamedArray& array = head.checkpoint.arrays[i];
     cut(i, array, head.placements[i], target.wants(array), pieces);
   }
   for (const Piece& piece : pieces)
-    if (piece.wanted) most = std::max(most, piece.bytes);
+    if (piece.wanted) max_piece_bytes = std::max(max_piece_bytes, piece.bytes);
   BlockDigests digests(head.placements);
   std::mutex mutex;  // guards the digests
   std::vector<Loader> loaders;
   const std::size_t workers = workers_for(file);
-  for (std::size_t w = 0; w < workers; ++w) loaders.emplace_back(file, head, target, most);
+  for (std::size_t w = 0; w < workers; ++w)
+    loaders.emplace_back(file, head, target, max_piece_bytes);
   base::parallel_for(
       pieces.size(), workers, kMaxPiecesAhead, [&](std::size_t worker, std::size_t p) {
         const Piece& piece = pieces[p];

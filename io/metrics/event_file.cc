@@ -72,7 +72,7 @@ struct EventFile::Impl {
   std::string fault;  // reason of the last lost event
   int messages = 0;   // as in LineFile
 
-  void tell(const std::string& text) {
+  void notify(const std::string& text) {
     if (notice) notice("tensorboard " + path + ": " + text);
     ++messages;
   }
@@ -87,11 +87,11 @@ struct EventFile::Impl {
       ++lost;
       ++lost_in_all;
       fault = base::system_error_text(error);
-      if (messages == 0) tell("cannot write: " + fault + "; training continues without it");
+      if (messages == 0) notify("cannot write: " + fault + "; training continues without it");
       return;
     }
     end += static_cast<off_t>(record.size());
-    if (lost > 0 && messages == 1) tell("written again; " + missing_text(lost));
+    if (lost > 0 && messages == 1) notify("written again; " + missing_text(lost));
     lost = 0;
   }
 

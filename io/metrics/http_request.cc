@@ -55,7 +55,8 @@ const char* reason_of(int status) {
   }
 }
 
-// Reads "GET /metrics HTTP/1.1" into `request`, and gives its version, or "" where it is none.
+// Reads "GET /metrics HTTP/1.1" into `request`, and gives its version, or "" if the line has
+// another form.
 std::string_view read_request_line(std::string_view line, HttpRequest& request) {
   const std::size_t space = line.find(' '), second = line.rfind(' ');
   if (space == std::string_view::npos || second <= space) return "";

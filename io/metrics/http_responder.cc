@@ -34,7 +34,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMaxConnections = 32, kMaxOfASource = 8, kMaxRequestBytes = 8192,
+constexpr std::size_t kMaxConnections = 32, kMaxPerSource = 8, kMaxRequestBytes = 8192,
                       kMaxIgnoredBytes = 65536;
 constexpr int kMaxAcceptedPerSecond = 50;
 constexpr milliseconds kExchangeTime{5000};  // from accept() to the end of the response
@@ -246,7 +246,7 @@ struct HttpResponder::Impl {
     std::map<std::string_view, std::size_t> counts;
     for (const Exchange& e : exchanges) ++counts[e.source()];
     std::string_view from = source;
-    if (counts[source] < kMaxOfASource) {
+    if (counts[source] < kMaxPerSource) {
       if (exchanges.size() < kMaxConnections) return;
       from = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
     }
@@ -297,14 +297,14 @@ struct HttpResponder::Impl {
     static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19));
     while (!stopped) {
       try {
-        turn();
+        poll_once();
       } catch (const std::exception&) {  // out of memory: the client will retry
         exchanges.clear();
       }
     }
   }
 
-  void turn() {
+  void poll_once() {
     SteadyClock::time_point now = SteadyClock::now(), until = now + std::chrono::hours(1);
     if (!listener) until = now + kRetryTime;
     const bool accepts = may_accept(now);

@@ -63,7 +63,7 @@ LineFile::LineFile(const std::string& what, const std::string& path, NamedBy nam
 void LineFile::open_named_by_user() {
   const bool console = path_ == "-";
   torn_ = !console && ends_within_a_line(path_);
-  // Does not wait for somebody to read a pipe.
+  // Does not wait for a reader of a pipe.
   file_ = base::Descriptor(base::retry_on_eintr([&] {
     return console ? ::dup(STDOUT_FILENO)
                    : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK,

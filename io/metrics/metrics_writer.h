@@ -12,7 +12,7 @@
 
 namespace io {
 
-// Where events go; "": nowhere.
+// The files that events are written to; "": no file.
 struct MetricsFiles {
   std::string of_run = {};  // the file in the run's folder, which must not be a link
   std::string chosen = {};  // a file named by the user; "-": standard output
@@ -54,12 +54,12 @@ class MetricsWriter {
     std::optional<double> accuracy;
     std::int64_t samples;
     Numbers more = {};
-    // Written only where they are not the usual.
+    // Written only if they differ from the defaults.
     std::string weights = "model";  // whose weights: an average of them, "ema", "average"
     bool is_best = false;           // the best of the run so far
   };
   void eval(std::int64_t step, std::int64_t epoch, const Evaluation& evaluation);
-  // What a learning-rate range test has found, after its steps; NaN: nothing.
+  // The result of a learning-rate range test, after its steps; NaN: not found.
   void lr_find(std::int64_t step, std::int64_t epoch, double suggestion, double steepest,
                double lowest);
   // The event of differing replicas.

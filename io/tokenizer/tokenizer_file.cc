@@ -117,7 +117,7 @@ class TokenizerFile {
     std::vector<std::pair<std::string, std::string>> pairs;
     pairs.reserve(merges->size());
     for (const Json& merge : *merges) pairs.push_back(pair_of(merge));
-    // Texts also have single bytes and what merges make where no added token was in the text.
+    // Texts also have single bytes and the results of merges if the text has no added token.
     for (const auto& [bytes, id] : added)
       if (bytes.size() == 1) set_text(id, bytes);
     for (const auto& [left, right] : pairs)

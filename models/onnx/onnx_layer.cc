@@ -1,4 +1,4 @@
-// Reads what a layer tells of itself.
+// Reads the traits of a layer.
 #include "models/onnx/onnx_layer.h"
 
 #include "engine/core/error.h"

@@ -87,7 +87,7 @@ OnnxActivation slope_value(OnnxOperator& op, OnnxConstant slope) {
 
 // relu(x) - slope relu(-x)
 void translate_prelu(OnnxOperator& op) {
-  OnnxActivation above = settled(op, plain_input(op, 0)), below = above;
+  OnnxActivation above = materialized(op, plain_input(op, 0)), below = above;
   above.layer = add_relu(op, below.layer);
   below.layer = add_relu(op, add_negative(op, below.layer));
   const auto* stored = std::get_if<OnnxConstant>(&op.input(1));
@@ -101,7 +101,7 @@ void translate_prelu(OnnxOperator& op) {
 OnnxActivation chosen(OnnxOperator& op, OnnxActivation a, OnnxActivation b, bool is_max) {
   OnnxActivation more = is_max ? combined(op, "subtract", std::move(b), a)
                                : combined(op, "subtract", a, std::move(b));
-  more = settled(op, std::move(more));
+  more = materialized(op, std::move(more));
   more.layer = add_relu(op, more.layer);
   return combined(op, is_max ? "add" : "subtract", std::move(a), std::move(more));
 }
@@ -123,11 +123,11 @@ void translate_extreme(OnnxOperator& op) {
       values.push_back(plain_input(op, i));
   }
   if (values.empty()) throw OnnxUnsupported("of numbers alone");
-  OnnxActivation value = settled(op, values[0]);
+  OnnxActivation value = materialized(op, values[0]);
   for (std::size_t i = 1; i < values.size(); ++i)
     value = chosen(op, std::move(value), values[i], is_max);
   if (std::isfinite(limit)) {
-    value = settled(op, std::move(value));
+    value = materialized(op, std::move(value));
     if (is_max && limit == 0)
       value.layer = add_relu(op, value.layer);
     else

@@ -20,7 +20,7 @@ OnnxActivation OnnxOperator::activation(std::size_t index) {
   const bool is_row = found->shape.size() == 2 && found->shape[0] == kOnnxBatch &&
                       found->plain.dims[0] == std::vector<int>{kOnnxBatchAxis};
   const OnnxActivation value =
-      is_row ? flattened(*this, *found) : as_special(settled(*this, *found));
+      is_row ? flattened(*this, *found) : as_special(materialized(*this, *found));
   all_.values.set(node().inputs[index], value);
   return value;
 }

@@ -140,7 +140,7 @@ bool has_all_samples(OnnxOperator& op, const OnnxActivation& value, std::size_t 
                         onnx_shape_text(value.shape) + ", expected all of them");
 }
 
-// Whether the part has all entries, also of an extent that is no number.
+// Returns true if the part has all entries, also of an extent that is not a number.
 bool has_all_entries(const OnnxActivation& value, std::size_t dim,
                      const std::array<std::int64_t, 3>& part) {
   const auto [begin, end, step] = part;
@@ -253,7 +253,7 @@ void translate_gather(OnnxOperator& op) {
 // Each row of indices names an entry of the first dimensions, which become one.
 void translate_gather_nd(OnnxOperator& op) {
   op.refuse_tokens(0);
-  OnnxActivation value = settled(op, plain_input(op, 0));
+  OnnxActivation value = materialized(op, plain_input(op, 0));
   OnnxTensor rows = constant_indices(op);
   std::vector<std::vector<int>>& dims = value.plain.dims;
   const std::int64_t depth = rows.shape.empty() ? 0 : rows.shape.back();
@@ -363,7 +363,7 @@ void translate_concat(OnnxOperator& op) {
   if (concat_channels(op)) return;
   std::vector<OnnxActivation> parts;
   for (std::size_t i = 0; i < op.node().inputs.size(); ++i)
-    parts.push_back(settled(op, plain_input(op, i)));
+    parts.push_back(materialized(op, plain_input(op, i)));
   const std::size_t dim = dimension_of(op.integer("axis", 0), parts[0].plain.dims.size());
   give_samples(parts, dim);
   align_parts(parts, dim);

@@ -93,7 +93,7 @@ OnnxActivation with_classes_last(OnnxOperator& op, const OnnxActivation& output)
   if (output.shape.size() == 4) return as_image(op, output);
   if (!is_plain_map(output) || output.plain.dims[0] != std::vector<int>{kOnnxBatchAxis})
     return output;
-  const OnnxActivation value = settled(op, output);
+  const OnnxActivation value = materialized(op, output);
   const auto& dims = value.plain.dims;
   return ordered(op, value, {dims[2], dims[1]});
 }

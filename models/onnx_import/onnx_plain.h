@@ -17,7 +17,7 @@ inline constexpr std::size_t kMaxOnnxDimensions = engine::Shape::kMaxRank - 1;
 // The axes of each dimension that a layer's output should have; none: an extent of 1.
 using OnnxGroups = std::vector<std::vector<int>>;
 
-// The same value with layout kPlain, and with a layout of its own where it has one.
+// The same value with layout kPlain, and with its own layout if it has one.
 OnnxActivation as_plain(const OnnxActivation& value);
 OnnxActivation as_special(OnnxActivation value);
 
@@ -38,7 +38,7 @@ bool refine_plain(OnnxPlain& a, OnnxPlain& b, std::size_t dim);
 // All of the following add layers if they have to. The result has layout kPlain and the same
 // dimensions.
 // Without selected entries and factor.
-OnnxActivation settled(OnnxOperator& op, OnnxActivation value);
+OnnxActivation materialized(OnnxOperator& op, OnnxActivation value);
 // With the layer's output in this order. REQUIRES: each axis is in one group.
 OnnxActivation ordered(OnnxOperator& op, OnnxActivation value, const OnnxGroups& groups);
 // With these dimensions as the last one of the layer's output.
@@ -55,9 +55,9 @@ OnnxActivation in_order(OnnxOperator& op, OnnxActivation value);
 // Replaces the axes of the layer's last dimension, which are dimension `dim`, by one of this
 // extent.
 void replace_last(OnnxPlain& plain, std::size_t dim, std::int64_t extent);
-// Removes an axis, which is no dimension's any more, from a layer's output.
+// Removes an axis that belongs to no dimension any more from a layer's output.
 void remove_axis(OnnxPlain& plain, int axis);
-// Adds an axis, which is no dimension's yet.
+// Adds an axis that belongs to no dimension yet.
 void insert_axis(OnnxPlain& plain, int axis, std::int64_t extent);
 
 // A constant as the output of a layer `parameter` or `constant`.
@@ -67,7 +67,7 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored);
 OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor);
 // The input as a plain value; a constant becomes a layer.
 OnnxActivation plain_input(OnnxOperator& op, std::size_t index);
-// The node's output: a plain value, with a layout of its own where it has one.
+// Sets the node's output to a plain value, with its own layout if it has one.
 void set_plain(OnnxOperator& op, OnnxActivation value, std::size_t output = 0);
 
 std::string list_text(const std::vector<std::int64_t>& values);  // "[1, 2]", as TOML has it

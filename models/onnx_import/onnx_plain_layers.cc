@@ -174,7 +174,7 @@ void join_axes(OnnxPlain& plain, int first, std::size_t count) {
 
 }  // namespace
 
-OnnxActivation settled(OnnxOperator& op, OnnxActivation value) {
+OnnxActivation materialized(OnnxOperator& op, OnnxActivation value) {
   value = as_plain(value);
   for (int axis = static_cast<int>(value.plain.axes.size()) - 1; axis >= 0; --axis)
     if (value.plain.axes[static_cast<std::size_t>(axis)].entry >= 0) select_entry(op, value, axis);
@@ -192,7 +192,7 @@ OnnxActivation ordered(OnnxOperator& op, OnnxActivation value, const OnnxGroups&
       for (std::vector<int>& group : own)
         for (int& other : group)
           if (other > axis) --other;
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   for (const std::vector<int>& group : own) order.insert(order.end(), group.begin(), group.end());
   if (!std::ranges::is_sorted(order)) permute(op, value, order);
   OnnxGroups sorted = own;
@@ -209,7 +209,7 @@ OnnxActivation with_last(OnnxOperator& op, OnnxActivation value, const std::vect
   const bool has_entries = std::ranges::any_of(
       value.plain.axes, [](const OnnxPlain::Axis& axis) { return axis.entry >= 0; });
   if (!has_entries && !groups.empty() && groups.back() == axes)
-    return settled(op, std::move(value));
+    return materialized(op, std::move(value));
   groups.clear();
   for (int axis = 0; axis < static_cast<int>(value.plain.axes.size()); ++axis)
     if (value.plain.axes[static_cast<std::size_t>(axis)].entry < 0 &&
@@ -227,7 +227,7 @@ OnnxActivation with_last(OnnxOperator& op, OnnxActivation value, const std::vect
 
 OnnxActivation with_axis(OnnxOperator& op, OnnxActivation value, std::size_t dim,
                          std::size_t& place) {
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   if (contains_samples(value.plain.dims.at(dim)))
     throw OnnxUnsupported("dimension " + std::to_string(dim) + " of " +
                           onnx_shape_text(value.shape) + " contains the samples");

@@ -41,8 +41,8 @@ void add_to_sum(OnnxOperator& op, std::optional<OnnxActivation>& sum, OnnxActiva
   sum = sum ? combined(op, "add", std::move(*sum), std::move(part)) : std::move(part);
 }
 
-// By a constant condition, values are multiplied by 1 or 0; numbers are added where they are
-// chosen, so that they may be infinite.
+// By a constant condition, values are multiplied by 1 or 0; numbers are added at the chosen
+// positions, so that they may be infinite.
 void translate_constant_where(OnnxOperator& op) {
   const OnnxTensor condition = op.tensor(0);
   if (condition.is_real) throw OnnxUnsupported("a condition of floats");
@@ -99,7 +99,7 @@ bool is_truth(const OnnxLayerList& layers, int layer) {
 
 // 1 - x, for x of 0 or 1.
 OnnxActivation negated(OnnxOperator& op, OnnxActivation value) {
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   value.layer = op.add_layer("scale_shift", {value.layer}, {{"scale", "-1"}, {"shift", "1"}});
   return value;
 }
@@ -147,7 +147,7 @@ void translate_cast(OnnxOperator& op) {
 // The softmax of scores is a number.
 void translate_is_nan(OnnxOperator& op) {
   if (set_never_nan(op)) return;
-  const OnnxActivation value = settled(op, plain_input(op, 0));
+  const OnnxActivation value = materialized(op, plain_input(op, 0));
   set_plain(op, negated(op, compared(op, "equal", value, value)));
 }
 

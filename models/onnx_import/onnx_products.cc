@@ -196,8 +196,8 @@ bool is_shared_matrix(const OnnxPlain& value, const OnnxPlain& matrix) {
 
 // All dimensions of the value but its last one are rows.
 void translate_shared_product(OnnxOperator& op, OnnxActivation value, OnnxActivation matrix) {
-  value = settled(op, std::move(value));
-  matrix = settled(op, std::move(matrix));
+  value = materialized(op, std::move(value));
+  matrix = materialized(op, std::move(matrix));
   const std::vector<int> inner = value.plain.dims.back();
   OnnxGroups groups{{}, inner};
   for (int axis = 0; axis < static_cast<int>(value.plain.axes.size()); ++axis)

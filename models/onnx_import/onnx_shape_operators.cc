@@ -247,7 +247,7 @@ void translate_blocks(OnnxOperator& op) {
   const Numbers cut = !to_pixels       ? Numbers{shape[0], c, h / block, block, w / block, block}
                       : channels_first ? Numbers{shape[0], c / block / block, block, block, h, w}
                                        : Numbers{shape[0], block, block, c / block / block, h, w};
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   if (!reshape_plain(value.plain, cut, op.all().fixed_batch))
     throw OnnxUnsupported("blocks of " + onnx_shape_text(shape));
   const auto dims = value.plain.dims;

@@ -55,7 +55,7 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   return true;
 }
 
-// The input as a number; nothing if it has several or is no constant.
+// Returns the input as a number; none if it has several or is not constant.
 std::optional<double> scalar(OnnxOperator& op, std::size_t index) {
   const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
   if (constant != nullptr && constant->tensor->count() != 1) return std::nullopt;
@@ -85,14 +85,14 @@ void combine_with_number(OnnxOperator& op, OnnxActivation value, double number, 
   } else if (type == "Div" && !is_first) {
     value.plain.scale /= number;
   } else if (type == "Div") {
-    value = settled(op, std::move(value));
+    value = materialized(op, std::move(value));
     add_function(op, value, "reciprocal");
     value.plain.scale = number;
   } else {
     const bool negates = type == "Sub" && is_first;
     const double scale = negates ? -value.plain.scale : value.plain.scale;
     value.plain.scale = 1;
-    value = settled(op, std::move(value));
+    value = materialized(op, std::move(value));
     add_scale_shift(op, value, scale, type == "Sub" && !is_first ? -number : number);
   }
   if (!std::isfinite(value.plain.scale)) throw OnnxUnsupported("a factor that is not finite");
@@ -128,7 +128,7 @@ bool set_gelu(OnnxOperator& op) {
       continue;
     const double scale = x.plain.scale;
     x.plain.scale = 1;
-    x = settled(op, std::move(x));
+    x = materialized(op, std::move(x));
     x.layer = op.add_layer("gelu", {x.layer}, {{"approximate", "\"none\""}});
     x.plain.scale = 2 * scale;
     set_plain(op, std::move(x));
@@ -232,12 +232,12 @@ OnnxActivation combined_in_order(OnnxOperator& op, const OnnxElementwise& layer,
 OnnxActivation combined_like(OnnxOperator& op, const OnnxElementwise& layer,
                              std::vector<OnnxActivation> values, std::size_t whole) {
   OnnxActivation& first = values[whole];
-  first = settled(op, std::move(first));
+  first = materialized(op, std::move(first));
   OnnxGroups groups;
   bool fits = true;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i == whole) continue;
-    values[i] = settled(op, std::move(values[i]));
+    values[i] = materialized(op, std::move(values[i]));
     fits = fits && groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
   }
   if (!fits) {
@@ -294,10 +294,10 @@ void translate_sum_of_all(OnnxOperator& op) {
 
 void translate_power(OnnxOperator& op) {
   const auto exponent = scalar(op, 1);
-  OnnxActivation value = settled(op, plain_input(op, 0));
+  OnnxActivation value = materialized(op, plain_input(op, 0));
   if (!exponent) {  // exp(exponent * log(x)), of numbers above 0
     add_function(op, value, "log");
-    value = settled(op, combined(op, "multiply", std::move(value), plain_input(op, 1)));
+    value = materialized(op, combined(op, "multiply", std::move(value), plain_input(op, 1)));
     add_function(op, value, "exp");
     return set_plain(op, std::move(value));
   }
@@ -320,7 +320,7 @@ void translate_function(OnnxOperator& op) {
     value.plain.scale = -value.plain.scale;
     return set_plain(op, std::move(value));
   }
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   for (const auto& [type, function] : kNames)
     if (op.node().type == type) add_function(op, value, function);
   set_plain(op, std::move(value));
@@ -440,7 +440,7 @@ void translate_reduction(OnnxOperator& op, const Numbers& axes) {
   const std::string& type = op.node().type;
   OnnxActivation value = plain_input(op, 0);
   if (type == "ReduceMin") value.plain.scale = -value.plain.scale;
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   if (type == "ReduceL1") add_function(op, value, "abs");
   if (type == "ReduceL2" || type == "ReduceSumSquare")
     value.layer = op.add_layer("multiply", {value.layer, value.layer});

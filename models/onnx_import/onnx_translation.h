@@ -223,7 +223,8 @@ void add_once(std::vector<std::string>& names, const std::string& name);
 std::optional<OnnxTokens> tokens_of(const std::string& file, const io::ReadValue& input);
 
 // Returns the tensors that are causal masks by their numbers: 1 or 0 for earlier positions, 0 or
-// below -10,000 for later ones. A file without a signature does not tell them from parameters.
+// below -10,000 for later ones. A file without a signature does not distinguish them from
+// parameters.
 std::unordered_set<const io::StoredTensor*> causal_masks(const io::OnnxReader& file);
 
 // The module that a node belongs to, "layer1.0.conv1"; "": unknown.

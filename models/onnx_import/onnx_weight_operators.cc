@@ -106,7 +106,7 @@ OnnxActivation output_of(const OnnxOperator& op, OnnxTranslation& all) {
 
 // A matrix that is computed from parameters, e.g. by a norm of its rows.
 void translate_computed_gemm(OnnxOperator& op) {
-  OnnxActivation matrix = settled(op, plain_input(op, 1));
+  OnnxActivation matrix = materialized(op, plain_input(op, 1));
   if (matrix.plain.dims.size() != 2)
     throw OnnxUnsupported("its weight has the shape " + onnx_shape_text(matrix.shape) +
                           ", expected two dimensions");

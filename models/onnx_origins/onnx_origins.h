@@ -1,4 +1,4 @@
-// Which tensors of an ONNX file PyTorch trains, as far as the file tells.
+// Finds the tensors of an ONNX file that PyTorch trains, as far as the file states that.
 //
 // With dynamo=True, the exporter writes a signature that names parameters, buffers and constants,
 // and the tensors that it has computed name the ones that they were computed from. Other files only

@@ -41,13 +41,13 @@ std::string* option_text(OnnxListedLayer& layer, const char* key) {
 }
 
 // Identifies the statistics of a norm without parameters. With dynamo=True the exporter may have
-// replaced them by equal ones of another module, which the call tells: it names the module's own
+// replaced them by equal ones of another module, which the call shows: it names the module's own
 // ones, or the update of them by an earlier call.
 OnnxConstant statistics_key(const OnnxOperator& op, const OnnxConstant& mean) {
   constexpr std::size_t kMean = 3;
   const OnnxCall call = read_onnx_call(op.node().call);
   OnnxConstant key = mean;
-  key.origin = OnnxOrigin::kParameter;  // it is named, and not told by its tensor
+  key.origin = OnnxOrigin::kParameter;  // identified by its name, not by its tensor
   const std::string& name = initializer_name(mean);
   std::string placeholder = "%b_" + name;
   std::ranges::replace(placeholder, '.', '_');

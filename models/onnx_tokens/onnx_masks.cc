@@ -53,7 +53,7 @@ std::optional<OnnxActivation> scores_input(OnnxOperator& op, std::size_t index,
   if (extent_of(plain, plain.dims[rank - 1]) != positions ||
       extent_of(plain, plain.dims[rank - 2]) != positions)
     return std::nullopt;
-  return settled(op, *found);
+  return materialized(op, *found);
 }
 
 bool is_product(OnnxOperator& op, std::size_t index) {

@@ -100,7 +100,7 @@ Numbers window_weight(const OnnxWindowInput& from, Numbers weight) {
 // A weight that is computed from parameters, e.g. standardized.
 void translate_computed_conv(OnnxOperator& op) {
   const OnnxWindowInput from = window_input(op);
-  OnnxActivation value = from.value, weight = settled(op, plain_input(op, 1));
+  OnnxActivation value = from.value, weight = materialized(op, plain_input(op, 1));
   if (value.layout == OnnxActivation::Layout::kVector) {  // one pixel
     value = as_plain(value);
     value = ordered(op, value, {{}, {}, value.plain.dims.at(1)});

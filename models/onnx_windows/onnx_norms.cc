@@ -17,7 +17,7 @@ using Numbers = std::vector<std::int64_t>;
 // dimension 1.
 OnnxActivation with_channels_last(OnnxOperator& op) {
   OnnxActivation value = op.activation(0);
-  value = settled(op, value.shape.size() == 4 ? image_or_vector(op, 0) : as_plain(value));
+  value = materialized(op, value.shape.size() == 4 ? image_or_vector(op, 0) : as_plain(value));
   const OnnxPlain& plain = value.plain;
   if (plain.dims.size() < 2 || contains_samples(plain.dims[1]))
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) +
@@ -53,7 +53,7 @@ OnnxLayerArray channel_array(OnnxOperator& op, const char* name, std::size_t inp
 OnnxActivation normed_by(OnnxOperator& op, OnnxActivation value, OnnxActivation mean,
                          OnnxActivation variance) {
   value = combined(op, "subtract", std::move(value), std::move(mean));
-  variance = settled(op, std::move(variance));
+  variance = materialized(op, std::move(variance));
   variance.layer = op.add_layer("scale_shift", {variance.layer},
                                 {{"shift", io::shortest_text(op.real("epsilon", 1e-5))}});
   variance.layer = op.add_layer("activation", {variance.layer}, {{"function", "\"sqrt\""}});
@@ -151,7 +151,7 @@ bool has_runs_of_channels(const OnnxPlain& plain) {
 }
 
 void translate_instance_norm(OnnxOperator& op) {
-  OnnxActivation value = settled(op, as_plain(op.activation(0)));
+  OnnxActivation value = materialized(op, as_plain(op.activation(0)));
   if (value.plain.dims.size() < 2 || !has_runs_of_channels(value.plain))
     value = with_channels_last(op);
   expect_samples_first(value);

@@ -21,7 +21,7 @@ A rank that ends with another code than 0 is started again. For each history is 
   two changes, and behind a change the steps go on from where it says. A step is reported when all ranks of its generation
   have done it, and one of them is in the next, so a step that is reported twice has been done on two sides.
 - What the processes print: each step is reported by one of them, and they report one after the other.
-- The hosts' registers, which are looked at all the time: all that ever name a generation name the same ranks for it, as many
+- The hosts' acceptor files, which are looked at all the time: all that ever name a generation name the same ranks for it, as many
   as the metrics say, and who reports steps is the first of some generation.
 - A clean cut in calm: ranks that are not enough stop, say that they wait, and report no steps until it is healed; those that
   are enough go on.
@@ -49,7 +49,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
-from elastic_registers import Registers  # noqa: E402
+from elastic_acceptors import AcceptorFiles  # noqa: E402
 from fail_calls import processes_with  # noqa: E402
 from link_emulator import Link, relay  # noqa: E402
 
@@ -240,7 +240,7 @@ class History:
         self.folder = storm.folder / f"history-{seed}"
         self.folder.mkdir()
         self.hosts = Hosts(f"{storm.base}-{seed}", len(self.plan.ranks))
-        self.registers = Registers()
+        self.acceptor_files = AcceptorFiles()
         self.living = {}  # (host, number): the process there
         self.processes = []
         self.active = []  # events that are under way
@@ -270,7 +270,7 @@ class History:
 
     def look(self):
         """What has changed since the last time."""
-        self.registers.look(self.own())
+        self.acceptor_files.look(self.own())
         try:
             with open(self.folder / "run" / "metrics.jsonl", "rb") as file:
                 file.seek(self.read)
@@ -362,7 +362,7 @@ class History:
 
     def newest(self):
         """The processes of the newest generation, in order."""
-        return self.registers.newest()[1]
+        return self.acceptor_files.newest()[1]
 
     def storms(self):
         begin = time.monotonic()
@@ -436,7 +436,7 @@ class History:
             p.process.wait()
             p.reader.join(5)
         self.hosts.remove()
-        self.registers.remove(self.own())
+        self.acceptor_files.remove(self.own())
 
     # ---- What must be so.
 
@@ -450,7 +450,7 @@ class History:
             if left := [p.name for p in (self.folder / "run").iterdir() if ".tmp" in p.name]:
                 self.bad.append(f"files left: {left}")
         changes, times = self.judge_metrics()
-        first = self.judge_registers(changes)
+        first = self.check_acceptor_files(changes)
         self.judge_reports(first, times)
         for cut in self.cuts:
             self.judge_cut(cut, times)
@@ -501,16 +501,16 @@ class History:
             self.bad.append(f"the last step in metrics.jsonl is {last}")
         return changes, times
 
-    def judge_registers(self, changes):
+    def check_acceptor_files(self, changes):
         """Returns the first ranks of all generations; None where some were not seen."""
-        said = self.registers.said
+        said = self.acceptor_files.said
         for generation, rosters in sorted(said.items()):
             if len(rosters) > 1:
                 self.bad.append(f"generation {generation} is " + " and ".join(f"{pids} ({n.hex()})" for n, pids in rosters))
         for generation, ranks in changes:
             for _, pids in said.get(generation, ()):
                 if ranks is not None and len(pids) != ranks:
-                    self.bad.append(f"generation {generation} has {ranks} ranks in the metrics; in a register {pids}")
+                    self.bad.append(f"generation {generation} has {ranks} ranks in the metrics; in an acceptor file {pids}")
         if len(said) < max(said, default=1):
             return None
         return {pids[0] for rosters in said.values() for _, pids in rosters}
@@ -586,7 +586,7 @@ class History:
 
     def story(self):
         text = f"seed {self.seed}: {self.plan}\n" + "".join(f"  {line}\n" for line in self.diary)
-        for generation, rosters in sorted(self.registers.said.items()):
+        for generation, rosters in sorted(self.acceptor_files.said.items()):
             for (_, pids), at in rosters.items():
                 text += f"  generation {generation}: {pids}, seen at {at - self.begin:.2f}\n"
         for p in self.processes:
@@ -640,7 +640,7 @@ class Storm:
         return not history.bad
 
     def tell(self, history):
-        generations = max(history.registers.said, default=0)
+        generations = max(history.acceptor_files.said, default=0)
         print(f"seed {history.seed}: {'+'.join(map(str, history.plan.ranks))} ranks, {len(history.plan.events)} events, "
               f"{generations} generations, {time.time() - history.begin:.0f} s, exit codes {dict(history.ends)}"
               + (": FAILED" if history.bad else ""), flush=True)

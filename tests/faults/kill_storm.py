@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 
-from elastic_registers import Registers
+from elastic_acceptors import AcceptorFiles
 from fail_calls import processes_with
 
 HEARTBEAT = 0.3
@@ -49,8 +49,8 @@ class Storm:
         self.done = collections.Counter()
         self.stopped = {}  # pid: when it goes on
         self.ever = set()  # all ranks that there have been
-        self.registers = Registers()
-        self.generation, self.members = 0, ()  # by the registers
+        self.acceptor_files = AcceptorFiles()
+        self.generation, self.members = 0, ()  # by the acceptor files
         self.group, self.read_to, self.said, self.starts = 0, 0, 0, 0  # by the metrics: generation, bytes, last step, runs
         self.certain_at = 0  # the step after which all ranks of the group have the state
         self.holders = set()  # those that surely have the state
@@ -85,8 +85,8 @@ class Storm:
         """Who has the state: who had it and is in the next group, and when that has done two steps, all of it."""
         if not self.ever:
             self.ranks()
-        self.registers.look(self.ever)
-        generation, members = self.registers.newest()
+        self.acceptor_files.look(self.ever)
+        generation, members = self.acceptor_files.newest()
         if generation != self.generation:
             self.holders &= set(members) if generation == self.generation + 1 else set()
             self.generation, self.members = generation, members

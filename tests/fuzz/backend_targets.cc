@@ -91,8 +91,8 @@ struct SmallWorld {
   std::vector<backends::SessionMachine> sessions;
 };
 
-struct OwnRegister final : backends::Register {
-  backends::RegisterId id() const override { return {7, 1}; }
+struct OwnAcceptor final : backends::Acceptor {
+  backends::AcceptorId id() const override { return {7, 1}; }
   bool update(const std::function<void(backends::AcceptorState&)>& change) override {
     change(state);
     return true;
@@ -140,20 +140,20 @@ void member_frames(Input input) {
 // What another agent of an elastic job sends to a member that is ready for the next generation,
 // unsealed.
 void membership_frames(Input input) {
-  OwnRegister reg;
+  OwnAcceptor acceptor;
   backends::Member self, other;
   self.id = {1, 1};
   other.id = {2, 2};
-  self.reg = reg.id();
-  other.reg = {7, 2};
+  self.acceptor = acceptor.id();
+  other.acceptor = {7, 2};
   auto roster = std::make_shared<backends::Roster>();
   roster->generation = 1;
   roster->members = {self, other};
-  (void)reg.update([&](backends::AcceptorState& state) { state.learn(roster); });
+  (void)acceptor.update([&](backends::AcceptorState& state) { state.learn(roster); });
   backends::Time now = backends::Time{} + std::chrono::hours(1);
   backends::MembershipMachine machine({.self = self,
-                                       .most = 4,
-                                       .reg = &reg,
+                                       .max_ranks = 4,
+                                       .acceptor = &acceptor,
                                        .random =
                                            [] {
                                              return backends::RandomId{3, 3};

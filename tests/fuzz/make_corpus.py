@@ -144,7 +144,7 @@ def membership_frames(text):
     answer = struct.pack("<Q", 2) + ballot
     write("membership_frames", "decides", waits + ready + message(67, 2, 1, answer + none + ident(7, 2) + struct.pack("<Q", 0)) +
           message(69, 2, 1, answer + none + ident(7, 2)))
-    write("membership_frames", "outbids", ready + message(66, 2, 1, base + struct.pack("<Q", 9) + ident(2, 2)) +
+    write("membership_frames", "rejections", ready + message(66, 2, 1, base + struct.pack("<Q", 9) + ident(2, 2)) +
           message(70, 2, 1, answer + struct.pack("<Q", 9) + ident(2, 2) + ident(7, 2)))
     write("membership_frames", "goes-on", message(68, 2, 1, base + struct.pack("<Q", 5) + ident(2, 2) +
           roster(2, member(2, 2, 1))) + message(65, 2, 2, roster(2, member(2, 2, 1)) + struct.pack("<I", 1) + member(4, 2, 0)))

@@ -68,15 +68,15 @@ TEST_P(KeptPositions, ATextThatChangesIsComputedAnewFromThere) {
 
 TEST_P(KeptPositions, SeveralTextsAreWhatEachIsAlone) {
   Model m = make();
-  models::NextToken together(m.graph, m.state, m.threads, {}, 3);
+  models::NextToken batched(m.graph, m.state, m.threads, {}, 3);
   const double bits = std::get<1>(GetParam()) == DType::kF64 ? 1e-12 : 0;  // Eigen's products
   for (std::size_t length = 1; length < 40; length += 6) {
     const models::NextToken::Tokens texts[] = {m.text(0, length), m.text(5, 2 * length % 11 + 1),
                                                m.text(9, 30)};
-    together.compute(texts);
+    batched.compute(texts);
     for (std::size_t i = 0; i < 3; ++i) {
       models::NextToken next(m.graph, m.state, m.threads);
-      EXPECT_LE(difference(together.logits_of(i), next.logits_after(texts[i])), bits)
+      EXPECT_LE(difference(batched.logits_of(i), next.logits_after(texts[i])), bits)
           << i << " at " << length;
     }
   }

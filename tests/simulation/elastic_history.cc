@@ -1,4 +1,4 @@
-// Making schedules of failures for an elastic job, and judging what its processes have agreed on.
+// Makes schedules of failures for an elastic job, and checks what its processes have agreed on.
 #include "tests/simulation/elastic_history.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using ElasticEnd = ElasticProcess::End;
 
 constexpr auto kSpan = milliseconds(10'000);           // in which faults begin
 constexpr auto kLongCalm = milliseconds(45'000);       // more than the time in which ranks give up
-constexpr auto kTimeToSettle = milliseconds(13'000);   // from the last fault's end to the last step
+constexpr auto kRecoveryTime = milliseconds(13'000);   // from the last fault's end to the last step
 constexpr auto kTimeToGiveUp = milliseconds(100'000);  // from there to everybody's end
 
 // Silence is noticed after three heartbeats of one second; a step takes up to 1.3 s, and so does
@@ -56,20 +56,20 @@ class ElasticRun {
                                           : dice_.between(2, 4);
     for (int h = 0; h < hosts; ++h) {
       world_.hosts.emplace_back();
-      world_.hosts.back().reg = {7, static_cast<std::uint64_t>(h) + 1};
+      world_.hosts.back().acceptor = {7, static_cast<std::uint64_t>(h) + 1};
     }
     const int processes = static_cast<int>(is_race ? dice_.between(hosts, 7) : dice_.between(1, 5));
-    world_.least =
+    world_.min_ranks =
         dice_.chance(25) ? static_cast<int>(dice_.between(1, std::max(1, processes - 1))) : 1;
-    world_.most = dice_.chance(15) && !is_race
-                      ? static_cast<int>(dice_.between(world_.least, processes))
-                      : 12;
-    world_.is_shared_door = dice_.chance(20);
+    world_.max_ranks = dice_.chance(15) && !is_race
+                           ? static_cast<int>(dice_.between(world_.min_ranks, processes))
+                           : 12;
+    world_.is_shared_endpoint = dice_.chance(20);
     // Safety does not depend on who proposes when.
     if (is_race || dice_.chance(40)) world_.patience = 0;
-    history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.least) + ":" +
-                        std::to_string(world_.most) +
-                        (world_.is_shared_door ? ", shared door" : "") +
+    history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.min_ranks) +
+                        ":" + std::to_string(world_.max_ranks) +
+                        (world_.is_shared_endpoint ? ", shared endpoint" : "") +
                         (world_.patience == 0 ? ", all propose at once" : "");
     for (int p = 0; p < processes; ++p) {
       const int host = p < hosts && is_race ? p : p == 0 ? 0 : some_host();
@@ -90,10 +90,10 @@ class ElasticRun {
     }
     network_.at(quiet_from_, [this] { quiet(); });
     if (harmless_) history_.schedule += "; harmless";
-    world_.last_step_from = quiet_from_ + (is_race ? 3 : 1) * kTimeToSettle;
+    world_.last_step_from = quiet_from_ + (is_race ? 3 : 1) * kRecoveryTime;
   }
 
-  History judge() {
+  History check() {
     network_.run(world_.last_step_from + kTimeToGiveUp);
     history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
     history_.wrong = world_.wrong;
@@ -102,7 +102,7 @@ class ElasticRun {
       anyone_finished = anyone_finished || p->end() == ElasticEnd::kFinished;
     const Steps* steps = nullptr;
     for (const ElasticProcess* p : world_.processes) {
-      judge(*p, anyone_finished);
+      check(*p, anyone_finished);
       if (p->end() != ElasticEnd::kFinished) continue;
       // Where there is no room for all, who is left over may found another job.
       const bool other_job =
@@ -125,22 +125,24 @@ class ElasticRun {
   }
   void wrong(const std::string& what) { history_.wrong.push_back(what); }
 
-  bool has_room_for_all() const { return world_.most >= static_cast<int>(world_.processes.size()); }
+  bool has_room_for_all() const {
+    return world_.max_ranks >= static_cast<int>(world_.processes.size());
+  }
 
-  // A newcomer finds a job only by the door, on whose host somebody has to live.
-  bool door_was_lost() const {
+  // A joining rank finds a job only through the endpoint, on whose host a process must be alive.
+  bool endpoint_was_lost() const {
     return std::ranges::none_of(world_.processes, [](const ElasticProcess* p) {
       return p->options().host == 0 && p->end() == ElasticEnd::kFinished;
     });
   }
 
-  void judge(const ElasticProcess& p, bool anyone_finished) {
+  void check(const ElasticProcess& p, bool anyone_finished) {
     const std::string who = process_name(p.number());
     switch (p.end()) {
       case ElasticEnd::kFinished:
         ++history_.ends["finished"];
         return;
-      case ElasticEnd::kParted:
+      case ElasticEnd::kWithdrew:
         ++history_.ends["left"];
         if (p.is_alive()) wrong(who + " has left and never ends");
         return;
@@ -154,7 +156,7 @@ class ElasticRun {
       case ElasticEnd::kFailed:
         ++history_.ends["gave up"];
         if (!has_room_for_all()) return;  // some wait until the job has ended
-        if (anyone_finished && (p.has_been_member() || !door_was_lost())) {
+        if (anyone_finished && (p.has_been_member() || !endpoint_was_lost())) {
           wrong(who + " was not taken in again: " + p.why());
         } else if (p.progress_was_possible()) {
           wrong(who + " gave up, although the job could go on: " + p.why());
@@ -166,7 +168,7 @@ class ElasticRun {
 
   // Of two that have lost each other one is left out.
   void others_go_on() {
-    if (static_cast<int>(world_.processes.size()) - 1 < world_.least) return;
+    if (static_cast<int>(world_.processes.size()) - 1 < world_.min_ranks) return;
     int stalled = 0;
     for (const ElasticProcess* p : world_.processes) {
       if (p->longest_step() <= kLongestStall) continue;
@@ -274,7 +276,7 @@ class ElasticRun {
         return;
       }
       case 10:
-        return add_death_in_register(at);
+        return add_death_in_acceptor(at);
       case 11:
         return add_jump(at, length);
       case 12:
@@ -293,15 +295,15 @@ class ElasticRun {
 
   void add_pause(Time at, milliseconds length) {
     const int p = some_process();
-    const bool in_register = dice_.chance(20) && !is_single_;
+    const bool in_acceptor = dice_.chance(20) && !is_single_;
     victim_ = other_victim_ = p;
     note(at, process_name(p) + " is paused for " + time_text(length) +
-                 (in_register ? " while it has the register" : ""));
+                 (in_acceptor ? " while it has the acceptor" : ""));
     quiet_from_ = std::max(quiet_from_, at + length);
-    network_.at(at, [this, p, in_register] {
+    network_.at(at, [this, p, in_acceptor] {
       network_.pause(p);
       auto& host = world_.hosts[static_cast<std::size_t>(process(p).options().host)];
-      if (in_register && host.held_by < 0 && process(p).has_started()) host.held_by = p;
+      if (in_acceptor && host.held_by < 0 && process(p).has_started()) host.held_by = p;
     });
     network_.at(at + length, [this, p] {
       auto& host = world_.hosts[static_cast<std::size_t>(process(p).options().host)];
@@ -354,12 +356,12 @@ class ElasticRun {
     add_respawn(at, p);
   }
 
-  void add_death_in_register(Time at) {
+  void add_death_in_acceptor(Time at) {
     const int host = some_host();
     const auto updates = static_cast<int>(dice_.between(0, 12));
     const bool is_torn = dice_.chance(50);
     note(at, "a process of host " + std::to_string(host) + " dies " + (is_torn ? "in" : "behind") +
-                 " its " + std::to_string(updates + 1) + "th use of the register");
+                 " its " + std::to_string(updates + 1) + "th use of the acceptor");
     network_.at(at, [this, host, updates, is_torn] {
       auto& on = world_.hosts[static_cast<std::size_t>(host)];
       on.dies_in = updates;
@@ -369,7 +371,7 @@ class ElasticRun {
 
   void add_full_disk(Time at, milliseconds length) {
     const int host = some_host();
-    note(at, "the register of host " + std::to_string(host) + " cannot be written for " +
+    note(at, "the acceptor of host " + std::to_string(host) + " cannot be written for " +
                  time_text(length));
     quiet_from_ = std::max(quiet_from_, at + length);
     const auto set = [this, host](bool is_full) {
@@ -493,10 +495,10 @@ class ElasticRun {
 
 }  // namespace
 
-History run_elastic_history(std::uint64_t seed) { return ElasticRun(seed, std::nullopt).judge(); }
+History run_elastic_history(std::uint64_t seed) { return ElasticRun(seed, std::nullopt).check(); }
 
 History run_with_death(std::uint64_t seed, const Death& death) {
-  return ElasticRun(seed, death).judge();
+  return ElasticRun(seed, death).check();
 }
 
 }  // namespace simulation

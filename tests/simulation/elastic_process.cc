@@ -15,8 +15,8 @@ using backends::MembershipMachine;
 using backends::MembershipMessage;
 using backends::RandomId;
 
-constexpr auto kDoorInterval = milliseconds(1000);
-constexpr auto kSeekingDoorInterval = milliseconds(200);
+constexpr auto kClaimInterval = milliseconds(1000);
+constexpr auto kSeekingClaimInterval = milliseconds(200);
 
 RandomId random_id(Dice& dice) {
   const auto half = [&] {
@@ -77,16 +77,17 @@ bool read_state(const std::string& text, Steps& steps) {
 
 // ---- The world.
 
-int ElasticWorld::door_holder() {
-  std::erase_if(door_holders, [&](int p) { return !network.is_running(p); });
-  if (door_holders.empty()) return -1;
-  const auto which = network.dice().between(0, static_cast<std::int64_t>(door_holders.size()) - 1);
-  return *std::next(door_holders.begin(), which);
+int ElasticWorld::endpoint_holder() {
+  std::erase_if(endpoint_holders, [&](int p) { return !network.is_running(p); });
+  if (endpoint_holders.empty()) return -1;
+  const auto which =
+      network.dice().between(0, static_cast<std::int64_t>(endpoint_holders.size()) - 1);
+  return *std::next(endpoint_holders.begin(), which);
 }
 
-bool ElasticWorld::take_door(int process) {
-  if (door_holder() >= 0) return false;
-  door_holders.insert(process);
+bool ElasticWorld::claim_endpoint(int process) {
+  if (endpoint_holder() >= 0) return false;
+  endpoint_holders.insert(process);
   return true;
 }
 
@@ -104,8 +105,10 @@ void ElasticWorld::believe(const backends::RosterPtr& roster) {
   };
   if (roster->generation == 1 && !std::ranges::is_sorted(roster->members, {}, order))
     wrong.push_back("the first roster is not in the launcher's order");
-  if (static_cast<int>(roster->members.size()) > most) wrong.push_back("more than MAX members");
-  if (static_cast<int>(roster->members.size()) < least) wrong.push_back("fewer than MIN members");
+  if (static_cast<int>(roster->members.size()) > max_ranks)
+    wrong.push_back("more than MAX members");
+  if (static_cast<int>(roster->members.size()) < min_ranks)
+    wrong.push_back("fewer than MIN members");
   const bool anew = std::ranges::all_of(
       roster->members, [&](const backends::Member& m) { return m.since == roster->generation; });
   const auto before = rosters_.find(roster->generation - 1);
@@ -141,58 +144,61 @@ bool can_progress(const ElasticWorld& world) {
       return p->is_alive() && p->has_been(m.id);
     });
   };
-  const bool has_door = std::ranges::any_of(world.processes, [](const ElasticProcess* p) {
+  const bool has_endpoint = std::ranges::any_of(world.processes, [](const ElasticProcess* p) {
     const bool serves = !p->options().restarted || p->has_been_member();
     return p->options().host == 0 && p->is_alive() && serves;
   });
-  // A newcomer finds the others by the door, or where its host's register names one that lives.
+  // A joining rank finds the others through the endpoint, or if its host's acceptor names a live
+  // one.
   const auto is_found = [&](const ElasticProcess& p) {
     const auto& known = world.hosts[static_cast<std::size_t>(p.options().host)].state.decided;
-    return p.has_been_member() || has_door || (known && std::ranges::any_of(known->members, lives));
+    return p.has_been_member() || has_endpoint ||
+           (known && std::ranges::any_of(known->members, lives));
   };
   int alive = 0;
-  std::set<backends::RegisterId> registers;
+  std::set<backends::AcceptorId> acceptors;
   bool has_founder = false;
   for (const ElasticProcess* p : world.processes) {
     if (!p->is_alive() || !p->has_started() || p->end() != ElasticProcess::End::kRunning) continue;
     if (!is_found(*p)) continue;
     ++alive;
-    registers.insert(world.hosts[static_cast<std::size_t>(p->options().host)].reg);
+    acceptors.insert(world.hosts[static_cast<std::size_t>(p->options().host)].acceptor);
     has_founder = has_founder || (p->options().host == 0 && !p->options().restarted);
   }
-  if (alive < world.least) return false;
+  if (alive < world.min_ranks) return false;
   // What only the dead have known cannot be gone on with.
   backends::RosterPtr newest;
   for (const ElasticWorld::Host& host : world.hosts) {
     const backends::RosterPtr& known = host.state.decided;
-    if (registers.contains(host.reg) && generation_of(known) > generation_of(newest))
+    if (acceptors.contains(host.acceptor) && generation_of(known) > generation_of(newest))
       newest = known;
   }
   if (!newest) return has_founder;
-  // Newcomers on a host that has not heard of the job find it only by the door.
+  // Joining ranks on a host that does not know the job find it only through the endpoint.
   for (const ElasticWorld::Host& host : world.hosts) {
-    if (!host.state.decided) registers.erase(host.reg);
+    if (!host.state.decided) acceptors.erase(host.acceptor);
   }
   if (std::ranges::any_of(newest->members, lives)) {
     // Counted here once more: the machine's own count is what is tested.
     const auto votes = std::ranges::count_if(
-        newest->members, [&](const backends::Member& m) { return registers.contains(m.reg); });
+        newest->members, [&](const backends::Member& m) { return acceptors.contains(m.acceptor); });
     const auto all = std::ssize(newest->members);
-    return 2 * votes > all || (2 * votes == all && registers.contains(newest->members.front().reg));
+    return 2 * votes > all ||
+           (2 * votes == all && acceptors.contains(newest->members.front().acceptor));
   }
   return has_founder && std::ranges::all_of(newest->members, [&](const auto& m) {
-           return m.reg == world.hosts[0].reg;
+           return m.acceptor == world.hosts[0].acceptor;
          });
 }
 
-// ---- The host's register, as this process uses it.
+// ---- The host's acceptor, as this process uses it.
 
-struct ElasticProcess::HostRegister final : backends::Register {
-  explicit HostRegister(ElasticProcess& owner) : process(owner) {}
+struct ElasticProcess::HostAcceptor final : backends::Acceptor {
+  explicit HostAcceptor(ElasticProcess& owner) : process(owner) {}
   ElasticWorld::Host& host() const {
     return process.world_.hosts[static_cast<std::size_t>(process.options_.host)];
   }
-  backends::RegisterId id() const override { return host().reg; }
+  backends::AcceptorId id() const override { return host().acceptor; }
   bool update(const std::function<void(backends::AcceptorState&)>& change) override {
     ElasticWorld::Host& host = this->host();
     if (process.dies_) return false;
@@ -222,7 +228,7 @@ struct ElasticProcess::HostRegister final : backends::Register {
 };
 
 bool ElasticProcess::has_been(const backends::MemberId& id) const {
-  return register_ && std::ranges::find(register_->ids, id) != register_->ids.end();
+  return acceptor_ && std::ranges::find(acceptor_->ids, id) != acceptor_->ids.end();
 }
 
 // ---- The agent.
@@ -240,30 +246,31 @@ Time ElasticProcess::wake_at() const {
   if (phase_ == Phase::kAway) return starts_at_;
   if (phase_ == Phase::kGone) return Time::max();
   Time next = machine_->next_tick();
-  if (machine_->should_claim_endpoint() && options_.host == 0) next = std::min(next, next_door_);
+  if (machine_->should_claim_endpoint() && options_.host == 0) next = std::min(next, next_claim_);
   next -= clock_ahead_;
   if (phase_ == Phase::kTraining && !sent_) next = std::min(next, step_until_);
   return next;
 }
 
 void ElasticProcess::start() {
-  register_ = std::make_unique<HostRegister>(*this);
+  acceptor_ = std::make_unique<HostAcceptor>(*this);
   backends::Member self = description();
   self.id = random_id(network_.dice());
   machine_ = std::make_unique<MembershipMachine>(
       MembershipMachine::Options{.self = self,
-                                 .least = world_.least,
-                                 .most = world_.most,
+                                 .min_ranks = world_.min_ranks,
+                                 .max_ranks = world_.max_ranks,
                                  .heartbeat_ms = world_.heartbeat_ms,
                                  .give_up_ms = world_.give_up_ms,
                                  .may_bootstrap = !options_.restarted,
                                  .patience = world_.patience,
-                                 .reg = register_.get(),
+                                 .acceptor = acceptor_.get(),
                                  .random = [this] { return random_id(network_.dice()); }},
       clock());
-  if (world_.is_shared_door && options_.host == 0 && options_.hint >= 0 && !options_.restarted) {
-    world_.door_holders.insert(number_);
-    machine_->set_door(true, clock());
+  if (world_.is_shared_endpoint && options_.host == 0 && options_.hint >= 0 &&
+      !options_.restarted) {
+    world_.endpoint_holders.insert(number_);
+    machine_->set_endpoint_held(true, clock());
   }
   machine_->want_view(clock());
   phase_ = Phase::kSeeking;
@@ -278,7 +285,7 @@ backends::Member ElasticProcess::description() const {
   m.pid = 100 + number_;
   m.port = number_;
   m.store_port = 20'000 + number_;
-  m.reg = world_.hosts[static_cast<std::size_t>(options_.host)].reg;
+  m.acceptor = world_.hosts[static_cast<std::size_t>(options_.host)].acceptor;
   m.hint = options_.hint;
   return m;
 }
@@ -340,8 +347,8 @@ void ElasticProcess::closed(ConnectionId id, const std::string&) {
     agents_[process] = again;
   } else {
     const ElasticProcess* other = world_.processes[static_cast<std::size_t>(process)];
-    if (!other->register_) return;
-    for (const backends::MemberId& id_of : other->register_->ids) machine_->refused(id_of, clock());
+    if (!other->acceptor_) return;
+    for (const backends::MemberId& id_of : other->acceptor_->ids) machine_->refused(id_of, clock());
   }
 }
 
@@ -361,20 +368,20 @@ void ElasticProcess::hand_out() {
   for (const MembershipMachine::Output& out : machine_->take_output()) {
     if (out.kind == MembershipMachine::Output::Kind::kNotice) continue;
     const int to =
-        out.kind == MembershipMachine::Output::Kind::kSend ? out.to.port : world_.door_holder();
+        out.kind == MembershipMachine::Output::Kind::kSend ? out.to.port : world_.endpoint_holder();
     if (to >= 0) send_to(to, out.message);
   }
 }
 
-void ElasticProcess::run_door() {
-  if (options_.host != 0 || !machine_->should_claim_endpoint() || clock() < next_door_) return;
-  next_door_ = clock() + (phase_ == Phase::kSeeking ? kSeekingDoorInterval : kDoorInterval);
-  if (!world_.take_door(number_)) return;
-  machine_->set_door(true, clock());
+void ElasticProcess::serve_endpoint() {
+  if (options_.host != 0 || !machine_->should_claim_endpoint() || clock() < next_claim_) return;
+  next_claim_ = clock() + (phase_ == Phase::kSeeking ? kSeekingClaimInterval : kClaimInterval);
+  if (!world_.claim_endpoint(number_)) return;
+  machine_->set_endpoint_held(true, clock());
   pass_point();
 }
 
-void ElasticProcess::turn() {
+void ElasticProcess::run_once() {
   if (phase_ == Phase::kGone) return;
   if (!dies_) act();
   if (!dies_) return;
@@ -388,7 +395,7 @@ void ElasticProcess::act() {
     if (network_.now() < starts_at_) return;
     start();
   }
-  run_door();
+  serve_endpoint();
   machine_->tick(clock());
   believe();
   if (phase_ == Phase::kSeeking) {
@@ -428,7 +435,7 @@ void ElasticProcess::believe() {
   // Who has known that it was a member, and is no longer, has to be somebody new. (The others may
   // take its old identity in once more, from what it said before: a member that never speaks.)
   if (const backends::RosterPtr& roster = machine_->roster()) {
-    for (const backends::MemberId& id : register_->ids) {
+    for (const backends::MemberId& id : acceptor_->ids) {
       if (!roster->has(id)) {
         if (known_as_.contains(id)) left_out_.insert(id);
       } else if (left_out_.contains(id) && id == machine_->self().id) {
@@ -448,7 +455,7 @@ void ElasticProcess::finish(End end, const std::string& why) {
   why_ = why;
   progress_was_possible_ = end == End::kFailed && [&] {
     end_ = End::kRunning;
-    // A newcomer finds a job only by the door, on whose host somebody has to live.
+    // A joining rank finds a job only through the endpoint, on whose host a process must be alive.
     const bool is_found =
         has_been_member_ || std::ranges::any_of(world_.processes, [](const ElasticProcess* p) {
           const bool serves = !p->options_.restarted || p->has_been_member_;
@@ -461,9 +468,9 @@ void ElasticProcess::finish(End end, const std::string& why) {
   for (ConnectionId id : data_out_) {
     if (id != 0) network_.close(id);
   }
-  if (end == End::kFinished || end == End::kParted) {
-    if (end == End::kParted)
-      machine_->part(clock());
+  if (end == End::kFinished || end == End::kWithdrew) {
+    if (end == End::kWithdrew)
+      machine_->withdraw(clock());
     else
       machine_->leave(clock());
     machine_->tick(clock());
@@ -480,8 +487,8 @@ void ElasticProcess::finish(End end, const std::string& why) {
 void ElasticProcess::enter() {
   rank_ = view_->place_of(machine_->self().id).value();
   has_been_member_ = true;
-  fresh_ = view_->members[rank_].since == view_->generation;
-  if (fresh_) has_state_ = false;
+  is_new_member_ = view_->members[rank_].since == view_->generation;
+  if (is_new_member_) has_state_ = false;
   group_broken_ = false;
   messages_ = 0;
   sent_ = false;
@@ -497,13 +504,13 @@ void ElasticProcess::enter() {
         world_.processes[static_cast<std::size_t>(m.port)]->description();
     const auto all_of = [](const backends::Member& member) {
       return std::tie(member.host, member.host_id, member.address, member.pid, member.store_port,
-                      member.reg, member.hint);
+                      member.acceptor, member.hint);
     };
     if (all_of(known) != all_of(m))
       world_.wrong.push_back("process " + std::to_string(m.port) + " is not known as what it is");
   }
   phase_ = Phase::kGathering;
-  tell_all(state_text(steps_, has_state_));
+  broadcast_text(state_text(steps_, has_state_));
 }
 
 void ElasticProcess::leave_group() {
@@ -516,7 +523,7 @@ void ElasticProcess::leave_group() {
   machine_->tick(clock());
 }
 
-void ElasticProcess::tell_all(const std::string& text) {
+void ElasticProcess::broadcast_text(const std::string& text) {
   const std::string message = NumberWriter().add(view_->generation).add(rank_).text() + text;
   for (const ConnectionId id : data_out_) send(id, message);
 }
@@ -569,12 +576,13 @@ void ElasticProcess::train() {
   if (!sent_ && network_.now() >= step_until_) {
     sent_ = true;
     // Behind the first step of a generation: all have the state by then.
-    parts_ = is_asked_to_leave_ && !steps_.taken.empty() &&
-             steps_.taken.back().generation == view_->generation;
-    leavers_ = parts_ ? 1 : 0;
+    withdraws_ = is_asked_to_leave_ && !steps_.taken.empty() &&
+                 steps_.taken.back().generation == view_->generation;
+    leavers_ = withdraws_ ? 1 : 0;
     changes_ = machine_->join_wanted();
     last_ = network_.now() >= world_.last_step_from;
-    tell_all(NumberWriter().add(steps_.taken.size()).add(changes_).add(last_).add(parts_).text());
+    broadcast_text(
+        NumberWriter().add(steps_.taken.size()).add(changes_).add(last_).add(withdraws_).text());
   }
   if (!sent_ || dies_) return;
   for (std::size_t r = 0; r < view_->members.size(); ++r) {
@@ -605,8 +613,8 @@ void ElasticProcess::train() {
   step_until_ = network_.now() + options_.step_time;
   if (last_) return;
   const bool some_leave =
-      leavers_ > 0 && static_cast<int>(view_->members.size()) - leavers_ >= world_.least;
-  if (some_leave && parts_) return finish(End::kParted, "");
+      leavers_ > 0 && static_cast<int>(view_->members.size()) - leavers_ >= world_.min_ranks;
+  if (some_leave && withdraws_) return finish(End::kWithdrew, "");
   if (changes_ || some_leave) leave_group();
 }
 

@@ -30,7 +30,7 @@ class ElasticProcess final : public Process {
   void opened(ConnectionId id, int from, Port port) override;
   void received(ConnectionId id, const std::string& bytes) override;
   void closed(ConnectionId id, const std::string& cause) override;
-  void turn() override;
+  void run_once() override;
   Time wake_at() const override;
   bool listens(Port) const override { return phase_ != Phase::kAway; }
 
@@ -38,7 +38,7 @@ class ElasticProcess final : public Process {
   void let_clock_jump(milliseconds by) { clock_ahead_ += by; }
   void die_behind(int points) { points_left_ = points; }  // see ElasticWorld; 0: it does not
 
-  enum class End { kRunning, kFinished, kParted, kFailed };
+  enum class End { kRunning, kFinished, kWithdrew, kFailed };
   End end() const { return end_; }
   const std::string& why() const { return why_; }
   bool progress_was_possible() const { return progress_was_possible_; }  // when it failed
@@ -55,7 +55,7 @@ class ElasticProcess final : public Process {
 
  private:
   enum class Phase { kAway, kSeeking, kGathering, kTraining, kLeaving, kGone };
-  struct HostRegister;
+  struct HostAcceptor;
 
   Time clock() const { return network_.now() + clock_ahead_; }
   void pass_point();
@@ -66,7 +66,7 @@ class ElasticProcess final : public Process {
   void start();
   void hand_out();
   void send_to(int process, const backends::MembershipMessage& message);
-  void run_door();
+  void serve_endpoint();
   void enter();
   void leave_group();
   void gather();
@@ -74,7 +74,7 @@ class ElasticProcess final : public Process {
   void train();
   void believe();
   void finish(End end, const std::string& why);
-  void tell_all(const std::string& text);
+  void broadcast_text(const std::string& text);
   const std::string* next_from(std::size_t rank) const;
 
   ElasticWorld& world_;
@@ -82,20 +82,20 @@ class ElasticProcess final : public Process {
   const int number_;
   const ElasticOptions options_;
   Phase phase_ = Phase::kAway;
-  Time starts_at_{}, next_door_{};
-  std::unique_ptr<HostRegister> register_;
+  Time starts_at_{}, next_claim_{};
+  std::unique_ptr<HostAcceptor> acceptor_;
   std::unique_ptr<backends::MembershipMachine> machine_;
-  bool is_asked_to_leave_ = false, parts_ = false;
+  bool is_asked_to_leave_ = false, withdraws_ = false;
   milliseconds clock_ahead_{0};
   int points_left_ = 0;
-  bool dies_ = false;  // at the end of this turn, and does nothing more in it that others notice
+  bool dies_ = false;  // at the end of this run_once(), without further effects on others
   std::map<int, ConnectionId> agents_;  // outgoing, by process
   std::map<ConnectionId, backends::FrameParser> agents_in_;
 
   // The generation's group.
   backends::RosterPtr view_;
   std::size_t rank_ = 0;
-  bool fresh_ = true, has_been_member_ = false;
+  bool is_new_member_ = true, has_been_member_ = false;
   bool begins_again_ = false, is_needless_ = false;  // although somebody has a state
   bool group_broken_ = false;
   std::vector<ConnectionId> data_out_;                            // by rank

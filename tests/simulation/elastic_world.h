@@ -1,5 +1,5 @@
-// What the processes of a simulated elastic job share: hosts with their registers, the door, and
-// the record of what must never be contradicted.
+// What the processes of a simulated elastic job share: hosts with their acceptors, the endpoint,
+// and the record of what must never be contradicted.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ struct Steps {
 
 struct ElasticWorld {
   struct Host {
-    backends::RegisterId reg;
+    backends::AcceptorId acceptor;
     backends::AcceptorState state;
     bool gone = false;
-    int held_by = -1;      // a process that was stopped in the register
-    bool is_full = false;  // nothing can be written into the register
+    int held_by = -1;      // a process that was stopped in the acceptor
+    bool is_full = false;  // nothing can be written into the acceptor
     int dies_in = -1;      // updates until the process that makes it dies in it
     bool is_torn = false;  // what that process was writing is lost
   };
@@ -48,23 +48,23 @@ struct ElasticWorld {
   VirtualNetwork& network;
   std::vector<Host> hosts;
   std::vector<ElasticProcess*> processes;  // by their numbers in the network, which owns them
-  int least = 1, most = 8;
+  int min_ranks = 1, max_ranks = 8;
   int heartbeat_ms = 1000, give_up_ms = 40'000;
   int patience = 2;       // MembershipMachine::Options
   Time last_step_from{};  // the first step that ends behind it is the last
   std::vector<std::string> wrong;
 
-  // Where a process may die: behind each message, each connection, each use of the register, and
-  // when it has taken the door.
+  // Where a process may die: behind each message, each connection, each use of the acceptor, and
+  // when it has claimed the endpoint.
   int points = 0;                 // that were passed
   int dies_at = 0;                // who passes this one dies; 0: nobody
   std::function<void(int)> died;  // of such a death
 
-  // The door is on the first host.
-  bool is_shared_door = false;
-  std::set<int> door_holders;
-  int door_holder();  // one that lives; -1: none
-  bool take_door(int process);
+  // The join endpoint is on the first host.
+  bool is_shared_endpoint = false;
+  std::set<int> endpoint_holders;
+  int endpoint_holder();  // one that lives; -1: none
+  bool claim_endpoint(int process);
 
   // Records what a process believes to be decided.
   void believe(const backends::RosterPtr& roster);

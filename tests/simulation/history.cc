@@ -1,4 +1,4 @@
-// Making schedules of failures, and judging how the ranks ended.
+// Makes schedules of failures, and checks how the ranks ended.
 #include "tests/simulation/history.h"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ class Run {
     for (std::int64_t count = dice_.between(0, 3); count > 0; --count) add_fault();
   }
 
-  History judge() {
+  History check() {
     const auto longest = std::chrono::minutes(12);
     network_.run(start_ + longest);
     history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
@@ -113,7 +113,7 @@ class Run {
     everyone_ends();
     everyone_is_in_one_group();
     culprits_are_culprits();
-    reasons_are_told();
+    check_reported_reasons();
     the_store_remembers();
     other_settings_are_named();
     harmless_schedules_do_no_harm();
@@ -397,7 +397,7 @@ class Run {
   }
 
   // Of a single rank that gives up, or leaves before the group has started.
-  void reasons_are_told() {
+  void check_reported_reasons() {
     if (history_.faults != 1 || faulty_.size() != 1) return;
     const int r = *faulty_.begin();
     const auto& one = ranks_[static_cast<std::size_t>(r)]->outcome();
@@ -414,7 +414,7 @@ class Run {
     }
   }
 
-  // No group forms, and without other faults all hear why as soon as they have met.
+  // No group forms, and without other faults all are told the reason as soon as they are connected.
   void other_settings_are_named() {
     if (!other_settings_) return;
     for (int r = 0; r < world_; ++r) {
@@ -425,13 +425,14 @@ class Run {
       if (history_.faults > 0 || !finds_rank_0) continue;
       if (o.end != End::kNoGroup || !names_other_settings(o.text))
         wrong(name(r) + " does not know of the other settings: " + end_name(o.end) + ": " + o.text);
-      if (o.at > last_start_ + kTimeToEnd) wrong(name(r) + " hears of other settings too late");
+      if (o.at > last_start_ + kTimeToEnd) wrong(name(r) + " detects other settings too late");
     }
   }
 
   bool names_other_settings(const std::string& text) const {
     const auto member = [](int r) { return backends::member_text(r, host(r), 100 + r); };
-    if (other_settings_ == 0) return is_in(member(0), text);  // it tells of whom it met first
+    if (other_settings_ == 0)
+      return is_in(member(0), text);  // it names the rank that connected first
     std::string expected = contradiction_.text;
     for (const auto& [word, who] : {std::pair("here ", 0), std::pair("there ", *other_settings_)})
       expected.replace(expected.find(word), std::strlen(word), member(who) + " ");
@@ -650,6 +651,6 @@ class Run {
 
 }  // namespace
 
-History run_history(std::uint64_t seed) { return Run(seed).judge(); }
+History run_history(std::uint64_t seed) { return Run(seed).check(); }
 
 }  // namespace simulation

@@ -52,7 +52,7 @@ class CutRun {
     if (kind_ >= 6) add_end(kind_ == 8, has_routers && kind_ == 7);
   }
 
-  History judge() {
+  History check() {
     network_.run(start_ + std::chrono::minutes(6));
     history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
     for (const SimulatedRank* r : ranks_) {
@@ -62,7 +62,7 @@ class CutRun {
         reported_breaks += notice.starts_with("lost the rendezvous connection of rank ") ? 1 : 0;
       for (const std::string& what : r->outcome().wrong) history_.wrong.push_back(what);
     }
-    for (int r = 1; r < world_; ++r) nobody_comes_back_after_its_end_was_told(r);
+    for (int r = 1; r < world_; ++r) check_no_return_after_end(r);
     if (kind_ < 6) all_finish();
     if (kind_ == 6 || kind_ == 7 || kind_ == 8) the_dead_is_named();
     if (kind_ == 9) the_cut_is_named();
@@ -181,7 +181,7 @@ class CutRun {
     }
   }
 
-  void nobody_comes_back_after_its_end_was_told(int r) {
+  void check_no_return_after_end(int r) {
     const auto& root = outcome(0);
     if (root.end != End::kFailed || root.culprit != r) return;
     const auto& rank = *ranks_[static_cast<std::size_t>(r)];
@@ -205,7 +205,7 @@ class CutRun {
   History history_;
 };
 
-History run_cut_history(std::uint64_t seed) { return CutRun(seed).judge(); }
+History run_cut_history(std::uint64_t seed) { return CutRun(seed).check(); }
 
 TEST(LinkCuts, LoseNothingAndTheDeadAreNamed) {
   continued_sessions = reported_breaks = 0;
@@ -216,7 +216,7 @@ TEST(LinkCuts, LoseNothingAndTheDeadAreNamed) {
   EXPECT_GT(reported_breaks, 0);
 }
 
-History run_router_history(std::uint64_t seed) { return CutRun(seed, true).judge(); }
+History run_router_history(std::uint64_t seed) { return CutRun(seed, true).check(); }
 
 TEST(LinkCuts, RanksBehindRoutersLoseNothingEither) {
   continued_sessions = reported_breaks = 0;

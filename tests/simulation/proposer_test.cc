@@ -33,7 +33,7 @@ Member member(std::uint64_t number) {
   Member m;
   m.id = {1, number};
   m.host = "n" + std::to_string(number);
-  m.reg = {2, number};
+  m.acceptor = {2, number};
   m.since = 1;
   return m;
 }
@@ -46,10 +46,10 @@ RosterPtr roster_of(std::uint64_t generation, const std::vector<std::uint64_t>& 
   return roster;
 }
 
-class OneRegister final : public backends::Register {
+class HostAcceptor final : public backends::Acceptor {
  public:
-  explicit OneRegister(const Member& of) : id_(of.reg) {}
-  backends::RegisterId id() const override { return id_; }
+  explicit HostAcceptor(const Member& of) : id_(of.acceptor) {}
+  backends::AcceptorId id() const override { return id_; }
   bool update(const std::function<void(AcceptorState&)>& change) override {
     if (!is_held) change(state);
     return !is_held;
@@ -61,7 +61,7 @@ class OneRegister final : public backends::Register {
   bool is_held = false;
 
  private:
-  backends::RegisterId id_;
+  backends::AcceptorId id_;
 };
 
 // Process `self` of a first generation of processes 1, 2, ..., each on a host of its own. It may
@@ -72,61 +72,61 @@ class Proposer : public testing::Test {
     numbers_ = std::move(numbers);
     base_ = roster_of(1, numbers_);
     self_ = self;
-    reg_ = std::make_unique<OneRegister>(member(self));
-    reg_->state.decided = base_;
+    acceptor_ = std::make_unique<HostAcceptor>(member(self));
+    acceptor_->state.decided = base_;
     machine_ = std::make_unique<MembershipMachine>(
         MembershipMachine::Options{.self = member(self),
-                                   .least = 1,
-                                   .most = static_cast<int>(numbers_.size()),
+                                   .min_ranks = 1,
+                                   .max_ranks = static_cast<int>(numbers_.size()),
                                    .heartbeat_ms = static_cast<int>(kHeartbeat.count()),
-                                   .reg = reg_.get(),
+                                   .acceptor = acceptor_.get(),
                                    .random =
                                        [this] {
                                          return MemberId{3, ++drawn_};
                                        }},
         now_);
     machine_->want_view(now_);
-    turn();
+    tick();
     ASSERT_NE(machine_->take_view(), nullptr);
     if (has_state) machine_->took_step(1, now_);
   }
 
-  // Process 2 of two that may found a job, and share its door.
-  void begin_at_the_door() {
-    reg_ = std::make_unique<OneRegister>(member(2));
+  // Process 2 of two that may bootstrap a job, and share its endpoint.
+  void start_with_shared_endpoint() {
+    acceptor_ = std::make_unique<HostAcceptor>(member(2));
     machine_ = std::make_unique<MembershipMachine>(
         MembershipMachine::Options{.self = member(2),
-                                   .least = 1,
-                                   .most = 2,
-                                   .reg = reg_.get(),
+                                   .min_ranks = 1,
+                                   .max_ranks = 2,
+                                   .acceptor = acceptor_.get(),
                                    .random =
                                        [this] {
                                          return MemberId{3, ++drawn_};
                                        }},
         now_);
-    machine_->set_door(true, now_);
+    machine_->set_endpoint_held(true, now_);
     machine_->want_view(now_);
   }
 
   // All want the next generation.
   void all_are_ready() {
     machine_->want_view(now_);
-    turn();
+    tick();
     for (const std::uint64_t n : numbers_) report(n, Stage::kReady);
-    turn();
+    tick();
   }
 
-  void turn() {
+  void tick() {
     machine_->tick(now_);
     for (MembershipMachine::Output& out : machine_->take_output()) {
       if (out.kind == MembershipMachine::Output::Kind::kSend)
         sent_.push_back(over_the_wire(out.message));
-      if (out.kind == MembershipMachine::Output::Kind::kSendToDoor) ++calls_at_door_;
+      if (out.kind == MembershipMachine::Output::Kind::kSendToEndpoint) ++endpoint_probes_;
     }
   }
   void wait(milliseconds time) {
     now_ += time;
-    turn();
+    tick();
   }
 
   void receive(MembershipMessage m, std::uint64_t from) {
@@ -144,7 +144,7 @@ class Proposer : public testing::Test {
     m.generation = 1;
     m.stage = stage;
     m.has_state = has_state;
-    m.hears.assign(numbers_.size(), true);
+    m.receives_from.assign(numbers_.size(), true);
     receive(m, from);
   }
   void reply(Kind kind, std::uint64_t from, const Ballot& ballot, const Ballot& other = {}) {
@@ -153,7 +153,7 @@ class Proposer : public testing::Test {
     m.instance = 2;
     m.ballot = ballot;
     m.other = other;
-    m.reg = member(from).reg;
+    m.acceptor = member(from).acceptor;
     receive(m, from);
   }
 
@@ -165,10 +165,10 @@ class Proposer : public testing::Test {
   }
 
   std::unique_ptr<MembershipMachine> machine_;
-  std::unique_ptr<OneRegister> reg_;
+  std::unique_ptr<HostAcceptor> acceptor_;
   RosterPtr base_;
   std::vector<MembershipMessage> sent_;
-  int calls_at_door_ = 0;
+  int endpoint_probes_ = 0;
   base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
 
  private:
@@ -191,7 +191,7 @@ TEST_F(Proposer, ThreeOfFiveDecide) {
   reply(Kind::kPromise, 2, ballot);
   EXPECT_EQ(last(Kind::kAccept), nullptr) << "two promises of five are no majority";
   reply(Kind::kPromise, 3, ballot);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kAccept), nullptr);
   reply(Kind::kAccepted, 2, ballot);
   EXPECT_EQ(machine_->roster()->generation, 1u);
@@ -225,34 +225,34 @@ TEST_F(Proposer, TheNewestAcceptedValueIsProposedAgain) {
   m.ballot = ballot;
   m.other = {2, {1, 3}};
   m.value = newer;
-  m.reg = member(2).reg;
+  m.acceptor = member(2).acceptor;
   receive(m, 2);
   m.other = {1, {1, 4}};
   m.value = older;
-  m.reg = member(3).reg;
+  m.acceptor = member(3).acceptor;
   receive(m, 3);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kAccept), nullptr);
   EXPECT_TRUE(last(Kind::kAccept)->value->has(member(5).id));
   EXPECT_FALSE(last(Kind::kAccept)->value->has(member(4).id));
 }
 
-// The register could not be had when the attempt began; by the time it can, another process has
+// The acceptor could not be had when the attempt began; by the time it can, another process has
 // promised it to a higher ballot.
-TEST_F(Proposer, IsOutbidByItsOwnHost) {
+TEST_F(Proposer, IsRejectedByItsOwnHost) {
   begin(1, {1, 2, 3});
-  reg_->is_held = true;
+  acceptor_->is_held = true;
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
   const Ballot ballot = last(Kind::kPrepare)->ballot;
   reply(Kind::kPromise, 2, ballot);
-  reg_->is_held = false;
-  reg_->state.promised = {9, {1, 3}};
+  acceptor_->is_held = false;
+  acceptor_->state.promised = {9, {1, 3}};
   wait(kHeartbeat);
-  EXPECT_EQ(last(Kind::kAccept), nullptr) << "its own register had promised another ballot";
+  EXPECT_EQ(last(Kind::kAccept), nullptr) << "its own acceptor had promised another ballot";
 }
 
-TEST_F(Proposer, TriesAgainSoonWhenItIsOutbid) {
+TEST_F(Proposer, RetriesSoonAfterARejection) {
   begin(1, {1, 2, 3});
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
@@ -261,7 +261,7 @@ TEST_F(Proposer, TriesAgainSoonWhenItIsOutbid) {
   EXPECT_EQ(last(Kind::kPrepare)->ballot.round, 8u);
 }
 
-TEST_F(Proposer, AnOutbidOfAnEarlierAttemptThatComesAgainChangesNothing) {
+TEST_F(Proposer, ARepeatedRejectionOfAnEarlierAttemptChangesNothing) {
   begin(1, {1, 2, 3});
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
@@ -272,21 +272,21 @@ TEST_F(Proposer, AnOutbidOfAnEarlierAttemptThatComesAgainChangesNothing) {
   ASSERT_NE(second, first);
   reply(Kind::kRejected, 2, first, {7, {1, 2}});
   reply(Kind::kPromise, 2, second);
-  turn();
+  tick();
   EXPECT_NE(last(Kind::kAccept), nullptr);
 }
 
 TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
   begin(2, {1, 2, 3});
   const Ballot accepted{4, {1, 3}}, asked{6, {1, 1}};
-  reg_->state.promised = reg_->state.accepted = accepted;
-  reg_->state.value = roster_of(2, {2, 3});
+  acceptor_->state.promised = acceptor_->state.accepted = accepted;
+  acceptor_->state.value = roster_of(2, {2, 3});
   MembershipMessage m;
   m.kind = Kind::kPrepare;
   m.base = base_;
   m.ballot = asked;
   receive(m, 1);
-  turn();
+  tick();
   const MembershipMessage* promise = last(Kind::kPromise);
   ASSERT_NE(promise, nullptr);
   EXPECT_EQ(promise->ballot, asked);
@@ -299,27 +299,27 @@ TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
 TEST_F(Proposer, AnOvertakenReportChangesNothing) {
   begin(1, {1, 2, 3});
   machine_->want_view(now_);
-  turn();
+  tick();
   report(2, Stage::kReady, true, 2);
   report(2, Stage::kTraining, true, 1);
   report(3, Stage::kReady);
-  turn();
+  tick();
   EXPECT_NE(last(Kind::kPrepare), nullptr) << "it waits for who is ready already";
 }
 
-TEST_F(Proposer, LeavesTheFoundingToTheFirstOfThoseAtTheDoor) {
-  begin_at_the_door();
+TEST_F(Proposer, LeavesTheBootstrapToTheFirstAtTheEndpoint) {
+  start_with_shared_endpoint();
   MembershipMessage first;
   first.members = {member(1)};
-  first.hears_others = {member(2).id};
-  first.has_door = true;
+  first.receives_from_others = {member(2).id};
+  first.has_endpoint = true;
   for (int i = 0; i < 10; ++i) {
     ++first.number;
     receive(first, 1);
     wait(kHeartbeat);
   }
   EXPECT_EQ(machine_->roster(), nullptr);
-  first.has_door = false;
+  first.has_endpoint = false;
   ++first.number;
   receive(first, 1);
   wait(kHeartbeat);
@@ -329,7 +329,7 @@ TEST_F(Proposer, LeavesTheFoundingToTheFirstOfThoseAtTheDoor) {
 
 TEST_F(Proposer, NumbersItsReports) {
   begin(1, {1, 2});
-  turn();
+  tick();
   const MembershipMessage first = *last(Kind::kReport);
   EXPECT_EQ(first.to, member(2).id);
   wait(kHeartbeat);
@@ -339,7 +339,7 @@ TEST_F(Proposer, NumbersItsReports) {
 TEST_F(Proposer, ProposesWhenTheFirstInOrderDoesNot) {
   begin(2, {1, 2, 3});
   all_are_ready();
-  EXPECT_EQ(last(Kind::kPrepare), nullptr) << "the first one's turn";
+  EXPECT_EQ(last(Kind::kPrepare), nullptr) << "the first one proposes";
   for (int i = 0; i < 3; ++i) {
     report(1, Stage::kReady);
     report(3, Stage::kReady);
@@ -370,7 +370,7 @@ TEST_F(Proposer, TakesAProcessInThatSpeaksAfterItWasRefused) {
   ASSERT_NE(last(Kind::kPrepare), nullptr);
   const Ballot ballot = last(Kind::kPrepare)->ballot;
   reply(Kind::kPromise, 3, ballot);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kAccept), nullptr);
   EXPECT_TRUE(last(Kind::kAccept)->value->has(member(2).id));
 }
@@ -383,7 +383,7 @@ TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
   news.generation = 2;
   news.value = roster_of(2, {1, 2});
   receive(news, 1);
-  turn();
+  tick();
   sent_.clear();
   MembershipMessage report;
   report.generation = 1;
@@ -391,25 +391,25 @@ TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
   report.to = member(3).id;
   report.members = {member(4)};
   machine_->received(report, now_);
-  turn();
+  tick();
   ASSERT_NE(last(Kind::kRosterUpdate), nullptr);
   EXPECT_EQ(last(Kind::kRosterUpdate)->to, member(4).id);
   EXPECT_EQ(last(Kind::kRosterUpdate)->value->generation, 2u);
 }
 
-// The others have gone on with newcomers, and have left: only the door is still known.
-TEST_F(Proposer, CallsAtTheDoorWhenAllThatItKnowsAreGone) {
+// The others have continued with new members, and have left: only the endpoint is still known.
+TEST_F(Proposer, ProbesTheEndpointWhenAllThatItKnowsAreGone) {
   begin(3, {1, 2, 3});
   all_are_ready();
-  EXPECT_EQ(calls_at_door_, 0);
+  EXPECT_EQ(endpoint_probes_, 0);
   for (int i = 0; i < 5; ++i) wait(kHeartbeat);
-  EXPECT_GT(calls_at_door_, 0);
+  EXPECT_GT(endpoint_probes_, 0);
 }
 
-TEST_F(Proposer, LearnsFromItsHostsRegister) {
+TEST_F(Proposer, LearnsFromItsHostsAcceptor) {
   begin(1, {1, 2, 3});
   machine_->want_view(now_);
-  reg_->state.decided = roster_of(2, {1, 3});  // by another process of the host
+  acceptor_->state.decided = roster_of(2, {1, 3});  // by another process of the host
   wait(kHeartbeat);
   EXPECT_EQ(machine_->roster()->generation, 2u);
 }

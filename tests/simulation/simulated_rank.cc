@@ -142,7 +142,7 @@ void SimulatedRank::closed(ConnectionId id, const std::string& cause) {
   }
 }
 
-void SimulatedRank::turn() {
+void SimulatedRank::run_once() {
   const Time now = network_.now();
   if (phase_ == Phase::kAway && now >= pause_until_) {
     phase_ = Phase::kPause;

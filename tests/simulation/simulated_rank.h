@@ -40,7 +40,7 @@ class SimulatedRank final : public Process {
   void opened(ConnectionId id, int from, Port port) override;
   void received(ConnectionId id, const std::string& bytes) override;
   void closed(ConnectionId id, const std::string& cause) override;
-  void turn() override;
+  void run_once() override;
   Time wake_at() const override;
   bool listens(Port port) const override {
     return port == Port::kStore ? server_ != nullptr : phase_ != Phase::kAway;  // data, probes

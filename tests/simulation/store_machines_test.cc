@@ -109,19 +109,20 @@ class StoreByHand : public testing::Test {
   }
   Client& join(int rank, std::uint32_t attempt = 1) { return come(hello(rank, attempt)); }
 
-  // The store hears what this client has to say, and the client the answer; without a turn.
+  // The store receives what this client sends, and the client the answer, without polling the
+  // others.
   void talk(Client& c) {
-    say(c);
-    hear(c);
-    say(c);
+    send_output(c);
+    receive_input(c);
+    send_output(c);
   }
-  void say(Client& c) {
+  void send_output(Client& c) {
     const std::string bytes = c.member ? c.member->take_output() : c.session->take_output();
     if (!bytes.empty()) server_->received(c.link, bytes, now_);
     if (c.member) c.member->sent();
     take_output();
   }
-  void hear(Client& c) {
+  void receive_input(Client& c) {
     const std::string bytes = std::exchange(c.unread, "");
     if (c.member) return c.member->received(bytes, now_);
     c.session->received(bytes);
@@ -131,7 +132,7 @@ class StoreByHand : public testing::Test {
         static_cast<int>(heartbeat_.count()), now_, backends::LinkPatience{patience_, kProbePort});
     c.member->received("", now_);
   }
-  void turn() {
+  void tick() {
     server_->tick(now_);
     take_output();
   }
@@ -143,11 +144,11 @@ class StoreByHand : public testing::Test {
       for (Client* c : alive) {
         c->member->tick(now_);
         if (c->member->heartbeat_due(now_)) c->member->heartbeat(c->progress, now_);
-        say(*c);
+        send_output(*c);
       }
-      turn();
+      tick();
       answer_probes();
-      for (Client* c : alive) hear(*c);
+      for (Client* c : alive) receive_input(*c);
     }
   }
   void take_output() {
@@ -228,7 +229,7 @@ TEST_F(PatienceByHand, AConnectionThatStaysSilentIsEndedWhenItsProcessAnswersAga
   EXPECT_FALSE(cut.is_closed);
   cut.is_cut_off = false;
   wait(std::chrono::seconds(2), others_);
-  EXPECT_TRUE(cut.is_closed) << "the member would wait for rank 0, which it hears";
+  EXPECT_TRUE(cut.is_closed) << "the member would wait for rank 0, from which it receives";
   EXPECT_FALSE(failure());
 }
 
@@ -255,7 +256,7 @@ TEST_F(PatienceByHand, ABreakAfterAFailureIsNotReported) {
 }
 
 // Without that rank, the stall would be blamed on the one that waits for it.
-TEST_F(PatienceByHand, AStallIsJudgedWhenAllRanksAreHeard) {
+TEST_F(PatienceByHand, AStallIsCheckedWhenAllRanksSendHeartbeats) {
   begin_and_cut(3, kHeartbeat);
   Client& cut = clients_.back();
   wait(milliseconds(1900), others_);  // the cut rank has missed its second heartbeat
@@ -420,7 +421,7 @@ TEST_F(RouterByHand, ARankThatDoesNotComeBackIsLostAndNotLetInAgain) {
   EXPECT_CONTAINS(late.refusal(), "cannot continue its session: the others have declared it dead");
 }
 
-// A member that still hears rank 0 learns from the end that it is to connect again.
+// A member that still receives from rank 0 learns from the end that it is to connect again.
 TEST_F(RouterByHand, ASilentRankIsToConnectAgain) {
   begin_behind_a_router(ServerMachine::Probe::kRefused);
   wait(std::chrono::milliseconds(2'900), others_);
@@ -476,7 +477,7 @@ TEST_F(RouterByHand, OnlyItsOwnProcessContinuesASession) {
       std::make_unique<SessionMachine>(wrong, forged, std::string(backends::kNonceBytes, 'n'), "");
   for (int i = 0; i < 3; ++i) talk(unproved);
   EXPECT_EQ(unproved.state(), SessionMachine::State::kOtherSecret);
-  turn();
+  tick();
   EXPECT_TRUE(unproved.is_closed);
   EXPECT_EQ(connect_again(routed(), kAgain, own_process_).state(), SessionMachine::State::kWelcome);
   // An attempt that was made before, and comes now.
@@ -516,10 +517,10 @@ TEST_F(StoreByHand, TheVerdictOnWhoHasGoneComesBeforeTheOthersGiveUp) {
 TEST_F(StoreByHand, AfterAPauseOfRank0WhoHasGoneMayStillComeBack) {
   begin(2);
   Client &root = join(0), &gone = join_unheard(1);
-  turn();
+  tick();
   now_ += std::chrono::seconds(10);
   break_off(gone);
-  turn();
+  tick();
   wait(milliseconds(1000), {&root});
   Client& again = join(1, 2);
   ASSERT_EQ(again.state(), SessionMachine::State::kWelcome);
@@ -535,9 +536,9 @@ TEST_F(StoreByHand, WhoComesBackIsToldOfTheFailure) {
   Client& root = join(0);
   talk(dies);
   break_off(gone);
-  turn();
+  tick();
   break_off(dies);
-  turn();
+  tick();
   talk(root);
   ASSERT_TRUE(root.member->state().failure);
   Client& again = join(1, 2);
@@ -557,7 +558,7 @@ TEST_F(StoreByHand, NobodyIsWaitedForOnceItIsGivenUp) {
   ASSERT_EQ(again.state(), SessionMachine::State::kRefused);
   EXPECT_CONTAINS(again.refusal(), "reconnected too late");
   break_off(root);
-  turn();
+  tick();
   EXPECT_TRUE(server_->may_end());
 }
 
@@ -565,7 +566,7 @@ TEST_F(StoreByHand, WhoHasGoneInTheSameTurnIsMissing) {
   begin(3);
   join(0);
   Client& gone = join(1);
-  turn();
+  tick();
   break_off(gone);
   join(2);
   EXPECT_FALSE(server_->has_started());
@@ -575,10 +576,10 @@ TEST_F(StoreByHand, TheStartTakesEffectWhenItsAnswerHasBeenSent) {
   begin(2);
   Client& root = join(0);
   join(1);
-  hear(root);
+  receive_input(root);
   root.member->sent();  // of what came before
   EXPECT_FALSE(root.member->state().started);
-  say(root);
+  send_output(root);
   EXPECT_TRUE(root.member->state().started);
 }
 
@@ -598,7 +599,7 @@ TEST_F(StoreByHand, AnEarlierConnectionOfAProcessThatComesLateIsClosed) {
   Client& late = call(hello(1, 1));
   Client& newest = join(1, 2);
   for (int i = 0; i < 3; ++i) talk(late);
-  turn();
+  tick();
   EXPECT_TRUE(late.is_closed);
   EXPECT_FALSE(newest.is_closed);
 }
@@ -616,7 +617,7 @@ TEST_F(StoreByHand, AMessageOfDifferingCallsIsToldAsSuch) {
   Client &root = join(0), &one = join(1), &two = join(2);
   for (Client* c : {&root, &one, &two}) talk(*c);
   one.member->abandon({"calls differ", true}, 1);
-  say(one);
+  send_output(one);
   talk(two);
   ASSERT_TRUE(two.member->state().failure);
   EXPECT_TRUE(two.member->state().failure->what.mismatch);
@@ -661,15 +662,15 @@ TEST_F(StoreByHand, AfterAMismatchOnlyThoseAreAwaitedThatHaveNotBeenTold) {
   Hello other = hello(1);
   other.build = "another";
   come(other);
-  hear(root);
+  receive_input(root);
   ASSERT_TRUE(root.member->state().fatal);
   break_off(root);
-  turn();
+  tick();
   EXPECT_FALSE(server_->may_end());
   EXPECT_EQ(join(2).state(), SessionMachine::State::kRefused);
   other.rank = 3;
   EXPECT_EQ(come(other).state(), SessionMachine::State::kRefused);
-  turn();
+  tick();
   EXPECT_TRUE(server_->may_end());
 }
 
@@ -694,7 +695,7 @@ TEST_F(StoreByHand, RefusalsAreToldOnceASecond) {
 TEST_F(StoreByHand, TheOldestOfTooManyStrangersGivesWay) {
   begin(2);
   for (std::size_t i = 0; i <= backends::kMaxUnauthenticated; ++i) open();
-  turn();
+  tick();
   for (std::size_t i = 0; i < clients_.size(); ++i) EXPECT_EQ(clients_[i].is_closed, i == 0) << i;
 }
 
@@ -702,7 +703,7 @@ TEST_F(StoreByHand, TheOldestOfTooManyObserversGivesWay) {
   begin(2);
   session_only_ = true;
   for (std::size_t i = 0; i <= backends::kMaxObservers; ++i) come(hello(backends::kObserverRank));
-  turn();
+  tick();
   for (std::size_t i = 0; i < clients_.size(); ++i) EXPECT_EQ(clients_[i].is_closed, i == 0) << i;
 }
 
@@ -711,14 +712,14 @@ TEST_F(StoreByHand, AnObserverIsToldAtOnceHowThingsStand) {
   session_only_ = true;
   server_->set_status("step 7");
   Client& c = come(hello(backends::kObserverRank));
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   while (std::optional<Frame> frame = c.session->parser().next(backends::kFrameBytes)) {
     c.session->seals().to_client.open(*frame);
     if (frame->type != FrameType::kStatus) continue;
     backends::FrameReader in(frame->payload);
-    told.push_back(in.text());
+    reported.push_back(in.text());
   }
-  EXPECT_EQ(told, std::vector<std::string>{"step 7"});
+  EXPECT_EQ(reported, std::vector<std::string>{"step 7"});
 }
 
 // ---- Forgers.
@@ -740,32 +741,32 @@ TEST_F(StoreByHand, AnOldProofProvesNothing) {
   const std::string said = c.session->take_output();
   server_->received(c.link, said, now_);
   take_output();
-  hear(c);
+  receive_input(c);
   const std::string proof = c.session->take_output();
   Client& forger = open();
   server_->received(forger.link, said, now_);
   server_->received(forger.link, proof, now_);
-  turn();
+  tick();
   EXPECT_TRUE(forger.is_closed);
 }
 
 TEST_F(StoreByHand, WhatRank0ProvesProvesNothingOfOthers) {
   begin(2);
   Client& forger = call(hello(1));
-  say(forger);
+  send_output(forger);
   const std::string challenge = frames_of(forger.unread).at(0).substr(5);
   server_->received(
       forger.link,
       FrameWriter(FrameType::kProof).bytes(challenge.substr(backends::kNonceBytes)).finish(), now_);
-  turn();
+  tick();
   EXPECT_TRUE(forger.is_closed);
 }
 
 TEST_F(StoreByHand, EachChallengeIsNew) {
   begin(2);
   Client &one = call(hello(1)), &two = call(hello(1));
-  say(one);
-  say(two);
+  send_output(one);
+  send_output(two);
   EXPECT_NE(one.unread.substr(5, backends::kNonceBytes),
             two.unread.substr(5, backends::kNonceBytes));
 }
@@ -777,10 +778,10 @@ TEST_F(StoreByHand, FramesThatAreForgedEndTheConnection) {
     Client& c = join(1);
     c.member->heartbeat({}, now_);
     server_->received(c.link, forge(c.member->take_output()), now_);
-    turn();
+    tick();
     const bool is_open = !c.is_closed;
     if (is_open) break_off(c);
-    turn();
+    tick();
     return is_open;
   };
   EXPECT_TRUE(is_taken([](std::string said) { return said; }));
@@ -812,7 +813,7 @@ TEST_F(StoreByHand, SettingsThatAreNotThoseOfTheDigestEndTheConnection) {
   Hello other = hello(1);
   other.settings_digest = "another";
   Client& c = come(other);
-  turn();
+  tick();
   EXPECT_TRUE(c.is_closed);
   EXPECT_NE(c.state(), SessionMachine::State::kRefused);
 }
@@ -822,13 +823,13 @@ TEST_F(StoreByHand, AnotherProgramsHelloEndsTheConnection) {
   Hello other = hello(1);
   other.magic ^= 1;
   Client& c = call(other);
-  say(c);
-  turn();
+  send_output(c);
+  tick();
   EXPECT_TRUE(c.is_closed);
   EXPECT_EQ(c.unread, "");
   Client& empty = open();
   server_->received(empty.link, std::string(4, '\0'), now_);
-  turn();
+  tick();
   EXPECT_TRUE(empty.is_closed);
 }
 
@@ -848,8 +849,8 @@ TEST_F(StoreByHand, ALengthBeforeTheWelcomeIsBounded) {
   begin(2);
   for (const std::uint32_t more : {0u, 1u}) {
     Client& c = call(hello(1));
-    say(c);
-    hear(c);  // the challenge
+    send_output(c);
+    receive_input(c);  // the challenge
     ASSERT_EQ(c.state(), SessionMachine::State::kRunning);
     const std::uint32_t length = backends::kSettingsBytes + backends::kSealBytes + more;
     std::string bytes;

@@ -131,7 +131,7 @@ Time StoreVisitor::wake_at() const {
   return std::max(comes_at_, network_.now() + kPause);
 }
 
-void StoreVisitor::turn() {
+void StoreVisitor::run_once() {
   const Time now = network_.now();
   if (ended_at_ != Time{}) return network_.exit(options_.number);
   if (connected_at_ != Time{}) {

@@ -44,7 +44,7 @@ class StoreVisitor final : public Process {
   void opened(ConnectionId, int, Port) override {}
   void received(ConnectionId id, const std::string& bytes) override;
   void closed(ConnectionId id, const std::string& cause) override;
-  void turn() override;
+  void run_once() override;
   Time wake_at() const override;
   bool listens(Port) const override { return false; }
 
@@ -60,7 +60,7 @@ class StoreVisitor final : public Process {
 
   // What came of it.
   using State = backends::SessionMachine::State;
-  Time connected_at() const { return connected_at_; }  // Time{}: it has never met the store
+  Time connected_at() const { return connected_at_; }  // Time{}: it has never reached the store
   Time ended_at() const { return ended_at_; }          // Time{}: the connection stands
   State state() const { return state_; }
   const std::optional<std::pair<backends::RefusalKind, std::string>>& refusal() const {

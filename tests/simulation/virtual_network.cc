@@ -28,7 +28,7 @@ int VirtualNetwork::add(std::unique_ptr<Process> process) {
   slots_.back().process = std::move(process);
   ++running_;
   const int number = static_cast<int>(slots_.size()) - 1;
-  plan_turn(number);
+  plan_run(number);
   return number;
 }
 
@@ -104,10 +104,10 @@ void VirtualNetwork::thaw(int process) {
   Slot& slot = slots_[static_cast<std::size_t>(process)];
   if (!slot.paused) return;
   slot.paused = false;
-  // It was stopped either while it waited for something to arrive or behind that, in its turn.
-  if (dice_.chance(50)) take_turn(process);
+  // It was stopped either while it waited for something to arrive or after that, in run_once().
+  if (dice_.chance(50)) run_process(process);
   for (const Arrival& arrival : std::exchange(slot.waiting, {})) hand_over(slot, arrival);
-  take_turn(process);
+  run_process(process);
 }
 
 void VirtualNetwork::cut(int a, int b) {
@@ -212,7 +212,7 @@ void VirtualNetwork::arrive(Arrival arrival) {
     return;
   }
   hand_over(slot, arrival);
-  take_turn(process);
+  run_process(process);
 }
 
 void VirtualNetwork::arrive_again(int from, int to, const std::string& bytes) {
@@ -244,21 +244,21 @@ void VirtualNetwork::hand_over(Slot& slot, const Arrival& arrival) {
   }
 }
 
-void VirtualNetwork::take_turn(int process) {
+void VirtualNetwork::run_process(int process) {
   Slot& slot = slots_[static_cast<std::size_t>(process)];
   if (slot.gone || slot.paused) return;
-  slot.process->turn();
-  plan_turn(process);
+  slot.process->run_once();
+  plan_run(process);
 }
 
-void VirtualNetwork::plan_turn(int process) {
+void VirtualNetwork::plan_run(int process) {
   Slot& slot = slots_[static_cast<std::size_t>(process)];
   if (slot.gone) return;
-  // The process may want nothing earlier than what is planned; a turn too many does no harm.
+  // The process may want nothing earlier than what is planned; an extra run_once() does no harm.
   const Time wanted = std::max(slot.process->wake_at(), now_ + std::chrono::microseconds(100));
   if (slot.next_turn > now_ && slot.next_turn <= wanted) return;
   slot.next_turn = wanted;
-  plan(wanted, Event::Kind::kTurn, static_cast<std::size_t>(process));
+  plan(wanted, Event::Kind::kRun, static_cast<std::size_t>(process));
 }
 
 void VirtualNetwork::carry_out(const Event& event) {
@@ -268,11 +268,11 @@ void VirtualNetwork::carry_out(const Event& event) {
       free_arrivals_.push_back(event.which);
       return arrive(std::move(arrival));
     }
-    case Event::Kind::kTurn: {
+    case Event::Kind::kRun: {
       Slot& due = slots_[event.which];
       if (due.next_turn != event.at) return;
       due.next_turn = Time::max();
-      return take_turn(static_cast<int>(event.which));
+      return run_process(static_cast<int>(event.which));
     }
     case Event::Kind::kAction: {
       const auto action = std::move(actions_[event.which]);

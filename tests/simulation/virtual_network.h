@@ -53,7 +53,7 @@ class Process {
   virtual void opened(ConnectionId id, int from, Port port) = 0;
   virtual void received(ConnectionId id, const std::string& bytes) = 0;
   virtual void closed(ConnectionId id, const std::string& cause) = 0;
-  virtual void turn() = 0;  // after what arrived at the same time, and at wake_at()
+  virtual void run_once() = 0;  // after what arrived at the same time, and at wake_at()
   virtual Time wake_at() const = 0;
   virtual bool listens(Port port) const = 0;
 };
@@ -108,7 +108,7 @@ class VirtualNetwork {
   bool is_cut(int from, int to) const { return cut_.contains({from, to}); }
   bool has(int process) const { return process >= 0 && process < std::ssize(slots_); }
   bool is_running(int process) const;
-  void wake(int process) { take_turn(process); }  // its own clock says that it is time
+  void wake(int process) { run_process(process); }  // its own clock says that it is time
   // Until nothing runs any more or `end`.
   void run(Time end);
 
@@ -131,7 +131,7 @@ class VirtualNetwork {
   };
   // Small, because a history has many thousands, and sorts them.
   struct Event {
-    enum class Kind : std::uint8_t { kArrival, kTurn, kAction };
+    enum class Kind : std::uint8_t { kArrival, kRun, kAction };
     Time at;
     std::uint64_t order;
     Kind kind;
@@ -156,8 +156,8 @@ class VirtualNetwork {
   void arrive(Arrival arrival);
   void arrive_again(int from, int to, const std::string& bytes);
   void hand_over(Slot& slot, const Arrival& arrival);
-  void plan_turn(int process);
-  void take_turn(int process);
+  void plan_run(int process);
+  void run_process(int process);
 
   Time now_{};
   Dice dice_;

@@ -1,5 +1,5 @@
-// Implements a training of `engine train` without its command line: the same options, session and
-// folder.
+// Implements a training run of `engine train` without its command line: the same options, session
+// and folder.
 #include "engine/training.h"
 
 #include <algorithm>

@@ -35,7 +35,7 @@ CLI::Option* add_format_option(CLI::App& app, ReportFormat& format,
 // Begins an object with the schema, `command`, and members from "build" to "load".
 void begin_report(base::JsonWriter& json, const char* command, const BenchHeading& heading);
 std::string csv_text(const std::vector<Cells>& lines);
-// A table between what people are told before and after it; as CSV the lines alone. Columns in
+// A table with texts before and after it; as CSV the lines alone. Columns in
 // `left` as table_text() has them. REQUIRES: not kJson.
 std::string report_text(ReportFormat format, const std::string& before,
                         const std::vector<Cells>& lines, const std::vector<std::size_t>& left,

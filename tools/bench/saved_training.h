@@ -33,7 +33,7 @@ class BenchFolder {
 // Writes like dd conv=fsync: a new file, blocks of 1 MiB, fsync. Throws io::CannotCreateError.
 void write_plainly(const std::string& path, const std::vector<std::byte>& bytes);
 
-// A model with SGD's momentum, saved as by a training on one rank.
+// A model with SGD's momentum, saved as by a training run on one rank.
 class SavedTraining {
  public:
   explicit SavedTraining(const std::string& model);

@@ -37,7 +37,7 @@ void print_report(const DoctorReport& report, const std::string& format) {
   std::fflush(stdout);
 }
 
-// Returns what the rendezvous told of the hosts, for ranks that cannot be asked.
+// Returns the facts of hosts that the rendezvous knows, for ranks that cannot be asked.
 std::vector<HostFacts> known_hosts(const backends::Group& group, const HostFacts& own) {
   std::vector<HostFacts> hosts;
   for (const backends::PeerInfo& peer : group.peers()) {
@@ -66,8 +66,9 @@ std::unique_ptr<backends::Communicator> examine(const RunConfig& config, backend
     hosts.push_back(facts_from_json(text));
   report.hosts = std::move(hosts);
   report.links = measure_links(group, *control);
-  for (const std::vector<Finding>& part : {judge_hosts(report.hosts), judge_clocks(report.links),
-                                           judge_links(report.links, group.world_size())})
+  for (const std::vector<Finding>& part :
+       {diagnose_hosts(report.hosts), diagnose_clocks(report.links),
+        diagnose_links(report.links, group.world_size())})
     report.findings.insert(report.findings.end(), part.begin(), part.end());
   return control;
 }

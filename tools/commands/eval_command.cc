@@ -177,7 +177,7 @@ int eval_command(const Arguments& arguments) {
   app.add_option("--confusion", o.confusion,
                  "write the confusion matrix as CSV: a row per label, a column per prediction")
       ->type_name("FILE");
-  add_table_options(app, values, judging_options());
+  add_table_options(app, values, trained_model_options());
   app.footer(
       "Samples are coded as the checkpoint states. Other data than the run's are evaluated as a "
       "whole.");

@@ -251,7 +251,7 @@ int predict_command(const Arguments& arguments) {
       ->type_name("FILE.npz")
       ->capture_default_str();
   add_weights_option(app, o.model.weights);
-  add_table_options(app, values, judging_options());
+  add_table_options(app, values, trained_model_options());
   app.footer(
       "The checkpoint states how samples are prepared and the names of classes. One of an "
       "earlier version needs the run's data set.");

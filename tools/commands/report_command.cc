@@ -24,7 +24,7 @@
 #include "tools/options/table/value_check.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
-#include "tools/run/data/sample_judge.h"
+#include "tools/run/data/sample_predictor.h"
 
 namespace tools {
 namespace {
@@ -49,20 +49,20 @@ std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
 }
 
 // Predicts every test sample once, and keeps the worst ones.
-void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_samples,
-                        std::int64_t most, RunPredictions& judged) {
+void predict_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_samples,
+                          std::int64_t most, RunPredictions& result) {
   const io::Dataset& set = model.data().test;
   if (set.size() == 0) throw io::DataError("the data set has no test samples");
-  SamplePredictor judge(model.graph(), model.state(), model.pool(), model.compute(), set,
-                        model.normalization(), kBatch);
-  judge.load();
+  SamplePredictor predictor(model.graph(), model.state(), model.pool(), model.compute(), set,
+                            model.normalization(), kBatch);
+  predictor.load();
   engine::ClassCounts counts(set.classes());
   std::vector<RunPredictions::Sample> samples;
   std::vector<std::int64_t> batch;
   for (std::int64_t first = 0; first < set.size(); first += kBatch) {
     batch.resize(static_cast<std::size_t>(std::min(kBatch, set.size() - first)));
     std::iota(batch.begin(), batch.end(), first);
-    const std::vector<double>& logits = judge.logits(batch);
+    const std::vector<double>& logits = predictor.logits(batch);
     const std::span labels =
         std::span(classes_of_samples.ids).subspan(static_cast<std::size_t>(first), batch.size());
     counts.add(logits, labels);
@@ -89,15 +89,15 @@ void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_s
       sample.height = picture.height;
       sample.width = picture.width;
     }
-  judged.names = class_names(set);
-  judged.set = set.name;
-  judged.counts = std::move(counts);
-  judged.worst = std::move(samples);
+  result.names = class_names(set);
+  result.set = set.name;
+  result.counts = std::move(counts);
+  result.worst = std::move(samples);
 }
 
 // Does the same for a model that predicts a number.
-void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, std::int64_t most,
-                        RunPredictions& judged) {
+void predict_test_samples(TrainedModel& model, const io::TargetValues& targets, std::int64_t most,
+                          RunPredictions& result) {
   const io::Dataset& set = model.data().test;
   if (set.size() == 0) throw io::DataError("the data set has no test samples");
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
@@ -106,15 +106,15 @@ void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, st
                                .device = model.compute().device,
                                .products = model.compute().products});
   const engine::EvalReport report = evaluator.run();
-  SamplePredictor judge(model.graph(), model.state(), model.pool(), model.compute(), set,
-                        model.normalization(), kBatch);
-  judge.load();
+  SamplePredictor predictor(model.graph(), model.state(), model.pool(), model.compute(), set,
+                            model.normalization(), kBatch);
+  predictor.load();
   std::vector<RunPredictions::Number> numbers;
   std::vector<std::int64_t> batch;
   for (std::int64_t first = 0; first < set.size(); first += kBatch) {
     batch.resize(static_cast<std::size_t>(std::min(kBatch, set.size() - first)));
     std::iota(batch.begin(), batch.end(), first);
-    const std::vector<double>& predictions = judge.logits(batch);
+    const std::vector<double>& predictions = predictor.logits(batch);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const auto target = static_cast<double>(targets.values[static_cast<std::size_t>(batch[i])]);
       numbers.push_back(
@@ -127,16 +127,16 @@ void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, st
                               return std::pair(-std::abs(n.prediction - n.target), n.number);
                             });
   numbers.resize(static_cast<std::size_t>(count));
-  judged.set = set.name;
-  judged.target = targets.scale.name;
-  judged.samples = report.samples;
-  judged.errors = report.errors;
-  judged.farthest = std::move(numbers);
+  result.set = set.name;
+  result.target = targets.scale.name;
+  result.samples = report.samples;
+  result.errors = report.errors;
+  result.farthest = std::move(numbers);
 }
 
 // Counts each class of each position.
-void judge_test_samples(TrainedModel& model, const io::PositionLabels&, std::int64_t,
-                        RunPredictions& judged) {
+void predict_test_samples(TrainedModel& model, const io::PositionLabels&, std::int64_t,
+                          RunPredictions& result) {
   const io::Dataset& set = model.data().test;
   if (set.size() == 0) throw io::DataError("the data set has no test samples");
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
@@ -145,22 +145,23 @@ void judge_test_samples(TrainedModel& model, const io::PositionLabels&, std::int
                                .device = model.compute().device,
                                .products = model.compute().products});
   static_cast<void>(evaluator.run());
-  judged.names = class_names(set);
-  judged.set = set.name;
-  judged.counts = *evaluator.class_counts();
-  judged.by_position = true;
+  result.names = class_names(set);
+  result.set = set.name;
+  result.counts = *evaluator.class_counts();
+  result.by_position = true;
 }
 
 template <class Labels>
-void judge_test_samples(TrainedModel& model, const Labels& labels, std::int64_t, RunPredictions&) {
+void predict_test_samples(TrainedModel& model, const Labels& labels, std::int64_t,
+                          RunPredictions&) {
   throw io::DataError("the labels of " + model.data().test.name + " are " + labels.kTraits.labels +
                       ", which the page does not show");
 }
 
 // Uses the run's best checkpoint, else its newest. Without one, or without the data, the page shows
 // why there are no predictions. Returns none for a model of text.
-std::optional<RunPredictions> judged_run(const ReportOptions& o) {
-  RunPredictions judged;
+std::optional<RunPredictions> predicted_run(const ReportOptions& o) {
+  RunPredictions result;
   bool is_text = false;
   try {
     ModelReference reference{.path = o.folders.front()};
@@ -168,22 +169,22 @@ std::optional<RunPredictions> judged_run(const ReportOptions& o) {
     const RunConfig config = trained_config(reference, values, DataUse::kSamples);
     run_group(config, [&](backends::Group& group) {
       TrainedModel model(config, reference, group, DataUse::kSamples);
-      judged.snapshot = model.path();
+      result.snapshot = model.path();
       is_text = !model.data().train.sample_traits().single;
       if (is_text) return kExitOk;
       if (model.other_data())
         throw io::DataError("the data differ from those of the run: " + model.path() +
                             " was trained on other samples of " + model.data().train.name);
-      std::visit([&](const auto& labels) { judge_test_samples(model, labels, o.worst, judged); },
+      std::visit([&](const auto& labels) { predict_test_samples(model, labels, o.worst, result); },
                  model.data().test.labels);
       return kExitOk;
     });
   } catch (const io::Error& error) {
-    judged = {.snapshot = {}, .set = {}, .left_out = error.what(), .names = {}};
-    print_notice("the page has no predictions: " + judged.left_out);
+    result = {.snapshot = {}, .set = {}, .left_out = error.what(), .names = {}};
+    print_notice("the page has no predictions: " + result.left_out);
   }
   if (is_text) return std::nullopt;
-  return judged;
+  return result;
 }
 
 // Returns 128 random bits: other users of the host can reach the port, but may not read the folder.
@@ -258,7 +259,7 @@ int report_command(const Arguments& arguments) {
   if (o.output != "-") check_new_file(o.output, {});
   const std::vector<RunHistory> runs = read_runs(o.folders);
   PageOptions page;
-  if (runs.size() == 1 && !o.plain) page.judged = judged_run(o);
+  if (runs.size() == 1 && !o.plain) page.predictions = predicted_run(o);
   const std::string text = report_html(runs, page);
   if (o.output == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -46,7 +46,7 @@ bool goes_on_in_its_folder(ConfigValues values) {
 }  // namespace
 
 RestartResume resume_after_restart(const LaunchOptions& options) {
-  if (options.restarts.most == 0 || options.command.front() != "train" ||
+  if (options.restarts.max == 0 || options.command.front() != "train" ||
       std::ranges::any_of(options.command, asks_for_help))
     return {};
   ConfigValues values;
@@ -57,7 +57,7 @@ RestartResume resume_after_restart(const LaunchOptions& options) {
   } catch (const io::ConfigError&) {
     return {};
   }
-  const std::string restarts = "--max-restarts " + std::to_string(options.restarts.most) + ": ";
+  const std::string restarts = "--max-restarts " + std::to_string(options.restarts.max) + ": ";
   const std::string folder = values["save-dir"].value;
   if (folder.empty() && goes_on_in_its_folder(values)) return {};
   if (folder == "auto")
@@ -74,7 +74,7 @@ RestartResume resume_after_restart(const LaunchOptions& options) {
             restarts + "train continues from the newest checkpoint in " + folder};
   return {{"--resume", "auto"},
           restarts + "train continues from the newest checkpoint in " + folder +
-              " (--resume auto; give it --resume none to begin anew)"};
+              " (--resume auto; give --resume none to start over)"};
 }
 
 }  // namespace tools

@@ -69,14 +69,14 @@ int train_elastic(const RunConfig& config, const std::string& command,
   if (config.keeping.init_from.empty()) retained.state.data = load_alone(config.data);
   return run_elastic(config, [&](backends::Group& group, const backends::View& view,
                                  const std::function<bool()>& pause) {
-    if (view.fresh) {  // the others have continued without this rank
+    if (view.is_new_member) {  // the others have continued without this rank
       retained.state.image = {};
       retained.state.writer.reset();
       retained.run = {};
     }
-    const GroupTurn turn{view, pause, retained};
+    const ElasticGeneration generation{view, pause, retained};
     const std::optional<int> code =
-        run_on_console({config, command, stop_signal, /*data=*/nullptr, &turn}, group);
+        run_on_console({config, command, stop_signal, /*data=*/nullptr, &generation}, group);
     if (code == kExitLeft) {  // another rank saves there from now on
       retained.state.writer.reset();
       retained.run = {};

@@ -83,10 +83,11 @@ int find_lr(const RunConfig& given, const RateRange& range, backends::Group& gro
   options.data.given = chosen.data;
   TrainSession session(options, group);
   const SessionFacts& facts = session.start_state();
-  if (root) say(base::escape_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
-  if (const std::string line = frozen_line(facts); root && !line.empty()) say(line);
+  if (root)
+    log_info(base::escape_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
+  if (const std::string line = frozen_line(facts); root && !line.empty()) log_info(line);
   for (const std::string& line : chosen.lines)
-    if (root) say(line, "sync");
+    if (root) log_info(line, "sync");
   std::atomic<int> stop{0};
   auto observer = std::make_unique<LrRangeTest>(stop_signal, stop, writer.get());
   const LrRangeTest& test = *observer;

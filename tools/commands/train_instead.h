@@ -19,7 +19,7 @@ struct Instead {
 
 void add_instead(CLI::App& app, Instead& instead);
 
-// Returns the exit code; nothing if a training is requested. Throws as a training does.
+// Returns the exit code; none if a training run is requested. Throws as a training run does.
 std::optional<int> run_instead(const Instead& instead, const RunConfig& config);
 
 }  // namespace tools

@@ -178,13 +178,13 @@ void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
 
 void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
   constexpr auto kPause = std::chrono::milliseconds(100);
-  constexpr auto kUntold = std::chrono::seconds(1);  // a holder that is ending has ended by then
-  const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kUntold);
-  for (bool told = false; !base::has_passed(end);) {
-    if (!told && base::has_passed(silent_end)) {
+  constexpr auto kSilentTime = std::chrono::seconds(1);  // an ending holder has ended by then
+  const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kSilentTime);
+  for (bool reported = false; !base::has_passed(end);) {
+    if (!reported && base::has_passed(silent_end)) {
       print_notice(path_ + " names " + first.holder.text() + ": waiting " + seconds_text(time) +
                    " at most for a sign of life; without one the folder is free");
-      told = true;
+      reported = true;
     }
     std::this_thread::sleep_for(kPause);
     if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);
@@ -204,18 +204,18 @@ void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
 // then, which is visible even if its process, in a container, is not.
 void RunLock::replace_unsigned(const LockSign& first, const LockClaim& claim) {
   constexpr auto kPause = std::chrono::milliseconds(20);
-  constexpr auto kUntold = std::chrono::milliseconds(500);  // a start takes less
+  constexpr auto kSilentTime = std::chrono::milliseconds(500);  // a start takes less
   const LockHolder& holder = first.holder;
   const std::string what =
       path_ + " is locked by a process that it does not name" +
       (holder.pid > 0 ? " (" + holder.text() + ", which it names, is gone)" : "");
   const std::chrono::milliseconds time = claim.stale / 2;
-  const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kUntold);
-  for (bool told = false; !base::has_passed(end);) {
-    if (!told && base::has_passed(silent_end)) {
+  const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kSilentTime);
+  for (bool reported = false; !base::has_passed(end);) {
+    if (!reported && base::has_passed(silent_end)) {
       print_notice(what + ": waiting " + seconds_text(time) +
                    " at most for a sign of life; without one the file is replaced");
-      told = true;
+      reported = true;
     }
     std::this_thread::sleep_for(kPause);
     if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);

@@ -42,7 +42,7 @@ void check_names_no_code(const std::string& name, const std::string& value,
                           "library runs with your rights: give --backend");
 }
 
-// A value that the run had by default keeps that source, which would not tell where a bad one is.
+// A default of the run keeps that source, which would not show the location of a bad value.
 void check_stored(const std::string& name, const std::string& value, const std::string& source) {
   const OptionSpec& option = *find_option(name);
   RunConfig scratch;

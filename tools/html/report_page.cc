@@ -55,7 +55,7 @@ using Evaluation = RunHistory::Evaluation;
 using Averaging = RunHistory::Averaging;
 using PointsOfRun = std::function<Points(const RunHistory&)>;
 
-// By step; without what is not told.
+// By step, without missing values.
 template <class Entry>
 PointsOfRun values_of(std::vector<Entry> RunHistory::*list, double Entry::*value) {
   return [list, value](const RunHistory& run) {
@@ -116,7 +116,7 @@ std::vector<CurveChart> curve_charts(bool is_one) {
   };
 }
 
-// Null if the run has none with this value.
+// Returns null if the run has no evaluation with this value.
 const Evaluation* best_evaluation(const RunHistory& run, double Evaluation::*value) {
   const Evaluation* best = nullptr;
   for (const Evaluation& e : run.evaluations)
@@ -173,7 +173,7 @@ class Page {
     for (const RunHistory& run : runs_) lead(run);
     summary();
     curves();
-    if (options_.judged) out_ += judged_html(*options_.judged);
+    if (options_.predictions) out_ += predictions_html(*options_.predictions);
     for (const RunHistory& run : runs_) details(run);
     out_ += "<p class=\"dim\">Made by engine " + html_text(ENGINE_VERSION " " ENGINE_COMMIT) +
             ". Point at a chart, or move to it and use the arrow keys, for its values.</p>"
@@ -208,7 +208,7 @@ class Page {
             std::to_string(d.train) + " samples to train on and " + std::to_string(d.test) +
             " to test; " + html_text(outcome(run)) + "</p>\n";
     if (run.steps.empty() && run.evaluations.empty())
-      out_ += "<p class=\"dim\">Its metrics.jsonl tells of no step yet.</p>\n";
+      out_ += "<p class=\"dim\">Its metrics.jsonl contains no training step yet.</p>\n";
     if (run.unreadable_lines > 0)
       out_ += "<p class=\"dim\">" + std::to_string(run.unreadable_lines) +
               (run.unreadable_lines == 1 ? " line" : " lines") +
@@ -245,7 +245,7 @@ class Page {
     if (!is_one_) header();
     out_ += "<tbody>";
     results();
-    for (const std::string& name : told_options())
+    for (const std::string& name : shown_options())
       row("--" + name, [&](const RunHistory& run) { return option_of(run, name); });
     if (!is_one_) other_environments();
     out_ += "</tbody></table></div>\n";
@@ -270,13 +270,13 @@ class Page {
   }
 
   // Several runs: the options in which they differ; one run: the options that were given.
-  std::set<std::string> told_options() const {
-    std::set<std::string> told;
+  std::set<std::string> shown_options() const {
+    std::set<std::string> reported;
     for (const RunHistory& run : runs_)
       for (const auto& [name, value] : run.record.options)
         if (is_chosen(value) && (is_one_ ? name != "model" && name != "dataset" : differs(name)))
-          told.insert(name);
-    return told;
+          reported.insert(name);
+    return reported;
   }
   bool differs(const std::string& option) const {
     return std::ranges::any_of(runs_, [&](const RunHistory& run) {
@@ -284,7 +284,7 @@ class Page {
     });
   }
 
-  // What the runs' last starts do not share.
+  // Facts that differ between the last starts of the runs.
   void other_environments() {
     for (const auto& [name, title] : kEnvironmentRows) {
       const auto text = [fact = name](const RunHistory& run) {
@@ -335,7 +335,7 @@ class Page {
     out_ += "</div>\n";
   }
 
-  // Several runs are told apart by color.
+  // Colors distinguish several runs.
   Chart filled(const CurveChart& curves) const {
     Chart chart = curves.axes;
     int run_color = 0;

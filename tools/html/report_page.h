@@ -11,7 +11,7 @@
 namespace tools {
 
 struct PageOptions {
-  std::optional<RunPredictions> judged = {};  // for a single run
+  std::optional<RunPredictions> predictions = {};  // for a single run
   int refresh_seconds = 0;  // interval at which a browser reloads the page; 0: never
 };
 

@@ -239,6 +239,6 @@ class Section {
 
 }  // namespace
 
-std::string judged_html(const RunPredictions& run) { return Section(run).text(); }
+std::string predictions_html(const RunPredictions& run) { return Section(run).text(); }
 
 }  // namespace tools

@@ -40,6 +40,6 @@ struct RunPredictions {
 
 // Returns a section with the fraction of correct predictions, the confusion matrix, and the
 // samples; or with the errors of numbers.
-std::string judged_html(const RunPredictions& run);
+std::string predictions_html(const RunPredictions& run);
 
 }  // namespace tools

@@ -38,7 +38,7 @@ const again = () => {
 const stop = line => {
   paused = true;
   button.textContent = 'Follow the run';
-  say(line);
+  log_info(line);
 };
 const ask = async () => {
   try {
@@ -49,9 +49,9 @@ const ask = async () => {
     renew(document.querySelector('main'), page.querySelector('main'));
     show_charts();
     if (!page.querySelector('.watch')) return stop('The run has ended.');
-    say('The page follows the run.');
+    log_info('The page follows the run.');
   } catch (error) {
-    if (!paused) say('No answer from engine report. The page shows what it said last.');
+    if (!paused) log_info('No answer from engine report. The page shows what it said last.');
   }
   if (!paused) again();
 };

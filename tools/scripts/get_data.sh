@@ -13,7 +13,7 @@ set -euo pipefail
 
 readonly kSets="mnist fashion-mnist cifar10 tinyshakespeare"
 
-say() { echo "get_data.sh: $*"; }
+log_info() { echo "get_data.sh: $*"; }
 
 # fail_with CODE WORD...
 fail_with() {

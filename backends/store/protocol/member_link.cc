@@ -21,7 +21,7 @@ MemberLink::MemberLink(FrameParser parser, Seals seals, int heartbeat_ms, Time n
       seals_(std::move(seals)),
       sent_(patience.time.count() > 0 && patience.port != 0),
       last_received_(now),
-      last_turn_(now),
+      last_tick_(now),
       check_(std::chrono::milliseconds(heartbeat_ms)) {}
 
 void MemberLink::end_link(const std::string& cause) {
@@ -38,7 +38,7 @@ void MemberLink::send(const std::string& frame) {
 void MemberLink::closed(const std::string& cause) {
   if (is_over_ || is_broken()) return;
   if (!may_continue()) return end_link("died: " + cause);
-  if (!doubt_) doubt_ = Doubt{.since = last_turn_};
+  if (!doubt_) doubt_ = Doubt{.since = last_tick_};
   doubt_->broken = cause;
   check_.reset();
   output_.clear();  // sealed for the connection that has ended
@@ -46,13 +46,13 @@ void MemberLink::closed(const std::string& cause) {
 
 void MemberLink::tick(Time now) {
   if (is_over_) return;
-  if (now - last_turn_ >
+  if (now - last_tick_ >
       std::chrono::milliseconds(heartbeat_ms_) + member_tick_interval(heartbeat_ms_)) {
     last_received_ = now;
     check_.reset();
     if (doubt_) doubt_->since = now;
   }
-  last_turn_ = now;
+  last_tick_ = now;
   const auto silence = now - last_received_;
   const bool continues = may_continue();
   if (continues && !doubt_ && silence > std::chrono::milliseconds(2 * heartbeat_ms_))
@@ -64,7 +64,7 @@ void MemberLink::tick(Time now) {
 
 void MemberLink::root_is_silent() {
   // Rank 0 may only be paused: it reads this when it continues, and does not wait for ranks that
-  // have left. A rank that has not been told of the start joins again.
+  // have left. A rank that does not know of the start joins again.
   if (is_in_session()) send(FrameWriter(FrameType::kRootSilent).finish());
   end_link("does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms_) + " ms");
 }
@@ -79,13 +79,13 @@ void MemberLink::examine(Time now) {
   const std::string cause = is_broken() ? doubt_->broken : "no heartbeat";
   const auto patience = patience_with(patience_.time, heartbeat, is_broken());
   if (now - doubt_->since > patience) {
-    send(FrameWriter(FrameType::kRootSilent).finish());  // it may still hear this rank
+    send(FrameWriter(FrameType::kRootSilent).finish());  // it may still receive from this rank
     return end_link(
         "is unreachable: " + cause + "; no new connection within " +
         stalled_time_text(std::chrono::floor<std::chrono::milliseconds>(patience).count()) + " (" +
         patience_name(patience_.time, heartbeat, is_broken()) + ")");
   }
-  // A stopped process is told from a cut before anything is reported.
+  // Distinguish a stopped process from a cut before anything is reported.
   if (is_broken() ? now - doubt_->since >= kDoubtReportTime : is_silent && !check_.is_waiting())
     report_doubt(cause);
 }

@@ -24,7 +24,7 @@ std::chrono::milliseconds member_tick_interval(int heartbeat_ms);
 
 struct LinkPatience {
   std::chrono::milliseconds time{0};  // in which a broken connection is restored; 0: never
-  int port = 0;                       // where this process answers probes; 0: nowhere
+  int port = 0;                       // of this process for probes; 0: it answers none
 };
 
 class MemberLink {
@@ -97,7 +97,7 @@ class MemberLink {
   std::string output_;
   SentFrames sent_;
   std::uint64_t received_ = 0;  // frames
-  Time last_received_, last_turn_;
+  Time last_received_, last_tick_;
   std::optional<Doubt> doubt_;
   StopCheck check_;
   bool is_over_ = false;

@@ -39,8 +39,8 @@ class MemberMachine final : public MemberLink {
   // Returns the number of the request, for replies(). nullopt: the request is too large to be sent.
   std::optional<std::uint32_t> request(FrameType type, std::string_view key,
                                        const std::function<void(FrameWriter&)>& rest);
-  // In order, when the others do, too; answered by state().left. `calls`: what the others need to
-  // know of the calls that this rank has made, for take_departures().
+  // Leaves in order, when the others also do; answered by state().left. `calls`: what the others
+  // need to know of the calls that this rank has made, for take_departures().
   void leave(const std::string& calls = {});
   // Early: all ranks get the reason, this one (`own_rank`) as state().failure.
   void abandon(const GroupFailure& why, int own_rank);
@@ -72,9 +72,9 @@ class MemberMachine final : public MemberLink {
     std::vector<int> left;     // joined and left again
   };
   struct State {
-    Absent absent;                // before the start, as last told by rank 0
+    Absent absent;                // before the start, as last reported by rank 0
     std::vector<PeerInfo> peers;  // after the start
-    std::string group_nonce;      // likewise
+    std::string group_nonce;      // after the start
     bool started = false, leaving = false, left = false;
     std::optional<std::string> lost;  // why the connection ended
     std::optional<Failure> failure;   // the first of a member

@@ -4,8 +4,8 @@
 // number on this connection. The key is derived from the job's secret and the transcript of the
 // handshake (the hello and both nonces), one for each direction. So a relay that changes, repeats,
 // omits, reorders or reflects a frame is detected, and frames of other connections are invalid.
-// There is no connection without encryption, so nobody can ask for one: the cost is that of the MAC
-// which a frame needs anyway.
+// There is no connection without encryption, so no peer can ask for one: the cost is that of the
+// MAC which a frame needs anyway.
 #pragma once
 
 #include <cstdint>

@@ -30,8 +30,8 @@ std::string host_of(const std::string& peer) { return peer.substr(0, peer.rfind(
 
 bool ServerMachine::may_continue(const Link& l) const {
   const bool over = l.session.leaving && (failed_ || all_left_);
-  // The acknowledgement of the start states the port. Until it comes, the member may have been
-  // told of the start and continue, or not, and join again.
+  // The acknowledgement of the start states the port. Until it comes, the member may know
+  // of the start and continue, or not know of it and join again.
   const bool answers_probes =
       l.session.acknowledged_start ? l.session.port != 0 : l.hello.rank != 0;
   return started_ && !over && answers_probes && l.session.sent.keeps();
@@ -42,7 +42,7 @@ MemberDoubt ServerMachine::doubt_since(Time since) const {
 }
 
 // A process that lives connects again at once. One whose kernel has finished its connection has
-// probably ended, also if no probe can tell.
+// probably ended, even if no probe shows it.
 // REQUIRES: l.doubt.
 NamedPatience ServerMachine::patience_for(const Link& l) const {
   const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
@@ -85,10 +85,10 @@ void ServerMachine::examine(Link& l) {
         l, l.is_broken() ? "died: " + doubt.broken : silence_text(now_ - l.last_received));
   if (now_ - doubt.since > patience_for(l).time) return give_up_on(l, missing_text(l));
   // Without an answer to a probe, only a new connection shows that the member lives. It may still
-  // hear this side.
+  // receive from this side.
   if (is_silent && !l.is_broken() && l.session.reach != ProbeReach::kReached)
     break_off(l, "no heartbeat");
-  // A stopped process is told from a cut before anything is reported.
+  // Distinguish a stopped process from a cut before anything is reported.
   if (l.is_broken() ? now_ - doubt.since >= kDoubtReportTime
                     : is_silent && !doubt.check.is_waiting()) {
     report_doubt(l, l.is_broken() ? doubt.broken : "no heartbeat");
@@ -160,13 +160,13 @@ void ServerMachine::probed(LinkId link, Probe result, Time now) {
   doubt.check.reset();
   const auto heartbeat = std::chrono::milliseconds(options_.heartbeat_ms);
   // The network carries what is new, but TCP may repeat the lost heartbeats long after a cut, and
-  // the member may hear this side: it is to connect again.
+  // the member may receive from this side: it is to connect again.
   if (result == Probe::kAnswered && !l.is_broken() && now - l.last_received > 3 * heartbeat)
     return break_off(l, "no heartbeat");
   doubt.next_probe = now + (result == Probe::kAnswered ? heartbeat : heartbeat / 4);
 }
 
-// After a failure the job ends, and nobody is waited for.
+// After a failure the job ends without waiting for any rank.
 void ServerMachine::report_doubt(Link& l, const std::string& cause) {
   if (failed_ || std::exchange(l.doubt->reported, true)) return;
   output_.push_back({Output::Kind::kNotice, 0,

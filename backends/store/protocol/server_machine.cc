@@ -8,7 +8,7 @@ namespace backends {
 ServerMachine::ServerMachine(Options options, Time now)
     : options_(std::move(options)),
       now_(now),
-      last_turn_(now),
+      last_tick_(now),
       members_(static_cast<std::size_t>(options_.job.world_size), nullptr),
       stall_watch_(std::chrono::milliseconds(options_.stall_after_ms)),
       next_{.heartbeat = now} {}
@@ -84,21 +84,21 @@ void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_gr
 
 void ServerMachine::set_status(const std::string& text) {
   frames_.status = FrameWriter(FrameType::kStatus).text(text).finish();
-  tell_observers(frames_.status);
+  notify_observers(frames_.status);
 }
 
 void ServerMachine::tick(Time now) {
   now_ = now;
-  sweep(now - last_turn_ > std::chrono::milliseconds(options_.heartbeat_ms + 250));
+  sweep(now - last_tick_ > std::chrono::milliseconds(options_.heartbeat_ms + 250));
   send_progress();
   send_departures();
   send_heartbeat();
   check_stall();
-  last_turn_ = now;
+  last_tick_ = now;
 }
 
 Time ServerMachine::next_tick() const {
-  Time next = std::min(next_.heartbeat, last_turn_ + std::chrono::milliseconds(250));
+  Time next = std::min(next_.heartbeat, last_tick_ + std::chrono::milliseconds(250));
   if (!departed_.empty()) next = std::min(next, next_.departures);
   for (const auto& [id, l] : links_) {
     if (l.is_joining()) next = std::min(next, l.hello_deadline);
@@ -114,7 +114,7 @@ bool ServerMachine::may_end() const {
 void ServerMachine::notify_end() {
   const std::string left = FrameWriter(FrameType::kLeft).finish();
   if (started_ && !failed_ && !all_left_) broadcast(left);
-  tell_observers(frames_.fatal.empty() ? left : frames_.fatal);
+  notify_observers(frames_.fatal.empty() ? left : frames_.fatal);
 }
 
 void ServerMachine::send(Link& l, std::string frame) {
@@ -195,7 +195,7 @@ void ServerMachine::decide(Link& l) {
   std::string text = disagreement(h, kind);
   const bool same_settings = h.settings_digest == job.settings_digest;
   if (text.empty() && same_settings) text = disagreement_on_rank(h, kind);
-  // A group that was given up has its reason, which all ranks are told.
+  // A group that was given up has its reason, which is sent to all ranks.
   if (text.empty() && !same_settings && frames_.fatal.empty()) {
     if (l.stage == Link::Stage::kProof) {
       l.stage = Link::Stage::kSettings;

@@ -86,7 +86,7 @@ class ServerMachine {
     bool leaving = false;             // it is leaving in order: its end is not a failure
     SentFrames sent;
     std::uint64_t received = 0;  // frames
-    int port = 0;                // where it answers probes
+    int port = 0;                // for probes
     ProbeReach reach = ProbeReach::kUnknown;
   };
   // The server's end of a connection.
@@ -168,11 +168,11 @@ class ServerMachine {
   void declare_failure(const Link& l, const std::string& cause);
   void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
   void fail_members(int culprit, const GroupFailure& failure, const Link* except);
-  void tell_silent(Link& l);
+  void send_root_silent(Link& l);
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(std::string frame, const Link* except = nullptr);
-  void tell_observers(const std::string& frame);
+  void notify_observers(const std::string& frame);
   std::vector<int> missing() const;   // excludes ranks that have left again
   std::string absence_frame() const;  // missing and departed ranks; empty after the start
   void send_progress();
@@ -188,7 +188,7 @@ class ServerMachine {
   void send_reply(Link& l, std::uint32_t request, const std::string& value);
 
   const Options options_;
-  Time now_, last_turn_;
+  Time now_, last_tick_;
   std::map<LinkId, Link> links_;  // the oldest first
   std::vector<Link*> members_;    // by rank
   // A rank of the started group whose connection broke before it acknowledged the start, if links
@@ -209,7 +209,7 @@ class ServerMachine {
   };
   Frames frames_;
   bool started_ = false, failed_ = false, all_left_ = false;
-  std::set<int> awaited_;                // ranks that are still to be told of a mismatch
+  std::set<int> awaited_;                // ranks that have not been notified of a mismatch yet
   std::set<int> left_early_;             // ranks that joined and left before the start
   std::map<int, std::string> departed_;  // the calls of ranks that left, not sent to others yet
   StallDetector stall_watch_;
@@ -218,7 +218,7 @@ class ServerMachine {
     std::map<std::string, std::vector<std::pair<Link*, std::uint32_t>>> waiters;
   };
   Keys keys_;
-  bool progress_changed_ = false;  // since the members were told who is missing
+  bool progress_changed_ = false;  // since the last report of missing ranks to the members
   struct NextTimes {
     Time stall_check{}, heartbeat{}, refusal_notice{}, progress{}, departures{};
   };

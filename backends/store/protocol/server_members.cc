@@ -110,7 +110,7 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       Link* const root = members_[0];
       if (!started_ || root == nullptr) return;
       declare_failure(*root, silence_text(options_.heartbeat_ms));
-      return tell_silent(*root);
+      return send_root_silent(*root);
     }
     default:
       return handle_request(l, frame.type, in);
@@ -211,7 +211,7 @@ void ServerMachine::on_joined() {
   for (const Link* m : members_) start.text(m->hello.host).text(m->hello.host_id).i32(m->hello.pid);
   frames_.start = start.finish();
   broadcast(frames_.start);
-  tell_observers(absence_frame());
+  notify_observers(absence_frame());
 }
 
 void ServerMachine::on_lost(Link& l) {
@@ -230,11 +230,11 @@ void ServerMachine::on_lost(Link& l) {
         disconnected_[l.hello.rank] = {
             l.hello, l.session.activity,
             l.is_broken() ? "died: " + l.doubt->broken : l.doubt->verdict, now_, true};
-      if (is_silent) tell_silent(l);
+      if (is_silent) send_root_silent(l);
     } else if (l.silent) {
-      l.silent = false;  // if it wakes up again, it is told what the others were told
+      l.silent = false;  // if it wakes up again, it gets the report that the others got
       declare_failure(l, silence_text(options_.heartbeat_ms));
-      tell_silent(l);
+      send_root_silent(l);
     } else if (!l.session.acknowledged_start) {
       // The deadline counts from the last frame, as for a silent rank: the rank may have been
       // silent since then. The other ranks wait for a verdict one heartbeat longer and then end;
@@ -256,7 +256,7 @@ void ServerMachine::send_progress() {
   progress_changed_ = false;
   next_.progress = now_ + kProgressInterval;
   broadcast(absence_frame());
-  tell_observers(absence_frame());
+  notify_observers(absence_frame());
 }
 
 // Most ranks leave at about the same time: none of them needs to know of the others.
@@ -311,7 +311,7 @@ void ServerMachine::fail_members(int culprit, const GroupFailure& failure, const
 
 // Sends the silent rank a text that differs from that of the others; it has no effect after another
 // failure.
-void ServerMachine::tell_silent(Link& l) {
+void ServerMachine::send_root_silent(Link& l) {
   send(l, failure_frame(l.hello.rank,
                         {"this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
                          " ms and was declared dead by the others, which have ended without it"}));
@@ -355,7 +355,7 @@ void ServerMachine::broadcast(std::string frame, const Link* except) {
   }
 }
 
-void ServerMachine::tell_observers(const std::string& frame) {
+void ServerMachine::notify_observers(const std::string& frame) {
   for (auto& [id, l] : links_) {
     if (l.is_observer()) send(l, frame);
   }

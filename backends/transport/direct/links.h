@@ -44,7 +44,8 @@ class Links {
   virtual ~Links() = default;
 
   // Sends a call's head to one peer; all peers get one, with the same word. `payload`, at most
-  // kHeadBytes, is copied. Consecutive calls use the slots in turn, whatever numbers they have.
+  // kHeadBytes, is copied. Consecutive calls alternate between the slots, regardless of their
+  // numbers.
   virtual void send_head(int peer, unsigned slot, const ControlWord& word, const void* payload,
                          std::size_t bytes) = 0;
   // Returns the peer's head of the call that send_head() was last used for, in the same slot, valid

@@ -107,7 +107,7 @@ void GlooLinks::finish_sends() {
       for (Channel& w : channels) finish(w);
     }
   }
-  transport_.settle();
+  transport_.copy_unacknowledged();
 }
 
 void GlooLinks::shut_down(bool drain) noexcept {
@@ -127,7 +127,7 @@ void GlooLinks::shut_down(bool drain) noexcept {
   } catch (const std::exception&) {
     // Out of memory: discard the unsent data.
   }
-  transport_.settle();
+  transport_.copy_unacknowledged();
   transport_.drop_output();
   if (!drain) transport_.abort("a call failed");
 }

@@ -32,7 +32,7 @@ GlooTransport::GlooTransport(const BackendContext& context)
       members_(context.members),
       timeout_(context.timeout),
       clock_(context.clock),
-      mesh_(mesh_context(context), /*settles=*/true),
+      mesh_(mesh_context(context), /*is_memory_stable=*/true),
       own_(members_.size()),
       polled_(members_.size() + 1),
       wait_(mesh_, rank, size) {
@@ -60,9 +60,9 @@ bool GlooTransport::has_down_pair() const {
   });
 }
 
-void GlooTransport::settle() noexcept {
+void GlooTransport::copy_unacknowledged() noexcept {
   for (GlooPair* pair : own_) {
-    if (pair != nullptr) pair->link().settle();
+    if (pair != nullptr) pair->link().copy_unacknowledged();
   }
 }
 
@@ -121,7 +121,8 @@ bool GlooTransport::poll_pairs(int milliseconds) {
 }
 
 void GlooTransport::sleep() {
-  // A connection that was given up is not polled: its reason is read here, whoever is awaited.
+  // A connection that was given up is not polled: its reason is read here, regardless of the rank
+  // that is awaited.
   for (GlooPair* pair : own_)
     if (pair != nullptr && pair->link().is_given_up()) (void)pair->pump_in();
   const auto broken = std::ranges::find_if(

@@ -56,8 +56,8 @@ class GlooTransport final : public gloo::transport::Context {
   // Returns true if a connection is being restored. After abort() none is.
   bool has_down_pair() const;
   // The memory of all that was sent may change.
-  void settle() noexcept;
-  // Discards unsent data: the callers' memory is no longer read, after settle().
+  void copy_unacknowledged() noexcept;
+  // Discards unsent data: the callers' memory is no longer read, after copy_unacknowledged().
   void drop_output() noexcept;
 
   // Any thread.

@@ -168,7 +168,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  std::string other_ranks() const {  // MPI does not tell which one is missing
+  std::string other_ranks() const {  // MPI does not report which one is missing
     std::string text = "one of the ranks";
     for (const int r : members_) {
       if (r != members_[static_cast<std::size_t>(rank_)]) text += " " + std::to_string(r);

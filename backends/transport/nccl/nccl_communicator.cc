@@ -258,18 +258,18 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   // Rank 0 evaluates the ranks' texts in rank order and publishes the first verdict that is not
   // empty, so that all ranks have the same. Returns the key of the verdict, and the verdict.
-  template <typename Judge>
-  std::pair<std::string, std::string> decide(std::string own, const Judge& judge) {
+  template <typename Check>
+  std::pair<std::string, std::string> decide(std::string own, const Check& check) {
     const std::string key = prefix_ + "/plan/" + std::to_string(counts_.plans++);
     if (rank_ != 0) {
       store_.set(key + "/" + std::to_string(rank_), own);
       return {key, store_.get(key, timeout_).substr(1)};
     }
-    std::string verdict = judge(0, own);
+    std::string verdict = check(0, own);
     for (int r = 1; r < size_; ++r) {  // all, since none continues before the last has arrived
       const std::string their_key = key + "/" + std::to_string(r),
                         text = store_.get(their_key, timeout_);
-      if (verdict.empty()) verdict = judge(r, text);
+      if (verdict.empty()) verdict = check(r, text);
       store_.remove(their_key);
     }
     store_.set(key, "=" + verdict);

@@ -54,7 +54,7 @@ ShmBarrier::ShmBarrier(ShmFlag* flags, const BackendContext& context)
       timeout_(context.timeout),
       clock_(context.clock),
       spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0),
-      turns_(size_) {}
+      yielding_(size_) {}
 
 std::uint32_t ShmBarrier::arrive() noexcept {
   publish();
@@ -62,7 +62,7 @@ std::uint32_t ShmBarrier::arrive() noexcept {
   return phase_;
 }
 
-std::uint32_t ShmBarrier::meet() {
+std::uint32_t ShmBarrier::arrive_and_wait() {
   publish();
   // To check for sleepers, this rank has to wait until its writes have completed. That happens in
   // the background while it polls for the others' arrivals.
@@ -103,7 +103,7 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
     for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
       base::spin_pause();
   } else {
-    turns_.take([&] { return has_arrived(rank, phase); });
+    yielding_.take([&] { return has_arrived(rank, phase); });
   }
   if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
 }

@@ -49,7 +49,7 @@ class ShmBarrier {
   // or after abort().
   void wait_for_all(std::uint32_t phase);
   // Arrives and waits, which costs less than the two calls.
-  std::uint32_t meet();
+  std::uint32_t arrive_and_wait();
   void abort(std::string_view reason) noexcept;
   // Same as the text of Communicator::current_wait(). Any thread.
   std::string waiting_text() const;
@@ -79,7 +79,7 @@ class ShmBarrier {
   const std::chrono::milliseconds timeout_;
   const base::Clock& clock_;
   const int spins_;
-  YieldingWait turns_;  // replaces spinning on shared cores
+  YieldingWait yielding_;  // replaces spinning on shared cores
   std::uint32_t phase_ = 0;
   AbortState abort_;
 };

@@ -121,7 +121,7 @@ class ShmCommunicator final : public Communicator {
     std::memcpy(barrier_.next_note(), &word, sizeof word);
   }
   std::uint32_t meet_and_compare() {
-    const std::uint32_t phase = barrier_.meet();
+    const std::uint32_t phase = barrier_.arrive_and_wait();
     compare(phase);
     return phase;
   }

@@ -125,7 +125,7 @@ void LinkExchange::wait_all() {
   });
   if (!mesh_->resumes()) return;
   for (Link& l : links_) {
-    if (l.fd >= 0) l.stream->settle();
+    if (l.fd >= 0) l.stream->copy_unacknowledged();
   }
 }
 

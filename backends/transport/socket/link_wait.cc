@@ -17,7 +17,7 @@ constexpr int kSpinsLost = 4, kProbeEvery = 16;
 }  // namespace
 
 bool LinkWait::may_spin(Clock::time_point idle_since, Clock::time_point now) const {
-  return !mesh_.crowded() && now - idle_since < kSpinTime &&
+  return !mesh_.is_oversubscribed() && now - idle_since < kSpinTime &&
          (spins_lost_ < kSpinsLost || waits_to_probe_ == 0);
 }
 

@@ -14,7 +14,8 @@ class LinkWait {
  public:
   using Clock = std::chrono::steady_clock;
   // `mesh` outlives this.
-  LinkWait(const SocketMesh& mesh, int rank, int ranks) : mesh_(mesh), rank_(rank), turns_(ranks) {}
+  LinkWait(const SocketMesh& mesh, int rank, int ranks)
+      : mesh_(mesh), rank_(rank), yielding_(ranks) {}
 
   // Calls host.pump(), which sends and receives and returns true if any byte moved, until done().
   // host.sleep() waits for the connections and for mesh.wake_fd(); host.on_abort() and
@@ -29,7 +30,7 @@ class LinkWait {
 
   const SocketMesh& mesh_;
   const int rank_;
-  YieldingWait turns_;
+  YieldingWait yielding_;
   int spins_lost_ = 0, waits_to_probe_ = 0;
 };
 
@@ -43,7 +44,7 @@ void LinkWait::run(Host& host, const Done& done) {
       idle_since = {};
       continue;
     }
-    if (mesh_.crowded() && turns_.take([&] { return host.pump(); })) continue;
+    if (mesh_.is_oversubscribed() && yielding_.take([&] { return host.pump(); })) continue;
     if (mesh_.aborted()) host.on_abort();
     const auto now = Clock::now();
     if (!idle) idle_since = now;

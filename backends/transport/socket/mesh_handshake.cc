@@ -190,7 +190,7 @@ void MeshSetup::on_proof(Attempt& attempt) {
   attempt.is_proved = true;
   if (repairing_) prepare_link(attempt);
   MeshWelcome welcome{mesh_.streams(),
-                      mesh_.crowded() ? 1 : 0,
+                      mesh_.is_oversubscribed() ? 1 : 0,
                       machine_digest(),
                       context_.cipher,
                       received_from(attempt.hello.from, attempt.hello.stream),
@@ -218,7 +218,7 @@ void MeshSetup::on_welcome(Attempt& attempt) {
   if (attempt.hello.epoch != attempt.target->epoch) return;  // another attempt was quicker
   if (!send_now(attempt.socket.fd(), {"\0", 1})) return;
   ++attempt.target->epoch;  // this byte is sent once for each
-  if (attempt.hello.to == 0 && !repairing_) mesh_.crowded_ = welcome.crowded != 0;
+  if (attempt.hello.to == 0 && !repairing_) mesh_.oversubscribed_ = welcome.oversubscribed != 0;
   attempt.peer_received = welcome.received;
   keep(attempt, attempt.hello.to, welcome.machine);
 }

@@ -38,7 +38,7 @@ std::string text_of(int error) {
 
 MeshLink::MeshLink(Socket socket, const LinkKeys& keys, std::uint64_t epoch, Resuming resuming)
     : socket_(std::move(socket)),
-      settles_(resuming.settles),
+      is_memory_stable_(resuming.is_memory_stable),
       on_break_(std::move(resuming.on_break)),
       epoch_(epoch) {
   stream_.emplace(socket_.fd(), keys);
@@ -101,7 +101,7 @@ void MeshLink::note_sent(std::span<const iovec> parts, std::size_t bytes) {
     bytes -= taken;
   }
   replayed_ = replay_->end();
-  if (!settles_) replay_->settle();
+  if (!is_memory_stable_) replay_->copy_unacknowledged();
 }
 
 // Returns true if nothing is left. Otherwise sets errno.
@@ -136,10 +136,10 @@ void MeshLink::acknowledge(std::uint64_t position) {
   if (!is_replaying()) replay_->acknowledge(position);
 }
 
-void MeshLink::settle() {
+void MeshLink::copy_unacknowledged() {
   if (!replay_) return;
   const std::lock_guard lock(mutex_);
-  replay_->settle();
+  replay_->copy_unacknowledged();
   if (!is_replaying() || replayed_ >= replay_->begin()) return;
   end_connection(error_);
   fail_to_continue(replayed_);
@@ -155,7 +155,7 @@ void MeshLink::fail_to_continue(std::uint64_t from) {
 void MeshLink::end_resuming() noexcept {
   if (!replay_) return;
   const std::lock_guard lock(mutex_);
-  replay_->settle();
+  replay_->copy_unacknowledged();
   final_ = true;
 }
 

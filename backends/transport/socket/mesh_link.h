@@ -29,8 +29,8 @@ class MeshLink {
  public:
   struct Resuming {
     std::size_t replay_bytes = 0;  // 0: a break is final
-    // Whether the caller's memory stays as it is until settle(). If not, send() copies.
-    bool settles = false;
+    // The caller's memory does not change before copy_unacknowledged(). If false, send() copies.
+    bool is_memory_stable = false;
     std::function<void()> on_break = {};  // wakes the mesh's thread
   };
   // `socket` is connected and non-blocking. `epoch`: number of the connection.
@@ -51,8 +51,8 @@ class MeshLink {
   // The peer has the first `position` bytes that were sent.
   void acknowledge(std::uint64_t position);
   // From now on the memory of sent bytes may change.
-  void settle();
-  // As settle(), and a later break is final: for a caller that fails.
+  void copy_unacknowledged();
+  // The same as copy_unacknowledged(), and a later break is final: for a caller that fails.
   void end_resuming() noexcept;
 
   bool resumes() const { return replay_.has_value(); }
@@ -91,7 +91,7 @@ class MeshLink {
   const Socket socket_;
   std::optional<RecordStream> stream_;
   std::optional<ReplayBuffer> replay_;
-  const bool settles_;
+  const bool is_memory_stable_;
   const std::function<void()> on_break_;
   std::atomic<State> state_{State::kUp};
   std::atomic<bool> replaying_{false};

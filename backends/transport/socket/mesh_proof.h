@@ -24,7 +24,8 @@
 // for the store).
 //
 // The ciphers of both sides are under the MACs, and a connection with different ones is not used,
-// so nobody on the path can choose. The keys are MACs of the same transcript, one per direction.
+// so no process on the path can choose. The keys are MACs of the same transcript, one per
+// direction.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,8 @@ struct MeshChallenge {
 };
 
 struct MeshWelcome {
-  std::int32_t streams = 0, crowded = 0;  // the acceptor's; crowded: 1 for more ranks than cores
+  // The acceptor's; oversubscribed: 1 for more ranks than cores.
+  std::int32_t streams = 0, oversubscribed = 0;
   std::uint32_t machine = 0;
   LinkCipher cipher = LinkCipher::kNone;
   std::uint64_t received = 0;  // bytes of the stream that the acceptor has

@@ -66,7 +66,7 @@ MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
       deadline_(context.clock.deadline_in(context.time_to_connect())),
       targets_(mesh.links_.size()),
       missing_((context.world_size - 1) * mesh.streams()) {
-  mesh_.crowded_ = mesh_.on_loopback() && context.world_size > base::count_of_cpus();
+  mesh_.oversubscribed_ = mesh_.on_loopback() && context.world_size > base::count_of_cpus();
 }
 
 void MeshSetup::run() {

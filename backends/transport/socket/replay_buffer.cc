@@ -32,7 +32,7 @@ void ReplayBuffer::acknowledge(std::uint64_t position) {
     copied_ += reference(first_++).bytes;
 }
 
-void ReplayBuffer::settle() {
+void ReplayBuffer::copy_unacknowledged() {
   while (first_ != last_) copy_first();
 }
 

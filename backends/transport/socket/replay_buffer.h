@@ -1,8 +1,8 @@
 // Keeps the newest bytes of one direction of a connection, so that they can be sent again.
 //
-// Bytes are first known by reference, and copied by settle() when their memory may change. Those
-// that the receiver is known to have are never copied: of a large sum, all but the last blocks.
-// Short parts, such as headers, are copied at once.
+// Bytes are first known by reference, and copied by copy_unacknowledged() when their memory may
+// change. Those that the receiver is known to have are never copied: of a large sum, all but the
+// last blocks. Short parts, such as headers, are copied at once.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,13 +23,13 @@ class ReplayBuffer {
   // `capacity`: the most bytes that are kept by copy; the memory is used as it fills.
   explicit ReplayBuffer(std::size_t capacity);
 
-  // Appends bytes. REQUIRES: more than kHeldBytes do not change before settle(), unless the
-  // receiver has them.
+  // Appends bytes. REQUIRES: more than kHeldBytes do not change before copy_unacknowledged(),
+  // unless the receiver has them.
   void add(const char* data, std::size_t bytes);
   // The receiver has all bytes before `position`, or before end() if that is less.
   void acknowledge(std::uint64_t position);
   // Copies what is left, at most the capacity.
-  void settle();
+  void copy_unacknowledged();
 
   std::uint64_t end() const { return end_; }
   // The first position from which all bytes are kept.

@@ -42,7 +42,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
         members_(context.members),
         slices_(size_, context.sum_weights),
         watch_(context.watch),
-        mesh_(std::make_shared<SocketMesh>(context, /*settles=*/true)),
+        mesh_(std::make_shared<SocketMesh>(context, /*is_memory_stable=*/true)),
         exchange_(mesh_, context),
         scratch_(kAhead * static_cast<std::size_t>(size_) * kPieceBytes),
         receipts_(kAhead * static_cast<std::size_t>(size_)),
@@ -196,7 +196,7 @@ class SocketCommunicator final : public Communicator, public LinkCounterSource {
   // and most of it is the kernel's work per message: 2 (n - 1) messages if one rank sums, n (n - 1)
   // if each sends to all.
   int owners_of(std::size_t bytes) const {
-    if (!mesh_->crowded()) return size_;
+    if (!mesh_->is_oversubscribed()) return size_;
     return static_cast<int>(
         std::clamp<std::size_t>(bytes / kOwnerBytes, 1, static_cast<std::size_t>(size_)));
   }

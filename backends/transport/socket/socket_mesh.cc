@@ -8,12 +8,13 @@
 
 namespace backends {
 
-SocketMesh::SocketMesh(const BackendContext& context, bool settles)
+SocketMesh::SocketMesh(const BackendContext& context, bool is_memory_stable)
     : streams_(context.streams),
       on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
       links_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)) {
   if (context.link_patience.count() > 0)
-    resuming_ = {replay_bytes(context.relay != nullptr), settles, [this] { wake_repairs(); }};
+    resuming_ = {replay_bytes(context.relay != nullptr), is_memory_stable,
+                 [this] { wake_repairs(); }};
   setup_ = std::make_unique<MeshSetup>(context, *this);
   setup_->run();
   if (resumes())

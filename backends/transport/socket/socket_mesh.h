@@ -26,9 +26,9 @@ class SocketMesh {
   // time. Throws PeerError at the timeout, naming the missing ranks, and if the watch reports a
   // failure; AuthenticationError if the process at a rank's address does not know the secret;
   // MismatchError if ranks differ in the number of connections or in their encryption.
-  // With context.link_patience, broken connections are restored. `settles`: as of
+  // With context.link_patience, broken connections are restored. `is_memory_stable`: as of
   // MeshLink::Resuming.
-  explicit SocketMesh(const BackendContext& context, bool settles = false);
+  explicit SocketMesh(const BackendContext& context, bool is_memory_stable = false);
   ~SocketMesh();
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;
@@ -43,7 +43,7 @@ class SocketMesh {
   bool on_loopback() const noexcept { return on_loopback_; }
 
   // Returns true if rank 0 found more ranks than cores on this host; the same on all.
-  bool crowded() const noexcept { return crowded_; }
+  bool is_oversubscribed() const noexcept { return oversubscribed_; }
 
   // Returns true if broken connections are restored.
   bool resumes() const noexcept { return resuming_.replay_bytes > 0; }
@@ -77,7 +77,7 @@ class SocketMesh {
 
   const int streams_;
   const bool on_loopback_;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
   std::vector<std::unique_ptr<MeshLink>> links_;  // [peer][stream]; null for this rank
   const base::WakeEvent wake_, repair_wake_;
   AbortState abort_;

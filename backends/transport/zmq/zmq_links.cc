@@ -169,11 +169,11 @@ void ZmqLinks::acknowledge(Link& l, std::uint64_t position) {
   l.replay->acknowledge(position);
 }
 
-void ZmqLinks::settle() {
+void ZmqLinks::copy_unacknowledged() {
   for (Link& l : links_) {
     if (!l.replay) continue;
     const std::lock_guard lock(l.mutex);
-    l.replay->settle();
+    l.replay->copy_unacknowledged();
   }
 }
 
@@ -191,8 +191,8 @@ bool ZmqLinks::any_down() const {
 
 const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
   Link& l = link(peer);
-  while (!l.fresh[kind]) receive_one(peer);
-  l.fresh[kind] = false;
+  while (!l.unconsumed[kind]) receive_one(peer);
+  l.unconsumed[kind] = false;
   return l.slots[kind];
 }
 
@@ -233,7 +233,7 @@ bool ZmqLinks::receive_next(int peer, zmq::recv_flags flags) {
   if (ended) taken = take_part(l, first, zmq::recv_flags::dontwait);
   if (ended && !taken && resumes()) mark_down(l);
   if (!taken) return false;
-  // Its descriptor was another connection's: this one has ended, and the peer begins anew.
+  // Its descriptor belonged to another connection: this one has ended, and the peer starts over.
   if (resumes() && peer > rank_ && is_hello(peer, first)) {
     l.connection.end();
     mark_down(l);
@@ -255,14 +255,14 @@ void ZmqLinks::store(int peer, zmq::message_t first, zmq::message_t payload) {
     return;
   }
   const bool is_head = tag.kind < kHeadKind + 2;
-  if (tag.number != l.received++ || tag.kind >= kKinds || l.fresh[tag.kind] ||
+  if (tag.number != l.received++ || tag.kind >= kKinds || l.unconsumed[tag.kind] ||
       first.more() == is_head || first.size() < sizeof tag + (is_head ? sizeof(ControlWord) : 0))
     throw PeerError("messages of rank " + std::to_string(members_[static_cast<std::size_t>(peer)]) +
                     " were lost: expected number " + std::to_string(l.received - 1) + ", got " +
                     std::to_string(tag.number));
   zmq::message_t& slot = l.slots[tag.kind] = is_head ? std::move(first) : std::move(payload);
   l.received_bytes += sizeof(KeptTag) + slot.size() - (is_head ? sizeof tag : 0);
-  l.fresh[tag.kind] = true;
+  l.unconsumed[tag.kind] = true;
 }
 
 // Sends as much as the longest rest of a message. If a byte of a message's length is changed in
@@ -292,12 +292,13 @@ void ZmqLinks::finish_sends() {
                       " ms, sending to the other ranks");
   }
   lock.unlock();
-  settle();
+  copy_unacknowledged();
 }
 
 void ZmqLinks::shut_down(bool drain) noexcept {
   if (drain) {
-    // An abort means that the others have been told, or are gone, so nothing more is sent for them.
+    // An abort means that the others have been notified, or are gone, so nothing more is sent for
+    // them.
     const auto start = Clock::now();
     const auto is_late = [&] {
       return Clock::now() - start >= kZmqDrainTime + (any_down() ? link_patience_ : 0ms);
@@ -308,7 +309,7 @@ void ZmqLinks::shut_down(bool drain) noexcept {
           pending_.changed.wait_for(lock, kDrainSlice, [&] { return pending_.open == 0; });
       if (sent && !any_down()) {
         lock.unlock();
-        return settle();
+        return copy_unacknowledged();
       }
     }
   }

@@ -111,7 +111,7 @@ class ZmqLinks final : public Links {
     std::uint32_t sent = 0, received = 0;
     // Messages received ahead of the call that needs them, or in use by it.
     std::array<zmq::message_t, kKinds> slots;
-    std::array<bool, kKinds> fresh{};  // received and not consumed yet
+    std::array<bool, kKinds> unconsumed{};  // received, not consumed yet
 
     std::atomic<State> state{State::kUp};
     std::string failure;                  // why it was given up
@@ -146,7 +146,7 @@ class ZmqLinks final : public Links {
   [[nodiscard]] bool send_part(int peer, zmq::message_t& part, zmq::send_flags flags);
   static void keep(Link& l, const Tag& tag, const void* payload, std::size_t bytes);
   static void acknowledge(Link& l, std::uint64_t position);
-  void settle();
+  void copy_unacknowledged();
   // REQUIRES: the caller holds the link's mutex.
   void mark_down(Link& l);
   bool any_down() const;

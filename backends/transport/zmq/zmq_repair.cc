@@ -103,7 +103,7 @@ void ZmqLinks::SetUp::begin_repair(int peer) {
   if (peer < rank_) l.socket = make_socket();  // closes the old one
 }
 
-// libzmq does not tell that a connection was refused.
+// libzmq does not report that a connection was refused.
 void ZmqLinks::SetUp::probe(int peer) {
   Repair& repair = end(peer).repair;
   const bool is_due = base::has_passed(repair.next_probe);

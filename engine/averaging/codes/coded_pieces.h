@@ -1,5 +1,5 @@
 // Divides sums of codes into pieces of limited size, so that the memory for the codes of all ranks
-// is limited, too. The pieces are the same on all ranks and kinds of devices.
+// is also limited. The pieces are the same on all ranks and kinds of devices.
 #pragma once
 
 #include <algorithm>

@@ -66,7 +66,7 @@ class DeviceMath final : public StateMath {
 
   const DeviceMathParts parts_;
   std::vector<MirroredBuffer> buffers_;
-  // The numbers of a kernel, and where it writes its result.
+  // The operands of a kernel, and the memory for its result.
   Arena numbers_;
   std::byte* pinned_ = nullptr;
   std::optional<DeviceCodedSum> codes_;

@@ -9,7 +9,7 @@ namespace engine {
 // Creating a graph allocates device memory, as does the first exchange of two devices, which
 // connects them. For that a driver may wait until all devices of the process are idle, and
 // meanwhile starts no kernel: forever, if one device already waits for a kernel of another one.
-// Sums of all ranks need no gate: all of them meet before. Any thread.
+// Sums of all ranks need no gate: all of them synchronize before. Any thread.
 class ExchangeGate {
  public:
   ExchangeGate() = default;
@@ -18,7 +18,7 @@ class ExchangeGate {
   static ExchangeGate& of_process();
 
   // Waits for other exchanges and for graphs that are being created. One rank holds it for all
-  // ranks of the exchange, after all of them have met: none of them creates a graph then.
+  // ranks of the exchange, after all of them have synchronized: none of them creates a graph then.
   class [[nodiscard]] Exchange {
    public:
     explicit Exchange(ExchangeGate& gate);

@@ -37,7 +37,7 @@ class NoAveraging final : public AveragingPolicy {
 
 }  // namespace
 
-bool AveragingPolicy::together() const {
+bool AveragingPolicy::is_in_sync() const {
   const RankDifferences differ = differences();
   return !differ.optimizer_states && !differ.parameters;
 }

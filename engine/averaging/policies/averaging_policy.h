@@ -83,7 +83,8 @@ class AveragingPolicy : public PolicyCheckpoint {
   // Returns the number of exchanges of gradients before this step, also over resumptions: the
   // random numbers of their codes depend on it.
   virtual std::int64_t round() const { return 0; }
-  // Returns the memory that this exchange changes during a step, up to GradientExchange::settle().
+  // Returns the memory that this exchange changes during a step, up to
+  // GradientExchange::wait_idle().
   virtual std::vector<PolicyState> exchange_state() { return {}; }
   // `lr` is the learning rate of the update just made. Returns how many of the next steps this rank
   // leaves out, because the others have done them.
@@ -102,8 +103,8 @@ class AveragingPolicy : public PolicyCheckpoint {
   virtual void synchronize(StateHome& /*home*/) {}
   // Returns true if the parameters are bit for bit equal on all ranks now, outside a step. Only
   // then can they be compared.
-  virtual bool together() const;
-  // The samples that this rank has trained on since the last synchronization; 0 if together(). If
+  virtual bool is_in_sync() const;
+  // The samples that this rank has trained on since the last synchronization; 0 if is_in_sync(). If
   // replicas differ, at least 1 also on a rank without samples, which has others' in its
   // parameters. Both state what is certain: a failed averaging leaves replicas different.
   virtual std::int64_t samples_since_sync() const { return 0; }

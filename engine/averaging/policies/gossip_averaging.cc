@@ -84,7 +84,7 @@ class GossipAveraging final : public AveragingPolicy {
     ++averagings_;
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
-  bool together() const override { return !apart_; }
+  bool is_in_sync() const override { return !apart_; }
   std::int64_t samples_since_sync() const override {
     return apart_ ? std::max<std::int64_t>(1, samples_since_sync_) : 0;
   }

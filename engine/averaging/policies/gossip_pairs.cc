@@ -35,7 +35,7 @@ std::span<const int> GossipPairs::draw(std::int64_t round) {
 int tournament_rounds(int ranks) { return ranks % 2 == 0 ? ranks - 1 : ranks; }
 
 // In a round, ranks whose numbers add up to it, modulo the odd number of rounds, are partners. The
-// rank that would meet itself meets the last one of an even number of ranks.
+// rank that would be paired with itself gets the last one of an even number of ranks.
 int tournament_partner(int ranks, int round, int rank) {
   const int rounds = tournament_rounds(ranks);
   const auto halved = [rounds](std::int64_t number) {

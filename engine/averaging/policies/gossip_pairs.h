@@ -25,7 +25,7 @@ class GossipPairs {
   std::vector<int> order_, partners_;
 };
 
-// The rounds of a tournament in which every rank meets each other rank once.
+// The rounds of a tournament in which every rank is paired with each other rank once.
 int tournament_rounds(int ranks);
 // Returns the partner of `rank` in a round; `rank` itself if it pauses.
 int tournament_partner(int ranks, int round, int rank);
@@ -45,18 +45,19 @@ auto connect_pairs(int ranks, int self, const Connect& connect) {
 }
 // The same for devices of one process, pair after pair: connecting allocates device memory, for
 // which a driver may wait for all devices, and no other rank may use its device meanwhile.
-// `meet` returns when all ranks have called it.
-template <class Connect, class Meet>
-auto connect_in_turn(int ranks, int self, const Connect& connect, const Meet& meet) {
+// `wait_for_all` returns when all ranks have called it.
+template <class Connect, class WaitForAll>
+auto connect_pairs_sequentially(int ranks, int self, const Connect& connect,
+                                const WaitForAll& wait_for_all) {
   std::vector<decltype(connect(std::vector<int>()))> pairs(static_cast<std::size_t>(ranks));
   for (int first = 0; first < ranks; ++first)
     for (int second = first + 1; second < ranks; ++second) {
-      meet();
+      wait_for_all();
       if (self == first || self == second)
         pairs[static_cast<std::size_t>(first + second - self)] =
             connect(std::vector{first, second});
     }
-  meet();
+  wait_for_all();
   return pairs;
 }
 

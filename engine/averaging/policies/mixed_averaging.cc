@@ -64,7 +64,7 @@ class MixedAveraging final : public AveragingPolicy {
   }
   // During the warm-up this does nothing.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
-  bool together() const override { return p_.parameters->together(); }
+  bool is_in_sync() const override { return p_.parameters->is_in_sync(); }
   std::int64_t samples_since_sync() const override { return p_.parameters->samples_since_sync(); }
   RankDifferences differences() const override { return p_.parameters->differences(); }
 

@@ -50,7 +50,7 @@ class OuterStep {
   void restore_counters(const PolicyCounters& counters, std::int64_t fragments = 1);
 
  private:
-  // `inner_lr` is 1 if it is no divisor.
+  // `inner_lr` is 1 if it does not divide.
   void move_anchor(StateMath& math, const Elements& part, const FlatBuffer& mean,
                    const OuterRate& rate, double inner_lr);
   StateMath& math(StateMath* home) { return home != nullptr ? *home : host_; }

@@ -77,7 +77,7 @@ class ParameterAveraging final : public AveragingPolicy {
   RankDifferences differences() const override {
     return {.optimizer_states = !options_.all_states};
   }
-  bool together() const override { return !apart_; }
+  bool is_in_sync() const override { return !apart_; }
   std::int64_t samples_since_sync() const override {
     return apart_ ? std::max<std::int64_t>(1, samples_.local) : 0;
   }

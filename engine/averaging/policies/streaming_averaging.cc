@@ -1,4 +1,5 @@
-// Averages fragments of the parameters in turn, each with an outer step, while the replicas train.
+// Averages fragments of the parameters one after the other, each with an outer step, while the
+// replicas train.
 #include <algorithm>
 #include <utility>
 
@@ -93,7 +94,7 @@ class StreamingAveraging final : public AveragingPolicy {
   // they are due, as without a save. If one or the average fails, the replicas count as different.
   void synchronize(StateHome& home) override {
     queue_.wait_for_all();
-    if (together()) return;
+    if (is_in_sync()) return;
     SampleCount samples;
     for (const FragmentClock& fragment : fragments_) {
       samples.local += fragment.samples.local;
@@ -114,12 +115,14 @@ class StreamingAveraging final : public AveragingPolicy {
     buffers.push_back({.buffer = &sums_, .exchanged = true});
     for (const HomeBuffer& buffer : mean_.buffers_at_home()) buffers.push_back(buffer);
     return {.buffers = std::move(buffers),
-            .settle = [this](StateMath& home) { receive_all(home); },
+            .wait_idle = [this](StateMath& home) { receive_all(home); },
             .cancel = [this] { cancel_exchanges(); }};
   }
   Coupling coupling() const override { return {.lone = LoneState::kOwn}; }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
-  bool together() const override { return std::ranges::none_of(fragments_, &FragmentClock::apart); }
+  bool is_in_sync() const override {
+    return std::ranges::none_of(fragments_, &FragmentClock::apart);
+  }
   std::int64_t samples_since_sync() const override {
     std::int64_t most = 0;
     for (const FragmentClock& fragment : fragments_)
@@ -131,7 +134,7 @@ class StreamingAveraging final : public AveragingPolicy {
   // If the group has failed, a result that did not arrive is lost: the fragment is averaged
   // again at its next time.
   PolicyCounters counters() const override {
-    const std::size_t ended = queue_.settle();
+    const std::size_t ended = queue_.wait_idle();
     PolicyCounters counters{{"updates", updates_},
                             {"averagings", averagings_},
                             {"bytes_sent", mean_.bytes_sent() + bytes_sent_},
@@ -229,13 +232,13 @@ class StreamingAveraging final : public AveragingPolicy {
   }
   // Waits for all exchanges. Those that have failed are reported when they are merged.
   void receive_all(StateMath& home) {
-    const std::size_t ended = queue_.settle();
+    const std::size_t ended = queue_.wait_idle();
     for (FragmentClock& fragment : fragments_)
       if (fragment.sent_at > 0 && fragment.ticket <= ended) receive(fragment, home);
   }
   void cancel_exchanges() const {
     if (queue_.is_busy()) communicator_.abort("this rank has failed");
-    queue_.settle();
+    queue_.wait_idle();
   }
   TensorView own_values(const FragmentClock& fragment) const {
     return parameters_.values.part(fragment.part.first, fragment.part.count);

@@ -1,4 +1,4 @@
-// Decides after each step whether this rank is late, and where it continues.
+// Decides after each step whether this rank is late, and from which step it continues.
 #include "engine/averaging/stale/stale_averaging.h"
 
 #include <algorithm>
@@ -62,14 +62,14 @@ class StaleAveraging final : public AveragingPolicy {
          home);
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
-  bool together() const override { return !apart_; }
+  bool is_in_sync() const override { return !apart_; }
   std::int64_t samples_since_sync() const override {
     return apart_ ? std::max<std::int64_t>(1, samples_) : 0;
   }
 
   // Saving synchronizes first. If the group has failed, the changes that are kept are lost.
   PolicyCounters counters() const override {
-    rounds_->settle();
+    rounds_->cancel();
     PolicyCounters counters{{"updates", updates_}};
     rounds_->read([&](const StaleRounds::Totals& here) {
       mean_.add_counters(counters);

@@ -22,8 +22,8 @@ class StaleMean final : public StaleWork {
   StaleMean(backends::Communicator& communicator, ParameterBuffer& parameters,
             const SyncSchedule& schedule, const std::optional<OuterOptions>& outer);
 
-  // Copy the trained parameters of a device to host memory, where this uses them, and back. Null:
-  // they are there.
+  // Copy the trained parameters of a device to host memory for this object, and back. No copy if
+  // `home` is null.
   void fetch_values(StateMath* home) const;
   void store_values(StateMath* home) const;
 

@@ -48,7 +48,7 @@ StaleRounds::StaleRounds(backends::Communicator& communicator, const StaleOption
 }
 
 StaleRounds::~StaleRounds() {
-  settle();
+  cancel();
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -57,7 +57,7 @@ StaleRounds::~StaleRounds() {
   thread_.join();
 }
 
-void StaleRounds::settle() {
+void StaleRounds::cancel() {
   std::unique_lock lock(mutex_);
   if (!running_) return;
   communicator_.abort("the training run ended");

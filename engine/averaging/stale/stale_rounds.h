@@ -76,7 +76,7 @@ class StaleRounds {
   bool is_running();
   void start();  // REQUIRES: the thread pauses
   // Ends the exchanges if they run: the group has failed.
-  void settle();
+  void cancel();
 
   Standing standing();
   void add_skipped(std::int64_t steps);

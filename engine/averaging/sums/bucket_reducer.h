@@ -28,7 +28,7 @@ class BucketReducer final : public GradientExchange {
   void ready(std::int64_t elements) override;
   // Rethrows the communicator's exception; after that the reducer cannot be used.
   void finish() override;
-  void settle() noexcept override { static_cast<void>(queue_.settle()); }
+  void wait_idle() noexcept override { static_cast<void>(queue_.wait_idle()); }
   double norm(KernelContext& context, const FlatBuffer& gradients) override;
 
  private:

@@ -18,7 +18,7 @@ class GradientExchange {
   virtual void finish() = 0;
   // Called after a step that failed: returns when no thread of the exchange changes memory any
   // more. Does not throw.
-  virtual void settle() noexcept {}
+  virtual void wait_idle() noexcept {}
   // The Euclidean norm of all gradients after finish(), even if this rank holds only a part of
   // them.
   virtual double norm(KernelContext& context, const FlatBuffer& gradients) {

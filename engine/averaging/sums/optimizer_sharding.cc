@@ -22,7 +22,7 @@ void append(std::vector<Elements>& parts, const Elements& part) {
 
 std::int64_t shard_alignment(int world) { return ops::kSquaresBlock * world; }
 
-BucketOptions dealt_buckets(BucketOptions buckets, int world) {
+BucketOptions sharded_buckets(BucketOptions buckets, int world) {
   buckets.multiple = shard_alignment(world);
   return buckets;
 }
@@ -32,7 +32,7 @@ OptimizerShards shard_elements(const ParameterBuffer& parameters, const BucketOp
   const std::int64_t unit = shard_alignment(world), trained = parameters.gradients.size();
   require(buckets.multiple == unit, "buckets are cut as they are dealt out");
   OptimizerShards shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
-  const auto deal_blocks = [&](std::int64_t first, std::int64_t end, std::int64_t block) {
+  const auto assign_blocks = [&](std::int64_t first, std::int64_t end, std::int64_t block) {
     for (std::vector<Elements>& parts : shares.of_rank) {
       const std::int64_t count = std::min(block, end - first);
       append(parts, {first, count});
@@ -43,16 +43,16 @@ OptimizerShards shard_elements(const ParameterBuffer& parameters, const BucketOp
   for (const std::int64_t end :
        bucket_ends(trained, size_of(parameters.gradients.dtype()), buckets.bytes, unit)) {
     const std::int64_t whole = (end - first) / unit * unit;
-    deal_blocks(first, first + whole, whole / world);
-    deal_blocks(first + whole, end, ops::kSquaresBlock);
+    assign_blocks(first, first + whole, whole / world);
+    assign_blocks(first + whole, end, ops::kSquaresBlock);
     first = end;
   }
   const std::int64_t frozen = parameters.values.size() - trained, gap = 64;
-  deal_blocks(trained, parameters.values.size(), (frozen / world / gap + 1) * gap);
+  assign_blocks(trained, parameters.values.size(), (frozen / world / gap + 1) * gap);
   return shares;
 }
 
-std::vector<int> deal_sizes(const std::vector<std::int64_t>& sizes, int world) {
+std::vector<int> assign_owners(const std::vector<std::int64_t>& sizes, int world) {
   std::vector<std::size_t> by_size(sizes.size());
   std::iota(by_size.begin(), by_size.end(), std::size_t{0});
   std::ranges::stable_sort(by_size,
@@ -73,11 +73,11 @@ Elements slot_with_gap(const FlatBuffer& buffer, std::size_t slot) {
   return {first, (slot + 1 < slots.size() ? slots[slot + 1].offset : buffer.size()) - first};
 }
 
-OptimizerShards deal_tensors(const FlatBuffer& values, int rank, int world) {
+OptimizerShards shard_tensors(const FlatBuffer& values, int rank, int world) {
   const auto slots = values.slots();
   std::vector<std::int64_t> sizes;
   for (const FlatBuffer::Slot& slot : slots) sizes.push_back(slot.count);
-  const std::vector<int> owners = deal_sizes(sizes, world);
+  const std::vector<int> owners = assign_owners(sizes, world);
   OptimizerShards shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
   for (std::size_t slot = 0; slot < slots.size(); ++slot)
     append(shares.of_rank[static_cast<std::size_t>(owners[slot])], slot_with_gap(values, slot));

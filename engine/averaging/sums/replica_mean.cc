@@ -101,8 +101,8 @@ void ReplicaMean::prepare(StateMath& math, const TensorView& values, Sum sum) {
     math.wait();
 }
 
-// Ranks may be threads of one process. They meet before a call on a device, since a driver may wait
-// for all devices of the process while a rank creates a graph.
+// Ranks may be threads of one process. They synchronize before a call on a device, since a driver
+// may wait for all devices of the process while a rank creates a graph.
 void ReplicaMean::sum_plain(StateMath* home, const TensorView& values) {
   if (in_host_memory(home, Sum::kPlain))
     return communicator_.all_reduce(values.data, static_cast<std::size_t>(values.count()),
@@ -115,7 +115,7 @@ void ReplicaMean::sum_plain(StateMath* home, const TensorView& values) {
   home->sum_on_devices(values, some_->devices);
 }
 
-// The ranks meet as for sum_plain() if their devices exchange the codes.
+// The ranks synchronize as for sum_plain() if their devices exchange the codes.
 void ReplicaMean::sum_coded(StateMath& home, const FlatBuffer& memory, Elements range,
                             std::int64_t round) {
   if (home.sums_on_devices()) communicator_.barrier();

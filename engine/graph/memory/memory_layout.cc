@@ -11,7 +11,8 @@
 // gaps skips all others.
 //
 // Each block is compared with all before it. To keep the time for very deep models linear, blocks
-// beyond kMaxTogether are placed by the same rule among themselves, in a region after the others.
+// beyond kMaxJointBlocks are placed by the same rule among themselves, in a region after the
+// others.
 #include "engine/graph/memory/memory_layout.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 namespace engine {
 namespace {
 
-constexpr std::size_t kMaxTogether = 4096;  // practical models have fewer blocks
+constexpr std::size_t kMaxJointBlocks = 4096;  // practical models have fewer blocks
 
 // A block that has been placed. They are stored contiguously, because each further block is
 // compared with all of them.
@@ -32,13 +33,13 @@ struct PlacedBlock {
 };
 
 bool share_time(const MemoryBlock& a, const PlacedBlock& b) {
-  const auto meet = [](int first, int last, int other_first, int other_last) {
+  const auto overlap = [](int first, int last, int other_first, int other_last) {
     return first <= last && other_first <= other_last && first <= other_last && other_first <= last;
   };
   return (a.first <= b.last && b.first <= a.last) ||
-         meet(a.early_first, a.early_last, b.first, b.last) ||
-         meet(a.first, a.last, b.early_first, b.early_last) ||
-         meet(a.early_first, a.early_last, b.early_first, b.early_last);
+         overlap(a.early_first, a.early_last, b.first, b.last) ||
+         overlap(a.first, a.last, b.early_first, b.early_last) ||
+         overlap(a.early_first, a.early_last, b.early_first, b.early_last);
 }
 
 // `placed` is sorted by offset.
@@ -69,7 +70,7 @@ std::size_t place_blocks(std::vector<MemoryBlock>& blocks) {
   std::vector<PlacedBlock> placed;  // offsets within the region
   std::size_t arena = 0, region = 0;
   for (const std::size_t i : order) {
-    if (placed.size() == kMaxTogether) {
+    if (placed.size() == kMaxJointBlocks) {
       placed.clear();
       region = arena;
     }

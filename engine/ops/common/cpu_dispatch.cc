@@ -33,7 +33,7 @@ constexpr bool is_built(CpuIsa isa) {
   }
 }
 
-constexpr CpuIsa least_built() {
+constexpr CpuIsa min_built() {
   if (ENGINE_HAS_BASELINE) return CpuIsa::kBaseline;
   return ENGINE_HAS_AVX2 ? CpuIsa::kAvx2 : CpuIsa::kAvx512;
 }
@@ -77,7 +77,7 @@ CpuIsa best_cpu_isa() {
     const CpuIsa of_cpu = best_of_cpu();
     for (const CpuIsa isa : {CpuIsa::kAmx, CpuIsa::kAvx512, CpuIsa::kAvx2, CpuIsa::kBaseline})
       if (isa <= of_cpu && is_built(isa)) return isa;
-    throw ModelError("this program has CPU kernels for " + std::string(to_string(least_built())) +
+    throw ModelError("this program has CPU kernels for " + std::string(to_string(min_built())) +
                      " and above, and this CPU has " + std::string(to_string(of_cpu)) +
                      ": build it with -DENGINE_CPU_KERNELS=all");
   }();

@@ -191,10 +191,10 @@ std::int64_t held_tiles(const Convolution& c, int threads) {
 
 std::int64_t scratch_floats(const Convolution& c, int threads) {
   // Fewer images may have few tiles, of which more are then held together.
-  const std::int64_t together = v_stride(c, smaller(c.count, kBlockTiles));
+  const std::int64_t joint = v_stride(c, smaller(c.count, kBlockTiles));
   const std::int64_t apart =
       by_blocks(c, threads) ? threads * v_stride(c, held_tiles(c, threads)) : 0;
-  return round_up_16(c.in) + threads * buffer_floats(c) + kTilePoints * larger(together, apart);
+  return round_up_16(c.in) + threads * buffer_floats(c) + kTilePoints * larger(joint, apart);
 }
 
 Buffers buffers_of(const Convolution& c, float* scratch, int thread) {

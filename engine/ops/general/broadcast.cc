@@ -19,7 +19,7 @@ constexpr std::int64_t kUnit = 4096;  // elements; fewer are not worth waking a 
 
 using Steps = std::array<std::int64_t, Shape::kMaxRank>;
 
-// The steps of a tensor along the dimensions of `full`, 0 where it is expanded.
+// The steps of a tensor along the dimensions of `full`; 0 for expanded dimensions.
 Steps expanded_steps(const Shape& shape, const Shape& full) {
   Steps steps = dense_steps(shape);
   for (int d = 0; d < full.rank(); ++d)

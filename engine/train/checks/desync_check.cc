@@ -15,7 +15,7 @@ constexpr double kShareOfStep = 0.005;   // fraction that digests between checks
 constexpr std::int64_t kMaxPast = 4096;  // number of digests between checks
 
 // The largest group of equal ranks is taken as correct; rank 0's group if several are largest.
-DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_ranks) {
+DesyncTensor compare_digests(const std::string& name, const std::vector<StateDigest>& of_ranks) {
   DesyncTensor tensor{.name = name, .ranks = {}};
   std::ptrdiff_t most = 0;
   for (std::size_t r = 0; r < of_ranks.size(); ++r) {
@@ -86,27 +86,29 @@ const DesyncReport* DesyncCheck::start() {
   last_check_ = state_.progress.global_step;
   report_.last_good = last_check_;
   started_ = last_call_ = base::steady_seconds();
-  return state_.policy.together() ? compare(/*statistics=*/false) : nullptr;
+  return state_.policy.is_in_sync() ? compare(/*statistics=*/false) : nullptr;
 }
 
 bool DesyncCheck::averages_statistics(bool synchronized) const {
-  return synchronized && brings_together(state_.buffers) && state_.model.running.bytes() > 0;
+  return synchronized && synchronizes_statistics(state_.buffers) &&
+         state_.model.running.bytes() > 0;
 }
 
 bool DesyncCheck::compares(bool synchronized) const {
-  return state_.policy.together() && (averages_statistics(synchronized) ||
-                                      state_.progress.global_step - last_check_ >= options_.every);
+  return state_.policy.is_in_sync() &&
+         (averages_statistics(synchronized) ||
+          state_.progress.global_step - last_check_ >= options_.every);
 }
 
 const DesyncReport* DesyncCheck::after_step(bool synchronized) {
   if (compares(synchronized)) return compare(averages_statistics(synchronized));
-  if (options_.remember && state_.policy.together()) remember();
+  if (options_.remember && state_.policy.is_in_sync()) remember();
   return nullptr;
 }
 
 const DesyncReport* DesyncCheck::finish() {
-  if (last_check_ == state_.progress.global_step || !state_.policy.together()) return nullptr;
-  return compare(brings_together(state_.buffers));
+  if (last_check_ == state_.progress.global_step || !state_.policy.is_in_sync()) return nullptr;
+  return compare(synchronizes_statistics(state_.buffers));
 }
 
 // The distance is a power of two, so that if ranks choose different ones, the steps of one are a
@@ -156,7 +158,7 @@ void DesyncCheck::describe(bool statistics) {
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     for (std::size_t r = 0; r < of_ranks.size(); ++r)
       of_ranks[r] = gathered_[r * watched_.size() + i];
-    DesyncTensor tensor = judge(watched_[i].name, of_ranks);
+    DesyncTensor tensor = compare_digests(watched_[i].name, of_ranks);
     if (tensor.ranks.empty()) continue;
     report_.tie = report_.tie || tensor.tie;
     report_.ranks.insert(report_.ranks.end(), tensor.ranks.begin(), tensor.ranks.end());

@@ -90,7 +90,7 @@ bool FiniteGuard::vote(double norm, double loss_sum) {
 FiniteGuard::Signs FiniteGuard::signs(const StepResults& results) {
   if (action_ == OnNonFinite::kSkip && state_.control != nullptr)
     skipped_steps_ = results.skipped_steps - skipped_before_.value_or(0);
-  if (action_ == OnNonFinite::kSkip || told_) return {};
+  if (action_ == OnNonFinite::kSkip || reported_) return {};
   // The sum of all losses so far includes the steps since the last exchange. A step skipped by loss
   // scaling leaves a non-finite sum.
   const bool good = std::isfinite(results.last.loss_sum) &&
@@ -105,7 +105,7 @@ bool FiniteGuard::skipped_by_scaling() const {
   return in_a_row > 0 && in_a_row < kMaxSkippedByScaling;
 }
 
-std::string FiniteGuard::judge(const Signs& sums) {
+std::string FiniteGuard::find_non_finite(const Signs& sums) {
   if (sums.loss > 0) {
     std::int64_t excused = skipped_by_scaling() ? 1 : 0;
     if (state_.loss_scale.on() && communicator_.world_size() > 1)
@@ -113,7 +113,7 @@ std::string FiniteGuard::judge(const Signs& sums) {
     return excused == 0 ? "loss" : "";
   }
   if (sums.norm > 0) return "gradient norm";
-  if (action_ != OnNonFinite::kSkip && !told_) last_good_ = state_.progress.global_step;
+  if (action_ != OnNonFinite::kSkip && !reported_) last_good_ = state_.progress.global_step;
   return "";
 }
 
@@ -138,7 +138,7 @@ std::string FiniteGuard::bad_parameter() {
 }
 
 std::optional<NonFiniteReport> FiniteGuard::note(const std::string& what) {
-  if (what.empty() || std::exchange(told_, true)) return std::nullopt;
+  if (what.empty() || std::exchange(reported_, true)) return std::nullopt;
   const std::int64_t step = state_.progress.global_step;
   const bool none_was = !last_good_ && action_ != OnNonFinite::kSkip;
   return NonFiniteReport{action_, step, last_good_, what, none_was || step == first_step_};
@@ -146,8 +146,8 @@ std::optional<NonFiniteReport> FiniteGuard::note(const std::string& what) {
 
 // With kSkip a parameter that is not finite later must still end the run.
 std::optional<NonFiniteReport> FiniteGuard::note_evaluation() {
-  if (told_ || std::exchange(evaluation_told_, true)) return std::nullopt;
-  if (action_ != OnNonFinite::kSkip) told_ = true;
+  if (reported_ || std::exchange(evaluation_reported_, true)) return std::nullopt;
+  if (action_ != OnNonFinite::kSkip) reported_ = true;
   const std::int64_t step = state_.progress.global_step;
   return NonFiniteReport{.action = action_,
                          .step = step,

@@ -19,7 +19,7 @@
 namespace engine {
 
 // Returns an index in state.entries; with `statistics`, running statistics are checked as well.
-// None: all are finite.
+// Empty if all are finite.
 std::optional<std::size_t> first_not_finite(const ModelState& state, bool statistics);
 
 class FiniteGuard {
@@ -50,12 +50,12 @@ class FiniteGuard {
   Signs signs(const StepResults& results);
   // Returns what is not finite according to the sums, or "". A loss in a step that loss scaling has
   // skipped does not count, unless it skips many consecutive steps. Collective.
-  std::string judge(const Signs& sums);
+  std::string find_non_finite(const Signs& sums);
   // Returns the first parameter that is not finite on any rank after this step, or "". First called
   // before the first step. Collective.
   std::string bad_parameter();
 
-  // Returns a report for the result of judge() or bad_parameter(), only the first time.
+  // Returns a report for the result of find_non_finite() or bad_parameter(), only the first time.
   std::optional<NonFiniteReport> note(const std::string& what);
   // Returns a report for an evaluation after this step whose loss is not finite, only if it is the
   // first report.
@@ -69,7 +69,7 @@ class FiniteGuard {
   TrainState& state_;
   const OnNonFinite action_;
   MayUpdate may_update_;
-  bool bad_norm_ = false, told_ = false, evaluation_told_ = false;
+  bool bad_norm_ = false, reported_ = false, evaluation_reported_ = false;
   bool skipped_ = false;  // the current step
   std::optional<double> norm_;
   std::int64_t skipped_steps_ = 0;

@@ -26,7 +26,7 @@ bool equalize(backends::Communicator& communicator, std::span<FlatBuffer* const>
 void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes,
                       int root);
 
-// Sends rank 0's text to all ranks, where it replaces theirs. Collective.
+// Replaces the text of all ranks by rank 0's. Collective.
 void broadcast_text(backends::Communicator& communicator, std::string& text);
 
 // An error of one rank that ends the run on all ranks. That rank throws the original; the others

@@ -29,7 +29,7 @@ void append(io::SaveRecord record, std::vector<io::SaveRecord>& history) {
 }  // namespace
 
 CheckpointManager::CheckpointManager(backends::Communicator& communicator,
-                                     const KeeperOptions& options,
+                                     const CheckpointManagerOptions& options,
                                      std::shared_ptr<SnapshotWriter> writer)
     : communicator_(communicator),
       options_(options),
@@ -181,8 +181,8 @@ io::Checkpoint CheckpointManager::load_into(const io::ByteSource& file, TrainSta
 }
 
 // A bad file ends all ranks with the same error.
-io::Checkpoint CheckpointManager::load_together(const io::ByteSource& file,
-                                                TrainState& state) const {
+io::Checkpoint CheckpointManager::load_collectively(const io::ByteSource& file,
+                                                    TrainState& state) const {
   io::Checkpoint checkpoint;
   std::exception_ptr failure;
   try {
@@ -227,7 +227,7 @@ std::string CheckpointManager::resume(const std::string& which, TrainState& stat
   broadcast_text(communicator_, path);
   if (path.empty()) return "";
   const io::Checkpoint checkpoint =
-      load_together(SharedFile(communicator_, std::move(own_file), path), state);
+      load_collectively(SharedFile(communicator_, std::move(own_file), path), state);
   if (options_.place)
     for (const io::NamedArray& array : checkpoint.arrays) options_.place(array.device);
   restore(checkpoint, path, communicator_.rank(), communicator_.world_size(), state,

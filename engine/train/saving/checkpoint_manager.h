@@ -19,7 +19,7 @@
 
 namespace engine {
 
-struct KeeperOptions {
+struct CheckpointManagerOptions {
   std::string directory;       // "" = nothing is saved
   int keep_last = 3;           // 0 = all
   bool background = false;     // writes while training continues; see save()
@@ -56,7 +56,7 @@ class CheckpointManager {
  public:
   // Collective: rank 0 checks that the folder is writable before any work is done. `writer` (null:
   // a new one) may still be writing a checkpoint of an earlier group. Throws io::CannotCreateError.
-  CheckpointManager(backends::Communicator& communicator, const KeeperOptions& options,
+  CheckpointManager(backends::Communicator& communicator, const CheckpointManagerOptions& options,
                     std::shared_ptr<SnapshotWriter> writer = nullptr);
 
   bool enabled() const { return !options_.directory.empty(); }
@@ -78,8 +78,8 @@ class CheckpointManager {
   // Not collective, for a rank that cannot wait for the others: saves its own state, after the
   // last write, as a run of one rank. State that only other ranks have (their running statistics,
   // their part of the averaging) is not included, so an existing checkpoint of the step stays.
-  // Another rank than 0 first takes the folder (KeeperOptions::take_folder). Returns true if a
-  // checkpoint was written.
+  // Another rank than 0 first takes the folder (CheckpointManagerOptions::take_folder). Returns
+  // true if a checkpoint was written.
   bool save_alone(TrainState& state, const LoneSave& mode = {});
   // Not collective: copies what save_alone() would save now, for save_kept(). The copy uses the
   // memory of save()'s; nothing is copied while a thread writes that, or if this rank cannot save
@@ -90,8 +90,8 @@ class CheckpointManager {
   std::optional<TrainProgress> save_kept(const LoneSave& mode);
   // Returns the path of the checkpoint of a step.
   std::string path_of(std::int64_t step) const;
-  // Passes a line to KeeperOptions::notice.
-  void tell(const std::string& line) const {
+  // Passes a line to CheckpointManagerOptions::notice.
+  void notify(const std::string& line) const {
     if (options_.notice) options_.notice(line);
   }
   // Returns what this replica would resume from, in addition to the state that stays in its model
@@ -111,8 +111,8 @@ class CheckpointManager {
   std::string save_rank_model(const TrainState& state) const;
 
   // Collective. `which` is a checkpoint, a folder (its newest checkpoint that loads), or "auto"
-  // (the newest of this run in the run's own folder; a fresh start if there is none). Returns the
-  // file resumed from, "" for a fresh start.
+  // (the newest of this run in the run's own folder; starts over if there is none). Returns the
+  // file resumed from, "": starts over.
   std::string resume(const std::string& which, TrainState& state);
 
  private:
@@ -122,14 +122,14 @@ class CheckpointManager {
   // Returns the input of restore(); the arrays of the model and the optimizer are already in the
   // state.
   io::Checkpoint load_into(const io::ByteSource& file, TrainState& state) const;
-  io::Checkpoint load_together(const io::ByteSource& file, TrainState& state) const;
+  io::Checkpoint load_collectively(const io::ByteSource& file, TrainState& state) const;
   WriteOptions write_options(const SaveMode& mode) const;
   void copy_own(TrainState& state);
   // Waits for the last write. Returns true if this rank may write its checkpoint of a step alone.
   bool takes_folder(std::int64_t step, const LoneSave& mode);
 
   backends::Communicator& communicator_;
-  KeeperOptions options_;
+  CheckpointManagerOptions options_;
   std::vector<io::SaveRecord> history_;     // the run's first save and its last ones
   std::shared_ptr<SnapshotWriter> writer_;  // used on rank 0, and on a rank that saves alone
   std::optional<TrainProgress> kept_;       // set while the writer's copy is that of keep()

@@ -20,7 +20,7 @@ enum class BufferMode {
   kRank0,    // all take rank 0's
   kAverage,  // all take the mean
 };
-constexpr bool brings_together(BufferMode mode) {
+constexpr bool synchronizes_statistics(BufferMode mode) {
   return mode == BufferMode::kRank0 || mode == BufferMode::kAverage;
 }
 

@@ -9,15 +9,15 @@
 namespace engine {
 
 std::optional<CheckpointManager::Saved> SavedSnapshots::take() {
-  if (keeper_ == nullptr) return std::nullopt;
-  std::optional<CheckpointManager::Saved> saved = keeper_->take_saved();
+  if (checkpoints_ == nullptr) return std::nullopt;
+  std::optional<CheckpointManager::Saved> saved = checkpoints_->take_saved();
   if (saved) second_newest_ = std::exchange(newest_, {saved->path, saved->progress.global_step});
   return saved;
 }
 
 void SavedSnapshots::wait() noexcept {
   try {
-    if (keeper_ != nullptr) keeper_->finish();
+    if (checkpoints_ != nullptr) checkpoints_->finish();
   } catch (const std::exception&) {
     return;  // the run ends for another reason
   }

@@ -11,10 +11,10 @@ namespace engine {
 
 class SavedSnapshots {
  public:
-  // `keeper` (null: nothing is saved) must outlive this. `resumed_from` is the checkpoint of `step`
-  // that the run started with; "": none.
-  SavedSnapshots(CheckpointManager* keeper, std::string resumed_from, std::int64_t step)
-      : keeper_(keeper), newest_{std::move(resumed_from), step} {}
+  // `checkpoints` (null: nothing is saved) must outlive this. `resumed_from` is the checkpoint of
+  // `step` that the run started with; "": none.
+  SavedSnapshots(CheckpointManager* checkpoints, std::string resumed_from, std::int64_t step)
+      : checkpoints_(checkpoints), newest_{std::move(resumed_from), step} {}
 
   // Returns the write that has ended since the last call; never blocks, never throws.
   std::optional<CheckpointManager::Saved> take();
@@ -30,7 +30,7 @@ class SavedSnapshots {
     std::int64_t step = -1;
   };
 
-  CheckpointManager* const keeper_;
+  CheckpointManager* const checkpoints_;
   Snapshot newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
 };
 

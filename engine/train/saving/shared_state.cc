@@ -20,11 +20,11 @@ namespace {
 
 // The progress of a rank, with the most important criterion first.
 struct Standing {
-  std::int64_t trained = 0, whole = 0, step = 0, together = 0;
+  std::int64_t trained = 0, whole = 0, step = 0, in_sync = 0;
   std::int64_t apart = 0;
   std::uint64_t counters = 0;  // a digest of the counters
 
-  auto rank() const { return std::tie(trained, whole, step, together); }
+  auto rank() const { return std::tie(trained, whole, step, in_sync); }
 };
 
 // With --local-steps, ranks differ in the number of their updates, which belongs to the moments of
@@ -44,7 +44,7 @@ std::vector<Standing> standings(backends::Communicator& communicator, const Stat
     mine = {.trained = 1,
             .whole = own.whole,
             .step = own.state->global_step,
-            .together = own.apart == 0,
+            .in_sync = own.apart == 0,
             .apart = own.apart,
             .counters = digest_of_counters(*own.state)};
   std::vector<Standing> all(static_cast<std::size_t>(communicator.world_size()), mine);
@@ -169,7 +169,7 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   if (furthest->trained == 0) return std::nullopt;
   const int source = static_cast<int>(furthest - all.begin());
   const std::string name = "the memory of rank " + std::to_string(source);
-  const bool apart = furthest->together == 0;
+  const bool apart = furthest->in_sync == 0;
   // Synchronized replicas with the same progress are equal.
   const auto takes = [&](const Standing& s) {
     if (apart) return s.trained == 0;

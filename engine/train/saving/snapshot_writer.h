@@ -14,7 +14,7 @@
 
 namespace engine {
 
-// The options of one write; see KeeperOptions and SaveMode.
+// The options of one write; see CheckpointManagerOptions and SaveMode.
 struct WriteOptions {
   std::string directory, run_id;
   int keep_last = 3;

@@ -204,22 +204,23 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
 void synchronize(backends::Communicator& communicator, TrainState& state) {
   state.policy.synchronize(state.home);
   const FlatBuffer& running = state.model.running;
-  if (communicator.world_size() == 1 || !brings_together(state.buffers) || running.bytes() == 0)
+  if (communicator.world_size() == 1 || !synchronizes_statistics(state.buffers) ||
+      running.bytes() == 0)
     return;
   const HostView view(state.home, Access::kWrite);
   // The mean goes to separate memory, so that a failed collective leaves the statistics unchanged.
-  FlatBuffer together = FlatBuffer::like(running);
-  std::memcpy(together.data(), running.data(), running.bytes());
+  FlatBuffer synchronized = FlatBuffer::like(running);
+  std::memcpy(synchronized.data(), running.data(), running.bytes());
   if (state.buffers == BufferMode::kRank0) {
-    communicator.broadcast(together.data(), together.bytes(), 0);
+    communicator.broadcast(synchronized.data(), synchronized.bytes(), 0);
   } else {
-    communicator.all_reduce(together.data(), static_cast<std::size_t>(together.size()),
-                            together.dtype(), backends::ReduceOp::kSum);
-    with_element_type(together.dtype(), [&]<class T>(T) {
-      for (T& v : together.span<T>()) v /= static_cast<T>(communicator.world_size());
+    communicator.all_reduce(synchronized.data(), static_cast<std::size_t>(synchronized.size()),
+                            synchronized.dtype(), backends::ReduceOp::kSum);
+    with_element_type(synchronized.dtype(), [&]<class T>(T) {
+      for (T& v : synchronized.span<T>()) v /= static_cast<T>(communicator.world_size());
     });
   }
-  std::memcpy(running.data(), together.data(), running.bytes());
+  std::memcpy(running.data(), synchronized.data(), running.bytes());
 }
 
 namespace {
@@ -380,7 +381,7 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
       import_buffer(checkpoint.arrays, source, prefix, io::Section::kAveraging, *s.buffer);
     if (!notice || (there && !is_of_rank)) continue;
     const std::string what = "the averaging's " + s.name;
-    notice(!there        ? source + " has no " + s.name + " for the averaging: it starts anew"
+    notice(!there        ? source + " has no " + s.name + " for the averaging: it starts over"
            : saved_alone ? what + " in " + source +
                                " is that of one rank, which saved alone: rank "
                                "0 continues with it, the other ranks start from zero"

@@ -106,13 +106,13 @@ class DeviceAveraging {
       const Buffer& added = buffers_.emplace_back(host, device);
       math_->add({host.buffer, &added.home});
     }
-    settle_ = memory.settle;
+    wait_idle_ = memory.wait_idle;
   }
 
   // Called before the policy's memory is copied or a graph allocates memory: waits for exchanges of
   // other threads.
-  void settle() {
-    if (math_ && settle_) settle_(*math_);
+  void wait_idle() {
+    if (math_ && wait_idle_) wait_idle_(*math_);
   }
 
   // Returns the memory of the errors of a sum of gradients, in the policy's order.
@@ -142,7 +142,7 @@ class DeviceAveraging {
   };
 
   std::deque<Buffer> buffers_;
-  std::function<void(StateMath&)> settle_;
+  std::function<void(StateMath&)> wait_idle_;
   std::optional<DeviceMath> math_;
 };
 

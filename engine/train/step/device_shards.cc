@@ -127,11 +127,11 @@ void DeviceShards::add(const Step& step, int shard, const DeviceExecutor& execut
 int DeviceShards::run(const Step& step, StepPhases& phases) {
   const base::TraceSpan span("start shards on the device");
   tree_.restart();
-  return replicas_ ? run_at_once(step, phases) : run_in_turn(step, phases);
+  return replicas_ ? run_at_once(step, phases) : run_sequentially(step, phases);
 }
 
 // All shards change the running statistics, which shall become those of the first one.
-int DeviceShards::run_in_turn(const Step& step, StepPhases& phases) {
+int DeviceShards::run_sequentially(const Step& step, StepPhases& phases) {
   void* const stream = step.context.stream;
   int slot = 0;
   for (int shard = 0; shard < count_; ++shard) {

@@ -73,7 +73,7 @@ class DeviceShards {
  private:
   // Returns the last slot, not released.
   int compute(DeviceExecutor& executor, const Step& step, int shard, StepPhases& phases) const;
-  int run_in_turn(const Step& step, StepPhases& phases);
+  int run_sequentially(const Step& step, StepPhases& phases);
   int run_at_once(const Step& step, StepPhases& phases);
   void add(const Step& step, int shard, const DeviceExecutor& executor,
            const FlatBuffer& gradients);

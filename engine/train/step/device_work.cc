@@ -51,7 +51,7 @@ class Work final : public StepWork, private StateHome {
         executor_(plan, model_, context_, own_executor_options()),
         graphs_(DeviceExecutorOptions{}.slots, stream_.handle(),
                 sums_in_graphs() ? sum_.get() : nullptr, find_obstacle(plan),
-                [this] { averaging_.settle(); }) {
+                [this] { averaging_.wait_idle(); }) {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(control_.device());
@@ -125,7 +125,7 @@ class Work final : public StepWork, private StateHome {
   StepResults results() override {
     control_.fetch(stream_.handle());
     if (shards_) shards_->download(stream_.handle());
-    StepResults results = executor_.results();  // waits for the copies, too
+    StepResults results = executor_.results();  // also waits for the copies
     if (shards_) shards_->complete(results);
     results.skipped_steps = control_.fetched().skipped_steps;
     return results;
@@ -244,7 +244,7 @@ class Work final : public StepWork, private StateHome {
 
   void download() override {
     cuda::use_device(options_.device.index);
-    averaging_.settle();
+    averaging_.wait_idle();
     wait(stream_.handle());  // a copy to pageable memory would itself wait, without a deadline
     mirror_.to_host(stream_.handle());
     control_.fetch(stream_.handle());

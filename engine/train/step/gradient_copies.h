@@ -1,4 +1,4 @@
-// Copies gradients of a device to host memory during backward, where they are exchanged, and back.
+// Copies gradients of a device to host memory during backward, for the exchange, and back.
 #pragma once
 
 #include <cstdint>

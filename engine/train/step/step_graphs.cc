@@ -82,7 +82,7 @@ bool StepGraphs::may_capture(const Captured& captured) const {
   return oldest == nullptr || runs_ - oldest->last_run >= kUnusedRuns;
 }
 
-// Frees device memory, which is allowed when the ranks meet to create a graph.
+// Frees device memory, which is allowed when the ranks synchronize to create a graph.
 void StepGraphs::make_room(const Captured& captured) {
   if (captured.has_graph()) return;
   const Captured* const oldest = unused_longest();
@@ -99,7 +99,8 @@ std::string StepGraphs::drop(const std::string& failure) {
   return failure;
 }
 
-void StepGraphs::settle(cuda::StepGraph& graph, cuda::StepGraph made, const std::string& failure) {
+void StepGraphs::adopt_graph(cuda::StepGraph& graph, cuda::StepGraph made,
+                             const std::string& failure) {
   const std::string first = sum_ == nullptr ? failure : sum_->first_failure(failure);
   has_failed_ = !first.empty();
   if (has_failed_)

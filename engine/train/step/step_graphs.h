@@ -85,7 +85,7 @@ class StepGraphs {
   bool may_capture(const Captured& captured) const;
   const Captured* unused_longest() const;
   void make_room(const Captured& captured);
-  void settle(cuda::StepGraph& graph, cuda::StepGraph made, const std::string& failure);
+  void adopt_graph(cuda::StepGraph& graph, cuda::StepGraph made, const std::string& failure);
   std::string drop(const std::string& failure);
 
   // All ranks launch their graphs, or none does, since a graph contains a call of every other
@@ -112,7 +112,7 @@ class StepGraphs {
       cuda::StepGraph::drop_capture(stream_);
       throw;
     }
-    settle(graph, std::move(made), failure);
+    adopt_graph(graph, std::move(made), failure);
   }
 
   const std::size_t slots_;

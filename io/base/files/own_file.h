@@ -16,8 +16,8 @@ namespace io {
 enum class NamedBy { kUser, kRun };
 
 // Opens a regular file that has this one name, with `flags` of open(); with O_CREAT, makes it with
-// `mode` if it is missing. Follows no link of that name, waits for nobody, truncates nothing.
-// Throws CannotCreateError, which says what was found.
+// `mode` if it is missing. Does not follow a link of that name, wait for another process, or
+// truncate. Throws CannotCreateError, which says what was found.
 base::Descriptor open_own_file(const std::string& path, int flags, mode_t mode = 0666);
 
 // The folder itself, for openat(), made if it is missing: likewise no link. Throws

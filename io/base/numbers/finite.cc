@@ -92,7 +92,7 @@ template <class Word>
   return -1;
 }
 
-// Compiled once more for CPUs with wider registers.
+// Compiled again for CPUs with wider registers.
 using Search = std::int64_t (*)(DType, const std::byte*, std::size_t);
 
 std::int64_t search_plain(DType type, const std::byte* bytes, std::size_t count) {

@@ -77,15 +77,15 @@ void OrderedQueue::wait_for_all() {
   wait(all);
 }
 
-std::size_t OrderedQueue::settle() const {
+std::size_t OrderedQueue::wait_idle() const {
   std::unique_lock lock(mutex_);
-  if (thread_.joinable()) changed_.wait(lock, [&] { return is_settled(); });
+  if (thread_.joinable()) changed_.wait(lock, [&] { return is_idle(); });
   return ended_;
 }
 
 bool OrderedQueue::is_busy() const {
   const std::lock_guard lock(mutex_);
-  return !is_settled();
+  return !is_idle();
 }
 
 }  // namespace base

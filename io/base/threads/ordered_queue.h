@@ -30,13 +30,13 @@ class OrderedQueue {
   void wait(std::size_t count);
   void wait_for_all();
   // Waits until none is running or waiting. Returns how many have ended well.
-  std::size_t settle() const;
+  std::size_t wait_idle() const;
   // Returns true if one is running or waiting, and none has failed.
   bool is_busy() const;
 
  private:
   void work();
-  bool is_settled() const { return failure_ || ended_ == posted_; }
+  bool is_idle() const { return failure_ || ended_ == posted_; }
 
   const std::function<void(std::size_t)> run_;
   mutable std::mutex mutex_;

@@ -64,7 +64,7 @@ struct ArrayOptions {
 
 struct SyntheticOptions {
   std::array<std::int64_t, 3> shape{28, 28, 1};
-  std::int64_t context = 0;  // > 0: texts of so many tokens instead of images
+  std::int64_t context = 0;  // > 0: texts of this number of tokens instead of images
   std::int64_t size = 10'000,
                classes = 10;  // training samples; the test split has a tenth of them
 };

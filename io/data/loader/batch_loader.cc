@@ -50,7 +50,7 @@ Preparation preparation(const Dataset& dataset, const SamplerOptions& sampler,
           .seed = sampler.seed};
 }
 
-// The labels of text are samples, too.
+// The labels of text are also samples.
 std::unique_ptr<BatchPart> labels_part(const Dataset& dataset, const LoaderOptions& options) {
   if (options.resident && dataset.find<NextTokens>() != nullptr)
     return std::make_unique<AbsentPart>();

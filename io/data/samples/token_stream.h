@@ -1,4 +1,4 @@
-// A stream of token ids: held in memory, or left in its file and read where it is needed.
+// A stream of token ids: held in memory, or left in its file and read on demand.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ class TokenStream {
   // True if reading the whole stream would delay the start: it is in a file and has more than
   // kCheckedBytes there.
   bool is_large() const;
-  // Adds all ids as 32-bit numbers. Of a large stream: the number of ids, and 64 parts at equal
+  // Adds all ids as 32-bit numbers; for a large stream the number of ids, and 64 parts at equal
   // distances.
   void add_to(base::StreamDigest& digest) const;
 

@@ -69,7 +69,7 @@ std::vector<std::string> files_of(const DatasetOptions& options) {
   return paths;
 }
 
-// Plain files stay where they are. The ids of others have 32 bits each, beside the unpacked file,
+// Plain files are not loaded. The ids of others have 32 bits each, beside the unpacked file,
 // which is released before the next one is read.
 std::uint64_t token_bytes(const DatasetOptions& options) {
   std::uint64_t held = 0, most = 0;

@@ -144,7 +144,8 @@ FirstRow weigh_first_row(const CsvTable& table, std::span<const ColumnScan> scan
 
 // How probable it is that a row of data looks like the first one: whole numbers in the same
 // columns, rising if they rise there, and texts that occur in no other row. As the other rows have
-// it, and for texts as if columns did not depend on each other. 1 where nothing speaks for names.
+// it, and for texts as if columns did not depend on each other. Returns 1 if no cell indicates
+// names.
 double chance_of_data(const CsvTable& table, const FirstRow& first) {
   double chance = 1;
   for (const std::size_t c : first.texts) chance *= share_of_single_values(table, c);

@@ -102,7 +102,7 @@ bool may_have_commas(const CsvTable& table, std::size_t first, const CsvMissing&
   return may_be_comma || (semicolons && !has_points);
 }
 
-// A text column in which a few cells happen to read as such numbers tells nothing.
+// A text column in which a few cells happen to read as such numbers is no evidence.
 bool reads_more(const ColumnScan& a, const ColumnScan& b) {
   return a.is_number() && a.numbers > b.numbers;
 }

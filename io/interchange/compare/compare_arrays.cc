@@ -69,8 +69,8 @@ class Table {  // maps names to arrays of each file
       Key key{entry.section, plain(entry.name, options_)};
       if (!files_[f]->has_sections()) key.first = guess(key.second);
       if (!selected(key, options_)) continue;
-      const auto [row, fresh] = rows_.try_emplace(std::move(key), files_.size(), kNoColumn);
-      if (fresh) order_.emplace_back(&row->first, &row->second);
+      const auto [row, is_new] = rows_.try_emplace(std::move(key), files_.size(), kNoColumn);
+      if (is_new) order_.emplace_back(&row->first, &row->second);
       if (row->second[f] != kNoColumn)
         throw DataError(files_[f]->name() + ": '" + files_[f]->entries()[row->second[f]].name +
                         "' and '" + entry.name + "' both become '" + row->first.second + "'");
@@ -89,9 +89,9 @@ class Table {  // maps names to arrays of each file
   std::vector<std::pair<const Key*, const Columns*>> order_;
 };
 
-class RowJudge {
+class RowComparer {
  public:
-  RowJudge(const std::vector<ArraySource*>& files, const CompareOptions& options)
+  RowComparer(const std::vector<ArraySource*>& files, const CompareOptions& options)
       : files_(files), blocks_(files, options.tolerance) {}
 
   // Returns the other files whose array can be compared with file 0's.
@@ -103,7 +103,7 @@ class RowJudge {
   }
 
   // Adds the differences of a row to `result`.
-  void judge(const Key& key, const ComparedRow& row, Comparison& result) {
+  void compare(const Key& key, const ComparedRow& row, Comparison& result) {
     const Columns& columns = *row.columns;
     note_not_finite(key, row.report, result);
     FileList all;
@@ -199,15 +199,15 @@ class RowJudge {
 
 Comparison compare_arrays(const std::vector<ArraySource*>& files, const CompareOptions& options) {
   const Table table(files, options);
-  RowJudge judge(files, options);
+  RowComparer comparer(files, options);
   std::vector<ComparedRow> rows;
   for (const auto& [key, columns] : table.rows())
-    rows.push_back({columns, judge.comparable(*columns), {}});
+    rows.push_back({columns, comparer.comparable(*columns), {}});
   compare_rows(files, options.tolerance, rows);
   Comparison result;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     ++result.compared;
-    judge.judge(*table.rows()[r].first, rows[r], result);
+    comparer.compare(*table.rows()[r].first, rows[r], result);
   }
   finish_all(files);
   return result;

@@ -1,4 +1,4 @@
-// Arrays of an archive, read in place where they are stored in C order.
+// Arrays of an archive, read in place if they are stored in C order.
 #include "io/interchange/numpy/npz.h"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ class NpzSource : public ArraySource {
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
     if (!headers_[index].fortran_order)
       return zip_.read(members_[index], headers_[index].header_bytes + offset, target);
-    if (turned_index_ != index) turn(index);
-    if (!target.empty()) std::memcpy(target.data(), turned_.data() + offset, target.size());
+    if (converted_index_ != index) convert_to_c_order(index);
+    if (!target.empty()) std::memcpy(target.data(), converted_.data() + offset, target.size());
   }
   void finish() override { zip_.finish(); }
 
@@ -55,22 +55,22 @@ class NpzSource : public ArraySource {
     members_.push_back(index);
   }
 
-  void turn(std::size_t index) {
-    turned_index_ = kNone;
-    turned_.clear();
+  void convert_to_c_order(std::size_t index) {
+    converted_index_ = kNone;
+    converted_.clear();
     check_unpacked(entries_[index].bytes);
     std::vector<std::byte> fortran(entries_[index].bytes);
     zip_.read(members_[index], headers_[index].header_bytes, fortran);
-    turned_ = to_c_order(fortran, entries_[index].shape, size_of(entries_[index].type));
-    turned_index_ = index;
+    converted_ = to_c_order(fortran, entries_[index].shape, size_of(entries_[index].type));
+    converted_index_ = index;
   }
 
   static constexpr std::size_t kNone = ~std::size_t{0};
   ZipReader zip_;
   std::vector<NpyHeader> headers_;    // for each entry
   std::vector<std::size_t> members_;  // index in the archive, for each entry
-  std::size_t turned_index_ = kNone;
-  std::vector<std::byte> turned_;  // the last converted array
+  std::size_t converted_index_ = kNone;
+  std::vector<std::byte> converted_;  // the last converted array
 };
 
 // Throws for names that the reader would reject.

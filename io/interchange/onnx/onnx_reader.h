@@ -81,7 +81,7 @@ class OnnxReader {
   const OnnxGraph& graph() const { return graph_; }
   const std::string& name() const { return bytes_->name(); }
   // Loads a tensor; its size has been compared with its file. Data in another file are read from
-  // the model's folder, where it must be a regular file and no link. Throws as the constructor.
+  // the model's folder; the file must be a regular one and no link. Throws as the constructor.
   NamedArray load(const StoredTensor& tensor) const;
 
  private:

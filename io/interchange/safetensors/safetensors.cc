@@ -1,5 +1,4 @@
-// Reading: bounds first, then pieces where they lie. Writing: a header padded to 8 bytes, then the
-// data.
+// Reads the bounds first, then pieces in place. Writes a header padded to 8 bytes, then the data.
 #include "io/interchange/safetensors/safetensors.h"
 
 #include <algorithm>

@@ -61,8 +61,8 @@ class PickleWriter {
   // Writes a name once; later uses refer to the memo.
   void global(const std::string& module, std::string_view name) {
     const std::string full = module + '\n' + std::string(name) + '\n';
-    const auto [found, fresh] = memo_.try_emplace(full, memo_.size());
-    text_ += fresh ? 'c' + full + 'q' : std::string(1, 'h');
+    const auto [found, is_new] = memo_.try_emplace(full, memo_.size());
+    text_ += is_new ? 'c' + full + 'q' : std::string(1, 'h');
     little_endian(found->second, 1);
   }
   void empty_dict() {

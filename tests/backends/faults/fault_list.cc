@@ -46,7 +46,7 @@ std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& actio
 void exchange_until_death(Rank& rank) {
   rank.join();
   rank.communicator().barrier();
-  rank.meet();
+  rank.barrier();
   if (rank.who() == 1) _exit(0);
   std::vector<char> mine(300'000), all(mine.size());
   for (;;) rank.communicator().all_to_all(mine.data(), mine.size() / 3, all.data());
@@ -83,7 +83,7 @@ std::function<void(Rank&)> calling(Call call) {
   return [call](Rank& rank) {
     rank.join();
     rank.communicator().barrier();
-    rank.meet();
+    rank.barrier();
     call(rank.communicator(), rank.who() == 1);
     for (int i = 0; i < 3; ++i)
       rank.communicator().barrier();  // a rank that did not notice in the call itself notices here
@@ -141,7 +141,7 @@ std::vector<Fault> faults_of_processes() {
          if (rank.who() == 0)
            rank.wait_for("rank 1's activity",
                          [&] { return rank.group().statuses().at(1).activity == "reading data"; });
-         rank.meet();
+         rank.barrier();
          if (rank.who() != 1) rank.work();
        },
        {},
@@ -234,7 +234,7 @@ std::vector<Fault> faults_of_connections() {
        [](Rank& rank) {
          rank.join();
          rank.communicator().barrier();
-         rank.meet();
+         rank.barrier();
          if (rank.who() == 1) {
            const std::string noise(100, '!');
            each_connection(rank,
@@ -251,7 +251,7 @@ std::vector<Fault> faults_of_connections() {
        [](Rank& rank) {
          rank.join();
          rank.communicator().barrier();
-         rank.meet();
+         rank.barrier();
          if (rank.who() == 1) {
            each_connection(rank, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
            _exit(0);

@@ -74,9 +74,9 @@ void Rank::wait_for(Event event, int times) const {
   wait_for("event " + std::to_string(static_cast<int>(event)), [&] { return of(event) >= times; });
 }
 
-void Rank::meet() const {
-  const int before = of(Event::kMet)++;
-  wait_for(Event::kMet, (before / s_.processes + 1) * s_.processes);
+void Rank::barrier() const {
+  const int before = of(Event::kArrivedAtBarrier)++;
+  wait_for(Event::kArrivedAtBarrier, (before / s_.processes + 1) * s_.processes);
 }
 
 void Rank::wait_for_work() const {

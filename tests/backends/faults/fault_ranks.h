@@ -22,7 +22,7 @@ namespace fault_ranks {
 // Scaled. Long enough that a pause on a busy machine does not count as a missing heartbeat.
 inline constexpr std::chrono::milliseconds kHeartbeat{300};
 
-enum class Event { kMet, kReady, kPrepared, kRejected };
+enum class Event { kArrivedAtBarrier, kReady, kPrepared, kRejected };
 
 // The progress of the processes of a test, in memory that they share: they wait for each
 // other without the communicator that is tested.
@@ -74,7 +74,7 @@ class Rank {
   // Each of these throws if that does not happen within a minute, scaled.
   void wait_for(const std::string& what, const std::function<bool()>& condition) const;
   void wait_for(Event event, int times) const;
-  void meet() const;  // all processes of the test
+  void barrier() const;  // all processes of the test
   void wait_for_work() const;
   void report(Event event) const { ++of(event); }
 

@@ -39,7 +39,7 @@ void signal_and_check(int target, int signal, const std::string& cause) {
     };
     if (rank.who() == 0)
       rank.wait_for("the others' activities", [&] { return is_known(1) && is_known(2); });
-    rank.meet();
+    rank.barrier();
     rank.work();
   });
   ASSERT_TRUE(ranks.all_work());

@@ -163,7 +163,7 @@ std::vector<Fault> faults_of_rendezvous() {
              waitpid(pid, nullptr, 0);
            }
          }
-         rank.meet();
+         rank.barrier();
          o.init_method = "file://" + path;
          o.listen.fd = -1;
          rank.join(o);

@@ -1,4 +1,4 @@
-// Registers of hosts in the user's folder: which are removed, and whose folder it is.
+// Acceptor files in the user's folder: which are removed, and whose folder it is.
 #include "backends/membership/acceptor_file.h"
 
 #include <gtest/gtest.h>
@@ -23,29 +23,29 @@
 namespace {
 
 using backends::AcceptorFile;
+using backends::AcceptorId;
 using backends::AcceptorState;
 using backends::Ballot;
-using backends::RegisterId;
 using backends::Roster;
 
-std::string new_job() { return "register test " + backends::to_hex(backends::random_bytes(8)); }
+std::string new_job() { return "acceptor test " + backends::to_hex(backends::random_bytes(8)); }
 
-// As a process that was killed leaves it: a job whose members are on the hosts of these registers.
-std::string left_behind(const std::string& job, const std::function<RegisterId(RegisterId)>& host) {
+// As a process that was killed leaves it: a job whose members are on the hosts of these acceptors.
+std::string left_behind(const std::string& job, const std::function<AcceptorId(AcceptorId)>& host) {
   AcceptorFile file(job);
   auto roster = std::make_shared<Roster>();
   roster->generation = 1;
   roster->nonce = backends::random_bytes(16);
   roster->members.resize(2);
   for (std::uint64_t m = 0; m < 2; ++m) roster->members[m].id = {1, m + 1};
-  roster->members[0].reg = file.id();
-  roster->members[1].reg = host(file.id());
+  roster->members[0].acceptor = file.id();
+  roster->members[1].acceptor = host(file.id());
   EXPECT_TRUE(file.update([&](AcceptorState& state) { state.learn(roster); }));
   return file.path();
 }
 
-RegisterId same_host(RegisterId own) { return own; }
-RegisterId another_host(RegisterId) { return {1, 2}; }
+AcceptorId same_host(AcceptorId own) { return own; }
+AcceptorId another_host(AcceptorId) { return {1, 2}; }
 
 TEST(AcceptorFile, WhatADeadJobOfThisHostHasLeftIsRemovedByTheNext) {
   const std::string left = left_behind(new_job(), same_host);
@@ -74,8 +74,8 @@ TEST(AcceptorFile, TheParentOfDeadRanksRemovesWhatTheyLeft) {
 
 TEST(AcceptorFile, ThatOfALivingJobStays) {
   // Another process: a lock is its process's.
-  int told[2], ended[2];
-  ASSERT_EQ(pipe(told), 0);
+  int ready_pipe[2], ended[2];
+  ASSERT_EQ(pipe(ready_pipe), 0);
   ASSERT_EQ(pipe(ended), 0);
   const std::string job = new_job();
   const pid_t child = fork();
@@ -84,12 +84,12 @@ TEST(AcceptorFile, ThatOfALivingJobStays) {
     const AcceptorFile mine(job);
     left_behind(job, same_host);
     char end = 0;
-    const bool ok = write(told[1], "x", 1) == 1 && read(ended[0], &end, 1) == 0;
+    const bool ok = write(ready_pipe[1], "x", 1) == 1 && read(ended[0], &end, 1) == 0;
     _exit(ok ? 0 : 1);
   }
   close(ended[0]);
   char ready = 0;
-  ASSERT_EQ(read(told[0], &ready, 1), 1);
+  ASSERT_EQ(read(ready_pipe[0], &ready, 1), 1);
   {
     const AcceptorFile next(new_job());
     AcceptorFile same(job);
@@ -102,16 +102,16 @@ TEST(AcceptorFile, ThatOfALivingJobStays) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  close(told[0]);
-  close(told[1]);
+  close(ready_pipe[0]);
+  close(ready_pipe[1]);
 }
 
 // The file as it is laid out: two copies, of which the second is written first.
 constexpr std::streamoff kCopyAt[] = {4096, 4096 + (32 << 20)};
 
-class TornRegister : public testing::Test {
+class TornAcceptorFile : public testing::Test {
  protected:
-  ~TornRegister() override { std::filesystem::remove(path_); }
+  ~TornAcceptorFile() override { std::filesystem::remove(path_); }
 
   // Its promises are of rounds 1, 2, ..., `count`.
   void promise(std::uint64_t count) {
@@ -143,7 +143,7 @@ class TornRegister : public testing::Test {
   const std::string path_ = present_.path();
 };
 
-TEST_F(TornRegister, AWriteThatIsCutOffAnywhereLeavesTheStateBefore) {
+TEST_F(TornAcceptorFile, AWriteThatIsCutOffAnywhereLeavesTheStateBefore) {
   promise(1);
   const std::string before = copy(1);
   promise(3);
@@ -155,20 +155,20 @@ TEST_F(TornRegister, AWriteThatIsCutOffAnywhereLeavesTheStateBefore) {
   }
 }
 
-TEST_F(TornRegister, WhereTheNewerCopyIsGoneTheOlderOneIsRead) {
+TEST_F(TornAcceptorFile, WhereTheNewerCopyIsGoneTheOlderOneIsRead) {
   promise(3);
   std::filesystem::resize_file(path_, static_cast<std::uintmax_t>(kCopyAt[1]));
   EXPECT_EQ(round(), 2u);
 }
 
-TEST_F(TornRegister, ADeathInTheFirstWriteLeavesNothing) {
+TEST_F(TornAcceptorFile, ADeathInTheFirstWriteLeavesNothing) {
   promise(1);
   write_copy(1, copy(1).substr(0, 40) + std::string(kCopyBytes - 40, '\0'));
   EXPECT_EQ(round(), 0u);
 }
 
 // It must not vote as if it had never promised anything.
-TEST_F(TornRegister, WhereNoCopyIsWholeItIsDamaged) {
+TEST_F(TornAcceptorFile, WhereNoCopyIsWholeItIsDamaged) {
   promise(3);
   for (const std::size_t which : {0, 1}) {
     std::string bytes = copy(which);

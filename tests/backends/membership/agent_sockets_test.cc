@@ -36,11 +36,11 @@ TEST(AgentSockets, WithoutDescriptorsTheThreadWaits) {
     const int fd = listener.fd();
     sockets.listen(std::move(listener));
     const test_support::NoDescriptors none;
-    sockets.turn(wake, base::deadline_in(20s));  // finds the connection that it cannot accept
+    sockets.poll_once(wake, base::deadline_in(20s));  // finds the connection that it cannot accept
     const base::Deadline until = base::deadline_in(20ms);
-    sockets.turn(wake, until);
+    sockets.poll_once(wake, until);
     EXPECT_TRUE(base::has_passed(until)) << "the listener " << fd << " was polled again at once";
-    for (int i = 0; i < 3; ++i) sockets.turn(wake, base::deadline_in(150ms));
+    for (int i = 0; i < 3; ++i) sockets.poll_once(wake, base::deadline_in(150ms));
   }
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_CONTAINS(notices[0],
@@ -52,7 +52,7 @@ TEST(AgentSockets, WithoutDescriptorsTheThreadWaits) {
   ASSERT_EQ(send(peer.fd(), text.data(), text.size(), MSG_NOSIGNAL), 64);
   char byte = 0;
   EXPECT_TRUE(test_support::eventually([&] {
-    sockets.turn(wake, base::deadline_in(10ms));
+    sockets.poll_once(wake, base::deadline_in(10ms));
     return recv(peer.fd(), &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
   }));
 }

@@ -35,7 +35,7 @@ Seen seen_of(const View& view) {
             .world_size = view.world_size,
             .left = static_cast<int>(view.left.size()),
             .joined = static_cast<int>(view.joined.size()),
-            .fresh = view.fresh,
+            .is_new_member = view.is_new_member,
             .pids = {},
             .at_ns = std::chrono::steady_clock::now().time_since_epoch().count()};
   for (const backends::PeerInfo& peer : view.members) seen.pids.push_back(peer.pid);
@@ -52,48 +52,48 @@ void go_from_view_to_view(Membership& membership, const std::function<void(const
   }
 }
 
-// The registers of all ranks that this process has made. A rank that dies leaves its host's.
-class Registers {
+// The acceptors of all ranks that this process has made. A rank that dies leaves its host's.
+class Acceptors {
  public:
-  ~Registers() {
+  ~Acceptors() {
     for (const std::string& job : jobs_) {
       try {
         backends::AcceptorFile(job).remove_if_last();
       } catch (const std::exception& error) {
-        std::fprintf(stderr, "a register stays: %s\n", error.what());
+        std::fprintf(stderr, "an acceptor file stays: %s\n", error.what());
       }
     }
   }
   void add(const MembershipOptions& options) {
     const std::lock_guard lock(mutex_);
-    jobs_.insert(register_job(options.group));
+    jobs_.insert(acceptor_job(options.group));
   }
 
  private:
   std::mutex mutex_;  // ranks are threads
   std::set<std::string> jobs_;
 };
-Registers registers;  // until the process ends; those that are forked end by _exit()
+Acceptors acceptors;  // until the process ends; those that are forked end by _exit()
 
 }  // namespace
 
-MembershipOptions options_for(int hint, int least, int most, int port) {
+MembershipOptions options_for(int hint, int min_ranks, int max_ranks, int port) {
   // Ports are used again: what another test, or run, has left behind is of another job.
   static const std::string run = backends::to_hex(backends::random_bytes(8));
   MembershipOptions options;
-  options.group = group_harness::options_for(hint, most, port);
+  options.group = group_harness::options_for(hint, max_ranks, port);
   options.group.job.id = run + testing::UnitTest::GetInstance()->current_test_info()->name();
   options.group.heartbeat_ms = test_support::deadline_ms(300);
   options.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
-  options.least = least;
-  options.most = most;
+  options.min_ranks = min_ranks;
+  options.max_ranks = max_ranks;
   options.last_call_ms = 300;
-  registers.add(options);
+  acceptors.add(options);
   return options;
 }
 
 ThreadRank::ThreadRank(MembershipOptions options) {
-  registers.add(options);
+  acceptors.add(options);
   thread_ = std::thread([this, options = std::move(options)] { run(options); });
 }
 
@@ -153,7 +153,7 @@ std::string ThreadRank::error() const {
 ProcessRank::ProcessRank(const MembershipOptions& options) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
-  registers.add(options);
+  acceptors.add(options);
   pid_ = fork();
   if (pid_ == 0) {
     alarm(static_cast<unsigned>(test_support::deadline_ms(120'000) / 1000));
@@ -169,7 +169,7 @@ ProcessRank::ProcessRank(const MembershipOptions& options) {
             const Seen s = seen_of(view);
             std::ostringstream line;
             line << s.generation << ' ' << s.rank << ' ' << s.world_size << ' ' << s.left << ' '
-                 << s.joined << ' ' << s.fresh << ' ' << s.at_ns;
+                 << s.joined << ' ' << s.is_new_member << ' ' << s.at_ns;
             for (const int p : s.pids) line << ' ' << p;
             line << '\n';
             [[maybe_unused]] const ssize_t n = write(ends[1], line.str().data(), line.str().size());
@@ -208,7 +208,8 @@ std::optional<Seen> ProcessRank::seen() {
     std::istringstream line(buffer_.substr(0, end));
     buffer_.erase(0, end + 1);
     Seen s;
-    line >> s.generation >> s.rank >> s.world_size >> s.left >> s.joined >> s.fresh >> s.at_ns;
+    line >> s.generation >> s.rank >> s.world_size >> s.left >> s.joined >> s.is_new_member >>
+        s.at_ns;
     for (int p = 0; line >> p;) s.pids.push_back(p);
     seen_ = std::move(s);
   }

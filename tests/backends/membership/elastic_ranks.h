@@ -16,12 +16,12 @@
 namespace elastic_ranks {
 
 // On loopback, with a short heartbeat.
-backends::MembershipOptions options_for(int hint, int least, int most, int port);
+backends::MembershipOptions options_for(int hint, int min_ranks, int max_ranks, int port);
 
 struct Seen {  // of a view
   std::uint64_t generation = 0;
   int rank = 0, world_size = 0, left = 0, joined = 0;
-  bool fresh = false;
+  bool is_new_member = false;
   std::vector<int> pids;
   std::int64_t at_ns = 0;  // of the steady clock
 };

@@ -47,10 +47,10 @@ using test_support::free_port;
 
 using Threads = std::vector<std::unique_ptr<ThreadRank>>;
 
-Threads start_threads(int count, int least, int most, int port) {
+Threads start_threads(int count, int min_ranks, int max_ranks, int port) {
   Threads ranks;
   for (int r = 0; r < count; ++r)
-    ranks.push_back(std::make_unique<ThreadRank>(options_for(r, least, most, port)));
+    ranks.push_back(std::make_unique<ThreadRank>(options_for(r, min_ranks, max_ranks, port)));
   return ranks;
 }
 
@@ -66,7 +66,7 @@ bool all_see(Ranks& ranks, int world_size) {
   });
 }
 
-bool door_is_held(int port) {
+bool endpoint_is_held(int port) {
   std::string reason;
   return static_cast<bool>(backends::connect_to(
       {"127.0.0.1", port}, base::deadline_in(std::chrono::seconds(5)), reason));
@@ -80,7 +80,7 @@ TEST_P(Founding, AllAreInTheFirstViewInTheOrderOfTheirHints) {
   ASSERT_TRUE(eventually([&] { return all_see(ranks, world_size); }));
   for (int r = 0; r < world_size; ++r) {
     EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->rank, r);
-    EXPECT_TRUE(ranks[static_cast<std::size_t>(r)]->seen()->fresh);
+    EXPECT_TRUE(ranks[static_cast<std::size_t>(r)]->seen()->is_new_member);
     EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->generation, 1u);
   }
   std::vector<std::thread> leaving;
@@ -97,9 +97,9 @@ TEST(MembershipTest, ANewcomerIsTakenInWhileTheJobRuns) {
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 2, 4, port)));
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
-  EXPECT_FALSE(ranks[0]->seen()->fresh);
+  EXPECT_FALSE(ranks[0]->seen()->is_new_member);
   EXPECT_EQ(ranks[0]->seen()->joined, 1);
-  EXPECT_TRUE(ranks[2]->seen()->fresh);
+  EXPECT_TRUE(ranks[2]->seen()->is_new_member);
   EXPECT_EQ(ranks[2]->seen()->rank, 2);
 }
 
@@ -114,17 +114,17 @@ TEST(MembershipTest, TheDeathOfAnyLeavesTheOthers) {
     ASSERT_TRUE(eventually([&] { return all_see(ranks, left); }));
     for (int r = 0; r < left; ++r) {
       EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->rank, r);
-      EXPECT_FALSE(ranks[static_cast<std::size_t>(r)]->seen()->fresh);
+      EXPECT_FALSE(ranks[static_cast<std::size_t>(r)]->seen()->is_new_member);
       EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->left, 1);
     }
   }
 }
 
-TEST(MembershipTest, TheDoorIsTakenOver) {
+TEST(MembershipTest, TheJoinEndpointIsTakenOver) {
   const int port = free_port();
   Threads ranks = start_threads(2, 1, 4, port);
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
-  ranks[0]->crash();  // whoever has the door, one of the two is next
+  ranks[0]->crash();  // whichever rank serves the endpoint, one of the other two is next
   ranks.erase(ranks.begin());
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 1); }));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 1, 4, port)));
@@ -192,7 +192,7 @@ TEST(MembershipTest, TheFounderDiesBeforeTheFirstView) {
   const int port = free_port();
   Threads ranks;
   ranks.push_back(std::make_unique<ThreadRank>(options_for(0, 2, 2, port)));
-  ASSERT_TRUE(eventually([&] { return door_is_held(port); }));
+  ASSERT_TRUE(eventually([&] { return endpoint_is_held(port); }));
   ranks[0]->crash();
   ranks[0] = std::make_unique<ThreadRank>(options_for(1, 2, 2, port));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(2, 2, 2, port)));
@@ -213,14 +213,14 @@ TEST(MembershipTest, AJobWhoseProcessesAreAllDeadIsFoundedAnew) {
   EXPECT_CONTAINS(respawned.error(), "in no group of ranks after");
   ranks = start_threads(2, 2, 2, port);
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
-  EXPECT_TRUE(ranks[0]->seen()->fresh);
-  EXPECT_TRUE(ranks[1]->seen()->fresh);
+  EXPECT_TRUE(ranks[0]->seen()->is_new_member);
+  EXPECT_TRUE(ranks[1]->seen()->is_new_member);
 }
 
 // A member may still do without it; a process that comes would wait in vain.
-TEST(MembershipTest, ARegisterThatStaysUnusableEndsTheWaitAtOnce) {
+TEST(MembershipTest, AnAcceptorThatStaysUnusableEndsTheWaitAtOnce) {
   const MembershipOptions options = options_for(0, 1, 1, free_port());
-  backends::AcceptorFile present(backends::register_job(options.group));
+  backends::AcceptorFile present(backends::acceptor_job(options.group));
   for (std::uint64_t round = 1; round <= 2; ++round)
     ASSERT_TRUE(present.update([&](backends::AcceptorState& state) {
       state.promised = backends::Ballot{round, {1, 1}};
@@ -232,7 +232,8 @@ TEST(MembershipTest, ARegisterThatStaysUnusableEndsTheWaitAtOnce) {
     static_cast<void>(membership.first_view());
     ADD_FAILURE() << "founded";
   } catch (const io::CannotCreateError& error) {
-    EXPECT_CONTAINS(error.what(), "the register " + present.path() + " of this host is damaged");
+    EXPECT_CONTAINS(error.what(),
+                    "the acceptor file " + present.path() + " of this host is damaged");
   }
   std::filesystem::remove(present.path());
 }
@@ -266,7 +267,7 @@ TEST(MembershipTest, OtherSettingsAreRefusedAndNamed) {
   const int port = free_port();
   MembershipOptions options = options_for(0, 1, 1, port);
   options.group.job.settings = {{"--batch-size", "128"}};
-  options.most = 4;
+  options.max_ranks = 4;
   ThreadRank first(options);
   ASSERT_TRUE(eventually([&] { return first.seen().has_value(); }));
   options.group.job.settings = {{"--batch-size", "64"}};
@@ -298,17 +299,18 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAndTheOtherWaits) {
     };
     options.last_call_ms = 100'000;
     ranks.push_back(std::make_unique<ThreadRank>(options));
-    ASSERT_TRUE(eventually([&] { return door_is_held(port); }));  // by the first one
+    ASSERT_TRUE(eventually([&] { return endpoint_is_held(port); }));  // by the first one
   }
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   const std::uint64_t generation = ranks[1]->seen()->generation;
   ranks[0]->crash();
-  const auto says = [&](const std::string& text) {
+  const auto was_noticed = [&](const std::string& text) {
     const std::lock_guard lock(mutex);
     return said.find(text) != std::string::npos;
   };
-  EXPECT_TRUE(eventually([&] { return says("1 of 2 ranks are reachable (lost: rank 0"); })) << said;
-  EXPECT_TRUE(says("waiting for them")) << said;
+  EXPECT_TRUE(eventually([&] { return was_noticed("1 of 2 ranks are reachable (lost: rank 0"); }))
+      << said;
+  EXPECT_TRUE(was_noticed("waiting for them")) << said;
   EXPECT_EQ(ranks[1]->seen()->generation, generation);
   EXPECT_EQ(ranks[1]->error(), "");
 }
@@ -321,7 +323,7 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAlone) {
     options.group.host_id = "made-up host " + std::to_string(r);
     options.last_call_ms = 100'000;
     ranks.push_back(std::make_unique<ThreadRank>(options));
-    ASSERT_TRUE(eventually([&] { return door_is_held(port); }));  // by the first one
+    ASSERT_TRUE(eventually([&] { return endpoint_is_held(port); }));  // by the first one
   }
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   ranks[1]->crash();
@@ -329,8 +331,8 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAlone) {
   EXPECT_TRUE(eventually([&] { return all_see(ranks, 1); }));
 }
 
-TEST(MembershipTest, AFileIsADoorToo) {
-  const std::string path = testing::TempDir() + "/elastic-door-" + std::to_string(free_port());
+TEST(MembershipTest, AFileCanBeTheJoinEndpoint) {
+  const std::string path = testing::TempDir() + "/elastic-endpoint-" + std::to_string(free_port());
   const auto options = [&](int hint) {
     MembershipOptions o = options_for(hint, 2, 3, 1);
     o.group.init_method = "file://" + path;
@@ -347,7 +349,7 @@ TEST(MembershipTest, AFileIsADoorToo) {
   for (auto& rank : ranks) leaving.emplace_back([&rank] { rank->leave(); });
   for (std::thread& t : leaving) t.join();
   struct stat status {};
-  EXPECT_NE(stat(path.c_str(), &status), 0) << "the door's file was not removed";
+  EXPECT_NE(stat(path.c_str(), &status), 0) << "the endpoint's file was not removed";
 }
 
 TEST(MembershipTest, AFileOfSomethingElseIsRejectedAtOnce) {
@@ -452,10 +454,10 @@ TEST(MembershipTest, TheMembersOfAViewFormAGroup) {
 
 using Processes = std::vector<std::unique_ptr<ProcessRank>>;
 
-Processes start_processes(int count, int least, int most, int port) {
+Processes start_processes(int count, int min_ranks, int max_ranks, int port) {
   Processes ranks;
   for (int r = 0; r < count; ++r)
-    ranks.push_back(std::make_unique<ProcessRank>(options_for(r, least, most, port)));
+    ranks.push_back(std::make_unique<ProcessRank>(options_for(r, min_ranks, max_ranks, port)));
   return ranks;
 }
 
@@ -470,8 +472,8 @@ TEST(MembershipProcesses, AStoppedOneIsLeftOutAndComesBackAsANewMember) {
   ASSERT_TRUE(went_on);
   ranks.push_back(std::move(stopped));
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
-  EXPECT_TRUE(ranks[2]->seen()->fresh);
-  EXPECT_FALSE(ranks[0]->seen()->fresh);
+  EXPECT_TRUE(ranks[2]->seen()->is_new_member);
+  EXPECT_FALSE(ranks[0]->seen()->is_new_member);
 }
 
 // How long the others take; ENGINE_MEMBERSHIP_DEATHS chooses how many to measure.

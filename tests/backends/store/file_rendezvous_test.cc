@@ -129,12 +129,12 @@ TEST_F(FileRendezvous, Rank0EndsWhenItsFileCannotBeWrittenAgainOrIsOfAnotherJob)
 
 // One that other jobs may have too is in no job's file; who lacks it is told so.
 TEST_F(FileRendezvous, AGivenSecretIsNotInTheFile) {
-  std::atomic<bool> told{false};
+  std::atomic<bool> cancelled{false};
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options(rank, 2);
     if (rank == 0) {
       o.job.secret = group_harness::kSecret;
-      o.cancelled = [&] { return told.load(); };
+      o.cancelled = [&] { return cancelled.load(); };
     } else {
       o.rendezvous_timeout_ms = 200;
       std::string reason;
@@ -147,7 +147,7 @@ TEST_F(FileRendezvous, AGivenSecretIsNotInTheFile) {
     try {
       backends::join_store(o);
     } catch (const backends::Error&) {
-      told = true;
+      cancelled = true;
       throw;
     }
   });

@@ -278,7 +278,7 @@ struct ManualClient {
   backends::Hello hello;
 };
 
-bool tell(backends::StoreSession& session, FrameWriter frame) {
+bool send_frame(backends::StoreSession& session, FrameWriter frame) {
   return backends::write_by(session.socket.fd(), session.seals.to_server.close(frame.finish()),
                             base::deadline_in(kTimeout));
 }
@@ -315,8 +315,8 @@ TEST(RejoinByAnother, IsRefusedBeforeTheStartIsAcknowledged) {
       first.connect(listener.port);  // the rank was kept for it
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
-  ASSERT_TRUE(tell(*again, FrameWriter(FrameType::kStartAcknowledged).i32(0)));
-  ASSERT_TRUE(tell(*again, FrameWriter(FrameType::kAbandon).u8(0).text("its disk is full")));
+  ASSERT_TRUE(send_frame(*again, FrameWriter(FrameType::kStartAcknowledged).i32(0)));
+  ASSERT_TRUE(send_frame(*again, FrameWriter(FrameType::kAbandon).u8(0).text("its disk is full")));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others: its disk is full");
 }
@@ -334,7 +334,7 @@ TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
     std::optional<backends::StoreSession> session = client.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
-    ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kStartAcknowledged).i32(0)));
+    ASSERT_TRUE(send_frame(*session, FrameWriter(FrameType::kStartAcknowledged).i32(0)));
   }
   EXPECT_THROW((void)client.connect(listener.port), backends::MismatchError);
   tried = true;
@@ -350,7 +350,7 @@ TEST(RejoinLeaving, BeforeTheStartIsAcknowledgedEndsTheGroup) {
   std::optional<backends::StoreSession> session = client.connect(listener.port);
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
-  ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kLeave).text("")));
+  ASSERT_TRUE(send_frame(*session, FrameWriter(FrameType::kLeave).text("")));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
@@ -376,7 +376,7 @@ TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
     JoinedStore joined = backends::join_store(last);
     EXPECT_TRUE(started(*later));
     for (const FrameType type : {FrameType::kStartAcknowledged, FrameType::kLeave}) {
-      EXPECT_TRUE(tell(*later, FrameWriter(type).i32(0)));
+      EXPECT_TRUE(send_frame(*later, FrameWriter(type).i32(0)));
     }
     joined.store->leave(kTimeout);
   });

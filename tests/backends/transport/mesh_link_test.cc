@@ -69,14 +69,15 @@ std::string random_text(std::size_t bytes, std::mt19937& random) {
 // Two links that send each other a text, cut and restored by seed.
 class Exchange {
  public:
-  Exchange(LinkCipher cipher, bool settles, unsigned seed) : cipher_(cipher), random_(seed) {
+  Exchange(LinkCipher cipher, bool is_memory_stable, unsigned seed)
+      : cipher_(cipher), random_(seed) {
     std::array<Socket, 2> ends = wire_.connect();
     for (std::size_t i = 0; i < 2; ++i) {
       texts_[i] = random_text(200'000 + random_() % 300'000, random_);
       arrived_[1 - i].assign(texts_[i].size(), '\0');
       links_[i] = std::make_unique<MeshLink>(
           std::move(ends[i]), keys(i), 0,
-          MeshLink::Resuming{.replay_bytes = 2 << 20, .settles = settles});
+          MeshLink::Resuming{.replay_bytes = 2 << 20, .is_memory_stable = is_memory_stable});
     }
   }
 
@@ -118,7 +119,7 @@ class Exchange {
     std::size_t& sent = sent_[i];
     // The memory of what was sent changes now and then.
     if (random_() % 4 == 0) {
-      links_[i]->settle();
+      links_[i]->copy_unacknowledged();
       std::fill(copies_[i].begin(), copies_[i].end(), '!');
     }
     copies_[i] = texts_[i];  // a buffer that stays as it is until then
@@ -169,7 +170,7 @@ TEST_P(MeshLinkCuts, AtAnyByteLoseAndRepeatNothing) {
   int cuts = 0;
   std::uint64_t again = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
-    Exchange exchange(GetParam(), /*settles=*/seed % 2 == 0, seed);
+    Exchange exchange(GetParam(), /*is_memory_stable=*/seed % 2 == 0, seed);
     cuts += exchange.run(1 + static_cast<int>(seed % 6));
     ASSERT_TRUE(exchange.is_exact()) << "seed " << seed;
     again += exchange.again();
@@ -243,12 +244,12 @@ TEST(MeshLink, BytesThatAreNotKeptEndTheLinkWithBothNumbers) {
                   "the peer has received 899 bytes of 1000, and those before 900 are not kept");
 }
 
-TEST(MeshLink, BytesThatASettledCallStillHasToSendAgainAreNotReplacedByOthers) {
-  Pair pair({.replay_bytes = 100, .settles = true});
+TEST(MeshLink, BytesThatAnEndedCallStillHasToSendAgainAreNotReplacedByOthers) {
+  Pair pair({.replay_bytes = 100, .is_memory_stable = true});
   std::string text(1000, 'x');
   Socket end = end_after_break(pair, text);
   EXPECT_EQ(pair.links[0]->resume(std::move(end), {}, 0), 1000u);
-  pair.links[0]->settle();
+  pair.links[0]->copy_unacknowledged();
   EXPECT_TRUE(pair.links[0]->is_given_up());
   EXPECT_CONTAINS(pair.links[0]->error_text(EPIPE),
                   "the peer has received 0 bytes of 1000, and those before 900 are not kept");

@@ -31,8 +31,8 @@ TEST(ReplayBuffer, KeepsTheNewestBytesByAnyOrderOfActions) {
     const std::size_t capacity = 1 + random() % 600;
     ReplayBuffer buffer(capacity);
     std::string all;                 // every byte so far
-    std::deque<std::string> memory;  // of the caller, valid until settle()
-    std::size_t settled = 0;
+    std::deque<std::string> memory;  // of the caller, valid until copy_unacknowledged()
+    std::size_t copied_up_to = 0;
     std::uint64_t acknowledged = 0;
     for (int action = 0; action < 300; ++action) {
       switch (random() % 5) {
@@ -51,17 +51,18 @@ TEST(ReplayBuffer, KeepsTheNewestBytesByAnyOrderOfActions) {
           buffer.acknowledge(acknowledged);
           break;
         case 4:
-          buffer.settle();
-          settled = all.size();
+          buffer.copy_unacknowledged();
+          copied_up_to = all.size();
           for (std::string& part : memory) std::ranges::fill(part, '!');
           memory.clear();
       }
       acknowledged = std::min<std::uint64_t>(acknowledged, all.size());
       ASSERT_EQ(buffer.end(), all.size());
-      const std::size_t copied = std::max(settled, std::min<std::size_t>(acknowledged, all.size()));
+      const std::size_t copied =
+          std::max(copied_up_to, std::min<std::size_t>(acknowledged, all.size()));
       ASSERT_LE(buffer.begin(),
                 std::max<std::uint64_t>(acknowledged, copied - std::min(copied, capacity)) +
-                    all.size() - settled)
+                    all.size() - copied_up_to)
           << "less is kept than there is room for";
       ASSERT_LE(buffer.begin(), all.size());
       ASSERT_GE(buffer.begin(), acknowledged);
@@ -71,12 +72,12 @@ TEST(ReplayBuffer, KeepsTheNewestBytesByAnyOrderOfActions) {
   }
 }
 
-TEST(ReplayBuffer, OfUnsettledBytesAllAreKept) {
+TEST(ReplayBuffer, OfBytesByReferenceAllAreKept) {
   ReplayBuffer buffer(10);
   const std::string text(1000, 'a');
   buffer.add(text.data(), text.size());
   EXPECT_EQ(buffer.begin(), 0u);
-  buffer.settle();
+  buffer.copy_unacknowledged();
   EXPECT_EQ(buffer.begin(), 990u);
 }
 
@@ -90,15 +91,15 @@ TEST(ReplayBuffer, CopiesUseTheSameMemoryAfterAllWasReceived) {
     return parts[0].iov_base;
   };
   buffer.add(text.data(), text.size());
-  buffer.settle();
+  buffer.copy_unacknowledged();
   const void* const first = copies(0);
   buffer.add(text.data(), text.size());
   buffer.acknowledge(100);
-  buffer.settle();
+  buffer.copy_unacknowledged();
   EXPECT_EQ(copies(100), first);
   buffer.add(text.data(), text.size());
   buffer.acknowledge(150);
-  buffer.settle();
+  buffer.copy_unacknowledged();
   EXPECT_NE(copies(200), first) << "the second half of the second part is still needed";
   EXPECT_EQ(kept_from(buffer, 150, 1000), std::string(150, 'a'));
 }

@@ -81,7 +81,7 @@ __device__ __forceinline__ void commit_out() {
 __device__ __forceinline__ void wait_out_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-__device__ __forceinline__ void consumers_meet() { asm volatile("bar.sync 1, 64;" ::: "memory"); }
+__device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, 64;" ::: "memory"); }
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -149,10 +149,10 @@ extern "C" __global__ void __launch_bounds__(96)
     if (flaw != kNoRelease) arrive(empty + 8 * s);
     if (flaw == kLateRead) mine[0] = 2 * stages[s * kTile + me] + 1;
     if (me == 0 && flaw != kNoWaitForRead) wait_out_read();
-    if (flaw != kNoResultBarrier) consumers_meet();
+    if (flaw != kNoResultBarrier) sync_consumers();
     for (int i = 0; i < 4; ++i) results[me + 64 * i] = mine[i];
     if (flaw != kNoProxyFence) fence_copies();
-    consumers_meet();
+    sync_consumers();
     if (me == 0) {
       copy_out(out, 0, t * kRows, address_of(results));
       commit_out();

@@ -27,7 +27,7 @@ class SlowSum final : public engine::GradientSum {
 
 // A step that fails in backward leaves a bucket to the thread, which changes what a rollback
 // restores.
-TEST(BucketReducer, ASettledOneChangesNothingAnyMore) {
+TEST(BucketReducer, ChangesNothingAfterWaitIdle) {
   const engine::FlatBuffer gradients(
       engine::DType::kF32,
       {{"weight", engine::TensorLayout::plain(engine::Shape{8}), engine::DType::kF32}});
@@ -36,7 +36,7 @@ TEST(BucketReducer, ASettledOneChangesNothingAnyMore) {
   reducer.ready(gradients.size() / 2);
   sum.started.wait();
   std::thread releases([&] { sum.release.count_down(); });
-  reducer.settle();
+  reducer.wait_idle();
   EXPECT_TRUE(sum.ended);
   releases.join();
 }

@@ -97,7 +97,7 @@ TEST(GossipPairs, ConnectInTurnOneAfterTheOther) {
   std::vector<std::pair<int, std::vector<int>>> order;
   for (int self = 0; self < kRanks; ++self) {
     int met = 0;
-    const auto pairs = connect_in_turn(
+    const auto pairs = connect_pairs_sequentially(
         kRanks, self,
         [&](const std::vector<int>& pair) {
           order.emplace_back(met, pair);

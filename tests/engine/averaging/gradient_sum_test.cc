@@ -173,7 +173,7 @@ TEST(TopKSum, TakesExactlyKOfEqualElements) {
 }
 
 // A gradient of rank 2 needs no more than two columns; with the same one every step the factors
-// settle at once.
+// converge at once.
 TEST(PowerSgdSum, ALowRankGradientComesThroughWhole) {
   auto group = backends::make_inproc_groups(1, 1000);
   const auto communicator = group[0]->make_communicator();

@@ -156,19 +156,19 @@ TEST(SparseCode, SendsTheLargestElementsOfEachBlock) {
     for (const std::int64_t count : {1, 100, 4095, 4096}) {
       const SparseCode code(bits, 64);
       const std::vector<float> block = numbers(count), back = coded(code, block);
-      float least_sent = 2, largest_kept = 0;
+      float min_sent = 2, max_kept = 0;
       std::int64_t sent = 0;
       for (std::size_t i = 0; i < block.size(); ++i) {
         if (back[i] == 0) {
-          largest_kept = std::max(largest_kept, std::abs(block[i]));
+          max_kept = std::max(max_kept, std::abs(block[i]));
           continue;
         }
         ++sent;
-        least_sent = std::min(least_sent, std::abs(block[i]));
+        min_sent = std::min(min_sent, std::abs(block[i]));
         EXPECT_EQ(std::signbit(back[i]), std::signbit(block[i]));
       }
       EXPECT_EQ(sent, code.kept_of(count));
-      EXPECT_GE(least_sent, largest_kept);
+      EXPECT_GE(min_sent, max_kept);
     }
 }
 

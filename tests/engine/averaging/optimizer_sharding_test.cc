@@ -58,7 +58,7 @@ TEST(DealElements, OfASmallModelTheFirstRanksHaveAll) {
 
 TEST(DealTensors, TheLargestGoFirstToWhoHasLeast) {
   const FlatBuffer values(DType::kF32, tensors({16, 64, 48, 160, 32}));
-  const OptimizerShards shares = deal_tensors(values, 0, 2);
+  const OptimizerShards shares = shard_tensors(values, 0, 2);
   EXPECT_EQ(std::ranges::count(dealt(shares, values.size()), 1), values.size());
   EXPECT_EQ(count_of(shares.of_rank[0]), 160);
   EXPECT_EQ(count_of(shares.of_rank[1]), 160);

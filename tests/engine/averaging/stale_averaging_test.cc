@@ -104,11 +104,11 @@ std::vector<double> run_policy(Rank& rank, int r, int world) {
     static_cast<void>(rank.policy->begin_step(rank.home));
     train(rank, r, step);
     EXPECT_EQ(rank.policy->end_step({.local = samples, .global = global}, 0.1, rank.home), 0);
-    EXPECT_EQ(rank.policy->together(), step % 3 == 0);
+    EXPECT_EQ(rank.policy->is_in_sync(), step % 3 == 0);
     if (step % 5 == 0) rank.policy->synchronize(rank.home);
   }
   rank.policy->synchronize(rank.home);
-  EXPECT_TRUE(rank.policy->together());
+  EXPECT_TRUE(rank.policy->is_in_sync());
   const auto values = rank.parameters.values.span<double>();
   return {values.begin(), values.end()};
 }
@@ -157,7 +157,7 @@ TEST(StaleAveraging, ALateChangeJoinsTheNextAveraging) {
       for (int i = 1; i <= 3; ++i) {
         EXPECT_EQ(rank.step(1, {.local = 1, .global = 2}), 1);
         EXPECT_EQ(rank.first(), i);
-        EXPECT_FALSE(rank.policy->together());
+        EXPECT_FALSE(rank.policy->is_in_sync());
       }
       averaged.set_value();
       from_there.wait();
@@ -173,7 +173,7 @@ TEST(StaleAveraging, ALateChangeJoinsTheNextAveraging) {
     }
     rank.step(r == 0 ? 1 : 10, {.local = 1, .global = 2, .all_meet = true});
     EXPECT_DOUBLE_EQ(rank.first(), (4 + 13 + (3 + 10)) / 3.0);
-    EXPECT_TRUE(rank.policy->together());
+    EXPECT_TRUE(rank.policy->is_in_sync());
     rank.policy->synchronize(rank.home);
     EXPECT_DOUBLE_EQ(rank.first(), 10);
     EXPECT_EQ(find_counter(rank.policy->counters(), "missed_averagings", -1), 3);
@@ -211,7 +211,7 @@ TEST(StaleAveraging, WaitsForARankThatIsTooFarBehind) {
   });
 }
 
-// Rank 0 waits where all meet, so far ahead that rank 1 hears of it long before it is there.
+// Rank 0 waits at the barrier so early that rank 1 knows of it long before it arrives.
 TEST(StaleAveraging, BringsLateRanksToAMeeting) {
   constexpr std::int64_t kMeeting = 1'000'000'000;
   on_ranks(2, [&](Rank& rank, int r) {

@@ -222,11 +222,10 @@ TEST(MemoryLayout, RandomBlocksNeverOverlapAndReuseMemory) {
     for (std::size_t a = 0; a < blocks.size(); ++a) {
       EXPECT_EQ(blocks[a].offset % engine::kAlignment, 0U);
       for (std::size_t b = 0; b < a; ++b) {
-        const bool together =
-            blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
+        const bool overlap = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
         const bool apart = blocks[a].offset + blocks[a].bytes <= blocks[b].offset ||
                            blocks[b].offset + blocks[b].bytes <= blocks[a].offset;
-        EXPECT_TRUE(!together || apart);
+        EXPECT_TRUE(!overlap || apart);
       }
     }
   }

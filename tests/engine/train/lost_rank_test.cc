@@ -126,7 +126,7 @@ TEST_P(LostRank, WhatTheOtherHadNotSentIsSentOnce) {
               .evaluates = false,
               .averaging = Averaging::kCodedGradients},
              [&](Rank& rank) {
-               EXPECT_NE(rank.keeper.resume("auto", rank.state), "");
+               EXPECT_NE(rank.checkpoints.resume("auto", rank.state), "");
                EXPECT_EQ(rank.step(), kFailed - 1);
                EXPECT_EQ(own_memory(rank),
                          rank.number() == 0 ? unsent : std::string(unsent.size(), '\0'));

@@ -131,9 +131,9 @@ engine::Graph with_statistics_of_all_ranks(const io::Dataset& set) {
 // in five epochs without reports, so that between most steps the ranks do not wait for each other.
 KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
                         bool statistics_of_all = false) {
-  KeepShares told;
+  KeepShares reported;
   trainer_fixture::in_threads(world, [&](backends::Group& group) {
-    const auto control = group.make_communicator(), wire = group.make_communicator(),
+    const auto control = group.make_communicator(), communicator = group.make_communicator(),
                statistics = group.make_communicator();
     const auto replicas = engine::make_rank_statistics(*statistics);
     tiny_training::Parts parts(
@@ -153,8 +153,8 @@ KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
     const auto work =
         engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool},
                                       {.replicas = statistics_of_all ? replicas.get() : nullptr});
-    const auto policy =
-        engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
+    const auto policy = engine::make_gradient_averaging(
+        engine::make_plain_sum(*communicator, gradients), gradients);
     ShareBalance balance({.ranks = world, .first_seconds = 0.02, .later_seconds = 0.02});
     KeepShares keep;
     tiny_training::train(parts, {.optimizer = optimizer,
@@ -165,9 +165,9 @@ KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
                                  .log_every = statistics_of_all ? 1000 : 1,
                                  .observer = &keep,
                                  .balance = &balance});
-    if (group.rank() == 0) told = std::move(keep);
+    if (group.rank() == 0) reported = std::move(keep);
   });
-  return told;
+  return reported;
 }
 
 TEST(ShareBalance, ASlowRankGetsLessAndTheTrainingIsThatOfOneProcess) {

@@ -51,14 +51,14 @@ std::vector<double> sum_of_batches(tiny_training::Parts& parts, int& batches) {
   return sum;
 }
 
-void recompute(tiny_training::Parts& parts, backends::Communicator& wire,
+void recompute(tiny_training::Parts& parts, backends::Communicator& communicator,
                std::int64_t micro_batches = 1, engine::ReplicaExchange* replicas = nullptr) {
   engine::recompute_statistics({.graph = parts.graph,
                                 .model = parts.model,
                                 .threads = parts.pool,
                                 .sampler = parts.sampler,
                                 .loader = parts.loader,
-                                .communicator = wire,
+                                .communicator = communicator,
                                 .micro_batches = micro_batches,
                                 .replicas = replicas},
                                3);
@@ -71,7 +71,7 @@ TEST(StatisticsPass, IsTheMeanOverTheBatchesOfAllRanks) {
     int batches = 0;
     std::vector<std::vector<double>> found(static_cast<std::size_t>(world));
     trainer_fixture::in_threads(world, [&](backends::Group& group) {
-      const auto wire = group.make_communicator();
+      const auto communicator = group.make_communicator();
       tiny_training::Parts parts(options_of(group.rank(), world));
       {
         const std::scoped_lock lock(mutex);
@@ -80,7 +80,7 @@ TEST(StatisticsPass, IsTheMeanOverTheBatchesOfAllRanks) {
         for (std::size_t i = 0; i < own.size(); ++i) sum[i] += own[i];
       }
       const engine::StateDigest parameters = engine::digest(parts.model.parameters.values);
-      recompute(parts, *wire);
+      recompute(parts, *communicator);
       EXPECT_EQ(engine::digest(parts.model.parameters.values), parameters);
       found[static_cast<std::size_t>(group.rank())] = copy_of(parts.model.running);
     });
@@ -98,7 +98,7 @@ TEST(StatisticsPass, SynchronizedStatisticsAreThoseOfOneRank) {
   const auto run = [](int world) {
     std::vector<double> result;
     trainer_fixture::in_threads(world, [&](backends::Group& group) {
-      const auto wire = group.make_communicator(), statistics = group.make_communicator();
+      const auto communicator = group.make_communicator(), statistics = group.make_communicator();
       tiny_training::Parts parts(options_of(group.rank(), world));
       engine::Graph graph = models::build_model(
           "convnet", {.sample_shape = {8, 8, 1}, .classes = parts.set.classes()});
@@ -109,7 +109,7 @@ TEST(StatisticsPass, SynchronizedStatisticsAreThoseOfOneRank) {
                                     .threads = parts.pool,
                                     .sampler = parts.sampler,
                                     .loader = parts.loader,
-                                    .communicator = *wire,
+                                    .communicator = *communicator,
                                     .replicas = world > 1 ? replicas.get() : nullptr},
                                    0);
       if (group.rank() == 0) result = copy_of(parts.model.running);
@@ -126,7 +126,7 @@ TEST(StatisticsPass, SynchronizedStatisticsAreThoseOfOneRank) {
 
 TEST(StatisticsPass, MicroBatchesAreBatches) {
   trainer_fixture::in_threads(1, [&](backends::Group& group) {
-    const auto wire = group.make_communicator();
+    const auto communicator = group.make_communicator();
     tiny_training::Options small = options_of(0, 1);
     small.batch = 3;
     small.samples = 24;
@@ -134,8 +134,8 @@ TEST(StatisticsPass, MicroBatchesAreBatches) {
     tiny_training::Options large = small;
     large.batch = 6;
     tiny_training::Parts three(small), six(large);
-    recompute(three, *wire);
-    recompute(six, *wire, 2);
+    recompute(three, *communicator);
+    recompute(six, *communicator, 2);
     const std::vector<double> a = copy_of(three.model.running), b = copy_of(six.model.running);
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12) << i;
   });

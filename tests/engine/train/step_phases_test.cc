@@ -27,19 +27,19 @@ class Keep : public engine::TrainObserver {
   std::vector<engine::StepPhases> ranks;
 };
 
-// Four steps on three ranks, one of which is slow in its update. What rank 0 was told.
+// Four steps on three ranks, one of which is slow in its update. Returns the reports of rank 0.
 Keep run_with_slow_rank(milliseconds delay) {
-  Keep told;
+  Keep reported;
   trainer_fixture::in_threads(kPhaseRanks, [&](backends::Group& group) {
-    const auto control = group.make_communicator(), wire = group.make_communicator();
+    const auto control = group.make_communicator(), communicator = group.make_communicator();
     tiny_training::Parts parts({.rank = group.rank(), .world_size = kPhaseRanks});
     trainer_fixture::DelayedSgd optimizer(parts.model.parameters.values,
                                           group.rank() == kSlowRank ? delay : milliseconds(0));
     engine::FlatBuffer& gradients = parts.model.parameters.gradients;
     const auto work =
         engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});
-    const auto policy =
-        engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
+    const auto policy = engine::make_gradient_averaging(
+        engine::make_plain_sum(*communicator, gradients), gradients);
     Keep keep;
     tiny_training::train(parts, {.optimizer = optimizer,
                                  .work = *work,
@@ -49,31 +49,32 @@ Keep run_with_slow_rank(milliseconds delay) {
                                  .log_every = 2,
                                  .observer = &keep});
     EXPECT_EQ(keep.reports.size(), 2u);
-    if (group.rank() == 0) told = std::move(keep);
+    if (group.rank() == 0) reported = std::move(keep);
   });
-  return told;
+  return reported;
 }
 
 TEST(StepPhases, TheSlowRankIsNamedAlthoughAllStepsTakeEquallyLong) {
   // So long that the load of the machine makes no other rank as slow.
-  Keep told;
+  Keep reported;
   double seconds = 0;
   for (milliseconds delay(60); delay < milliseconds(20'000); delay *= 4) {
     seconds = std::chrono::duration<double>(delay).count();
-    told = run_with_slow_rank(delay);
-    if (2 * std::max(told.ranks[0].own(), told.ranks[1].own()) < seconds) break;
+    reported = run_with_slow_rank(delay);
+    if (2 * std::max(reported.ranks[0].own(), reported.ranks[1].own()) < seconds) break;
   }
-  const engine::StepReport& report = told.reports.back();
+  const engine::StepReport& report = reported.reports.back();
   EXPECT_EQ(report.slowest_rank, kSlowRank);
   EXPECT_GT(report.slowest_ratio, 1.5);
-  ASSERT_EQ(told.ranks.size(), static_cast<std::size_t>(kPhaseRanks));
-  EXPECT_GE(told.ranks[kSlowRank].update, seconds);
-  EXPECT_LT(told.ranks[0].own(), seconds);
-  EXPECT_GT(told.ranks[0].communication, seconds / 2) << "the others wait for it";
-  EXPECT_LT(told.ranks[kSlowRank].communication, told.ranks[0].communication);
+  ASSERT_EQ(reported.ranks.size(), static_cast<std::size_t>(kPhaseRanks));
+  EXPECT_GE(reported.ranks[kSlowRank].update, seconds);
+  EXPECT_LT(reported.ranks[0].own(), seconds);
+  EXPECT_GT(reported.ranks[0].communication, seconds / 2) << "the others wait for it";
+  EXPECT_LT(reported.ranks[kSlowRank].communication, reported.ranks[0].communication);
   EXPECT_NEAR(report.phases.update,
-              (told.ranks[0].update + told.ranks[1].update + told.ranks[2].update) / 3, 1e-9);
-  for (const engine::StepPhases& rank : told.ranks) {
+              (reported.ranks[0].update + reported.ranks[1].update + reported.ranks[2].update) / 3,
+              1e-9);
+  for (const engine::StepPhases& rank : reported.ranks) {
     for (const double part :
          {rank.data, rank.forward, rank.backward, rank.communication, rank.update})
       EXPECT_GE(part, 0);

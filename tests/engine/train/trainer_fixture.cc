@@ -39,8 +39,8 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(Averaging averaging,
                                          gradients);
 }
 
-engine::KeeperOptions keeper_options(const Options& of_run) {
-  engine::KeeperOptions options;
+engine::CheckpointManagerOptions checkpoint_manager_options(const Options& of_run) {
+  engine::CheckpointManagerOptions options;
   options.directory = of_run.folder;
   options.take_folder = of_run.take_folder;
   options.keep_last = 0;
@@ -72,7 +72,7 @@ Rank::Rank(const Options& options, backends::Group& group)
             .global_batch = 6,
             .dataset_size = parts.set.size(),
             .steps_per_epoch = parts.sampler.steps_per_epoch()},
-      keeper(*control, keeper_options(options)),
+      checkpoints(*control, checkpoint_manager_options(options)),
       options_(options) {
   rate_.base = 0.1;
   if (options.evaluates)
@@ -87,7 +87,7 @@ Rank::~Rank() = default;
 
 engine::TrainResult Rank::run() { return train(""); }
 
-engine::TrainResult Rank::resume() { return train(keeper.resume("auto", state)); }
+engine::TrainResult Rank::resume() { return train(checkpoints.resume("auto", state)); }
 
 engine::TrainResult Rank::train(const std::string& resumed_from) {
   engine::Trainer trainer({.total_steps = options_.steps,
@@ -105,7 +105,7 @@ engine::TrainResult Rank::train(const std::string& resumed_from) {
                            .loader = parts.loader,
                            .control = *control,
                            .evaluator = evaluator_.get(),
-                           .keeper = keeper.enabled() ? &keeper : nullptr,
+                           .checkpoints = checkpoints.enabled() ? &checkpoints : nullptr,
                            .best = best_.get(),
                            .observers = {this},
                            .island = {},

@@ -71,7 +71,7 @@ class Rank final : private engine::TrainObserver {
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;
-  engine::CheckpointManager keeper;
+  engine::CheckpointManager checkpoints;
 
  private:
   engine::TrainResult train(const std::string& resumed_from);

@@ -42,11 +42,11 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   bool connected() const { return connected_; }
-  bool say(const std::string& text) const {
+  bool send_text(const std::string& text) const {
     return send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
   }
   // All until the server closes; "TIMEOUT" if it does not.
-  std::string hear(std::chrono::milliseconds base = std::chrono::seconds(20)) const {
+  std::string receive_all(std::chrono::milliseconds base = std::chrono::seconds(20)) const {
     std::string all;
     const int limit = test_support::deadline_ms(static_cast<int>(base.count()));
     for (char buffer[4096];;) {
@@ -70,8 +70,8 @@ class Responder : public testing::Test {
   std::string ask(const std::string& request) {
     const Client client(server_.port(), 0, 20);
     EXPECT_TRUE(client.connected());
-    EXPECT_TRUE(client.say(request));
-    return client.hear();
+    EXPECT_TRUE(client.send_text(request));
+    return client.receive_all();
   }
   // Of the answer's status line.
   std::string status(const std::string& request) {
@@ -138,8 +138,8 @@ TEST(OwnHost, IsAskedForByNameOrAddress) {
   const std::string port = std::to_string(server.port());
   const auto status = [&](const std::string& host) {
     const Client client(server.port());
-    EXPECT_TRUE(client.say("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"));
-    const std::string answer = client.hear();
+    EXPECT_TRUE(client.send_text("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"));
+    const std::string answer = client.receive_all();
     return answer.substr(0, answer.find("\r\n"));
   };
   for (const std::string& host : {"127.0.0.1:" + port, "LocalHost:" + port, "[::1]:" + port})
@@ -157,8 +157,8 @@ TEST(OwnHost, IsAskedForByNameAlone) {
   });
   const auto status = [&](const std::string& host) {
     const Client client(server.port());
-    EXPECT_TRUE(client.say("GET /metrics HTTP/1.1\r\nHost: " + host + "\r\n\r\n"));
-    const std::string answer = client.hear();
+    EXPECT_TRUE(client.send_text("GET /metrics HTTP/1.1\r\nHost: " + host + "\r\n\r\n"));
+    const std::string answer = client.receive_all();
     return answer.substr(0, answer.find("\r\n"));
   };
   for (const char* host : {"127.0.0.1", "localhost", "localhost:1", "[::1]", "[::1]:9400"})
@@ -174,8 +174,8 @@ TEST(SecretPath, IsInNoAnswerToOthers) {
   });
   const auto answer = [&](const std::string& path) {
     const Client client(server.port());
-    EXPECT_TRUE(client.say("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"));
-    return client.hear();
+    EXPECT_TRUE(client.send_text("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"));
+    return client.receive_all();
   };
   for (const char* path : {"/", "/secret", "/secret/x", "//secret/", "/metrics"}) {
     const std::string text = answer(path);
@@ -197,7 +197,7 @@ TEST_F(Responder, SlowReadersDoNotStarveOthers) {
     readers.emplace_back([&] {
       while (!done) {
         const Client slow(server_.port(), 2048);
-        static_cast<void>(slow.say(kGet));
+        static_cast<void>(slow.send_text(kGet));
         std::this_thread::sleep_for(std::chrono::seconds(1));
       }
     });
@@ -214,15 +214,15 @@ TEST_F(Responder, GarbageDoesNotStopIt) {
     std::string garbage(random() % 20'000, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
     const Client client(server_.port());
-    static_cast<void>(client.say(garbage));
+    static_cast<void>(client.send_text(garbage));
   }
   EXPECT_EQ(status(kGet), "HTTP/1.1 200 OK");
 }
 
 TEST_F(Responder, OneByteAtATimeIsARequestToo) {
   const Client client(server_.port());
-  for (const char c : std::string(kGet)) ASSERT_TRUE(client.say(std::string(1, c)));
-  EXPECT_TRUE(client.hear().ends_with("page\n"));
+  for (const char c : std::string(kGet)) ASSERT_TRUE(client.send_text(std::string(1, c)));
+  EXPECT_TRUE(client.receive_all().ends_with("page\n"));
 }
 
 // More of them than there are places, and none ever says or reads anything.
@@ -232,12 +232,12 @@ TEST_F(Responder, ThoseWhoWaitAreServedBesideThoseWhoDoNothing) {
   std::vector<std::unique_ptr<Client>> idle;
   for (int i = 0; i < 40; ++i) {
     idle.push_back(std::make_unique<Client>(server_.port(), 2048));
-    if (i % 2 == 0) idle.back()->say(kGet);
+    if (i % 2 == 0) idle.back()->send_text(kGet);
   }
   EXPECT_TRUE(
       ask("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: a/b\r\n\r\n").ends_with("\r\n\r\na/b,"));
   // And they are sent away, not kept.
-  EXPECT_NE(idle[39]->hear(std::chrono::seconds(30)), "TIMEOUT");
+  EXPECT_NE(idle[39]->receive_all(std::chrono::seconds(30)), "TIMEOUT");
 }
 
 TEST_F(Responder, AFloodIsTakenInSlowly) {
@@ -245,7 +245,7 @@ TEST_F(Responder, AFloodIsTakenInSlowly) {
   int asked = 0;
   for (; std::chrono::steady_clock::now() - start < std::chrono::seconds(2); ++asked) {
     const Client client(server_.port());
-    if (client.connected()) static_cast<void>(client.say(kGet));
+    if (client.connected()) static_cast<void>(client.send_text(kGet));
   }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -254,13 +254,13 @@ TEST_F(Responder, AFloodIsTakenInSlowly) {
 
 TEST_F(Responder, EndsAtOnceWithClientsThatHang) {
   const Client silent(server_.port()), half(server_.port());
-  ASSERT_TRUE(half.say("GET /met"));
+  ASSERT_TRUE(half.send_text("GET /met"));
   const auto start = std::chrono::steady_clock::now();
   {
     const io::HttpResponder other({},
                                   [](std::string_view) { return io::HttpResponder::Content{}; });
     const Client client(other.port());
-    ASSERT_TRUE(client.say("GET"));
+    ASSERT_TRUE(client.send_text("GET"));
   }
   EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(1)));
 }
@@ -295,8 +295,8 @@ TEST(HttpResponder, APatientOneServesWhenTheAddressIsFree) {
   first.reset();
   ASSERT_TRUE(test_support::eventually([&] { return second.port() == port; }));
   const Client client(port);
-  ASSERT_TRUE(client.say(kGet));
-  EXPECT_TRUE(client.hear().ends_with("\r\n\r\np"));
+  ASSERT_TRUE(client.send_text(kGet));
+  EXPECT_TRUE(client.receive_all().ends_with("\r\n\r\np"));
 }
 
 }  // namespace

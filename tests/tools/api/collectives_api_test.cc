@@ -122,7 +122,7 @@ TEST(ApiCollectives, MisuseIsAConfigurationError) {
 
 TEST(ApiCollectives, RanksWhoseCallsDifferAreTold) {
   std::mutex mutex;
-  int told = 0;
+  int reported = 0;
   EXPECT_API_ERROR(run_threads(
                        2,
                        [&](Group& group) {
@@ -132,20 +132,20 @@ TEST(ApiCollectives, RanksWhoseCallsDifferAreTold) {
                            all.all_reduce(values);
                          } catch (const MismatchError&) {
                            const std::lock_guard lock(mutex);
-                           ++told;
+                           ++reported;
                            throw;
                          }
                        },
                        limit()),
                    MismatchError, 76, "4 f32");
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(reported, 2);
 }
 
 struct OwnError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The other rank hears why, and the caller gets what was thrown, as it was.
+// The other rank receives the reason, and the caller gets what was thrown, as it was.
 TEST(ApiCollectives, AFailureOfABodyReachesTheOtherRanksAndTheCaller) {
   std::mutex mutex;
   std::string heard;

@@ -273,7 +273,7 @@ TEST(BenchStep, OptionsThatWouldChangeNothingAreRefused) {
       command.insert(command.end(), option.begin(), option.end());
       const CommandResult result = engine(command);
       EXPECT_EQ(result.exit_code, kExitUsage) << benchmark << option[0];
-      EXPECT_NE(result.err.find(option[0] + ": a benchmark begins anew, saves nothing"),
+      EXPECT_NE(result.err.find(option[0] + ": a benchmark starts over, saves nothing"),
                 std::string::npos)
           << result.err;
       EXPECT_FALSE(std::filesystem::exists(folder / "run"));

@@ -71,7 +71,7 @@ class ArrayTraining : public testing::Test {
             folder_ / ".", "--model", model_, "--save-dir", folder_ / run),
         more));
   }
-  Json judged(const std::string& run, const std::vector<std::string>& more = {}) const {
+  Json evaluated(const std::string& run, const std::vector<std::string>& more = {}) const {
     return Json::parse(
         expect_success(test_support::engine(argv("eval", folder_ / run, "--format json", more)))
             .out);
@@ -85,7 +85,7 @@ TEST_F(ArrayTraining, LearnsTheClassOfEachPixel) {
   const CommandResult trained = expect_success(train("run", argv("--spawn 2")));
   expect_words(trained.out, {", mean IoU ", "Best so far: mean IoU "});
   expect_words(read_text(folder_ / "run/metrics.jsonl"), {"\"mean_iou\":", "\"best\":true"});
-  const Json found = judged("run");
+  const Json found = evaluated("run");
   EXPECT_GT(found["accuracy"].get<double>(), 0.8);
   EXPECT_GT(found["mean_iou"].get<double>(), 0.6);
   std::int64_t pixels = 0;
@@ -93,7 +93,7 @@ TEST_F(ArrayTraining, LearnsTheClassOfEachPixel) {
   EXPECT_EQ(found["rows"], pixels);
   EXPECT_EQ(pixels, 115) << "6 images of 24 pixels, without every fifth";
   EXPECT_EQ(found["samples"], 7);
-  EXPECT_EQ(judged("run", argv("--spawn 3")), found);
+  EXPECT_EQ(evaluated("run", argv("--spawn 3")), found);
   EXPECT_CONTAINS(expect_success(call("eval", folder_ / "run")).out, "     IoU  support");
   expect_success(call("report", folder_ / "run", "-o", folder_ / "page.html"));
   expect_words(read_text(folder_ / "page.html"),
@@ -117,7 +117,7 @@ TEST_F(ArrayTraining, PredictsClassMaps) {
   const std::vector<io::NamedArray> test = images(7, 11);
   std::int64_t right = 0;
   for (std::size_t i = 0; i < found.data.size(); ++i) right += found.data[i] == test[1].data[i];
-  EXPECT_EQ(right, judged("run")["correct"].get<std::int64_t>());
+  EXPECT_EQ(right, evaluated("run")["correct"].get<std::int64_t>());
   expect_error(call("predict", folder_ / "run", folder_ / "new.npz", "--top 2 --maps-file",
                     folder_ / "other.npz"),
                2, "--top is for one class per sample");
@@ -155,16 +155,16 @@ TEST_F(ArrayTraining, LearnsLabelsOfTokensAndOfTexts) {
   save(array_of("y", {10, 6}, y));
   write_text(model_, tagger);
   expect_success(train("tokens", argv("--epochs 30 --spawn 2")));
-  EXPECT_EQ(judged("tokens")["accuracy"], 1);
+  EXPECT_EQ(evaluated("tokens")["accuracy"], 1);
   save(array_of("y", {10}, of_text));
   write_text(model_, tagger.substr(0, tagger.find("[[layer]]", 1)) +
                          "[[layer]]\nkind = \"reshape\"\nshape = [24]\n" +
                          tagger.substr(tagger.find("[[layer]]", 1)));
   expect_success(train("texts", argv("--epochs 30 --lr 0.1")));
-  const Json texts = judged("texts");
+  const Json texts = evaluated("texts");
   EXPECT_EQ(texts["accuracy"], 1);
   EXPECT_EQ(texts["auc"], 1);
-  EXPECT_EQ(judged("texts", argv("--spawn 3")), texts);
+  EXPECT_EQ(evaluated("texts", argv("--spawn 3")), texts);
   const CommandResult predicted =
       expect_success(call("predict", folder_ / "texts", folder_ / "test.npz"));
   EXPECT_CONTAINS(predicted.out, "input,sample,prediction,probability");
@@ -272,7 +272,7 @@ class RowTraining : public ArrayTraining {
 
 TEST_F(RowTraining, IntegersAreNumbersForAModelOfNumbers) {
   expect_success(train_rows("run"));
-  const Json own = judged("run");
+  const Json own = evaluated("run");
   const auto lines = [&](const char* file) {
     const std::string out = expect_success(call("predict", folder_ / "run", folder_ / file)).out;
     std::string text;
@@ -286,7 +286,7 @@ TEST_F(RowTraining, IntegersAreNumbersForAModelOfNumbers) {
   io::save_npz(arrays, folder_ / "new.npz");
   EXPECT_EQ(lines("new.npz"), lines("float.npz"));
   io::save_npz(arrays, folder_ / "test.npz");
-  EXPECT_EQ(judged("run")["loss"], own["loss"]);
+  EXPECT_EQ(evaluated("run")["loss"], own["loss"]);
 }
 
 TEST_F(RowTraining, ATrainingOnIntegersSaysThatTheyAreTokenIds) {
@@ -310,22 +310,22 @@ TEST_F(RowTraining, PredictSaysWhichFilesItReads) {
 
 TEST_F(RowTraining, AColumnOfLabelsIsALabelPerSample) {
   expect_success(train_rows("run"));
-  const Json own = judged("run");
+  const Json own = evaluated("run");
   io::save_npz(rows(90, true), folder_ / "train.npz");
   io::save_npz(rows(30, true), folder_ / "test.npz");
   expect_success(train_rows("column"));
-  EXPECT_EQ(judged("column"), own);
+  EXPECT_EQ(evaluated("column"), own);
   expect_success(train_rows("mlp", argv("--model mlp")));
 }
 
 TEST_F(RowTraining, TheTrainingPartIsEvaluatedWithoutATestPart) {
   expect_success(train_rows("run"));
-  const Json own = judged("run", argv("--split train"));
+  const Json own = evaluated("run", argv("--split train"));
   EXPECT_EQ(own["samples"], 90);
   std::filesystem::remove(folder_ / "test.npz");
-  EXPECT_EQ(judged("run", argv("--split train")), own);
+  EXPECT_EQ(evaluated("run", argv("--split train")), own);
   io::save_npz(rows(45), folder_ / "train.npz");
-  EXPECT_EQ(judged("run", argv("--split train"))["samples"], 45);
+  EXPECT_EQ(evaluated("run", argv("--split train"))["samples"], 45);
   const CommandResult other = call("eval", folder_ / "run", "--split train");
   EXPECT_CONTAINS(other.err, "all 45 training samples count");
   expect_error(call("eval", folder_ / "run"), 65, "no test.npz in");

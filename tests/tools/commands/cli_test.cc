@@ -319,8 +319,8 @@ TEST(Usage, OfTwoValuesOfOneOptionTheLastCountsAndBothAreNamed) {
       {"launch --nnodes 1 --nnodes x train", "as '1' and as 'x'"},
       {"bench step --warmup 1 --warmup 2 --model x", "as '1' and as '2'"},
       {"verify a b --format json --format table", "as 'json' and as 'table'"}};
-  for (const auto& [line, told] : cases)
-    EXPECT_CONTAINS(engine(test_support::split_words(line)).err, told) << line;
+  for (const auto& [line, expected] : cases)
+    EXPECT_CONTAINS(engine(test_support::split_words(line)).err, expected) << line;
   const CommandResult last = expect_success(engine(
       argv(program::quick_train({"--log-every", "2"}), "--steps 9 --lr 7 --lr 0.1 --steps 1")));
   EXPECT_CONTAINS(last.out, "lr 0.1 ");
@@ -414,7 +414,7 @@ TEST(Usage, ABenchmarkDropsNoOption) {
        {"bench kernels --threads 100000", 78, {"--threads is 100000"}}});  // as engine train
   for (const std::string what : {"step", "scaling", "demos"})
     for (const char* resume : {" --resume", " --resume auto", " --resume=run"})
-      expect_mistakes({{"bench " + what + resume, 2, {"--resume: a benchmark begins anew"}}});
+      expect_mistakes({{"bench " + what + resume, 2, {"--resume: a benchmark starts over"}}});
 }
 
 TEST(Usage, PastedDashesAreExplained) {

@@ -76,9 +76,9 @@ std::vector<std::string> texts(const std::vector<Finding>& findings, bool bad) {
   return list;
 }
 
-TEST(JudgeLinks, OneSlowRankOfThreeMakesTwoOfThreeLinksBad) {
+TEST(DiagnoseLinks, OneSlowRankOfThreeMakesTwoOfThreeLinksBad) {
   const std::vector<Finding> findings =
-      judge_links({link(0, 1, 50, 1), link(0, 2, 20'000, 1), link(1, 2, 20'000, 1)}, 3);
+      diagnose_links({link(0, 1, 50, 1), link(0, 2, 20'000, 1), link(1, 2, 20'000, 1)}, 3);
   ASSERT_EQ(findings.size(), 3u);
   EXPECT_EQ(findings[0].text,
             "link between ranks 0 and 2 (gloo) answers slowly: 20000 us at best, others 50 us");
@@ -87,34 +87,34 @@ TEST(JudgeLinks, OneSlowRankOfThreeMakesTwoOfThreeLinksBad) {
   EXPECT_CONTAINS(findings[2].text, "every bad link is one of rank 2");
 }
 
-TEST(JudgeLinks, OneThinDirection) {
+TEST(DiagnoseLinks, OneThinDirection) {
   std::vector<Link> links{link(0, 1, 50, 1), link(0, 2, 50, 1), link(1, 2, 50, 1)};
   links[1].back_gb_s = 0.3;
-  const std::vector<Finding> findings = judge_links(links, 3);
+  const std::vector<Finding> findings = diagnose_links(links, 3);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].text,
             "link between ranks 0 and 2 (gloo) carries little: 0.3000 GB/s to rank 0, others "
             "1.0000 GB/s");
 }
 
-TEST(JudgeLinks, NoiseOtherBackendsAndBusyHostsAreNotBad) {
-  EXPECT_TRUE(judge_links({link(0, 1, 1, 4), link(0, 2, 90, 2), link(1, 2, 20, 3)}, 3).empty());
-  EXPECT_TRUE(
-      judge_links({link(0, 1, 1, 10, "shm"), link(0, 2, 900, 1), link(1, 2, 950, 1)}, 3).empty());
-  EXPECT_TRUE(judge_links({link(0, 1, 50'000, 0.001)}, 2).empty());  // nothing to compare with
-  EXPECT_TRUE(judge_links({}, 1).empty());
+TEST(DiagnoseLinks, NoiseOtherBackendsAndBusyHostsAreNotBad) {
+  EXPECT_TRUE(diagnose_links({link(0, 1, 1, 4), link(0, 2, 90, 2), link(1, 2, 20, 3)}, 3).empty());
+  EXPECT_TRUE(diagnose_links({link(0, 1, 1, 10, "shm"), link(0, 2, 900, 1), link(1, 2, 950, 1)}, 3)
+                  .empty());
+  EXPECT_TRUE(diagnose_links({link(0, 1, 50'000, 0.001)}, 2).empty());  // nothing to compare with
+  EXPECT_TRUE(diagnose_links({}, 1).empty());
   std::vector<Link> busy{link(0, 1, 50, 1), link(0, 2, 50, 1), link(1, 2, 50, 1)};
   busy[2].latency_us = 5000;
-  EXPECT_TRUE(texts(judge_links(busy, 3), true).empty());
-  ASSERT_EQ(texts(judge_links(busy, 3), false).size(), 1u);
+  EXPECT_TRUE(texts(diagnose_links(busy, 3), true).empty());
+  ASSERT_EQ(texts(diagnose_links(busy, 3), false).size(), 1u);
   EXPECT_EQ(suspicious_links(busy), std::vector<std::size_t>{2});
 }
 
-TEST(JudgeLinks, WithinAHostItIsANoteAndNoMeasureForLinksBetweenHosts) {
+TEST(DiagnoseLinks, WithinAHostItIsANoteAndNoMeasureForLinksBetweenHosts) {
   std::vector<Link> links{link(0, 1, 1, 40), link(0, 2, 500, 1), link(0, 3, 60, 0.9),
                           link(1, 2, 55, 1), link(1, 3, 60, 1),  link(2, 3, 900, 2)};
   links[0].one_host = links[5].one_host = true;
-  const std::vector<Finding> findings = judge_links(links, 4);
+  const std::vector<Finding> findings = diagnose_links(links, 4);
   EXPECT_EQ(texts(findings, true),
             std::vector<std::string>{
                 "link between ranks 0 and 2 (gloo) answers slowly: 500 us at best, others 55 us"});
@@ -124,20 +124,20 @@ TEST(JudgeLinks, WithinAHostItIsANoteAndNoMeasureForLinksBetweenHosts) {
   EXPECT_CONTAINS(notes[1], "ranks 2 and 3 (gloo) carries little");
 }
 
-TEST(JudgeClocks, BeyondWhatThePingCanTell) {
+TEST(DiagnoseClocks, BeyondWhatThePingCanTell) {
   std::vector<Link> links{link(0, 1, 50, 1), link(0, 2, 50, 1), link(1, 2, 50, 1)};
   links[0].clock_offset_s = 0.9;
   links[1].clock_offset_s = -3600;
   links[2].clock_offset_s = 7;  // follows from the two
-  const std::vector<Finding> findings = judge_clocks(links);
+  const std::vector<Finding> findings = diagnose_clocks(links);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].text.find("clock of rank 2 is 3600.000 s behind rank 0's"), 0u)
       << findings[0].text;
   links[1].clock_error_s = 3600;
-  EXPECT_TRUE(judge_clocks(links).empty());
+  EXPECT_TRUE(diagnose_clocks(links).empty());
 }
 
-TEST(JudgeHosts, FolderBuildAndSharedMemory) {
+TEST(DiagnoseHosts, FolderBuildAndSharedMemory) {
   HostFacts good;
   good.host = good.host_id = "n0";
   good.build = "engine 1";
@@ -145,17 +145,17 @@ TEST(JudgeHosts, FolderBuildAndSharedMemory) {
   good.shared_memory_free = 1 << 30;
   HostFacts other = good;
   other.rank = 1;
-  EXPECT_TRUE(judge_hosts({good, other}).empty());
+  EXPECT_TRUE(diagnose_hosts({good, other}).empty());
   other.folder_fault = "cannot write";
   other.build = "engine 2";
   good.shared_memory_free = 1 << 20;
-  const std::vector<std::string> bad = texts(judge_hosts({good, other}), true);
+  const std::vector<std::string> bad = texts(diagnose_hosts({good, other}), true);
   ASSERT_EQ(bad.size(), 3u);
   EXPECT_CONTAINS(bad[0], "/dev/shm for 2 ranks");
   EXPECT_CONTAINS(bad[1], "rank 1 (n0): --save-dir: cannot write");
   EXPECT_CONTAINS(bad[2], "runs engine 2, rank 0 engine 1");
   good.allowed_cores = 1;
-  EXPECT_EQ(texts(judge_hosts({good, other}), false).size(), 1u);
+  EXPECT_EQ(texts(diagnose_hosts({good, other}), false).size(), 1u);
 }
 
 TEST(HostFactsJson, ReadsBack) {

@@ -13,14 +13,14 @@
 
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
-#include "tests/tools/commands/judged.h"
+#include "tests/tools/commands/eval_support.h"
 
 namespace {
 
-using judged::evaluate;
-using judged::Json;
-using judged::predict;
-using judged::Words;
+using eval_support::evaluate;
+using eval_support::Json;
+using eval_support::predict;
+using eval_support::Words;
 using test_support::write_text;
 namespace fs = std::filesystem;
 
@@ -169,7 +169,7 @@ TEST(EvalAndPredict, AgreeOnRandomTables) {
     const Written own = write_table(table, 60 + random.below(80), false, random);
     const std::set<std::string> known(own.answers.begin(), own.answers.end());
     write_text(folder / "train.csv", own.text);
-    const std::string run = judged::train(
+    const std::string run = eval_support::train(
         folder / "run", {"--dataset", "csv", "--annotations", folder / "train.csv", "--task",
                          table.classes > 0 ? "classification" : "regression", "--lr", "0.05"});
     if (testing::Test::HasFailure()) return;
@@ -222,8 +222,8 @@ TEST(EvalAndPredict, AgreeOnRandomFoldersOfImages) {
                                 std::to_string(i) + ".png"),
                       c, random);
     const std::string run =
-        judged::train(folder / "run", {"--dataset", "images", "--data-dir", folder / "data",
-                                       "--image-size", "8", "--epochs", "4", "--lr", "0.02"});
+        eval_support::train(folder / "run", {"--dataset", "images", "--data-dir", folder / "data",
+                                             "--image-size", "8", "--epochs", "4", "--lr", "0.02"});
     if (testing::Test::HasFailure()) return;
     // Some of the classes and others, as DIR/CLASS or DIR/val/CLASS.
     const std::string other = folder / "other", held = random.chance(50) ? other : other + "/val";
@@ -277,9 +277,9 @@ TEST(EvalAndPredict, AgreeOnRandomTexts) {
     const int letters = 2 + random.below(8), ranks = 1 + (seed + 2) % 3;
     write_text(folder / "train.txt", draw_text(200, letters, random));
     const std::string run =
-        judged::train(folder / "run",
-                      {"--model", "gpt-nano", "--dataset", "text", "--data-dir",
-                       folder / "train.txt", "--context", std::to_string(kContext), "--lr", "0.1"});
+        eval_support::train(folder / "run", {"--model", "gpt-nano", "--dataset", "text",
+                                             "--data-dir", folder / "train.txt", "--context",
+                                             std::to_string(kContext), "--lr", "0.1"});
     if (testing::Test::HasFailure()) return;
     const bool unknown = random.chance(60);
     const int windows = 1 + random.below(3);

@@ -330,7 +330,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
                  "--synthetic-size", "40", "--format", "json"})
                 .out);
   // PyTorch Lightning's files have the extension of this program's checkpoints.
-  const auto judged = [&](const std::string& file) {
+  const auto evaluated = [&](const std::string& file) {
     return run({"eval", folder_ / file, "--model", "convnet", "--dataset", "synthetic",
                 "--synthetic-size", "40", "--format", "json"})
         .out;
@@ -338,7 +338,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   for (const char* name : {"m.npz", "m.safetensors", "m.pth"}) {
     std::filesystem::copy_file(folder_ / name, folder_ / "named.ckpt",
                                std::filesystem::copy_options::overwrite_existing);
-    EXPECT_EQ(judged("named.ckpt"), judged("m.npz")) << name;
+    EXPECT_EQ(evaluated("named.ckpt"), evaluated("m.npz")) << name;
   }
   run({"export", ckpt, "-o", folder_ / "half.npz", "--half"});
   run({"import", folder_ / "half.npz", "-o", folder_ / "half.ckpt", "--model", "convnet"});

@@ -44,14 +44,15 @@ TEST(KeepBest, IsToldNamedAndNeverPruned) {
   const CommandResult result =
       expect_success(train_for_best({"--save-dir", folder / "run", "--keep-last", "1",
                                      "--keep-best", "loss", "--metrics", folder / "m.jsonl"}));
-  const std::string told = last_after(result.out, "Best so far: loss ");
-  const std::string step = last_after(told + "\n", " at step ");
+  const std::string reported = last_after(result.out, "Best so far: loss ");
+  const std::string step = last_after(reported + "\n", " at step ");
   ASSERT_FALSE(step.empty()) << result.out;
   std::string name = test_support::read_text(folder / "run/best");
   name.erase(name.find('\n'));
   EXPECT_EQ(name, "step-" + std::string(8 - step.size(), '0') + step + ".ckpt");
   EXPECT_TRUE(fs::exists(folder / ("run/" + name)));
-  EXPECT_NE(result.out.find("Test after step " + step + ": loss " + told.substr(0, told.find(' '))),
+  EXPECT_NE(result.out.find("Test after step " + step + ": loss " +
+                            reported.substr(0, reported.find(' '))),
             std::string::npos)
       << result.out;
   EXPECT_LE(std::count_if(fs::directory_iterator(folder / "run"), fs::directory_iterator(),
@@ -65,7 +66,8 @@ TEST(KeepBest, IsToldNamedAndNeverPruned) {
   const std::string line = metrics.substr(metrics.rfind('\n', mark) + 1);
   EXPECT_EQ(line.find("{\"schema\":1,\"event\":\"eval\",\"step\":" + step + ","), 0u) << line;
   const CommandResult eval = call("eval", folder / ("run/" + name));
-  EXPECT_NE(eval.out.find("loss " + told.substr(0, told.find(' '))), std::string::npos) << eval.out;
+  EXPECT_NE(eval.out.find("loss " + reported.substr(0, reported.find(' '))), std::string::npos)
+      << eval.out;
 }
 
 TEST(KeepBest, IsOnByItselfWithAFolderAndCanBeSwitchedOff) {

@@ -11,16 +11,16 @@
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
-#include "tests/tools/commands/judged.h"
+#include "tests/tools/commands/eval_support.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
-using judged::evaluate;
-using judged::Evaluated;
-using judged::Json;
-using judged::predict;
-using judged::Words;
+using eval_support::evaluate;
+using eval_support::Evaluated;
+using eval_support::Json;
+using eval_support::predict;
+using eval_support::Words;
 using program::expect_error;
 using program::expect_words;
 using test_support::argv;
@@ -51,7 +51,7 @@ class ModelCoding : public ::testing::Test {
   std::string run() const { return path("run"); }
   std::string train_colours(const Words& more = {}) const {
     write_text(path("train.csv"), colors(240, 0));
-    return judged::train(
+    return eval_support::train(
         run(), test_support::overridden(
                    {"--dataset", "csv", "--annotations", path("train.csv"), "--lr", "0.05"}, more));
   }
@@ -215,8 +215,8 @@ TEST_F(ModelCoding, ErrorsOfARegressionAreInTheUnitOfTheRunsTarget) {
     return text;
   };
   write_text(path("train.csv"), prices(0));
-  judged::train(run(), {"--dataset", "csv", "--annotations", path("train.csv"), "--task",
-                        "regression", "--lr", "0.05", "--epochs", "6"});
+  eval_support::train(run(), {"--dataset", "csv", "--annotations", path("train.csv"), "--task",
+                              "regression", "--lr", "0.05", "--epochs", "6"});
   write_text(path("wrong.csv"), prices(10'000));
   const Evaluated wrong = evaluate(run(), {"--annotations", path("wrong.csv")});
   EXPECT_EQ(wrong.report["samples"], 160);
@@ -240,7 +240,7 @@ TEST_F(ModelCoding, ChannelStatisticsAreTheRunsWhateverLiesBesideTheTestFile) {
   fs::create_directories(path("alone"));
   write_text(path("data/data_batch_1.bin"), cifar(60, 0, 20));
   write_text(path("data/test_batch.bin"), cifar(30, 1, 25));
-  judged::train(run(), {"--dataset", "cifar10", "--data-dir", path("data")});
+  eval_support::train(run(), {"--dataset", "cifar10", "--data-dir", path("data")});
   const Evaluated own = evaluate(run());
   for (const char* folder : {"other", "alone"})
     fs::copy_file(path("data/test_batch.bin"), path(std::string(folder) + "/test_batch.bin"));
@@ -258,8 +258,8 @@ TEST_F(ModelCoding, ATextKeepsTheVocabularyOfTheRun) {
   for (int i = 0; i < 100; ++i) other += "zbcd"[i * 7 % 4];
   write_text(path("train.txt"), text);
   write_text(path("other.txt"), other);
-  judged::train(run(), {"--model", "gpt-nano", "--dataset", "text", "--data-dir", path("train.txt"),
-                        "--context", "8"});
+  eval_support::train(run(), {"--model", "gpt-nano", "--dataset", "text", "--data-dir",
+                              path("train.txt"), "--context", "8"});
   const Evaluated found = evaluate(run(), {"--data-dir", path("other.txt")});
   expect_words(found.err,
                {"25 of 100 bytes are characters that the model lacks: 'z' (first: byte "});
@@ -370,7 +370,7 @@ TEST_F(ModelCoding, TheDigestKnowsNames) {
   EXPECT_FALSE(one.is(classes.text));
 }
 
-TEST_F(ModelCoding, SnapshotsOfEarlierVersionsAreResumedAndJudged) {
+TEST_F(ModelCoding, SnapshotsOfEarlierVersionsAreResumedAndEvaluated) {
   train_colours();
   io::DatasetOptions options;
   options.name = "csv";

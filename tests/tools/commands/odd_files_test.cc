@@ -138,7 +138,7 @@ TEST(Limits, OnTheSizeOfFilesAreTheFirstError) {
   EXPECT_EQ(result.err.find("ended before the others"), std::string::npos) << result.err;
 }
 
-TEST(Limits, OfTheRegisterEndAnElasticJobAtOnce) {
+TEST(Limits, OfTheAcceptorFileEndAnElasticJobAtOnce) {
   const CommandResult result = limited(
       "-f 1", quick_train({"--spawn", "2", "--elastic", "--rdzv-timeout", "300"}), kTimeout);
   EXPECT_EQ(result.exit_code, 73) << result.err;

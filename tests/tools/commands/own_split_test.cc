@@ -1,17 +1,17 @@
-// The data by which a run is judged: its own split, or the data that the command line names.
+// The data on which a run is evaluated: its own split, or the data that the command line names.
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "tests/support/command_words.h"
 #include "tests/support/test_support.h"
-#include "tests/tools/commands/judged.h"
+#include "tests/tools/commands/eval_support.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
-using judged::evaluate;
-using judged::Words;
+using eval_support::evaluate;
+using eval_support::Words;
 using program::expect_error;
 using test_support::call;
 using test_support::engine;
@@ -40,7 +40,7 @@ class OwnSplit : public ::testing::Test {
   }
   std::string path(const std::string& name) const { return folder_ / name; }
   std::string run(const Words& more) const {
-    return judged::train(path("run"), test_support::overridden({"--dataset", "csv"}, more));
+    return eval_support::train(path("run"), test_support::overridden({"--dataset", "csv"}, more));
   }
   test_support::TemporaryDirectory folder_;
 };

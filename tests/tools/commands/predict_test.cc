@@ -474,12 +474,12 @@ TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {
     std::string text, line;
     for (int i = 0; std::getline(in, line); ++i) text += (i == bad ? "wide,big" : line) + "\n";
     write_text(folder_ / "bad.csv", text);
-    const CommandResult alone = with("bad.csv", "1"), together = with("bad.csv", "2");
+    const CommandResult alone = with("bad.csv", "1"), two_ranks = with("bad.csv", "2");
     const std::string place = "bad.csv, row " + std::to_string(bad + 1);
     expect_error(alone, 65, place);
-    EXPECT_EQ(together.exit_code, 65) << together.err;
-    EXPECT_CONTAINS(together.err, place) << bad;
-    EXPECT_EQ(together.out, alone.out) << together.err;
+    EXPECT_EQ(two_ranks.exit_code, 65) << two_ranks.err;
+    EXPECT_CONTAINS(two_ranks.err, place) << bad;
+    EXPECT_EQ(two_ranks.out, alone.out) << two_ranks.err;
     EXPECT_EQ(std::ranges::count(alone.out, '\n'), 1 + (bad - 1) / 64 * 64);
   }
 }

@@ -14,14 +14,14 @@
 #include "tests/support/command_words.h"
 #include "tests/support/running_program.h"
 #include "tests/support/test_support.h"
-#include "tests/tools/commands/judged.h"
+#include "tests/tools/commands/eval_support.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
-using judged::evaluate;
-using judged::Json;
-using judged::Words;
+using eval_support::evaluate;
+using eval_support::Json;
+using eval_support::Words;
 using program::expect_error;
 using program::expect_words;
 using test_support::argv;
@@ -60,7 +60,7 @@ class ReadingOptions : public ::testing::Test {
     return folder_ / name;
   }
   std::string train(const std::string& text, const Words& more = {}) const {
-    return judged::train(
+    return eval_support::train(
         folder_ / "run",
         test_support::overridden(
             argv("--dataset csv --epochs 8 --lr 0.1 --annotations", file("train.csv", text)),
@@ -69,17 +69,17 @@ class ReadingOptions : public ::testing::Test {
   // Returns the run that continues from the weights of `run` on this table.
   std::string tune(const std::string& name, const std::string& run, const std::string& text,
                    const Words& more = {}) const {
-    return judged::train(folder_ / name,
-                         test_support::overridden(argv("--dataset csv --lr 0.05 --init-from", run,
-                                                       "--annotations", file("tune.csv", text)),
-                                                  more));
+    return eval_support::train(
+        folder_ / name, test_support::overridden(argv("--dataset csv --lr 0.05 --init-from", run,
+                                                      "--annotations", file("tune.csv", text)),
+                                                 more));
   }
   std::vector<double> probabilities(const std::string& run, const std::string& text,
                                     const Words& more = {}) const {
     std::vector<double> found;
     Words words{file("new.csv", text)};
     words.insert(words.end(), more.begin(), more.end());
-    for (const Json& line : judged::predict(run, words)) {
+    for (const Json& line : eval_support::predict(run, words)) {
       const double p = line["probability"];
       found.push_back(line["prediction"] == "p" ? p : 1 - p);
     }
@@ -105,7 +105,7 @@ TEST_F(ReadingOptions, MissingValuesApplyToPredictionsAndEvaluations) {
 TEST_F(ReadingOptions, TheRunsOwnDataKeepTheirSplit) {
   const std::string run = train(table());
   const Json own = evaluate(run).report;
-  const judged::Evaluated changed = evaluate(run, {"--csv-missing", "auto,3.2"});
+  const eval_support::Evaluated changed = evaluate(run, {"--csv-missing", "auto,3.2"});
   EXPECT_EQ(changed.report["samples"], own["samples"]);
   EXPECT_NE(changed.report["loss"], own["loss"]);
   EXPECT_EQ(changed.err, "");

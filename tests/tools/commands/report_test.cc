@@ -205,16 +205,16 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
 }
 
 TEST(Report, OfManyClassesShowsAPictureAndTheCommonestMistakes) {
-  tools::RunPredictions judged{.snapshot = "s", .set = "d"};
-  judged.counts.emplace(50);
-  for (int c = 0; c < 50; ++c) judged.names.push_back("<" + std::to_string(c) + ">");
+  tools::RunPredictions result{.snapshot = "s", .set = "d"};
+  result.counts.emplace(50);
+  for (int c = 0; c < 50; ++c) result.names.push_back("<" + std::to_string(c) + ">");
   std::vector<double> logits(50);
   for (int i = 0; i < 9; ++i) {
     logits.assign(50, 0);
     logits[i < 6 ? 7 : 3] = 5;
-    judged.counts->add(logits, std::vector<std::int32_t>{3});
+    result.counts->add(logits, std::vector<std::int32_t>{3});
   }
-  const std::string html = tools::judged_html(judged);
+  const std::string html = tools::predictions_html(result);
   program::expect_words(
       html, {"3 of 9 right (33.33\u00a0%)", "<td>&lt;3&gt;</td><td>&lt;7&gt;</td><td>6 of 9</td>"});
   EXPECT_EQ(count_of(html, "<rect "), 2u);

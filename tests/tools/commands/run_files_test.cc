@@ -67,9 +67,9 @@ TEST_F(RunThatImproves, BestIsTheSnapshotsAfterGoingBack) {
   expect_success(back);
   EXPECT_CONTAINS(back.err, dir() + ": `best` names step-00000005.ckpt again\n");
   const std::string mark = "Best so far: loss ";
-  const std::size_t told = back.out.rfind(mark);
-  ASSERT_NE(told, std::string::npos) << back.out;
-  const std::size_t at = back.out.find(" at step ", told) + 9;
+  const std::size_t reported = back.out.rfind(mark);
+  ASSERT_NE(reported, std::string::npos) << back.out;
+  const std::size_t at = back.out.find(" at step ", reported) + 9;
   const std::int64_t step = std::stoll(back.out.substr(at));
   EXPECT_EQ(best(), io::checkpoint_file_name(step) + "\n");
   EXPECT_TRUE(fs::exists(snapshot(step)));

@@ -282,10 +282,10 @@ TEST_F(Sample, SeveralTextsAreWhatEachIsAloneWithItsSeed) {
                     .out;
   }
   test_support::write_text(*folder_ / "prompts.txt", lines);
-  const CommandResult together = expect_success(
+  const CommandResult batched = expect_success(
       sample({checkpoint_, "--prompts", *folder_ / "prompts.txt", "-n", "30", "--temperature", "2",
               "--top-p", "0.95", "--seed", "7", "--threads", "2"}));
-  EXPECT_EQ(together.out, expected);
+  EXPECT_EQ(batched.out, expected);
   const CommandResult two = sample({checkpoint_, "--prompt", "a", "--prompt", "bcd", "-n", "30",
                                     "--temperature", "2", "--top-p", "0.95", "--seed", "7"});
   EXPECT_EQ(two.out, expected.substr(0, two.out.size()));

@@ -57,14 +57,14 @@ class Submit : public testing::Test {
         path, test_support::expect_success(submit(test_support::argv("--print", job), train)).out);
     return path;
   }
-  // A turn of the job as SLURM starts it.
-  test_support::CommandResult turn(const std::string& script,
-                                   std::map<std::string, std::string> more = {}) const {
+  // Runs the job script once, as SLURM starts it.
+  test_support::CommandResult run_job(const std::string& script,
+                                      std::map<std::string, std::string> more = {}) const {
     more["PATH"] = environment()["PATH"];
     more.try_emplace("SLURM_JOB_ID", "12");
     return test_support::run_command({"bash", script}, more);
   }
-  std::string told() const {
+  std::string scheduler_calls() const {
     return std::filesystem::exists(folder_ / "told") ? test_support::read_text(folder_ / "told")
                                                      : "";
   }

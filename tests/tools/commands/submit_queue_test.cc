@@ -39,7 +39,7 @@ TEST_F(Submit, AScriptOfTheUserIsKept) {
   program::expect_error(submit(argv("--no-wait"), {"--save-dir", run}), 73,
                         script + " was not written by engine submit");
   EXPECT_EQ(read_text(script), "#!/bin/bash\necho mine\n");
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(scheduler_calls(), "");
   // No script of an array is written if one is in the way.
   fs::create_directories(folder_ / "s1");
   write_text(folder_ / "s1/job.sh", "mine");
@@ -75,16 +75,16 @@ TEST_F(Submit, APreemptedJobGoesBack) {
              preempted + "'\nelse echo \"$*\" >>" + (folder_ / "told") + "; fi");
     fs::remove(run + "/job-12.txt");
     fs::remove(folder_ / "told");
-    return turn(script);
+    return run_job(script);
   };
   EXPECT_EQ(turn_with("RUNNING", "2026-11-30T04:00:00").exit_code, 143);
-  EXPECT_EQ(told(), "requeue 12\n");
+  EXPECT_EQ(scheduler_calls(), "requeue 12\n");
   EXPECT_EQ(read_text(run + "/job-12.txt"), "start none\nrequeue 143\n");
   for (const auto& [state, preempted] : {std::pair{"RUNNING", "None"},
                                          {"CANCELLED", "2026-11-30T04:00:00"},
                                          {"RUNNING", "2026-11-29T22:00:00"}}) {  // an earlier turn
     EXPECT_EQ(turn_with(state, preempted).exit_code, 143);
-    EXPECT_EQ(told(), "") << state << " " << preempted;
+    EXPECT_EQ(scheduler_calls(), "") << state << " " << preempted;
     EXPECT_EQ(read_text(run + "/job-12.txt"), "start none\nend 143\n");
   }
 }
@@ -123,7 +123,7 @@ TEST_F(Submit, AJobOfAnotherClusterIsAskedForThere) {
   const CommandResult submitted = expect_success(submit(argv("--no-wait"), {"--save-dir", run}));
   EXPECT_CONTAINS(submitted.out, "submitted job 123 on cluster other; its output: ");
   const auto expect_asked = [&](const std::string& words) {
-    EXPECT_CONTAINS(told(), words);
+    EXPECT_CONTAINS(scheduler_calls(), words);
     fs::remove(folder_ / "told");
   };
   EXPECT_CONTAINS(expect_success(submit_alone({"--status", run})).out, "job 123: RUNNING on n1");
@@ -148,13 +148,13 @@ TEST_F(Submit, OtherSchedulersGiveEachNodeAHost) {
   EXPECT_CONTAINS(read_text(pbs), "#PBS -l place=scatter\n");
   write_text(hosts, "n1\nn1\nn1\nn1\n");
   const std::map<std::string, std::string> variables{{"PBS_JOBID", "7"}, {"PBS_NODEFILE", hosts}};
-  EXPECT_EQ(turn(pbs, variables).exit_code, 78);
+  EXPECT_EQ(run_job(pbs, variables).exit_code, 78);
   EXPECT_CONTAINS(read_text(run + "/job-7.log"), "job 7 has 1 host (n1): expected 2");
   write_text(hosts, "n1\nn1\nn2\nn2\n");
-  expect_success(turn(pbs, variables));
+  expect_success(run_job(pbs, variables));
   EXPECT_CONTAINS(read_text(run + "/job-7.log"), "launch --hosts n1,n2 ");
   const std::string lsf = printed_for("lsf");
-  EXPECT_EQ(turn(lsf, {{"LSB_JOBID", "8"}, {"LSB_MCPU_HOSTS", "n1 4"}}).exit_code, 78);
+  EXPECT_EQ(run_job(lsf, {{"LSB_JOBID", "8"}, {"LSB_MCPU_HOSTS", "n1 4"}}).exit_code, 78);
   EXPECT_CONTAINS(read_text(run + "/job-8.log"), "job 8 has 1 host (n1): expected 2");
   // A GPU of Grid Engine counts per slot at most sites.
   program::expect_error(
@@ -166,14 +166,14 @@ TEST_F(Submit, SetUpMayChangeTheFolder) {
   const std::string run = folder_ / "run";
   fs::create_directories(run);
   make("srun", "pwd >" + (folder_ / "place"));
-  expect_success(turn(printed(argv("--setup", std::string("cd /")), {"--save-dir", run})));
+  expect_success(run_job(printed(argv("--setup", std::string("cd /")), {"--save-dir", run})));
   EXPECT_EQ(read_text(folder_ / "place"), fs::current_path().string() + "\n");
 }
 
 TEST_F(Submit, ALineWithACommentIsChecked) {
   const std::string run = folder_ / "run";
   fs::create_directories(run);
-  const CommandResult result = turn(
+  const CommandResult result = run_job(
       printed(argv("--setup", std::string("false # the modules of 2026")), {"--save-dir", run}));
   EXPECT_EQ(result.exit_code, 78);
   EXPECT_CONTAINS(result.err, "a line of --setup failed");
@@ -208,10 +208,10 @@ TEST_F(Submit, AnEndedJobIsNotCancelled) {
     EXPECT_EQ(expect_success(submit_alone({"--cancel", run})).out,
               "job 12 ended with exit code 0\n");
   }
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(scheduler_calls(), "");
   make("squeue", "echo '12|PENDING||BeginTime|0:00|20:00'");  // put back by hand
   EXPECT_CONTAINS(expect_success(submit_alone({"--cancel", run})).out, "cancelled job 12;");
-  EXPECT_EQ(told(), "scancel 12\n");
+  EXPECT_EQ(scheduler_calls(), "scancel 12\n");
   make("squeue", "");
   write_text(run + "/job-12.txt", "submitted\nstart none\n");
   EXPECT_CONTAINS(expect_success(submit_alone({"--cancel", run})).out,
@@ -255,7 +255,7 @@ TEST_F(Submit, TheFolderMayComeFromElsewhere) {
                                  const std::string& folder) {
     const std::string script = folder_ / "script.sh";
     write_text(script, expect_success(submit(argv("--print", job), train, variables)).out);
-    expect_success(turn(script, {{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}}));
+    expect_success(run_job(script, {{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}}));
     program::expect_words(read_text(folder_ / "arguments"), {" --save-dir " + folder});
   };
   expect_folder({}, {}, {{"ENGINE_SAVE_DIR", run}}, run);

@@ -33,7 +33,7 @@ TEST_F(Submit, EveryArgumentArrivesAsItWasTyped) {
   fs::create_directories(run);
   const Words train =
       program::quick_train({"--save-dir", run, "--metrics", folder_ / "`id` \\ & ;"});
-  expect_success(turn(printed({}, {train.begin() + 1, train.end()})));
+  expect_success(run_job(printed({}, {train.begin() + 1, train.end()})));
   std::string expected = test_support::engine_binary() + '\0';
   for (const std::string& word : train) expected += word + '\0';
   for (const char* more : {"--resume", "auto"}) expected += std::string(more) + '\0';
@@ -71,8 +71,8 @@ TEST_F(Submit, ElasticRanksSurviveTheLossOfANode) {
   make("srun", "sleep 0.1; echo '{\"state\":\"completed\"}' >" + (folder_ / "run/status.json") +
                    "; exit 1");
   fs::create_directories(folder_ / "run");
-  expect_success(turn(script, {{"SLURM_JOB_NUM_NODES", "2"}}));
-  EXPECT_EQ(told(), "");
+  expect_success(run_job(script, {{"SLURM_JOB_NUM_NODES", "2"}}));
+  EXPECT_EQ(scheduler_calls(), "");
 }
 
 TEST_F(Submit, AJobGoesBackAsLongAsItAdvances) {
@@ -81,11 +81,11 @@ TEST_F(Submit, AJobGoesBackAsLongAsItAdvances) {
   make("srun", "date +%N >" + (folder_ / "run/latest") + "; exit 75");
   std::string requeues;
   for (int i = 0; i < 5; ++i) {
-    const CommandResult result = turn(script);
+    const CommandResult result = run_job(script);
     EXPECT_EQ(result.exit_code, 75);
     EXPECT_CONTAINS(result.err,
                     "job 12 goes back into the queue: training ended with exit code 75");
-    EXPECT_EQ(told(), requeues += "requeue 12\n");
+    EXPECT_EQ(scheduler_calls(), requeues += "requeue 12\n");
   }
 }
 
@@ -96,18 +96,18 @@ TEST_F(Submit, AJobThatDoesNotAdvanceStopsAfterThreeStarts) {
     fs::remove(folder_ / "told");
     write_text(folder_ / "run/latest", "step-" + std::to_string(code));
     make("srun", "exit " + std::to_string(code));
-    for (int start = 1; start <= 2; ++start) EXPECT_EQ(turn(script).exit_code, code);
-    EXPECT_EQ(told(), "requeue 12\nrequeue 12\n");
-    const CommandResult third = turn(script);
+    for (int start = 1; start <= 2; ++start) EXPECT_EQ(run_job(script).exit_code, code);
+    EXPECT_EQ(scheduler_calls(), "requeue 12\nrequeue 12\n");
+    const CommandResult third = run_job(script);
     program::expect_error(
         third, code,
         "job 12 stops: three starts in a row saved no new checkpoint (newest: step-" +
             std::to_string(code) + ")");
-    EXPECT_EQ(told(), "requeue 12\nrequeue 12\n");
+    EXPECT_EQ(scheduler_calls(), "requeue 12\nrequeue 12\n");
     // SLURM itself may start it again, after the loss of a node.
     make("srun", "echo trained >>" + (folder_ / "told"));
-    program::expect_error(turn(script), 75, "three starts in a row");
-    EXPECT_EQ(told(), "requeue 12\nrequeue 12\n");
+    program::expect_error(run_job(script), 75, "three starts in a row");
+    EXPECT_EQ(scheduler_calls(), "requeue 12\nrequeue 12\n");
   }
 }
 
@@ -117,20 +117,20 @@ TEST_F(Submit, MistakesAreNotRepeated) {
   for (const int code : {0, 2, 65, 77, 78, 79, 126, 127, 129, 130, 143}) {
     make("srun", "exit " + std::to_string(code));
     fs::remove(folder_ / "run/job-12.txt");
-    EXPECT_EQ(turn(script).exit_code, code);
-    EXPECT_EQ(told(), "") << code;
+    EXPECT_EQ(run_job(script).exit_code, code);
+    EXPECT_EQ(scheduler_calls(), "") << code;
   }
 }
 
 TEST_F(Submit, AFolderThatTheNodeLacksIsNamed) {
-  program::expect_error(turn(printed({}, {"--save-dir", folder_ / "run"})), 73,
+  program::expect_error(run_job(printed({}, {"--save-dir", folder_ / "run"})), 73,
                         "has no folder " + (folder_ / "run"));
   make("srun",
        "[[ $1 == --nodes=* ]] || exit 0\nwhile [[ $1 == --* ]]; do shift; done\n"
        "rm " +
            (folder_ / "run/job-12.txt") + "\nexec \"$@\"");
   fs::create_directories(folder_ / "run");
-  const CommandResult result = turn(printed(argv("--nodes 2"), {"--save-dir", folder_ / "run"}));
+  const CommandResult result = run_job(printed(argv("--nodes 2"), {"--save-dir", folder_ / "run"}));
   program::expect_error(result, 73, "does not see " + (folder_ / "run"));
 }
 
@@ -187,14 +187,14 @@ TEST_F(Submit, AnInterruptStopsOnlyTheFollowing) {
   kill(following.pid(), SIGINT);
   EXPECT_EQ(following.wait(), 130);
   EXPECT_CONTAINS(following.err(), "job 12 continues; engine submit --status 12 shows it");
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(scheduler_calls(), "");
   // The run has one job at a time.
   program::expect_error(submit({}, {"--save-dir", folder_ / "run"}), 73,
                         "already has a job (job 12: RUNNING on n1, 0:01 of 20:00)");
   const CommandResult cancelled =
       expect_success(test_support::engine(argv("submit --cancel", folder_ / "run"), environment()));
   EXPECT_CONTAINS(cancelled.out, "cancelled job 12");
-  EXPECT_EQ(told(), "scancel 12\n");
+  EXPECT_EQ(scheduler_calls(), "scancel 12\n");
 }
 
 TEST_F(Submit, AnArrayHasAFolderForEachRun) {
@@ -206,7 +206,7 @@ TEST_F(Submit, AnArrayHasAFolderForEachRun) {
   for (const std::string task : {"0", "2", "4"}) {
     const std::string run = folder_ / ("s" + task);
     expect_success(
-        turn(run + "/job.sh", {{"SLURM_ARRAY_JOB_ID", "40"}, {"SLURM_ARRAY_TASK_ID", task}}));
+        run_job(run + "/job.sh", {{"SLURM_ARRAY_JOB_ID", "40"}, {"SLURM_ARRAY_TASK_ID", task}}));
     program::expect_words(read_text(folder_ / "arguments"),
                           {"--seed " + task + " ", "--save-dir " + run + " "});
     EXPECT_EQ(read_text(run + "/job-40_" + task + ".txt"), "submitted\nstart none\nend 0\n");
@@ -334,9 +334,9 @@ TEST_F(Submit, AScriptOfPbsKeepsItsTime) {
   const std::string script = printed(argv("--scheduler pbs --time 2 --signal-before 119"),
                                      argv("--steps 100000000 --save-every 10 --save-dir", run));
   make("qsub", "echo \"$*\" >>" + (folder_ / "told"));
-  EXPECT_EQ(turn(script, {{"PBS_JOBID", "7.server"}}).exit_code, 75);
-  EXPECT_EQ(told(), "-v FIRST_JOB=7.server " + run + "/job.sh\n");
-  EXPECT_EQ(turn(script, {{"PBS_JOBID", "8.server"}, {"FIRST_JOB", "7.server"}}).exit_code, 75);
+  EXPECT_EQ(run_job(script, {{"PBS_JOBID", "7.server"}}).exit_code, 75);
+  EXPECT_EQ(scheduler_calls(), "-v FIRST_JOB=7.server " + run + "/job.sh\n");
+  EXPECT_EQ(run_job(script, {{"PBS_JOBID", "8.server"}, {"FIRST_JOB", "7.server"}}).exit_code, 75);
   const Words notes = base::split_text(read_text(run + "/job-7.server.txt"), '\n');
   ASSERT_EQ(notes.size(), 5u);
   EXPECT_EQ(notes[0], "start none");

@@ -466,9 +466,9 @@ TEST_F(Folder, ThatIsGoneIsMadeAgain) {
   RunFolder folder({.folder = dir()});
   folder.begin({}, {});
   fs::rename(dir(), folder_ / "elsewhere");
-  std::string told;
-  folder.check([&](const std::string& text) { told = text; });
-  EXPECT_NE(told.find("the folder " + dir() + " is gone"), std::string::npos) << told;
+  std::string reported;
+  folder.check([&](const std::string& text) { reported = text; });
+  EXPECT_NE(reported.find("the folder " + dir() + " is gone"), std::string::npos) << reported;
   EXPECT_EQ(tools::read_run_record(dir()).id, folder.id());
   EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
   EXPECT_EQ(refusal({.folder = folder_ / "elsewhere"}), "");  // nobody's now
@@ -484,9 +484,10 @@ TEST_F(Folder, ThatAnEmptyOneReplacedIsToldAndTaken) {
   folder.begin({}, {});
   fs::rename(dir(), folder_ / "elsewhere");
   fs::create_directories(dir());
-  std::string told;
-  EXPECT_EQ(folder.check([&](const std::string& text) { told = text; }), "");
-  EXPECT_NE(told.find("the folder " + dir() + " is another one than"), std::string::npos) << told;
+  std::string reported;
+  EXPECT_EQ(folder.check([&](const std::string& text) { reported = text; }), "");
+  EXPECT_NE(reported.find("the folder " + dir() + " is another one than"), std::string::npos)
+      << reported;
   EXPECT_EQ(tools::read_run_record(dir()).id, folder.id());
   EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
   EXPECT_EQ(refusal({.folder = folder_ / "elsewhere"}), "");
@@ -497,16 +498,16 @@ TEST_F(Folder, WhoseFileSystemIsAwayIsNotWrittenTo) {
   folder.begin({}, {});
   if (mount("tmpfs", dir().c_str(), "tmpfs", 0, "size=64k") != 0)
     GTEST_SKIP() << "may not mount a file system";
-  std::string told;
-  const auto tell = [&](const std::string& text) { told = text; };
-  const std::string away = folder.check(tell);
+  std::string reported;
+  const auto notify = [&](const std::string& text) { reported = text; };
+  const std::string away = folder.check(notify);
   const bool touched = !fs::is_empty(dir());
   umount2(dir().c_str(), MNT_DETACH);
   EXPECT_NE(away.find("the folder " + dir() + " is on another file system"), std::string::npos)
       << away;
   EXPECT_FALSE(touched);
-  EXPECT_EQ(folder.check(tell), "");  // it is back
-  EXPECT_EQ(told, "");
+  EXPECT_EQ(folder.check(notify), "");  // it is back
+  EXPECT_EQ(reported, "");
 }
 
 TEST_F(Folder, ThatAFileReplacedIsTold) {
@@ -548,7 +549,7 @@ class Elsewhere {
 };
 
 // Clocks of hosts differ.
-TEST_F(Folder, OfAnotherHostIsNotJudgedByTheClockOfThisOne) {
+TEST_F(Folder, OfAnotherHostIsNotComparedWithTheClockOfThisOne) {
   fs::create_directories(dir());
   const std::string lock = dir() + "/run.lock";
   for (const std::string resume : {"none", "auto"}) {

@@ -37,7 +37,7 @@ using Words = std::vector<std::string>;
 constexpr int kLeft = 80;
 
 // Returns the file in which the host of this rank has its votes; "" if it has none open.
-std::string register_of(pid_t rank) {
+std::string acceptor_file_of(pid_t rank) {
   for (const auto& file :
        std::filesystem::directory_iterator("/proc/" + std::to_string(rank) + "/fd")) {
     std::error_code closed;
@@ -49,7 +49,7 @@ std::string register_of(pid_t rank) {
 
 class ElasticProgram : public testing::Test {
  protected:
-  // The last rank that dies, or is left alone, leaves its host's register to the next job.
+  // The last rank that dies, or is left alone, leaves its host's acceptor file to the next job.
   ~ElasticProgram() override {
     try {
       backends::AcceptorFile("the end of a test").remove_if_last();  // removes those as well
@@ -152,7 +152,7 @@ TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
 }
 
 // A stopped rank has the file of its host open when the others leave, and is then killed.
-TEST_F(ElasticProgram, NoRegisterStaysOfAJobThatEndsWithAStoppedRank) {
+TEST_F(ElasticProgram, NoAcceptorFileStaysOfAJobThatEndsWithAStoppedRank) {
   for (const bool launched : {false, true}) {
     const Words training = train({"--elastic", "1:3", "--heartbeat", "0.5", "--save-dir",
                                   folder_ / (launched ? "launched" : "spawned")});
@@ -161,7 +161,7 @@ TEST_F(ElasticProgram, NoRegisterStaysOfAJobThatEndsWithAStoppedRank) {
     ASSERT_TRUE(job->writes_out("Step [")) << job->err();
     const std::vector<pid_t> workers = workers_of(job->pid());
     ASSERT_EQ(workers.size(), 3u);
-    const std::string file = register_of(workers[0]);
+    const std::string file = acceptor_file_of(workers[0]);
     ASSERT_TRUE(std::filesystem::exists(file)) << file;
     ASSERT_EQ(kill(workers[2], SIGSTOP), 0);
     ASSERT_TRUE(job->writes_out("membership: 2 ranks (")) << job->err();

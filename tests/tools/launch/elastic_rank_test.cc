@@ -29,14 +29,14 @@ RunConfig two_ranks() {
   return config;
 }
 
-void meet(backends::Group& group) { group.make_communicator()->barrier(); }
+void run_barrier(backends::Group& group) { group.make_communicator()->barrier(); }
 
 TEST(ElasticRank, AJobThatTakesStepsMayLoseItsConnectionsAsOftenAsTheyBreak) {
   constexpr std::uint64_t kGroups = 9;
   const int code = run_elastic(two_ranks(),
                                [](backends::Group& group, const backends::View& view,
                                   const std::function<bool()>& pause) -> std::optional<int> {
-                                 meet(group);
+                                 run_barrier(group);
                                  if (view.generation >= kGroups) return 0;
                                  pause();
                                  throw backends::PeerError("a link that is down again and again");
@@ -51,16 +51,16 @@ TEST(ElasticRank, WhoFindsItsFolderTakenWasLeftOutAndComesBack) {
                   [](backends::Group& group, const backends::View& view,
                      const std::function<bool()>& pause) -> std::optional<int> {
                     if (view.generation == 1) {
-                      meet(group);
+                      run_barrier(group);
                       pause();
                       if (view.rank == 0) {
                         raise(SIGSTOP);
                         throw io::CannotCreateError("another job has taken the folder");
                       }
-                      for (;;) meet(group);  // until it is noticed that rank 0 is silent
+                      for (;;) run_barrier(group);  // until it is noticed that rank 0 is silent
                     }
                     if (view.world_size == 2) {
-                      meet(group);
+                      run_barrier(group);
                       return 0;
                     }
                     pause();
@@ -78,7 +78,7 @@ TEST(ElasticRank, WhoMissesTheEndOfAFinishedJobHasFinishedToo) {
   const int code = run_elastic(two_ranks(),
                                [](backends::Group& group, const backends::View& view,
                                   const std::function<bool()>&) -> std::optional<int> {
-                                 meet(group);
+                                 run_barrier(group);
                                  if (view.rank == 0) return 0;
                                  group.leave([] { return false; });
                                  throw backends::PeerError("the last answer did not come");

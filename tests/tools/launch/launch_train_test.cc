@@ -162,8 +162,8 @@ TEST_F(LaunchTrain, AnInterruptSavesAndASchedulersEchoDoesNotCutItOff) {
           argv("--epochs 1000000 --eval-every 0 --log-every 100 --synthetic-size 6000 --save-dir",
                folder_ / "run", "--save-every 0")));
   ASSERT_TRUE(job.writes_out("Step ["));
-  // As a scheduler does it: every process of the job hears the signal, and the launcher passes its
-  // own on.
+  // As a scheduler does it: every process of the job receives the signal, and the launcher passes
+  // its own on.
   std::vector<pid_t> all = processes_with(folder_ / "run");
   ASSERT_GE(all.size(), 3u);
   for (const pid_t pid : all) kill(pid, SIGTERM);
@@ -338,12 +338,12 @@ TEST_F(LaunchOverSsh, SignalsAndDeathReachTheOtherHosts) {
       argv(engine_binary(), "launch --hosts 127.0.0.2,127.0.0.3 --nproc-per-node 2 -- bash -c",
            "trap 'echo got it; exit 143' TERM; sleep " + mark + " & wait");
   const auto running = [&] { return test_support::sleepers(mark) == 4; };
-  Running told(words, environment_);
-  ASSERT_TRUE(eventually(running)) << told.err();
-  kill(told.pid(), SIGTERM);
-  EXPECT_EQ(told.wait(), 143) << told.err();
+  Running stopped(words, environment_);
+  ASSERT_TRUE(eventually(running)) << stopped.err();
+  kill(stopped.pid(), SIGTERM);
+  EXPECT_EQ(stopped.wait(), 143) << stopped.err();
   for (const char* rank : {":0: got it", ":1: got it", ":2: got it", ":3: got it"})
-    EXPECT_CONTAINS(told.out(), rank);
+    EXPECT_CONTAINS(stopped.out(), rank);
   EXPECT_TRUE(eventually([&] { return processes_with(mark).empty(); }));
   Running killed(words, environment_);
   ASSERT_TRUE(eventually(running)) << killed.err();

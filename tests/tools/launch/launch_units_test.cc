@@ -34,7 +34,7 @@ using Masks = std::vector<unsigned>;
 TEST(RestartResume, FollowsWhatTrainIsTold) {
   const auto of = [](std::vector<std::string> command, std::vector<std::string> environment = {}) {
     LaunchOptions options;
-    options.restarts.most = 3;
+    options.restarts.max = 3;
     options.command = std::move(command);
     options.environment = std::move(environment);
     return resume_after_restart(options);
@@ -93,10 +93,10 @@ TEST(StreamSpec, RankLists) {
 }
 
 TEST(NodeCount, OneOrARange) {
-  EXPECT_EQ(parse_node_count("3", "--nnodes").most, 3);
-  EXPECT_EQ(parse_node_count("2:2", "--nnodes").least, std::nullopt);  // fixed
-  EXPECT_EQ(parse_node_count("1:4", "--nnodes").least, 1);
-  EXPECT_EQ(parse_node_count("1:4", "--nnodes").most, 4);
+  EXPECT_EQ(parse_node_count("3", "--nnodes").max, 3);
+  EXPECT_EQ(parse_node_count("2:2", "--nnodes").min, std::nullopt);  // fixed
+  EXPECT_EQ(parse_node_count("1:4", "--nnodes").min, 1);
+  EXPECT_EQ(parse_node_count("1:4", "--nnodes").max, 4);
   for (const char* bad : {"4:1", "0", "", "two", "1:", "2:2:2"}) {
     SCOPED_TRACE(bad);
     const std::string text =
@@ -185,7 +185,7 @@ TEST(Options, OwnOnesEndWhereTheCommandBegins) {
   EXPECT_EQ(o->command, (std::vector<std::string>{"train", "--sync_every", "--log-dir"}));
   const auto p = parse_launch_options({"--max_restarts", "2", "--", "--odd", "--", "x"});
   ASSERT_TRUE(p.has_value());
-  EXPECT_EQ(p->restarts.most, 2);
+  EXPECT_EQ(p->restarts.max, 2);
   EXPECT_EQ(p->command, (std::vector<std::string>{"--odd", "--", "x"}));
 }
 
@@ -195,7 +195,7 @@ TEST(Options, EnvironmentFillsWhatWasNotSaid) {
   setenv("ENGINE_MAX_RESTARTS", "5", 1);
   const auto o = parse_launch_options({"--nproc-per-node", "2", "true"});
   EXPECT_EQ(o->nproc_per_node, "2");
-  EXPECT_EQ(o->restarts.most, 5);
+  EXPECT_EQ(o->restarts.max, 5);
   setenv("ENGINE_MAX_RESTARTS", "many", 1);
   EXPECT_CONTAINS(error_of<io::ConfigError>([] { parse_launch_options({"true"}); }),
                   "ENGINE_MAX_RESTARTS 'many'");

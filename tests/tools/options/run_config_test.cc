@@ -318,7 +318,7 @@ TEST(RunConfig, ElasticJobsTakeEveryPolicyThatAverages) {
   EXPECT_THROW(run_of({{"elastic", "1:4"}, {"sync", "none"}}), ConfigError);
 }
 
-TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue) {
+TEST(RunConfig, AnOptionThatNeedsAnotherIsCheckedByItsPresenceNotByItsValue) {
   for (const char* padding : {"4", "5"})  // 4 is the default
     EXPECT_EQ(fault_of({{"augment", "flip"}, {"crop-padding", padding}}),
               "--crop-padding requires --augment crop; --augment is 'flip' (from --augment)");
@@ -580,7 +580,7 @@ TEST(RunConfig, OuterValuesAndPeriodsOfMoments) {
   EXPECT_TRUE(run_of("sync=params average-state=all").averaging.states.all);
 }
 
-TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
+TEST(RunConfig, TheStrongerSourceDecidesAContradiction) {
   ConfigValues values = flags("steps=100 optimizer=adamw");
   values["epochs"] = {"5", "run.toml:1"};
   values["momentum"] = {"0.5", "run.toml:2"};

@@ -15,7 +15,7 @@ class MessageBatch {
   MessageBatch(const MessageBatch&) = delete;
   MessageBatch& operator=(const MessageBatch&) = delete;
   // The messages refer to this.
-  ~MessageBatch() { settle(); }
+  ~MessageBatch() { wait_for_all(); }
 
   // Returns the callback of one more message.
   api::Messages::Done expect() {
@@ -24,7 +24,7 @@ class MessageBatch {
     return [this](const std::exception_ptr& failure, int) {
       const std::lock_guard inner(mutex_);
       if (failure && !failure_) failure_ = failure;
-      if (--pending_ == 0) settled_.notify_all();
+      if (--pending_ == 0) all_done_.notify_all();
     };
   }
   // Takes back an expect() whose message could not be passed on.
@@ -34,18 +34,18 @@ class MessageBatch {
   }
   // Waits until all messages are complete or have failed; rethrows the first failure.
   void wait() {
-    settle();
+    wait_for_all();
     if (failure_) std::rethrow_exception(failure_);
   }
 
  private:
-  void settle() {
+  void wait_for_all() {
     std::unique_lock lock(mutex_);
-    settled_.wait(lock, [&] { return pending_ == 0; });
+    all_done_.wait(lock, [&] { return pending_ == 0; });
   }
 
   std::mutex mutex_;
-  std::condition_variable settled_;
+  std::condition_variable all_done_;
   int pending_ = 0;
   std::exception_ptr failure_;
 };

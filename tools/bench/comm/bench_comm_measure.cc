@@ -18,8 +18,8 @@ constexpr int kBlocks = 5, kFewestInBlock = 4;  // numbers of blocks, and of ite
 // The time that a lane runs unmeasured after another one: until the scheduler has moved the ranks
 // to separate cores, so that waits spin. A number of calls would be too short at 8 bytes, where 40
 // calls take 20 us.
-constexpr double kSettleSeconds = 5e-3;
-constexpr int kSettledFrom = 20;  // iterations; with fewer, only means over all are useful
+constexpr double kWarmUpSeconds = 5e-3;
+constexpr int kMinWarmedUpIterations = 20;  // with fewer, only means over all are useful
 
 // The communicators of one backend. If they take device memory, `device_all` and `device_pair`
 // refer to the same ones.
@@ -191,12 +191,12 @@ void run_once(Job& job, Lane& lane, std::size_t round) {
   if (!job.right(round)) lane.wrong += 1;
 }
 
-// Makes unmeasured calls until rank 0's clock shows that they have taken kSettleSeconds.
-void settle(Job& job, Lane& lane, backends::Communicator& control, std::size_t& round) {
+// Makes unmeasured calls until rank 0's clock shows that they have taken kWarmUpSeconds.
+void warm_up(Job& job, Lane& lane, backends::Communicator& control, std::size_t& round) {
   const auto start = Clock::now();
   for (int calls = 1, done = 0; done == 0; calls *= 2) {
     for (int i = 0; i < calls; ++i) run_once(job, lane, round++);
-    done = base::seconds_since(start) >= kSettleSeconds ? 1 : 0;
+    done = base::seconds_since(start) >= kWarmUpSeconds ? 1 : 0;
     control.broadcast(&done, sizeof done, 0);
   }
 }
@@ -223,7 +223,7 @@ void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, backends::Com
       // A different one first each time.
       Lane& lane = lanes[(l + static_cast<std::size_t>(b)) % lanes.size()];
       const std::size_t before = lane.times.size();
-      if (switched && iterations >= kSettledFrom) settle(job, lane, control, round);
+      if (switched && iterations >= kMinWarmedUpIterations) warm_up(job, lane, control, round);
       for (int i = 0; i < uncounted; ++i) run_once(job, lane, round++);
       lane.times.resize(before);
       for (int i = 0; i < counted; ++i) run_once(job, lane, round++);

@@ -37,7 +37,7 @@ IoRow row_of(Measured& measured, double amount, const std::string& unit) {
           1e3 * amount / measured.ms.front()};
 }
 
-// Measures batches as a training on one rank reads them, for the given seconds per round.
+// Measures batches as a training run on one rank reads them, for the given seconds per round.
 IoRow batches(const char* what, const DataOptions& options, const io::Dataset& set,
               std::int64_t batch, const io::Augmentation& augmentation, const IoFlags& flags) {
   io::BatchLoader loader(set,

@@ -56,7 +56,7 @@ constexpr const char* kNotMeasured[] = {"save-dir",    "resume",     "metrics",
 void add_refused_option(CLI::App& app, const std::string& flag) {
   const auto refuse = [flag](const std::string&) {
     throw UsageError(flag +
-                     ": a benchmark begins anew, saves nothing and writes no metrics, and its "
+                     ": a benchmark starts over, saves nothing and writes no metrics, and its "
                      "ranks stay");
   };
   app.add_option_function<std::string>(flag, refuse)->expected(0, 1)->group("");

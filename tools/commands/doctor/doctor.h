@@ -63,10 +63,10 @@ struct Finding {
 // more than 3 times theirs (and 100 us more), or if its throughput is less than a third. A median
 // like that with a good shortest ping, and any such difference between ranks of one host, are only
 // information, because a busy host has the same effect.
-std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks);
+std::vector<Finding> diagnose_links(const std::vector<Link>& links, int ranks);
 std::vector<std::size_t> suspicious_links(const std::vector<Link>& links);  // indices
-std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts);
-std::vector<Finding> judge_clocks(const std::vector<Link>& links);
+std::vector<Finding> diagnose_hosts(const std::vector<HostFacts>& hosts);
+std::vector<Finding> diagnose_clocks(const std::vector<Link>& links);
 
 struct DoctorReport {
   std::string when, build, backend, backend_reason, rendezvous_address;

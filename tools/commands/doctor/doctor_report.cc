@@ -112,7 +112,7 @@ std::vector<std::size_t> suspicious_links(const std::vector<Link>& links) {
   return found;
 }
 
-std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks) {
+std::vector<Finding> diagnose_links(const std::vector<Link>& links, int ranks) {
   const std::map<Kind, Usual> usual = usual_links(links);
   std::vector<Finding> findings;
   std::vector<std::size_t> bad;
@@ -146,7 +146,7 @@ std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks) {
   return findings;
 }
 
-std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
+std::vector<Finding> diagnose_clocks(const std::vector<Link>& links) {
   std::vector<Finding> findings;
   for (const Link& l : links)
     if (l.a == 0 && std::abs(l.clock_offset_s) - l.clock_error_s > kMaxClockOffset)
@@ -158,18 +158,18 @@ std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
   return findings;
 }
 
-std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
+std::vector<Finding> diagnose_hosts(const std::vector<HostFacts>& hosts) {
   std::vector<Finding> findings;
   std::map<std::string, int> ranks_on;
   for (const HostFacts& f : hosts) ++ranks_on[f.host_id];
-  std::set<std::string> told;
+  std::set<std::string> reported;
   for (const HostFacts& f : hosts) {
     const std::string who = "rank " + std::to_string(f.rank) + " (" + f.host + ")";
     if (!f.folder_fault.empty())
       findings.push_back({who + ": --save-dir: " + f.folder_fault, {f.rank}});
     if (f.build != hosts.front().build)
       findings.push_back({who + ": runs " + f.build + ", rank 0 " + hosts.front().build, {f.rank}});
-    if (!f.is_examined() || !told.insert(f.host_id).second)
+    if (!f.is_examined() || !reported.insert(f.host_id).second)
       continue;  // the other facts are the host's
     const int here = ranks_on[f.host_id];
     if (here > 1 && f.shared_memory_free < kMinSharedMemory)
@@ -223,9 +223,9 @@ std::string to_text(const DoctorReport& r) {
                                               "memory", "/dev/shm free", "files", "GPUs"}};
   for (const HostFacts& f : r.hosts) rows.push_back(host_cells(f));
   out += table(rows);
-  std::set<std::string> told;
+  std::set<std::string> reported;
   for (const HostFacts& f : r.hosts) {
-    if (!f.is_examined() || !told.insert(f.host_id).second) continue;
+    if (!f.is_examined() || !reported.insert(f.host_id).second) continue;
     out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " +
            interface_list(f) + "\n";
     for (const std::string& limit : f.limits)

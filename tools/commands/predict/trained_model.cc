@@ -14,7 +14,7 @@
 #include "io/data/readers/tokens/text_files.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
-#include "tools/commands/predict/judged_data.h"
+#include "tools/commands/predict/evaluation_data.h"
 #include "tools/commands/predict/saved_run.h"
 #include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
@@ -149,8 +149,8 @@ std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReferenc
                                  DataUse use, const backends::Group& group,
                                  backends::Communicator& control) {
   if (use == DataUse::kCoding && reference.coding) return without_samples(*reference.coding);
-  const auto read = use == DataUse::kSamples ? read_judged_data : read_coding;
-  std::shared_ptr<LoadedData> data = load_together(
+  const auto read = use == DataUse::kSamples ? read_evaluation_data : read_coding;
+  std::shared_ptr<LoadedData> data = load_collectively(
       options, group, control, nullptr,
       [&](const io::DatasetOptions& set, LoadedData& loaded) { read(reference, set, loaded); });
   if (use == DataUse::kCoding)
@@ -168,7 +168,7 @@ engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
 
 }  // namespace
 
-std::vector<std::string> judging_options() {
+std::vector<std::string> trained_model_options() {
   std::vector<std::string> options{
       "limit",   "threads",     "bind",         "device",  "devices",    "gpu-devices", "amp",
       "backend", "local-stage", "init-method",  "rank",    "world-size", "local-rank",  "spawn",

@@ -29,7 +29,7 @@ struct ModelReference {
   std::shared_ptr<const io::SampleCoding> coding = {}, coding_of_run = {};
   io::CsvOptions reading = {};  // with those that the command line names in `given`
   std::optional<io::Normalization> normalization = {};  // from the same description
-  bool of_run = false;         // a checkpoint that a training wrote; else only weights
+  bool of_run = false;         // a checkpoint that a training run wrote; else only weights
   bool names_data = false;     // the command line names data, which may not be the run's
   bool other_samples = false;  // the command line selects other samples of the data than the run
   // The options with which the run read its data, for other_samples, and if its checkpoint states
@@ -38,12 +38,12 @@ struct ModelReference {
 };
 
 // Returns the table options of commands whose ranks run a trained model.
-std::vector<std::string> judging_options();
+std::vector<std::string> trained_model_options();
 
 // A command's use of the data.
 enum class DataUse {
   kCoding,   // only for the coding of samples: if the checkpoint states it, no sample is read
-  kSamples,  // as read by judged_data.h
+  kSamples,  // as read by evaluation_data.h
 };
 
 // Returns the configuration of the model's run, with changes from the command line; path becomes

@@ -170,7 +170,7 @@ class QueueWatch {
       const std::vector<std::string> tasks = tasks_in_queue(job_, stops_);
       silent_since_.reset();
       times_absent_ = tasks.empty() ? times_absent_ + 1 : 0;
-      if (!tasks.empty()) tell(tasks.front().substr(0, tasks.front().rfind(", ")));
+      if (!tasks.empty()) notify(tasks.front().substr(0, tasks.front().rfind(", ")));
     } catch (const backends::Error& error) {
       if (stops_()) return false;
       if (!silent_since_) print_notice(std::string(error.what()) + "; asking again");
@@ -181,9 +181,9 @@ class QueueWatch {
   }
 
  private:
-  void tell(const std::string& state) {
-    if (state != told_) print_notice(state);
-    told_ = state;
+  void notify(const std::string& state) {
+    if (state != reported_) print_notice(state);
+    reported_ = state;
   }
 
   const SubmittedJob& job_;
@@ -191,7 +191,7 @@ class QueueWatch {
   base::Deadline next_{};
   std::optional<base::Deadline> silent_since_;
   int times_absent_ = 0;
-  std::string told_;
+  std::string reported_;
 };
 
 }  // namespace

@@ -111,7 +111,7 @@ RunStatus StatusSource::status() {
 // A group may take minutes to form, and data may take minutes to load.
 void StatusSource::await_first() {
   const base::Deadline silence = base::deadline_in(kSilence);
-  std::string told;
+  std::string reported;
   for (;;) {
     if (const std::optional<std::string> text = feed_->next(base::deadline_in(kLook))) {
       last_ = parse_run_status(*text, place_);
@@ -121,9 +121,9 @@ void StatusSource::await_first() {
       throw backends::PeerError("the job at " + place_ + " ended before it began to train");
     if (!feed_->missing() && base::has_passed(silence))
       throw backends::PeerError("rank 0 at " + place_ + " has said nothing about its job in time");
-    const std::string now = feed_->missing() ? waiting_text(*feed_->missing()) : told;
-    if (now != told) print_notice(now);
-    told = now;
+    const std::string now = feed_->missing() ? waiting_text(*feed_->missing()) : reported;
+    if (now != reported) print_notice(now);
+    reported = now;
   }
 }
 

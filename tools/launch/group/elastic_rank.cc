@@ -38,8 +38,8 @@ class ElasticRank {
         flight_dir_(chosen_folder(config)),
         heartbeats_(3 * options.heartbeat_ms),
         membership_({.group = with_rules(options, config),
-                     .least = config.min_ranks,
-                     .most = config.data.max_ranks}) {}
+                     .min_ranks = config.min_ranks,
+                     .max_ranks = config.data.max_ranks}) {}
 
   int run() {
     backends::View view = membership_.first_view();
@@ -47,7 +47,7 @@ class ElasticRank {
       note(view);
       if (const std::optional<int> code = run_in(view)) {
         if (*code == kExitLeft)
-          membership_.part();
+          membership_.withdraw();
         else
           membership_.leave();
         return *code;
@@ -94,7 +94,7 @@ class ElasticRank {
         return membership_.join_wanted();
       });
       if (!watchdog.has_interrupted()) group->leave([] { return stop_signal_flag().load() != 0; });
-      if (!code) why_ = "ranks wait to be taken in";
+      if (!code) why_ = "ranks wait to join";
       return code;
     } catch (const backends::InterruptedError& error) {
       print_notice(error.what());

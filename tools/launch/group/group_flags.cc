@@ -40,11 +40,11 @@ RunConfig resolve_group_flags(ConfigValues values, const std::vector<std::string
   values.emplace("model", ConfigValue{"mlp", kDefaultSource});
   values.emplace("dataset", ConfigValue{"synthetic", kDefaultSource});
   apply_defaults(values);
-  if (const std::string spawned = settle_spawn(values); !spawned.empty()) print_notice(spawned);
+  if (const std::string spawned = resolve_spawn(values); !spawned.empty()) print_notice(spawned);
   return resolve_run_config(values);
 }
 
-std::string settle_spawn(ConfigValues& values) {
+std::string resolve_spawn(ConfigValues& values) {
   const auto spawn = values.find("spawn");
   if (spawn == values.end() || spawn->second.value != "on") return "";
   const auto is = [&](const char* name, const char* value) {

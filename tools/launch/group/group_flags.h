@@ -22,7 +22,7 @@ RunConfig resolve_group_flags(ConfigValues values, const std::vector<std::string
 
 // Replaces `--spawn` without a number by the number of visible GPUs, or of cores. Returns the
 // choice and its reason; "" if there was no choice. Requires complete values (apply_defaults()).
-std::string settle_spawn(ConfigValues& values);
+std::string resolve_spawn(ConfigValues& values);
 
 // Returns true if this process is one rank of a group that was started elsewhere (a launcher's
 // variables, or --rank).

@@ -53,8 +53,8 @@ backends::GroupOptions group_options(const RunConfig& config) {
   return options;
 }
 
-// `engine launch` tells a rank if it was restarted, and rank 0 inherits an open rendezvous socket.
-// A rank that does not need the socket closes it.
+// `engine launch` sets a variable for a restarted rank, and rank 0 inherits an open rendezvous
+// socket. A rank that does not need the socket closes it.
 void take_launchers_word(backends::GroupOptions& options) {
   options.restarted = was_restarted();
   const std::string method = options.init_method;

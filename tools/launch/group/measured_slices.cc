@@ -88,14 +88,14 @@ std::vector<std::uint32_t> weights_of(const SliceChoice& choice, const Hosts& ho
 
 void divide_sums_by_rates(backends::Group& group) {
   const Hosts hosts = hosts_of(group);
-  const auto tell = [&](const std::string& text) {
+  const auto report_choice = [&](const std::string& text) {
     if (group.rank() == 0) print_notice(text);
   };
   if (const std::string why = reason_for_equal(group, hosts.ranks.size()); !why.empty())
-    return tell("Slices: equal: " + why);
+    return report_choice("Slices: equal: " + why);
   const auto control = group.make_communicator();
   const std::optional<HostRates> rates = measure_rates(group, *control, hosts);
-  if (!rates) return tell("Slices: equal: measuring the links took longer than 60 s");
+  if (!rates) return report_choice("Slices: equal: measuring the links took longer than 60 s");
   const SliceChoice choice = choose_slices(*rates);
   // Every rank has the same figures, but rounding may differ between processors.
   std::vector<std::uint32_t> weights = weights_of(choice, hosts);
@@ -103,7 +103,7 @@ void divide_sums_by_rates(backends::Group& group) {
   control->broadcast(weights.data(), weights.size() * sizeof weights.front(), 0);
   control->broadcast(&are_equal, sizeof are_equal, 0);
   if (are_equal == 0) group.divide_sums(weights);
-  tell(slices_text(*rates, choice, hosts.first_ranks));
+  report_choice(slices_text(*rates, choice, hosts.first_ranks));
 }
 
 }  // namespace tools

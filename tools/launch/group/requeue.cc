@@ -24,10 +24,10 @@ std::string job() {
   return array.empty() || task.empty() ? base::environment("SLURM_JOB_ID") : array + "_" + task;
 }
 
-void tell_scontrol(const std::string& name) {
+void call_scontrol(const std::string& name) {
   const ProgramResult result =
       run_program({find_program("scontrol"), "requeue", name}, kRequeueTimeout);
-  const std::string told = last_line(result.err);
+  const std::string reported = last_line(result.err);
   if (!result.code)
     print_notice("scontrol requeue " + name +
                  " took longer than 30 s; it is not known whether the job was requeued");
@@ -35,7 +35,7 @@ void tell_scontrol(const std::string& name) {
     print_notice("job " + name + " was requeued");
   else
     print_notice("scontrol requeue " + name + " ended with status " + std::to_string(*result.code) +
-                 "; the job was not requeued" + (told.empty() ? "" : ": " + told));
+                 "; the job was not requeued" + (reported.empty() ? "" : ": " + reported));
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void check_requeue() {
 
 void requeue_job() noexcept {
   try {
-    tell_scontrol(job());
+    call_scontrol(job());
   } catch (const std::system_error& error) {
     print_notice(std::string(error.what()) + "; job " + job() + " was not requeued");
   } catch (...) {

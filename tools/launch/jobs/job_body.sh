@@ -1,5 +1,5 @@
 # What follows is the same in every script. It keeps notes of the job's starts in the run's folder.
-say() { echo "engine submit: $*" >&2; }
+log_info() { echo "engine submit: $*" >&2; }
 note() { echo "$*" >>"$notes"; }
 finish() {
   note "end $1"

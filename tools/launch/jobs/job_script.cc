@@ -98,7 +98,7 @@ std::string slurm_directives(const JobRequest& request) {
 }
 
 // A preemption with a grace time begins with a SIGTERM to the ranks, as scancel --signal=TERM does.
-// A job that was preempted in an earlier turn may still have the time of that.
+// A job that was preempted in an earlier start may still have the time of that.
 constexpr std::string_view kSlurmPreempted =
     "is_preempted() {\n"
     "  local record start\n"

@@ -34,12 +34,12 @@ void require_named_devices(const DeviceRequest& request,
                            const std::function<VisibleDevices()>& visible = visible_devices);
 
 // The rank's own device of `devices`; cuda:N; else the device of its local rank, or the only one
-// where the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one
-// entry). Devices that kernels do not run on are passed over, and named in the reason. `auto`
-// takes the CPU where no device is left, or for `cpu_only`, and says so; nothing else does. Throws
+// if the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one
+// entry). Devices that kernels do not run on are skipped, and named in the reason. Only `auto`
+// chooses the CPU, with a notice, if no device is left or for `cpu_only`. Throws
 // io::ConfigError: no such device (with the number that is visible), or one that kernels do not run
 // on, more ranks than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, `cuda_only` on the
-// CPU, `cpu_only` on a CUDA device. Asks `visible` only where it matters.
+// CPU, `cpu_only` on a CUDA device. Calls `visible` only if needed.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
 // Does the same for this process alone.

@@ -98,8 +98,8 @@ std::string MemoryKills::text() const {
   if (kills_in_group(root_) <= before_) return "";
   constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // in version 1, more means no limit
   const std::optional<MemoryLimit> limit = memory_limit(kNoLimit, root_);
-  if (!limit) return "; the kernel has killed for want of memory";
-  return "; the kernel has killed for want of memory, of which " + limit->file + " allows " +
+  if (!limit) return "; the kernel's OOM killer ended a process";
+  return "; the kernel's OOM killer ended a process: " + limit->file + " allows " +
          memory_text(limit->bytes);
 }
 

@@ -29,8 +29,7 @@ std::optional<MemoryLimit> memory_limit(std::uint64_t most, const std::string& r
 class MemoryKills {
  public:
   explicit MemoryKills(std::string root = "");
-  // Returns "; the kernel has killed for want of memory, of which FILE allows 60 MiB"; "" if it has
-  // not.
+  // Returns "; the kernel's OOM killer ended a process: FILE allows 60 MiB"; "" if it has not.
   std::string text() const;
 
  private:

@@ -225,9 +225,9 @@ class GivenTexts {
     const auto found = sources_.find(name);
     return found != sources_.end() ? found->second : std::string("--") + name;
   }
-  std::optional<int> number(const char* name, int least, int most) const {
+  std::optional<int> number(const char* name, int min, int max) const {
     if (!has(name)) return std::nullopt;
-    return parse_whole(text(name), least, most, source(name));
+    return parse_whole(text(name), min, max, source(name));
   }
   std::optional<int> milliseconds(const char* name) const {
     if (!has(name)) return std::nullopt;
@@ -252,9 +252,9 @@ LaunchNodes nodes_of(const GivenTexts& given, std::string& slots) {
   const auto hosts = static_cast<int>(nodes.hosts.size());
   const NodeCount count = given.has("nnodes")
                               ? parse_node_count(given.text("nnodes"), given.source("nnodes"))
-                              : NodeCount{.most = std::max(1, hosts)};
-  nodes.count = count.most;
-  nodes.least = count.least;
+                              : NodeCount{.max = std::max(1, hosts)};
+  nodes.count = count.max;
+  nodes.min_count = count.min;
   if (hosts > 0 && nodes.count != hosts)
     throw io::ConfigError(given.source("nnodes") + " " + std::to_string(nodes.count) + ", but " +
                           std::to_string(hosts) +
@@ -276,7 +276,7 @@ void fill(LaunchOptions& o, const GivenTexts& given) {
   o.nodes = nodes_of(given, slots);
   o.nproc_per_node = given.has("nproc-per-node") ? given.text("nproc-per-node") : slots;
   o.rendezvous.master_port = given.number("master-port", 0, 65535);
-  o.restarts.most = given.number("max-restarts", 0, 1'000'000).value_or(0);
+  o.restarts.max = given.number("max-restarts", 0, 1'000'000).value_or(0);
   if (const auto interval = given.milliseconds("monitor-interval"))
     o.monitor_interval_ms = *interval;
   o.restarts.longest_pause_ms = given.milliseconds("respawn-pause");

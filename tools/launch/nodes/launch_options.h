@@ -11,13 +11,13 @@ namespace tools {
 
 struct LaunchNodes {
   int count = 1;
-  std::optional<int> least;             // of an elastic job, of which `count` are the most
+  std::optional<int> min_count;         // of an elastic job, of which `count` is the maximum
   std::optional<int> rank;              // this node's
   std::vector<std::string> hosts = {};  // of --hosts or --hostfile, in order of node rank
 };
 
 struct LaunchRestarts {
-  int most = 0;                         // of all workers
+  int max = 0;                          // of all workers
   bool respawn = false;                 // single workers of an elastic job are started again
   std::optional<int> longest_pause_ms;  // before that
 };

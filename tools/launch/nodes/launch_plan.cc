@@ -67,7 +67,7 @@ int find_node_rank(const LaunchOptions& options) {
 }
 
 // Makes a name for logs that sorts by time.
-std::string fresh_run_id() {
+std::string random_run_id() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
@@ -126,14 +126,14 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
     throw UsageError("--master-port 0 is for one node: the other nodes could not know the port");
 }
 
-// Ranks of an elastic job that nobody can join would wait for the whole time of the rendezvous.
+// Ranks of an elastic job that no rank can join would wait for the whole time of the rendezvous.
 void require_enough_ranks(const LaunchPlan& plan, const LaunchOptions& options) {
-  const int least = std::atoi(plan.elastic.c_str());
+  const int min_ranks = std::atoi(plan.elastic.c_str());
   const bool is_alone = plan.nnodes == 1 && plan.init_method.empty() && !options.restarts.respawn;
-  if (is_alone && plan.nproc < least)
-    throw io::ConfigError("--elastic " + plan.elastic + " needs at least " + std::to_string(least) +
-                          " ranks, and --nproc-per-node starts " + std::to_string(plan.nproc) +
-                          " on the only node, which nobody can join");
+  if (is_alone && plan.nproc < min_ranks)
+    throw io::ConfigError("--elastic " + plan.elastic + " needs at least " +
+                          std::to_string(min_ranks) + " ranks, and --nproc-per-node starts " +
+                          std::to_string(plan.nproc) + " on the only node, which nobody can join");
 }
 
 }  // namespace
@@ -165,14 +165,14 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
                    [](const std::string& e) { return e.starts_with("OMP_NUM_THREADS="); });
   plan.threads = default_threads(plan.nproc);
   plan.host = backends::host_name();
-  plan.max_restarts = options.restarts.most;
+  plan.max_restarts = options.restarts.max;
   if (!options.rendezvous.id.empty()) check_run_id(options.rendezvous.id);
-  plan.run_id = options.rendezvous.id.empty() ? fresh_run_id() : options.rendezvous.id;
+  plan.run_id = options.rendezvous.id.empty() ? random_run_id() : options.rendezvous.id;
   plan.common_run_id = plan.nnodes == 1 || !options.rendezvous.id.empty();
   plan.elastic = plan.own_command ? elastic_of(options.command) : "";
-  if (plan.elastic.empty() && options.nodes.least)
-    plan.elastic =
-        std::to_string(*options.nodes.least * plan.nproc) + ":" + std::to_string(plan.world_size());
+  if (plan.elastic.empty() && options.nodes.min_count)
+    plan.elastic = std::to_string(*options.nodes.min_count * plan.nproc) + ":" +
+                   std::to_string(plan.world_size());
   plan.launch_id = launch_id_of(plan);
   if (!plan.elastic.empty() && !plan.own_command)
     throw UsageError("--nnodes MIN:MAX is for commands of this program, as train");

@@ -23,11 +23,11 @@ std::optional<int> whole(const std::string& text) {
 
 }  // namespace
 
-int parse_whole(const std::string& text, int least, int most, const std::string& option) {
+int parse_whole(const std::string& text, int min, int max, const std::string& option) {
   const std::optional<int> value = whole(text);
-  if (!value || *value < least || *value > most)
+  if (!value || *value < min || *value > max)
     throw io::ConfigError(option + " '" + text + "': expected a whole number from " +
-                          std::to_string(least) + " to " + std::to_string(most));
+                          std::to_string(min) + " to " + std::to_string(max));
   return *value;
 }
 
@@ -95,14 +95,14 @@ NodeCount parse_node_count(const std::string& text, const std::string& option) {
     throw io::ConfigError(option + " '" + text +
                           "': expected the number of nodes, 1 or more; the number of this node, "
                           "from 0, is --node-rank");
-  const int least = parse_whole(text.substr(0, colon), 1, kMaxNodes, option);
-  if (colon == std::string::npos) return {.most = least};
-  const int most = parse_whole(text.substr(colon + 1), 1, kMaxNodes, option);
-  if (most < least)
+  const int min = parse_whole(text.substr(0, colon), 1, kMaxNodes, option);
+  if (colon == std::string::npos) return {.max = min};
+  const int max = parse_whole(text.substr(colon + 1), 1, kMaxNodes, option);
+  if (max < min)
     throw io::ConfigError(option + " '" + text +
                           "': the first number is the greater one; expected N or MIN:MAX");
-  if (most == least) return {.most = most};
-  return {.least = least, .most = most};
+  if (max == min) return {.max = max};
+  return {.min = min, .max = max};
 }
 
 }  // namespace tools

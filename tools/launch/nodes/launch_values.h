@@ -21,13 +21,13 @@ std::vector<int> parse_rank_list(const std::string& text, int count, const std::
 
 // Parses "2" or "2:2"; "1:4" for a job whose nodes join and leave. Throws io::ConfigError.
 struct NodeCount {
-  std::optional<int> least = {};  // none: the number is fixed
-  int most = 1;
+  std::optional<int> min = {};  // none: the number is fixed
+  int max = 1;
 };
 NodeCount parse_node_count(const std::string& text, const std::string& option);
 
-// Parses a decimal integer within [least, most]. Throws io::ConfigError.
-int parse_whole(const std::string& text, int least, int most, const std::string& option);
+// Parses a decimal integer within [min, max]. Throws io::ConfigError.
+int parse_whole(const std::string& text, int min, int max, const std::string& option);
 
 // Splits "a,b" and ",a, b" into {"a", "b"}; drops blanks around the parts and empty parts.
 std::vector<std::string> split_list(const std::string& text);

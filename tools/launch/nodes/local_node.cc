@@ -142,7 +142,7 @@ int LocalNode::run(ControlLine* control) {
       tries += " (not restarted: a restart cannot fix it)";
     const bool too_few = all_are_here() && outcome.too_few_are_left();
     const std::string what =
-        too_few ? too_few_text(*rules().least, plan_.nproc) : failure_line(*failure_);
+        too_few ? too_few_text(*rules().min_workers, plan_.nproc) : failure_line(*failure_);
     std::fprintf(stderr, "engine: error: %s%s\n", base::escape_text(what).c_str(), tries.c_str());
     return too_few ? kExitUnavailable : code;
   }
@@ -161,7 +161,7 @@ GroupRules LocalNode::rules() const {
   const bool elastic = !plan_.elastic.empty();
   if (plan_.own_command && !elastic)
     rules.savers = static_cast<std::size_t>(std::max(0, kSavingRanks - plan_.rank(0)));
-  if (elastic) rules.least = all_are_here() ? std::atoi(plan_.elastic.c_str()) : 1;
+  if (elastic) rules.min_workers = all_are_here() ? std::atoi(plan_.elastic.c_str()) : 1;
   rules.longest_wait = std::chrono::milliseconds(options_.monitor_interval_ms);
   return rules;
 }

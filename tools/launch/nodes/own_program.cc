@@ -20,7 +20,7 @@ std::string own_path() {
   std::error_code failure;
   const std::filesystem::path self = std::filesystem::read_symlink(kSelf, failure);
   if (!failure) return self.string();
-  // The name by which the program was started.
+  // The name with which the program was started.
   const auto* name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   const std::filesystem::path path =
       std::filesystem::canonical(name == nullptr ? "" : name, failure);

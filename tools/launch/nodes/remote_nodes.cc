@@ -167,8 +167,8 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
-  add("--nnodes",
-      (o.nodes.least ? std::to_string(*o.nodes.least) + ":" : "") + std::to_string(plan.nnodes));
+  add("--nnodes", (o.nodes.min_count ? std::to_string(*o.nodes.min_count) + ":" : "") +
+                      std::to_string(plan.nnodes));
   if (o.restarts.respawn) words.emplace_back("--respawn");
   if (o.restarts.longest_pause_ms)
     add("--respawn-pause", std::to_string(*o.restarts.longest_pause_ms * 1e-3));
@@ -181,7 +181,7 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
     add("--rdzv-endpoint", plan.init_method);
   }
   add("--rdzv-id", plan.run_id);
-  add("--max-restarts", std::to_string(o.restarts.most));
+  add("--max-restarts", std::to_string(o.restarts.max));
   add("--monitor-interval", std::to_string(o.monitor_interval_ms / 1000.0));
   add("--redirects", o.output.redirects);
   add("--tee", o.output.tee);
@@ -212,7 +212,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   rules.ranks_of_one_run = plan.own_command;
   // Nodes of rank 0, and of rank 1, which saves if rank 0 is lost.
   if (plan.own_command && plan.elastic.empty()) rules.savers = plan.nproc > 1 ? 1 : 2;
-  if (!plan.elastic.empty()) rules.least = 1;
+  if (!plan.elastic.empty()) rules.min_workers = 1;
   rules.longest_wait = std::chrono::milliseconds(options.monitor_interval_ms);
   std::string cause;  // of the end of all
   rules.decided = [&](std::size_t index, const WorkerEnd& end) {
@@ -245,7 +245,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   if (outcome.culprit && !outcome.killed) {
     const std::size_t index = *outcome.culprit;
     const std::string failure = node_failure(options.nodes.hosts[index], outcome.ends[index],
-                                             nodes[index].err->last_line, options.restarts.most);
+                                             nodes[index].err->last_line, options.restarts.max);
     std::fprintf(stderr, "engine: error: %s\n", base::escape_text(failure).c_str());
   }
   // 255 is ssh's own code for a host that it cannot reach; this program does not use it.

@@ -37,8 +37,8 @@ void close_all_but(int kept) {
       kept == 0 || syscall(SYS_close_range, 0U, static_cast<unsigned>(kept - 1), 0) == 0;
   if (below && syscall(SYS_close_range, static_cast<unsigned>(kept + 1), ~0U, 0) == 0) return;
 #endif
-  const long most = sysconf(_SC_OPEN_MAX);
-  for (int fd = 0; fd < (most > 0 && most < 65536 ? most : 65536); ++fd)
+  const long max_fd = sysconf(_SC_OPEN_MAX);
+  for (int fd = 0; fd < (max_fd > 0 && max_fd < 65536 ? max_fd : 65536); ++fd)
     if (fd != kept) close(fd);
 }
 
@@ -51,7 +51,7 @@ void pause_10_ms() {
 // processes that join from outside. The guard does not wait until all are gone: zombies count, and
 // only init decides when it reaps them.
 void kill_groups(const std::vector<pid_t>& groups) {
-  for (int turn = 0; turn < 5; ++turn) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
     for (const pid_t group : groups) kill(-group, SIGKILL);
     pause_10_ms();
   }
@@ -101,7 +101,7 @@ GuardProcess::GuardProcess(bool kill_orphans) : owner_(getpid()), kill_orphans_(
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot make a socket pair");
-  // The child inherits its name, so that nobody ever sees it as a worker.
+  // The child inherits its name, so that no tool ever shows it as a worker.
   char own_name[16] = {};
   prctl(PR_GET_NAME, own_name);
   prctl(PR_SET_NAME, "engine-guard");

@@ -42,8 +42,8 @@ bool is_echo(int signal, const siginfo_t* info) {
          since <= kEchoMs;
 }
 
-// Signal-safe. A stream that nobody reads must not delay the end.
-void tell_of_the_end() {
+// Signal-safe. A stream without a reader must not delay the end.
+void print_abort_notice() {
   constexpr std::string_view kText =
       "engine: a second signal: ended at once, without saving; what was saved before is kept\n";
   pollfd error_stream{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
@@ -61,7 +61,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
   if (stop_signal.compare_exchange_strong(none, signal)) return;
   // The kernel repeats SIGXCPU every second.
   if (signal == SIGHUP || signal == SIGXCPU || is_echo(signal, info)) return;
-  tell_of_the_end();
+  print_abort_notice();
   _exit(128 + signal);
 }
 

@@ -42,8 +42,8 @@ bool GroupOutcome::too_few_are_left() const {
   return !killed && culprit && ends[*culprit].signal != 0;
 }
 
-std::string too_few_text(int least, int count) {
-  return "fewer than " + std::to_string(least) + " of " + std::to_string(count) +
+std::string too_few_text(int min_workers, int count) {
+  return "fewer than " + std::to_string(min_workers) + " of " + std::to_string(count) +
          " ranks are left, and nobody can join";
 }
 
@@ -152,7 +152,7 @@ bool WorkerGroup::asks_to_stop(int signal) const {
   return signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && rules_.ranks_of_one_run);
 }
 
-// A session that is closed says so more than once, and perhaps with a SIGTERM.
+// Closing a session sends several SIGHUPs, and perhaps a SIGTERM.
 bool WorkerGroup::is_repeated_hang_up(int signal) const {
   constexpr std::chrono::seconds kOneHangUp{2};
   return stop_ && asks_to_stop(signal) &&
@@ -234,22 +234,22 @@ void WorkerGroup::look_for_ends() {
   add_failures(std::move(found));
 }
 
-// A rank that was asked to stop says so by its code, and all others stop as well.
+// The exit code of a rank shows that it was asked to stop; then all others stop as well.
 void WorkerGroup::take_stop_signal(const WorkerEnd& end) {
   if (outcome_.stop_signal || end.signal != 0) return;
   const auto take = [&](std::span<const int> signals) {
     if (std::ranges::find(signals, end.code - 128) != signals.end())
       outcome_.stop_signal = end.code - 128;
   };
-  // Training without a folder ends so where it is told to save.
+  // Training without a folder ends with such a code when it is asked to save.
   if (rules_.ranks_of_one_run) take(kSaveSignals);
-  // None is started again then.
+  // After one of these, no worker is started again.
   constexpr int kStops[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU};
-  if (rules_.least && !end.by_us) take(kStops);
+  if (rules_.min_workers && !end.by_us) take(kStops);
 }
 
-// Those that were seen in one look: one that was killed is the likelier cause than one that ended,
-// and 69 says that another is missing.
+// Orders failures that were found in one poll by how likely they are the cause: a worker that was
+// killed comes first, and one with code 69, which means that another is missing, last.
 void WorkerGroup::add_failures(std::vector<std::size_t> found) {
   const auto weight = [this](std::size_t i) {
     const WorkerEnd& e = workers_[i].end;
@@ -257,7 +257,7 @@ void WorkerGroup::add_failures(std::vector<std::size_t> found) {
   };
   std::ranges::stable_sort(found, {}, weight);
   for (const std::size_t i : found) {
-    if (rules_.least && !ends_all(workers_[i])) plan_restart(i);
+    if (rules_.min_workers && !ends_all(workers_[i])) plan_restart(i);
     if (workers_[i].state == Worker::State::kEnded) failures_.push_back({i, Clock::now()});
   }
 }
@@ -273,8 +273,8 @@ bool WorkerGroup::is_failure(const WorkerEnd& end) const {
 }
 
 bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
-  return end.code == kExitPreempted || ((rules_.least || outcome_.stop_signal) && end.code == 0) ||
-         stopped_as_asked(end);
+  return end.code == kExitPreempted ||
+         ((rules_.min_workers || outcome_.stop_signal) && end.code == 0) || stopped_as_asked(end);
 }
 
 // A stopped process (SIGSTOP) does not save.
@@ -293,7 +293,7 @@ std::optional<std::size_t> WorkerGroup::saver() const {
 // For workers that may join and leave: returns true if the remaining ones can continue without the
 // failed ones.
 bool WorkerGroup::may_go_on() const {
-  if (!rules_.least) return false;
+  if (!rules_.min_workers) return false;
   const auto is_done = [](const Worker& w) {
     return w.state == Worker::State::kEnded && w.end.code == 0;
   };
@@ -302,14 +302,14 @@ bool WorkerGroup::may_go_on() const {
            stopped_as_asked(w.end);
   };
   return std::ranges::any_of(workers_, is_done) ||
-         std::ranges::count_if(workers_, is_well) >= *rules_.least;
+         std::ranges::count_if(workers_, is_well) >= *rules_.min_workers;
 }
 
 // A difference between replicas is found by all ranks, which end with the same code, and none of
 // them is known to be right. A rank that was started again may differ alone, e.g. by newer data.
 bool WorkerGroup::ends_all(const Worker& worker) const {
   const WorkerEnd& end = worker.end;
-  return rules_.least && !worker.was_restarted && !end.by_us && end.signal == 0 &&
+  return rules_.min_workers && !worker.was_restarted && !end.by_us && end.signal == 0 &&
          end.code == kExitMismatch;
 }
 
@@ -349,8 +349,8 @@ void WorkerGroup::end_survivors() {
       end_stragglers();
       return wait_for_stop();
     case GroupPhase::kFailed:
-      // After a stop they were told already, and a second signal would cut off what they save.
-      return stop_ ? wait_for_stop() : tell_survivors();
+      // After a stop they have had the signal, and a second one would abort their saves.
+      return stop_ ? wait_for_stop() : stop_survivors();
   }
 }
 
@@ -380,14 +380,15 @@ void WorkerGroup::wait_for_stop() {
 }
 
 // The saver may be saving its last step: a second SIGTERM would cut that off.
-void WorkerGroup::tell_survivors() {
+void WorkerGroup::stop_survivors() {
   const auto since = Clock::now() - decision_->at;
   const std::optional<std::size_t> spared =
-      decision_->told > 0 && since < rules_.stop_grace ? saver() : std::nullopt;
+      decision_->stop_requests > 0 && since < rules_.stop_grace ? saver() : std::nullopt;
   if (since >= rules_.grace) {
     deliver_all(SIGKILL, spared);
-  } else if (decision_->told == 0 || (decision_->told == 1 && since >= rules_.grace / 2)) {
-    ++decision_->told;
+  } else if (decision_->stop_requests == 0 ||
+             (decision_->stop_requests == 1 && since >= rules_.grace / 2)) {
+    ++decision_->stop_requests;
     deliver_all(SIGTERM, spared);
   }
   if (since >= std::chrono::seconds(10) && spared && !decision_->reminded) {

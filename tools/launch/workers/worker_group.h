@@ -38,7 +38,7 @@ struct GroupOutcome {
 };
 
 // Returns e.g. "fewer than 2 of 3 ranks are left, and nobody can join".
-std::string too_few_text(int least, int count);
+std::string too_few_text(int min_workers, int count);
 
 // Another event source to poll while the group runs.
 class EventSource {
@@ -48,7 +48,7 @@ class EventSource {
   virtual void handle(std::span<const pollfd> polls) = 0;  // those that it has added, in order
 };
 
-// Rank 0 of a training saves, or rank 1 if rank 0 is lost.
+// Rank 0 of a training run saves, or rank 1 if rank 0 is lost.
 inline constexpr int kSavingRanks = 2;
 
 struct GroupRules {
@@ -62,32 +62,33 @@ struct GroupRules {
   std::chrono::milliseconds longest_wait{200};
   // Terminate the remaining processes of the workers' process groups after all workers have ended.
   bool kill_orphans = true;
-  // The workers are ranks of one training. SIGHUP also asks them to stop. After one has ended in
-  // order following a stop or a preemption, nothing is left to save: the others have `grace` from
-  // the last such end, and are then killed.
+  // The workers are ranks of one training run. SIGHUP also asks them to stop. After one has ended
+  // in order following a stop or a preemption, nothing is left to save: the others have `grace`
+  // from the last such end, and are then killed.
   bool ranks_of_one_run = false;
-  // Workers may fail as long as this number go on, or have ended well; none: no worker may. The end
-  // of a worker with 76 that was never started again ends all: its ranks or replicas differ.
-  std::optional<int> least;
-  // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
-  // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
+  // Workers may fail as long as this number continue, or have succeeded; none: no worker may. The
+  // end of a worker with 76 that was never started again ends all: its ranks or replicas differ.
+  std::optional<int> min_workers;
+  // With `min_workers`: called after a failure that a restart may fix. Returns what worker `index`
+  // runs when it is forked again, after a pause that doubles from one failure to the next; or
+  // nothing.
   std::function<std::function<int()>(std::size_t index, const WorkerEnd& end)> again = {};
   std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
   // The first workers that may save for all: the first of them that has neither failed nor been
   // stopped (SIGSTOP) does, while the others miss it.
   std::size_t savers = 0;
-  // Told which worker's failure has decided, before the survivors are told to end.
+  // Called with the worker whose failure has decided, before the survivors are asked to end.
   std::function<void(std::size_t index, const WorkerEnd&)> decided = {};
-  // Tells worker `index` a signal; empty: kill(2) to its process group.
+  // Sends a signal to worker `index`; empty: kill(2) to its process group.
   std::function<void(std::size_t index, pid_t pid, int signal)> deliver = {};
 };
 
 // The phases of a group, in order: it never returns to an earlier one.
 enum class GroupPhase {
-  kRunning,   // nobody has a reason to end; only now a failed worker is started again
+  kRunning,   // no worker has a reason to end; only now a failed worker is started again
   kDraining,  // a worker has ended in order, so the others are about to
   kStopping,  // a signal has asked all to stop: they save and end
-  kFailed,    // a failure has decided: the survivors are told to end, then killed
+  kFailed,    // a failure has decided: the survivors are asked to end, then killed
   kKilled,    // those that were left have been killed
 };
 
@@ -128,7 +129,7 @@ class WorkerGroup {
   };
   struct Decision {  // that the group has failed
     Clock::time_point at;
-    int told = 0;           // how often the survivors were told to end
+    int stop_requests = 0;  // sent to the survivors
     bool reminded = false;  // the user, of a saver that takes its time
   };
 
@@ -154,7 +155,7 @@ class WorkerGroup {
   void end_survivors();
   void end_stragglers();
   void wait_for_stop();
-  void tell_survivors();
+  void stop_survivors();
   bool stopped_as_asked(const WorkerEnd& end) const;  // by the signal that all were asked with
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;

@@ -33,7 +33,7 @@ namespace {
 struct Report {
   std::atomic<int> order;  // 1 = the first child that failed; 0 = no report
   int code;                // of the error; the child may be killed before it exits with it
-  bool told;  // received from another rank, which reports it itself unless it is ended before
+  bool is_remote;  // received from another rank, which reports it itself unless it is ended before
   bool missed_another;  // which had failed before
   char message[2031];
 };
@@ -64,7 +64,7 @@ int run_child(const WorkerPlace& place, Board* board,
     return code;
   } catch (const std::exception& error) {
     Report& report = board->reports[place.rank];
-    report.told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
+    report.is_remote = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
     report.missed_another = dynamic_cast<const backends::LostPeerError*>(&error) != nullptr;
     std::snprintf(report.message, sizeof report.message, "%s", text_of(error).c_str());
     report.code = exit_code_of(error);
@@ -86,7 +86,7 @@ struct Line {
 std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
                            const MemoryKills& kills) {
   const int count = static_cast<int>(outcome.ends.size());
-  std::vector<Line> lines, told;
+  std::vector<Line> lines, remote;
   for (int r = 0; r < count; ++r) {
     const WorkerEnd& end = outcome.ends[static_cast<std::size_t>(r)];
     const Report& report = board->reports[r];
@@ -97,10 +97,10 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
       const int later = report.missed_another             ? 2 * count
                         : report.code == kExitUnavailable ? count
                                                           : 0;
-      const bool ends_all = report.code == kExitMismatch && !report.told &&
+      const bool ends_all = report.code == kExitMismatch && !report.is_remote &&
                             outcome.culprit == static_cast<std::size_t>(r);
-      if (report.told)
-        told.push_back({report.order.load(), report.code, false, "", report.message});
+      if (report.is_remote)
+        remote.push_back({report.order.load(), report.code, false, "", report.message});
       else
         lines.push_back({ends_all ? -1 : report.order.load() + later, report.code,
                          report.missed_another, who, report.message});
@@ -109,7 +109,7 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
       lines.push_back({0, end.code, false, who, end_text(end.code, end.signal) + why});
     }
   }
-  if (lines.empty()) lines = std::move(told);
+  if (lines.empty()) lines = std::move(remote);
   std::sort(lines.begin(), lines.end(),
             [](const Line& a, const Line& b) { return a.order < b.order; });
   return lines;
@@ -135,7 +135,7 @@ int print_failures(const GroupOutcome& outcome, const Board* board, const Memory
 }  // namespace
 
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
-                         std::optional<int> least) {
+                         std::optional<int> min_workers) {
   backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
   const int port = backends::local_endpoint(listener.fd()).port;
   const std::string secret = backends::to_hex(backends::random_bytes(32));
@@ -145,10 +145,10 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   GuardProcess guard(true);
   GroupRules rules;
   rules.ranks_of_one_run = true;
-  if (!least) rules.savers = kSavingRanks;
-  rules.least = least;
-  // While the ranks still meet, nobody else would say so.
-  if (least)
+  if (!min_workers) rules.savers = kSavingRanks;
+  rules.min_workers = min_workers;
+  // Before the rendezvous is complete, no other process reports this.
+  if (min_workers)
     rules.again = [](std::size_t rank, const WorkerEnd& end) -> std::function<int()> {
       print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +
                    "): " + end_text(end.code, end.signal) + "; the others continue if they can");
@@ -157,15 +157,15 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   WorkerGroup group(guard, inbox, rules);
   for (int r = 0; r < count; ++r)
     group.start([&] {
-      const bool meets = r == 0 || least;
+      const bool meets = r == 0 || min_workers;
       return run_child({r, meets ? listener.fd() : -1, port, secret}, board, body);
     });
   listener.close();
   const GroupOutcome outcome = group.wait({});
-  if (least) backends::AcceptorFile::remove_unused();
+  if (min_workers) backends::AcceptorFile::remove_unused();
   const int code = print_failures(outcome, board, kills);
-  if (!least || !outcome.too_few_are_left()) return code;
-  std::fprintf(stderr, "engine: error: %s\n", too_few_text(*least, count).c_str());
+  if (!min_workers || !outcome.too_few_are_left()) return code;
+  std::fprintf(stderr, "engine: error: %s\n", too_few_text(*min_workers, count).c_str());
   return kExitUnavailable;
 }
 

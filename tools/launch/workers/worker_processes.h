@@ -23,10 +23,10 @@ struct WorkerPlace {
 // N); the reasons are printed on stderr, the first failure last, equal ones once. REQUIRES: no
 // thread has been started in this process.
 //
-// With `least` the ranks may come and go: the end of one ends the others only where fewer than
-// `least` are left, every rank is handed the listening socket, and the code is 0 where any has
-// ended with 0.
+// With `min_workers` the ranks may come and go: the end of one ends the others only where fewer
+// than `min_workers` are left, every rank is handed the listening socket, and the code is 0 where
+// any has ended with 0.
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
-                         std::optional<int> least = std::nullopt);
+                         std::optional<int> min_workers = std::nullopt);
 
 }  // namespace tools

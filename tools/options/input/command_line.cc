@@ -109,7 +109,7 @@ bool same_value(const CLI::Option& option, const std::string& a, const std::stri
 }
 
 // Only a notice: scripts append an option to override an earlier one.
-void tell_repeats(const CLI::App& app) {
+void report_repeats(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (holds_one(*option) && option->count() > 1 && !is_one_of_many() &&
         !same_value(*option, option->results().front(), option->results().back()))
@@ -185,7 +185,7 @@ std::string hyphenated(std::string argument) {
 }
 
 bool parse(CLI::App& app, Arguments arguments) {
-  if (told_shape(app)) return false;
+  if (capture_shape(app)) return false;
   if (const std::optional<std::string> topic = help_topic(arguments)) {
     std::cout << help_text(shape_of(app), *topic, help_width());
     return false;
@@ -212,7 +212,7 @@ bool parse(CLI::App& app, Arguments arguments) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(fault_text(app, error) + " (" + app.get_name() + " --help)");
   }
-  tell_repeats(app);
+  report_repeats(app);
   return true;
 }
 

@@ -106,7 +106,7 @@ CommandShape shape_of(const CLI::App& app) {
   return shape;
 }
 
-bool told_shape(const CLI::App& app) {
+bool capture_shape(const CLI::App& app) {
   if (asked == nullptr) return false;
   *asked = shape_of(app);
   return true;

@@ -36,6 +36,6 @@ CommandShape shape_of(const std::function<int(const std::vector<std::string>&)>&
                       const std::vector<std::string>& arguments = {});
 
 // For parse(): returns true if shape_of() is the caller, and passes the shape to it.
-bool told_shape(const CLI::App& app);
+bool capture_shape(const CLI::App& app);
 
 }  // namespace tools

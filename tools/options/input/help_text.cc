@@ -97,8 +97,8 @@ std::string description(const OptionShape& option) {
   // A command may have another default than train.
   const std::string_view unset =
       is_flag || option.default_value.empty() ? row->default_value : option.default_value;
-  const bool is_told = text.find("(default") != std::string::npos;
-  if (is_told || unset.empty()) return text;
+  const bool has_default = text.find("(default") != std::string::npos;
+  if (has_default || unset.empty()) return text;
   if (is_flag && unset == "false") return text;
   return text + " (default: " + (is_flag ? "on" : std::string(unset)) + ")";
 }

@@ -144,8 +144,8 @@ void check_average_state(const GivenValues& given, const RunConfig& config) {
     given.demand("average-state", "an optimizer with second moments, as adamw, for second:Q");
   // Averaged alone, a first moment may meet a second one of zero, e.g. of a weight that only other
   // ranks train: the update divides one by the root of the other.
-  const bool together = states.second > 0 && states.first % states.second == 0;
-  if (states.first > 0 && has(StateRole::kSecondMoment) && !together)
+  const bool is_multiple = states.second > 0 && states.first % states.second == 0;
+  if (states.first > 0 && has(StateRole::kSecondMoment) && !is_multiple)
     given.refuse("average-state",
                  "momentum:P,second:Q with P a multiple of Q, or all: " + std::string(spec.name) +
                      " divides first moments by second ones, which have to be "

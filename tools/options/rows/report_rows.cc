@@ -196,7 +196,7 @@ const std::vector<OptionSpec> kReportRows{
                  {is("rich"), {is("log-format", "text")}, kTextConsole}}},
     {.name = "quiet",
      .field = flag([](RunConfig& c) { return &c.console.log.quiet; }),
-     .help = "print warnings and errors only; logs have the other lines, too",
+     .help = "print warnings and errors only; log files still contain all lines",
      .example = "--quiet --save-dir run",
      .agreement = kFree,
      .on_resume = kOneStart,

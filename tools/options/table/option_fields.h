@@ -1,5 +1,5 @@
 // Makes the fields of options: kinds of values with their ranges, each bound to a member of the
-// structures that the parts of a training take.
+// structures that the parts of a training run take.
 #pragma once
 
 #include <algorithm>

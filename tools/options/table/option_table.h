@@ -23,8 +23,8 @@ struct ConfigValue {
 // Maps option names, spelled with -, to values.
 using ConfigValues = std::map<std::string, ConfigValue, std::less<>>;
 
-// Sources of values that nobody gave: the option's default, or what is left of an option that plays
-// no part in the run.
+// Sources of values that were not given: the option's default, or what is left of an option that
+// plays no part in the run.
 inline constexpr const char *kDefaultSource = "default", *kUnusedSource = "not used";
 inline bool is_default(const ConfigValue& value) { return value.source == kDefaultSource; }
 inline bool is_chosen(const ConfigValue& value) {

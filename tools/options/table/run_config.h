@@ -23,7 +23,7 @@ struct RunConfig : SessionOptions {
   struct Console {
     Progress progress = Progress::kAuto;
     LogOptions log;
-    std::string file;  // that gets all lines, too; "": none
+    std::string file;  // that also gets all lines; "": none
     bool verbose = false, all_ranks = false;
     std::vector<int> ranks{0};  // that print their lines
   };

@@ -114,7 +114,7 @@ struct AveragingOptions {
 
   Method method = Method::kGradients;
   std::string name = "grad";
-  // Of gradients if `of_gradients()`, else of the changes of parameters.
+  // Applies to gradients if `of_gradients()`, else to the changes of parameters.
   Compression compression = Compression::kNone;
   double topk_ratio = 0.01;
   int powersgd_rank = 4;
@@ -191,7 +191,7 @@ struct KeepingOptions {
   // Called with the checkpoint that is about to be loaded, and a summary of the current data.
   std::function<void(const io::Checkpoint&, const std::string& path, const DataSummary& data)>
       admit = {};
-  std::function<std::string()> before_write = {};  // same as in engine::KeeperOptions
+  std::function<std::string()> before_write = {};  // same as in engine::CheckpointManagerOptions
   std::function<bool()> take_folder = {};          // likewise
 };
 
@@ -200,7 +200,7 @@ struct BestOptions {
   struct Keep {
     enum class When { kNever, kWhereItChangesNothing, kAlways };
     When when = When::kNever;
-    // None: accuracy; perplexity for text; the loss for a regression.
+    // The default is accuracy, perplexity for text, the loss for a regression.
     std::optional<engine::Measure> measure = {};
     bool operator==(const Keep&) const = default;
   };

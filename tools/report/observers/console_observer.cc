@@ -173,7 +173,7 @@ class ConsoleObserver : public engine::TrainObserver {
   };
   void print(const std::string& text, const char* event = "message") {
     clear();
-    say(text, event);
+    log_info(text, event);
   }
   // Formats the time of a step's phases, as means over steps and ranks.
   static std::string phases_text(const engine::StepReport& report) {
@@ -205,7 +205,7 @@ class ConsoleObserver : public engine::TrainObserver {
     const bool slow = report.slowest_ratio >= kSlowRatio && excess_of(report) >= kSlowSeconds;
     const bool again = slow && slow_rank_ == report.slowest_rank;
     slow_cost_ = (again ? slow_cost_ : 0) + excess_of(report) * steps;
-    if (again && slow_cost_ >= kSlowCost && !slow_told_) {
+    if (again && slow_cost_ >= kSlowCost && !slow_reported_) {
       const engine::StepPhases& own = report.ranks[static_cast<std::size_t>(slow_rank_)];
       char text[256];
       std::snprintf(text, sizeof text,
@@ -214,9 +214,9 @@ class ConsoleObserver : public engine::TrainObserver {
                     slow_rank_, report.slowest_ratio, 1e3 * own.data, 1e3 * own.forward,
                     1e3 * own.backward, 1e3 * own.update);
       print_notice(text);
-      slow_told_ = true;
+      slow_reported_ = true;
     } else if (!again) {
-      slow_told_ = false;
+      slow_reported_ = false;
     }
     slow_rank_ = slow ? report.slowest_rank : -1;
   }
@@ -269,7 +269,7 @@ class ConsoleObserver : public engine::TrainObserver {
   int drawn_above_ = 0;   // lines above the bar
   int slow_rank_ = -1;    // in the last report; -1: none
   double slow_cost_ = 0;  // seconds, since it is the slowest
-  bool slow_told_ = false;
+  bool slow_reported_ = false;
 };
 
 class DesyncObserver : public engine::TrainObserver {

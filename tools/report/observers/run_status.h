@@ -30,7 +30,7 @@ struct RunStatus {
   // "completed", "stopped by signal 15", "failed", or "ended without saying so", which a reader
   // finds; none while it trains.
   std::optional<std::string> end;
-  std::string cause;  // why it failed; where it did not say so, what is known
+  std::string cause;  // why it failed; if it did not report that, what is known
   Progress progress;
   std::optional<double> loss, accuracy;  // as last reported
   std::string rate;                      // "5,120 images/s"; "": not known yet

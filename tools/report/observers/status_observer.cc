@@ -43,7 +43,7 @@ class Writer final : public StatusObserver {
     thread_.join();
     if (!status_.end && options_.elastic) return;  // with other ranks
     if (!status_.end) status_.end = "failed";
-    tell();
+    send_status();
   }
 
   void on_step(const engine::TrainProgress& p) override {
@@ -98,11 +98,11 @@ class Writer final : public StatusObserver {
 
   void run(const std::stop_token& stop) {
     do {
-      tell();
+      send_status();
     } while (base::sleep_unless_stopped(stop, kEvery));
   }
 
-  void tell() noexcept {
+  void send_status() noexcept {
     try {
       options_.check();
     } catch (const std::exception&) {
@@ -121,17 +121,18 @@ class Writer final : public StatusObserver {
       group_.publish_status(text);
       if (!options_.folder.empty()) io::replace_file(run_status_path(options_.folder), text);
     } catch (const std::exception& error) {
-      if (!told_) print_notice(std::string(error.what()) + "; engine top has no news until it can");
-      told_ = true;
+      if (!reported_)
+        print_notice(std::string(error.what()) + "; engine top has no updates until it can");
+      reported_ = true;
     }
   }
 
   const StatusOptions options_;
   backends::Group& group_;
   std::mutex mutex_;
-  RunStatus status_;     // guarded by the mutex
-  bool told_ = false;    // used by the thread, then by the destructor
-  std::jthread thread_;  // last member, because it uses the others
+  RunStatus status_;       // guarded by the mutex
+  bool reported_ = false;  // used by the thread, then by the destructor
+  std::jthread thread_;    // last member, because it uses the others
 };
 
 }  // namespace

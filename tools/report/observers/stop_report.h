@@ -1,4 +1,4 @@
-// Formats the messages after a training was stopped by a signal.
+// Formats the messages after a training run was stopped by a signal.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Collects what the outputs of a run or a launcher lack, for the error at its end: a lost line of
-// metrics does not end a training, but its exit code must not say that all is there.
+// metrics does not end a training run, but its exit code must not report success.
 #pragma once
 
 #include <string>

@@ -145,7 +145,7 @@ void open_log_file(const std::string& path) {
   chosen_log_file.emplace("log-file", path);
 }
 
-void say(const std::string& lines, const char* event) {
+void log_info(const std::string& lines, const char* event) {
   const std::string text = base::visible_lines(lines);
   const LogOptions options = options_now();
   const std::string json = json_lines("info", event, text);

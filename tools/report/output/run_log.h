@@ -13,7 +13,7 @@ namespace tools {
 enum class LogFormat { kText, kJson };
 
 struct LogOptions {
-  bool quiet = false;  // true: lines of say() are not printed on the console
+  bool quiet = false;  // true: lines of log_info() are not printed on the console
   LogFormat format = LogFormat::kText;
   bool time = false;  // true: lines on the console begin with the time, as in logs
 };
@@ -31,8 +31,9 @@ struct LogContext {
 };
 LogContext& log_context() noexcept;
 
-// From now on lines of say() and print_notice() are also appended to this file ("": no longer). A
-// log that cannot be written is reported once, and has no other effect: the console has the lines.
+// From now on lines of log_info() and print_notice() are also appended to this file ("": no
+// longer). A log that cannot be written is reported once, and has no other effect: the console has
+// the lines.
 void keep_log(const std::string& path);
 // Makes that file again if it has been deleted, with a notice.
 void restore_log();
@@ -45,7 +46,7 @@ std::vector<std::string> take_log_losses();
 
 // Prints one or several lines on stdout, flushed, so that a log of the console follows the run.
 // `event` is the topic in JSON.
-void say(const std::string& text, const char* event = "message");
+void log_info(const std::string& text, const char* event = "message");
 
 // Writes "engine: TEXT" to stderr in one write, or JSON, or calls the handler below; and writes it
 // to the logs.

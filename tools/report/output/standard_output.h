@@ -9,8 +9,8 @@ namespace tools {
 // Throws io::Error if standard output is closed. Call it before anything is opened.
 void open_standard_streams();
 
-// Flushes standard output and stores errors for check_standard_output(): a lost line is no reason
-// to end a training.
+// Flushes standard output and stores errors for check_standard_output(): a lost line is not a
+// reason to end a training run.
 void flush_standard_output() noexcept;
 
 bool standard_output_failed() noexcept;  // some printed text has not arrived

@@ -187,10 +187,11 @@ void RunTrace::collect(std::int64_t done) {
     note_lost_output(fault, exit_code_of(error));
     return print_notice(fault);
   }
-  say("Trace of steps " + std::to_string(began_ + 1) + " to " + std::to_string(done) + ", " +
-      with_commas(spans) + " spans: " + base::escape_text(options_.path) +
-      (ranks.size() > 1 ? " (clocks within " + base::number_text("%.1f", error_ns / 1e3) + " us)"
-                        : ""));
+  log_info("Trace of steps " + std::to_string(began_ + 1) + " to " + std::to_string(done) + ", " +
+           with_commas(spans) + " spans: " + base::escape_text(options_.path) +
+           (ranks.size() > 1
+                ? " (clocks within " + base::number_text("%.1f", error_ns / 1e3) + " us)"
+                : ""));
   if (dropped > 0)
     print_notice("--trace: there was no room for the oldest " + with_commas(dropped) +
                  " spans of a rank, which keeps " +

@@ -1,4 +1,4 @@
-// Implements --trace of a training: collects the spans of all ranks' threads in one file.
+// Implements --trace of a training run: collects the spans of all ranks' threads in one file.
 #pragma once
 
 #include <cstdint>

@@ -77,25 +77,28 @@ bool changes_one_rank(const AveragingOptions& options) {
 
 // With policies that average parameters, these alone are compressed.
 std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
-                                              backends::Communicator& wire,
+                                              backends::Communicator& communicator,
                                               const AveragingParts& parts) {
   engine::FlatBuffer& gradients = parts.model.parameters.gradients;
   switch (options.of_gradients() ? options.compression : Compression::kNone) {
     case Compression::kBf16:
-      return engine::make_bf16_sum(wire, gradients);
+      return engine::make_bf16_sum(communicator, gradients);
     case Compression::kTopK:
-      return engine::make_top_k_sum(wire, gradients, options.topk_ratio);
+      return engine::make_top_k_sum(communicator, gradients, options.topk_ratio);
     case Compression::kPowerSgd:
-      return engine::make_power_sgd_sum(wire, gradients, parts.context, options.powersgd_rank);
+      return engine::make_power_sgd_sum(communicator, gradients, parts.context,
+                                        options.powersgd_rank);
     case Compression::kInt8:
     case Compression::kInt4:
     case Compression::kSparse:
-      return engine::make_coded_sum(wire, gradients, parts.context, *codes_of(options, parts.seed));
+      return engine::make_coded_sum(communicator, gradients, parts.context,
+                                    *codes_of(options, parts.seed));
     case Compression::kNone:
       break;
   }
-  if (parts.shares != nullptr) return engine::make_scattered_sum(wire, gradients, *parts.shares);
-  return engine::make_plain_sum(wire, gradients);
+  if (parts.shares != nullptr)
+    return engine::make_scattered_sum(communicator, gradients, *parts.shares);
+  return engine::make_plain_sum(communicator, gradients);
 }
 
 // Returns what a policy needs to know of steps whose gradients the device sums as codes.
@@ -125,16 +128,17 @@ engine::StepSumOptions coded_step(const AveragingOptions& options, std::uint64_t
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& options,
-                                                        backends::Communicator& wire,
+                                                        backends::Communicator& communicator,
                                                         const AveragingParts& parts) {
   const engine::FlatBuffer& gradients = parts.model.parameters.gradients;
   if (parts.on_device && encodes_gradients_on_device(options))
     return engine::make_step_gradient_averaging(gradients,
                                                 coded_step(options, parts.seed, gradients));
   const engine::BucketOptions buckets =
-      parts.shares != nullptr ? engine::dealt_buckets(options.buckets, wire.world_size())
+      parts.shares != nullptr ? engine::sharded_buckets(options.buckets, communicator.world_size())
                               : options.buckets;
-  return engine::make_gradient_averaging(make_sum(options, wire, parts), gradients, buckets);
+  return engine::make_gradient_averaging(make_sum(options, communicator, parts), gradients,
+                                         buckets);
 }
 
 // Returns with every how many averagings a state is averaged; 0: never.
@@ -187,25 +191,26 @@ engine::StreamingOptions streaming_options(const AveragingOptions& options,
 std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptions& options,
                                                             const AveragingParts& parts) {
   if (options.method == AveragingMethod::kStreaming)
-    return engine::make_streaming_averaging(parts.wire, parts.model.parameters, parts.context,
+    return engine::make_streaming_averaging(parts.communicator, parts.model.parameters,
+                                            parts.context,
                                             streaming_options(options, parts.model, parts.seed));
   engine::ParameterAveragingOptions averaged =
       parameter_options(options, parts.model, parts.optimizer);
   if (options.method == AveragingMethod::kGossip)
-    return engine::make_gossip_averaging(parts.wire, parts.pairs, parts.model.parameters,
+    return engine::make_gossip_averaging(parts.communicator, parts.pairs, parts.model.parameters,
                                          parts.context,
                                          {.name = averaged.name,
                                           .schedule = averaged.schedule,
                                           .seed = parts.seed,
                                           .outer = averaged.outer});
   if (options.stale.max_behind > 0)
-    return engine::make_stale_averaging(parts.wire, parts.model.parameters,
+    return engine::make_stale_averaging(parts.communicator, parts.model.parameters,
                                         {.name = averaged.name,
                                          .schedule = averaged.schedule,
                                          .outer = averaged.outer,
                                          .stale = options.stale});
   averaged.lossy = codes_of(options, parts.seed);
-  return engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
+  return engine::make_parameter_averaging(parts.communicator, parts.model.parameters, parts.context,
                                           averaged);
 }
 
@@ -331,7 +336,7 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
     throw std::logic_error("--sync auto must be replaced by choose_sync()");
   if (!averages(options, group.world_size())) return engine::make_no_averaging(group.world_size());
   if (options.method == AveragingMethod::kGradients)
-    return make_gradients(options, parts.wire, parts);
+    return make_gradients(options, parts.communicator, parts);
   auto parameters = make_of_parameters(options, parts);
   const std::int64_t warmup = gradient_steps(options);
   if (warmup == 0 && parts.island == nullptr) return parameters;
@@ -340,7 +345,7 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
   mixed.warmup = warmup;
   if (warmup > 0)
     mixed.all = group.world_size() > 1
-                    ? make_gradients(options, parts.wire, parts)
+                    ? make_gradients(options, parts.communicator, parts)
                     : engine::make_step_gradient_averaging(parts.model.parameters.gradients, {});
   if (parts.island != nullptr) {
     mixed.island = make_gradients(options, *parts.island, parts);

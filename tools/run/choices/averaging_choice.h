@@ -18,7 +18,7 @@ namespace tools {
 
 // The objects that a policy uses; all of them outlive the policy.
 struct AveragingParts {
-  backends::Communicator& wire;    // connects all ranks, only for the policy
+  backends::Communicator& communicator;  // connects all ranks, only for the policy
   backends::Communicator* island;  // connects this rank's island; null if --sync-island is rank
   engine::ModelState& model;
   engine::Optimizer& optimizer;
@@ -34,7 +34,7 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
                                                         const AveragingParts& parts);
 
 // Returns true if a group of `world_size` ranks changes parameters by its averagings. One rank has
-// nobody to average with, but takes the outer steps of its policy, so that the method is the same
+// no rank to average with, but takes the outer steps of its policy, so that the method is the same
 // for any number of ranks; it has no use for a policy without them.
 bool averages(const AveragingOptions& options, int world_size);
 // Returns the options that a group of `world_size` ranks follows. One rank needs no codes and waits

@@ -18,7 +18,7 @@ namespace tools {
 namespace {
 
 // For a rank that waits by polling: one core for that, and one to prepare its batches.
-constexpr int kCoresOfADevice = 2;
+constexpr int kCoresPerDevice = 2;
 
 // Returns e.g. ", bf16", ", f16 products, loss scale dynamic".
 std::string precision_text(const Compute& compute, engine::DType stored) {
@@ -86,7 +86,7 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
     threads = cores = binding->threads();
   }
   const bool cpu = choice.device.kind == engine::Device::Kind::kCpu,
-             blocks = !cpu && cores < kCoresOfADevice;
+             blocks = !cpu && cores < kCoresPerDevice;
   if (!cpu) engine::cuda::block_in_waits(blocks);
   return {.device = choice.device,
           .storage = cpu ? options.dtype : options.precision.half.value_or(options.dtype),

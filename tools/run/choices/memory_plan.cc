@@ -35,7 +35,7 @@ std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOption
   std::vector<std::int64_t> sizes;
   for (const engine::OrderedParameter& p : parameters)
     sizes.push_back(p.layout.layout.memory_shape().count());
-  const std::vector<int> owners = engine::deal_sizes(sizes, options.optimizer_ranks);
+  const std::vector<int> owners = engine::assign_owners(sizes, options.optimizer_ranks);
   std::uint64_t all = 0;
   for (const engine::OptimizerState& state : options.optimizer_states) {
     std::uint64_t bytes = 0;
@@ -126,7 +126,7 @@ std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::P
   return options.shards * fitting;
 }
 
-std::string at_most_text(std::int64_t batch) {
+std::string max_batch_text(std::int64_t batch) {
   return "at most --batch-size-per-device " + std::to_string(batch) + " would fit";
 }
 
@@ -151,7 +151,7 @@ void check_limit(const engine::Graph& graph, const engine::PlanOptions& plan,
       "--memory of " + memory_text(options.limit) +
       " is too small: " + batches_text(plan, options) + "at least " + whole_mib_text(need.total()) +
       " (" + parts_text(need, memory_text) + ") with activations computed again in backward; " +
-      (fits > 0 ? at_most_text(fits)
+      (fits > 0 ? max_batch_text(fits)
                 : "a batch of one sample needs at least " +
                       whole_mib_text(memory_need(graph, plan, 1, options).total())));
 }
@@ -239,7 +239,7 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
       batches_text(plan, options) + gib_text(need.total()) + " (" + parts_text(need, gib_text) +
       ")" + of_ranks + ", but " + gib_text(budget.bytes) +
       (on_device ? " of " + gib_text(budget.total) + " are free; " : " are available; ") +
-      (fits > 0    ? at_most_text(fits)
+      (fits > 0    ? max_batch_text(fits)
        : on_device ? kDeviceTooSmall
                    : "not even batches of one sample fit: use a smaller model, fewer ranks on this "
                      "host, or a host with more memory"));
@@ -251,7 +251,7 @@ std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& 
                          largest_batch_of_device(graph, plan, options, bytes, plan.max_batch + 1),
                      tried = options.shards * plan.max_batch;
   if (fits <= 0 || tried == 1) return kDeviceTooSmall;
-  if (fits < tried) return at_most_text(fits);
+  if (fits < tried) return max_batch_text(fits);
   return "the plan would have fitted, so something else takes memory: try a "
          "--batch-size-per-device below " +
          std::to_string(tried);

@@ -129,18 +129,18 @@ SyncCandidate candidate_of(const Policy& policy, std::int64_t every, const SyncF
       static_cast<double>(coded ? engine::code_bytes(lossy, f.elements, 0) : f.bytes);
   SyncCandidate c{.options = {{"sync", sync}}, .accuracy = policy.accuracy.text};
   if (!policy.periods.empty()) c.options.emplace_back("sync-every", std::to_string(every));
-  double wire = coded ? coded_s(f, lossy, bytes) : all_reduce_s(f, bytes);
-  double waits = wire;
+  double communication = coded ? coded_s(f, lossy, bytes) : all_reduce_s(f, bytes);
+  double waits = communication;
   if (sync == "streaming") {
     c.options.emplace_back("sync-overlap", std::to_string(overlap_of(every)));
-    std::tie(wire, waits) = streaming_s(f, every);
+    std::tie(communication, waits) = streaming_s(f, every);
   }
   if (coded) c.options.emplace_back("compress", compression_name(policy.compression));
   // Error feedback replaces the outer momentum (SparseLoCo).
   if (sync == "diloco" && policy.compression == Compression::kSparse)
     c.options.emplace_back("outer-momentum", "0");
   c.bytes_per_step = bytes / period;
-  c.wire_s = wire / period;
+  c.wire_s = communication / period;
   c.overhead = waits / (period * f.step_s);
   c.points = policy.accuracy.points;
   if (!policy.periods.empty()) c.accuracy += ", K = " + std::to_string(policy.measured_every);

@@ -30,8 +30,8 @@ constexpr const char* kFooter =
     "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
     "--init-method tcp://n1:29500";
 
-// The tokenizer in `folder`. Others may have made the ids: a folder without one is no error, and
-// one that is not read is a notice.
+// The tokenizer in `folder`. Others may have made the ids: a folder without one is not an error,
+// and one that is not read is a notice.
 void check_tokenizer(const std::string& folder, const RunConfig& config,
                      std::vector<std::string>& notices) {
   const std::string path = folder + "/tokenizer.json";
@@ -125,7 +125,8 @@ RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::st
   const std::string definition = take_resumed_run(values);
   take_vocabulary(values);
   apply_defaults(values);
-  if (std::string ranks = settle_spawn(values); !ranks.empty()) notices.push_back(std::move(ranks));
+  if (std::string ranks = resolve_spawn(values); !ranks.empty())
+    notices.push_back(std::move(ranks));
   RunConfig config = resolve_run_config(values);
   models::DefinitionNotes notes;
   config.model.definition =

@@ -52,8 +52,8 @@ void check_room(const io::DatasetOptions& set, std::uint64_t bytes, std::int64_t
 
 // Collective. All ranks check the available memory before any of them allocates; ranks that have
 // their data need no more.
-void check_room_together(const io::DatasetOptions& set, bool loads, const backends::Group& group,
-                         backends::Communicator& control) {
+void check_room_collectively(const io::DatasetOptions& set, bool loads,
+                             const backends::Group& group, backends::Communicator& control) {
   const std::string& host = group.peers().at(static_cast<std::size_t>(group.rank())).host_id;
   const std::optional<AvailableMemory> left = available_memory();
   const std::vector<std::string> loading = gather_texts(control, loads ? host : "");
@@ -146,14 +146,15 @@ void read_for_training(const io::DatasetOptions& options, LoadedData& loaded) {
   splits.warnings.insert(splits.warnings.end(), splits.unknown.begin(), splits.unknown.end());
 }
 
-std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,
-                                          backends::Communicator& control,
-                                          std::shared_ptr<LoadedData> before,
-                                          const DataReader& read) {
+std::shared_ptr<LoadedData> load_collectively(const DataOptions& options,
+                                              const backends::Group& group,
+                                              backends::Communicator& control,
+                                              std::shared_ptr<LoadedData> before,
+                                              const DataReader& read) {
   const io::DatasetOptions set = staged(options, group, control);
   if (!before) before = options.given;
   auto loaded = before ? std::move(before) : std::make_shared<LoadedData>();
-  check_room_together(set, is_empty(*loaded), group, control);
+  check_room_collectively(set, is_empty(*loaded), group, control);
   run_on_all_ranks(group, control, [&] {
     if (is_empty(*loaded)) read(set, *loaded);
   });
@@ -179,7 +180,7 @@ std::shared_ptr<LoadedData> load_alone(const DataOptions& options) {
 SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
                          const backends::Group& group, backends::Communicator& control,
                          std::shared_ptr<LoadedData> before)
-    : loaded_(load_together(options, group, control, std::move(before))),
+    : loaded_(load_collectively(options, group, control, std::move(before))),
       normalization_(tools::normalization(options, loaded_->splits.train)),
       order_(options.sampling.shuffle ? io::make_epoch_order(options.order, loaded_->splits.train)
                                       : nullptr),

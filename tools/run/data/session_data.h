@@ -52,19 +52,20 @@ void read_for_training(const io::DatasetOptions& options, LoadedData& loaded);
 // long as a collective may take, and all read the copies. Afterwards all ranks have the same data,
 // or all fail: with the exceptions of io/data (engine::RemoteError on the other ranks), or with
 // engine::DesyncError that names the difference.
-std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,
-                                          backends::Communicator& control,
-                                          std::shared_ptr<LoadedData> before = nullptr,
-                                          const DataReader& read = read_for_training);
+std::shared_ptr<LoadedData> load_collectively(const DataOptions& options,
+                                              const backends::Group& group,
+                                              backends::Communicator& control,
+                                              std::shared_ptr<LoadedData> before = nullptr,
+                                              const DataReader& read = read_for_training);
 
-// Loads, without any other rank, the data that load_together() would load, and can be passed to it;
-// nothing if the data have to be staged first. Throws as io/data does.
+// Loads, without any other rank, the data that load_collectively() would load, and can be passed to
+// it; nothing if the data have to be staged first. Throws as io/data does.
 std::shared_ptr<LoadedData> load_alone(const DataOptions& options);
 
 class SessionData {
  public:
   // Collective. Loads as above. `micro_batches` per rank are used for DataOptions::batch_of_rank.
-  // Throws as load_together() does, and io::DataError for an empty set.
+  // Throws as load_collectively() does, and io::DataError for an empty set.
   SessionData(const DataOptions& options, std::int64_t micro_batches, const backends::Group& group,
               backends::Communicator& control, std::shared_ptr<LoadedData> before = nullptr);
   // Returns the data for another session.

@@ -33,16 +33,16 @@ std::vector<std::int64_t> spread_samples(const io::Dataset& set, std::int64_t co
   return samples;
 }
 
-ShownSamples::ShownSamples(std::unique_ptr<SamplePredictor> judge, const io::Dataset& set,
+ShownSamples::ShownSamples(std::unique_ptr<SamplePredictor> predictor, const io::Dataset& set,
                            std::vector<std::string> names, const std::vector<std::int64_t>& samples)
-    : judge_(std::move(judge)), set_(set), names_(std::move(names)), samples_(samples) {
+    : predictor_(std::move(predictor)), set_(set), names_(std::move(names)), samples_(samples) {
   if (has_pictures(set))
     for (const std::int64_t sample : samples_) pictures_.push_back(picture_of(set, sample));
 }
 
 void ShownSamples::show(std::int64_t step, io::EventFile& file) {
-  judge_->load();
-  const std::vector<double>& logits = judge_->logits(samples_);
+  predictor_->load();
+  const std::vector<double>& logits = predictor_->logits(samples_);
   const std::size_t classes = logits.size() / samples_.size();
   std::vector<io::EventFile::Image> images;
   std::string table = "| sample | label | prediction | probability |\n|---|---|---|---|\n";

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/metrics/event_file.h"
-#include "tools/run/data/sample_judge.h"
+#include "tools/run/data/sample_predictor.h"
 
 namespace tools {
 
@@ -15,7 +15,7 @@ class ShownSamples {
  public:
   // Shows `count` of them, evenly spread over the set, which outlives this. `names` are those of
   // the classes.
-  ShownSamples(std::unique_ptr<SamplePredictor> judge, const io::Dataset& set,
+  ShownSamples(std::unique_ptr<SamplePredictor> predictor, const io::Dataset& set,
                std::vector<std::string> names, const std::vector<std::int64_t>& samples);
 
   // Writes pictures with a green border if the prediction is correct and a red one if it is wrong,
@@ -23,7 +23,7 @@ class ShownSamples {
   void show(std::int64_t step, io::EventFile& file);
 
  private:
-  std::unique_ptr<SamplePredictor> judge_;
+  std::unique_ptr<SamplePredictor> predictor_;
   const io::Dataset& set_;
   const std::vector<std::string> names_;
   const std::vector<std::int64_t> samples_;

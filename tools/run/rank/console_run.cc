@@ -90,7 +90,7 @@ class ConsoleRun {
   ConsoleRun(const RankRunOptions& options, backends::Group& group,
              std::unique_ptr<backends::Communicator> control, PrometheusPage* page)
       : config_(options.config),
-        turn_(options.turn),
+        generation_(options.generation),
         group_(group),
         page_(page),
         run_(options, group, std::move(control)),
@@ -103,7 +103,7 @@ class ConsoleRun {
     if (!facts_.is_complete() || facts_.is_carried_over())
       result = train();
     else if (run_.is_root())
-      say(completion_text(facts_));
+      log_info(completion_text(facts_));
     run_.finish_trace(result);
     return end(result);
   }
@@ -117,8 +117,8 @@ class ConsoleRun {
     if (facts_.is_carried_over())
       print_membership();
     else
-      say(base::escape_text(start_line(facts_, ENGINE_VERSION) + " | " + state_text(facts_)),
-          "start");
+      log_info(base::escape_text(start_line(facts_, ENGINE_VERSION) + " | " + state_text(facts_)),
+               "start");
     if (root && !facts_.ranks.processors.empty()) print_notice(facts_.ranks.processors);
     if (root && !facts_.is_carried_over() && !facts_.ranks.translation.empty())
       print_notice(facts_.ranks.translation);
@@ -127,18 +127,18 @@ class ConsoleRun {
 
   void print_membership() const {
     const std::string scale = scale_text(facts_);
-    say("membership: " + membership_text(turn_->view) + "; on from step " +
-        std::to_string(facts_.start.step) + " after " +
-        base::number_text("%.2f", base::steady_seconds() - turn_->retained.since) + " s" +
-        (scale.empty() ? "" : "; " + scale));
+    log_info("membership: " + membership_text(generation_->view) + "; on from step " +
+             std::to_string(facts_.start.step) + " after " +
+             base::number_text("%.2f", base::steady_seconds() - generation_->retained.since) +
+             " s" + (scale.empty() ? "" : "; " + scale));
   }
 
   // Prints details that do not fit the start line.
   void print_details() const {
     for (const std::string& warning : data_warnings(facts_)) print_notice("warning: " + warning);
-    for (const std::string& line : detail_lines(facts_)) say(line);
-    for (const std::string& line : run_.sync_lines()) say(line, "sync");
-    for (const std::string& line : averaging_lines(facts_)) say(line);
+    for (const std::string& line : detail_lines(facts_)) log_info(line);
+    for (const std::string& line : run_.sync_lines()) log_info(line, "sync");
+    for (const std::string& line : averaging_lines(facts_)) log_info(line);
     if (config_.keeping.directory.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
   }
@@ -157,7 +157,8 @@ class ConsoleRun {
          .equal_work = config_.data.shares.are_equal() && config_.data.local_steps.are_equal(),
          .unit = progress_unit(run_.session().data().train()),
          .min_interval = std::chrono::seconds(config_.log_every ? 0 : 1),
-         .seconds_before = turn_ == nullptr ? 0 : base::steady_seconds() - turn_->retained.begin}));
+         .seconds_before =
+             generation_ == nullptr ? 0 : base::steady_seconds() - generation_->retained.begin}));
   }
 
   engine::TrainResult train() {
@@ -178,8 +179,8 @@ class ConsoleRun {
     if (result.paused) return std::nullopt;
     const std::string model = run_.save_rank_model();
     if (run_.is_root() && !model.empty())
-      say("Saved each rank's model: " + base::escape_text(model) +
-          (group_.world_size() > 1 ? " and its siblings" : ""));
+      log_info("Saved each rank's model: " + base::escape_text(model) +
+               (group_.world_size() > 1 ? " and its siblings" : ""));
     return result.signal == 0 ? kExitOk : stopped(result);
   }
 
@@ -195,7 +196,7 @@ class ConsoleRun {
   }
 
   const RunConfig& config_;
-  const GroupTurn* const turn_;
+  const ElasticGeneration* const generation_;
   backends::Group& group_;
   PrometheusPage* const page_;
   RankRun run_;
@@ -210,7 +211,7 @@ std::optional<int> run_on_console(const RankRunOptions& options, backends::Group
   configure_logging(config, group);
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
   const RunPage page(config, group, *control,
-                     options.turn == nullptr ? nullptr : &options.turn->retained);
+                     options.generation == nullptr ? nullptr : &options.generation->retained);
   // The other ranks wait for this, which may take long.
   if (!config.keeping.directory.empty())
     group.set_activity("taking the folder " + config.keeping.directory);

@@ -59,8 +59,8 @@ void check_limits(const RunConfig& config, const std::string& folder, std::int64
 RankRun::RankRun(RankRunOptions options, backends::Group& group,
                  std::unique_ptr<backends::Communicator> control)
     : sync_(choose_sync(options.config, group, options.data)),
-      options_{sync_.config, std::move(options.command),  options.stop_signal, sync_.data,
-               options.turn, std::move(options.on_folder)},
+      options_{sync_.config, std::move(options.command), options.stop_signal,
+               sync_.data,   options.generation,         std::move(options.on_folder)},
       group_(group),
       run_(options_.config, options_.command, group, *control,
            retained() == nullptr ? nullptr : &retained()->run) {
@@ -126,7 +126,7 @@ void RankRun::add_metrics() {
   auto observer = std::make_unique<MetricsObserver>(files, options_.config.log_gpu);
   const engine::TrainProgress& progress = session_->state().progress;
   if (session_->facts().is_carried_over()) {
-    const backends::View& view = options_.turn->view;
+    const backends::View& view = options_.generation->view;
     observer->writer().membership(progress.global_step, progress.epoch,
                                   {.generation = view.generation,
                                    .ranks = view.world_size,
@@ -143,7 +143,7 @@ void RankRun::add_metrics() {
 void RankRun::add_records(PrometheusPage* page) {
   if (is_root()) {
     add_metrics();
-    add_exporters({options_.config, run_, group_, options_.turn != nullptr}, *session_, page);
+    add_exporters({options_.config, run_, group_, options_.generation != nullptr}, *session_, page);
   }
   add_observer(make_desync_observer(group_.rank(), group_.world_size()));
 }
@@ -163,7 +163,7 @@ void RankRun::add_status() {
   auto observer = make_status_observer({.folder = folder(),
                                         .begin = std::move(begin),
                                         .unit = progress_unit(session_->data().train()),
-                                        .elastic = options_.turn != nullptr,
+                                        .elastic = options_.generation != nullptr,
                                         .check = [this] { run_.check_folder(); }},
                                        group_);
   status_ = observer.get();
@@ -171,10 +171,10 @@ void RankRun::add_status() {
 }
 
 engine::TrainResult RankRun::train() {
-  const GroupTurn* const turn = options_.turn;
+  const ElasticGeneration* const generation = options_.generation;
   try {
-    if (turn == nullptr) return session_->run(options_.stop_signal);
-    return session_->run(options_.stop_signal, {.pause = turn->pause,
+    if (generation == nullptr) return session_->run(options_.stop_signal);
+    return session_->run(options_.stop_signal, {.pause = generation->pause,
                                                 .leave = is_asked_to_leave,
                                                 .min_ranks = options_.config.min_ranks,
                                                 .leave_signal = kLeaveSignal});
@@ -186,7 +186,7 @@ engine::TrainResult RankRun::train() {
 
 void RankRun::explain(const std::exception& error) {
   const bool goes_on =
-      options_.turn != nullptr && dynamic_cast<const backends::PeerError*>(&error) != nullptr;
+      options_.generation != nullptr && dynamic_cast<const backends::PeerError*>(&error) != nullptr;
   if (status_ != nullptr && !goes_on) status_->on_failure(text_of(error));
   const bool diverged = dynamic_cast<const engine::NonFiniteError*>(&error) != nullptr;
   if (diverged && last_save_ != nullptr && last_save_->path().empty()) run_.take_back();
@@ -199,7 +199,7 @@ void RankRun::finish_trace(const engine::TrainResult& result) {
 
 std::string RankRun::save_rank_model() {
   if (!options_.config.save_rank_models) return "";
-  return session_->keeper().save_rank_model(session_->state());
+  return session_->checkpoints().save_rank_model(session_->state());
 }
 
 }  // namespace tools

@@ -32,7 +32,7 @@ struct RetainedRun {
 };
 
 // A rank's membership in a group of an elastic job.
-struct GroupTurn {
+struct ElasticGeneration {
   const backends::View& view;
   const std::function<bool()>& pause;  // same as TrainerParts::pause
   RetainedRun& retained;
@@ -42,8 +42,8 @@ struct RankRunOptions {
   const RunConfig& config;
   std::string command;  // as typed, for the run's record
   const std::atomic<int>& stop_signal;
-  std::shared_ptr<LoadedData> data = {};  // null: the data set of the options
-  const GroupTurn* turn = nullptr;        // null: the job has one group
+  std::shared_ptr<LoadedData> data = {};          // null: the data set of the options
+  const ElasticGeneration* generation = nullptr;  // null: the job has one group
   // Called with the run's folder, if it has one, on rank 0 before anything is loaded. May be empty.
   std::function<void(const std::string& folder)> on_folder = {};
 };
@@ -89,7 +89,7 @@ class RankRun {
 
  private:
   RetainedRun* retained() const {
-    return options_.turn == nullptr ? nullptr : &options_.turn->retained;
+    return options_.generation == nullptr ? nullptr : &options_.generation->retained;
   }
   void make_trace();
   void add_metrics();

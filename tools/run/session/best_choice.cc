@@ -10,7 +10,7 @@ namespace {
 // synchronizing the replicas for it.
 bool evaluates_what_is_saved(const SessionOptions& options, const backends::Group& group) {
   return group.world_size() == 1 || options.evaluate.epochs ||
-         (!options.averaging.of_parameters() && !engine::brings_together(options.buffers));
+         (!options.averaging.of_parameters() && !engine::synchronizes_statistics(options.buffers));
 }
 
 const char* name_of(engine::Measure measure) {

@@ -101,9 +101,10 @@ AveragingFacts averaging_facts(const SessionParts& s) {
                       .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0),
                       .save_every = s.options.save.epochs ? 0 : s.options.save.count});
   if (found.plan && s.compute.cuda())
-    found.plan->notes.push_back(place_of_averagings(options, s.wires.device_averaging != nullptr));
-  if (found.plan && s.judges.local_steps) {
-    const io::BatchShares& weights = s.judges.local_steps->weights();
+    found.plan->notes.push_back(
+        place_of_averagings(options, s.communicators.device_averaging != nullptr));
+  if (found.plan && s.monitors.local_steps) {
+    const io::BatchShares& weights = s.monitors.local_steps->weights();
     found.plan->notes.push_back(
         s.options.data.local_steps.automatic
             ? "local steps by measured speed: a slow rank takes fewer of each period"
@@ -126,7 +127,7 @@ LengthFacts length_facts(const SessionParts& s) {
   using Left = LengthFacts::Left;
   const engine::TrainProgress& progress = s.state.progress;
   const SessionSchedule& schedule = s.schedule;
-  const engine::BestModel* best = s.judges.best.get();
+  const engine::BestModel* best = s.monitors.best.get();
   const bool by_steps = s.options.steps > 0;
   LengthFacts found{
       .total_steps = schedule.total_steps,
@@ -135,7 +136,7 @@ LengthFacts length_facts(const SessionParts& s) {
       .asked = by_steps ? s.options.steps : s.options.epochs,
       .done = by_steps ? progress.global_step : progress.epoch,
       .done_steps = progress.global_step};
-  if (s.judges.evaluator && s.state.pending_evaluation != engine::PendingEvaluation::kNone) {
+  if (s.monitors.evaluator && s.state.pending_evaluation != engine::PendingEvaluation::kNone) {
     found.left = Left::kEvaluation;
   } else if (progress.global_step >= schedule.total_steps) {
     found.left = Left::kNothing;
@@ -152,7 +153,7 @@ std::string capture_text(const SessionParts& s) {
   if (!s.compute.cuda()) return "";
   const int world = s.group.world_size();
   const bool on_host =
-      !s.wires.device && !s.options.averaging.canonical &&
+      !s.communicators.device && !s.options.averaging.canonical &&
       !encodes_gradients_on_device(s.options.averaging) &&
       sums_gradients_after(s.state.progress.global_step, s.options.averaging, world);
   return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();

@@ -130,7 +130,7 @@ void open_page(const RunConfig& config, const backends::Group& group,
   const auto open = [&] {
     if (page) return;
     page = std::make_unique<PrometheusPage>(server_of(config, /*patient=*/goes_on));
-    say("Metrics for Prometheus: " + page->url());
+    log_info("Metrics for Prometheus: " + page->url());
   };
   engine::run_on_root(control, open, exit_code_of);
 }

@@ -27,16 +27,16 @@ class OutputWatch : public engine::TrainObserver {
  public:
   explicit OutputWatch(std::string folder) : folder_(std::move(folder)) {}
   void on_report(const engine::StepReport&) override {
-    if (told_ || !standard_output_failed()) return;
+    if (reported_ || !standard_output_failed()) return;
     if (folder_.empty()) check_standard_output();
-    told_ = true;
+    reported_ = true;
     print_notice("standard output cannot be written; the run continues, see " + folder_ +
                  "/log.txt");
   }
 
  private:
   const std::string folder_;
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 // The start line announces that steps will be captured; a failure of the capture is known only some
@@ -45,16 +45,16 @@ class CaptureWatch : public engine::TrainObserver {
  public:
   explicit CaptureWatch(const TrainSession& session) : session_(session) {}
   void on_step(const engine::TrainProgress&) override {
-    if (told_) return;
+    if (reported_) return;
     const std::string failure = session_.capture_failure();
     if (failure.empty()) return;
-    told_ = true;
+    reported_ = true;
     print_notice("warning: steps on the device are " + failure);
   }
 
  private:
   const TrainSession& session_;
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace

@@ -198,9 +198,9 @@ std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
   const bool by_ranges = options.update.optimizer->by_ranges;
   const engine::OptimizerShards shares =
       by_ranges ? engine::shard_elements(parameters,
-                                         engine::dealt_buckets(options.averaging.buckets, world),
+                                         engine::sharded_buckets(options.averaging.buckets, world),
                                          group.rank(), world)
-                : engine::deal_tensors(parameters.values, group.rank(), world);
+                : engine::shard_tensors(parameters.values, group.rank(), world);
   return std::unique_ptr<SharedUpdate>(new SharedUpdate{
       shares, by_ranges && !compute.cuda(),
       engine::ParameterGather(shares, parameters.gradients.size(), parameters.values.dtype())});
@@ -256,8 +256,8 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
   plan = compile_plan(options, compute, group, data, graph, pool, memory);
 }
 
-DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
-                         backends::Group& group)
+DeviceCommunicators::DeviceCommunicators(const SessionOptions& options, const Compute& compute,
+                                         backends::Group& group)
     : gradients(sums_gradients_on_devices(options.averaging)
                     ? make_device_wire(options, compute, group)
                     : nullptr),
@@ -277,12 +277,12 @@ DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
     return;
   }
   const auto meeting = host_communicator(group);
-  pairs = engine::connect_in_turn(ranks, self, connect, [&] { meeting->barrier(); });
+  pairs = engine::connect_pairs_sequentially(ranks, self, connect, [&] { meeting->barrier(); });
 }
 
 SessionCommunicators::SessionCommunicators(const SessionOptions& options, backends::Group& group,
                                            const engine::Graph& graph,
-                                           const DeviceWires& on_devices)
+                                           const DeviceCommunicators& on_devices)
     : island(island_ranks(options.averaging, group)),
       averaging(host_communicator(group)),
       device_pairs(on_devices.pairs),
@@ -309,21 +309,21 @@ namespace {
 // Returns the options of a device in canonical order.
 engine::DeviceShardsOptions device_shards(const SessionOptions& options,
                                           const backends::Group& group,
-                                          const SessionCommunicators& wires) {
+                                          const SessionCommunicators& communicators) {
   const bool alone = group.world_size() == 1;
   return {.cut = shards_of(options, group),
-          .gradients = alone ? nullptr : wires.averaging.get(),
-          .statistics = wires.statistics.get(),
-          .devices = wires.device};
+          .gradients = alone ? nullptr : communicators.averaging.get(),
+          .statistics = communicators.statistics.get(),
+          .devices = communicators.device};
 }
 
 // Lets the device sum gradients: as the other ranks' devices do, or as codes.
 void choose_sum(const SessionOptions& options, const backends::Group& group,
-                const SessionCommunicators& wires, engine::DeviceWorkOptions& device) {
+                const SessionCommunicators& communicators, engine::DeviceWorkOptions& device) {
   const AveragingOptions& averaging = options.averaging;
-  const engine::CodeExchange exchange{wires.averaging.get(), wires.device};
+  const engine::CodeExchange exchange{communicators.averaging.get(), communicators.device};
   if (averaging.canonical) {
-    device.shards = device_shards(options, group, wires);
+    device.shards = device_shards(options, group, communicators);
   } else if (group.world_size() > 1 && encodes_gradients_on_device(averaging)) {
     device.averaging.wanted = true;  // has the memory of the error
     if (averaging.compression == AveragingOptions::Compression::kBf16)
@@ -336,30 +336,31 @@ void choose_sum(const SessionOptions& options, const backends::Group& group,
                          buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
         return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
       };
-  } else if (wires.device) {
-    device.make_sum = [wire = wires.device,
+  } else if (communicators.device) {
+    device.make_sum = [communicator = communicators.device,
                        buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-      return engine::make_device_sum(*wire, gradients, buckets);
+      return engine::make_device_sum(*communicator, gradients, buckets);
     };
   }
 }
 
 engine::DeviceAveragingOptions device_averaging(const SessionOptions& options,
                                                 const backends::Group& group,
-                                                const SessionCommunicators& wires) {
+                                                const SessionCommunicators& communicators) {
   engine::DeviceAveragingOptions averaging{
       .wanted =
           options.averaging.of_parameters() && averages(options.averaging, group.world_size()),
-      .communicator = wires.device_averaging};
+      .communicator = communicators.device_averaging};
   const auto codes = codes_of(options.averaging, options.seed);
   if (averaging.wanted && codes)
-    averaging.codes = engine::CodedParameters{*codes, wires.averaging.get()};
+    averaging.codes = engine::CodedParameters{*codes, communicators.averaging.get()};
   return averaging;
 }
 
 engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
                                          const backends::Group& group, const SessionData& data,
-                                         SessionModel& model, const SessionCommunicators& wires) {
+                                         SessionModel& model,
+                                         const SessionCommunicators& communicators) {
   engine::DeviceWorkOptions device{
       .device = compute.device,
       .seed = options.seed,
@@ -375,16 +376,16 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .measured = data.sampling().shares_change && measures_shares(options),
       .restores_skipped = options.on_nonfinite == engine::OnNonFinite::kSkip,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
-      .replicas = options.averaging.canonical ? nullptr : wires.replicas.get(),
-      .statistics = wires.device_statistics,
+      .replicas = options.averaging.canonical ? nullptr : communicators.replicas.get(),
+      .statistics = communicators.device_statistics,
       .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
         return make_optimizer(update, model.graph, values, model.shared_update.get());
       }};
-  device.averaging = device_averaging(options, group, wires);
-  if (wires.device_averaging)
-    device.gradient_memory = engine::gradient_memory(*wires.device_averaging);
-  if (wires.device) device.gradient_memory = engine::gradient_memory(*wires.device);
-  choose_sum(options, group, wires, device);
+  device.averaging = device_averaging(options, group, communicators);
+  if (communicators.device_averaging)
+    device.gradient_memory = engine::gradient_memory(*communicators.device_averaging);
+  if (communicators.device) device.gradient_memory = engine::gradient_memory(*communicators.device);
+  choose_sum(options, group, communicators, device);
   return device;
 }
 
@@ -396,11 +397,12 @@ const engine::ResidentSamples* resident_samples(const SessionModel& model) {
 
 std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
                                             const backends::Group& group, const SessionData& data,
-                                            SessionModel& model, const SessionCommunicators& wires,
+                                            SessionModel& model,
+                                            const SessionCommunicators& communicators,
                                             backends::Communicator& control) {
   if (model.shared_update)
-    model.shared_update->gather.connect(*wires.averaging, model.state.parameters.values,
-                                        wires.device);
+    model.shared_update->gather.connect(*communicators.averaging, model.state.parameters.values,
+                                        communicators.device);
   if (compute.cuda()) {
     if (options.averaging.stale.max_behind > 0 && skips_apart(options, compute, group))
       throw io::ConfigError(
@@ -410,7 +412,8 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
     apply_warpgroup_switch();
     if (model.memory.resident > 0)
       model.samples = std::make_unique<engine::DeviceSamples>(data.train(), compute.device);
-    engine::DeviceWorkOptions device = device_options(options, compute, group, data, model, wires);
+    engine::DeviceWorkOptions device =
+        device_options(options, compute, group, data, model, communicators);
     if (skips_apart(options, compute, group)) device.agreement = &control;
     return engine::make_device_work(model.plan, model.state, *model.optimizer, device);
   }
@@ -418,39 +421,40 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
   if (!options.averaging.canonical)
     return engine::make_accumulated_work(parts, {.micro_batches = options.compute.micro_batches,
                                                  .seed = options.seed,
-                                                 .replicas = wires.replicas.get()});
+                                                 .replicas = communicators.replicas.get()});
   const bool alone = group.world_size() == 1;
-  return engine::make_sharded_work(parts, {.cut = shards_of(options, group),
-                                           .micro_batches = options.compute.micro_batches,
-                                           .seed = options.seed,
-                                           .gradients = alone ? nullptr : wires.averaging.get(),
-                                           .statistics = wires.statistics.get()});
+  return engine::make_sharded_work(parts,
+                                   {.cut = shards_of(options, group),
+                                    .micro_batches = options.compute.micro_batches,
+                                    .seed = options.seed,
+                                    .gradients = alone ? nullptr : communicators.averaging.get(),
+                                    .statistics = communicators.statistics.get()});
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
                                                      const Compute& compute,
                                                      const backends::Group& group,
                                                      SessionModel& model,
-                                                     const SessionCommunicators& wires) {
+                                                     const SessionCommunicators& communicators) {
   const engine::FlatBuffer& gradients = model.state.parameters.gradients;
-  const std::string on_device = wires.device ? ", on the device" : "";
+  const std::string on_device = communicators.device ? ", on the device" : "";
   if (options.averaging.canonical && group.world_size() > 1)
     return engine::make_step_gradient_averaging(
         gradients,
         {.bytes = shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
          .note = ", in canonical order" + on_device});
-  if (wires.device && !encodes_gradients_on_device(options.averaging))
+  if (communicators.device && !encodes_gradients_on_device(options.averaging))
     return engine::make_step_gradient_averaging(gradients,
                                                 {.bytes = gradients.bytes(), .note = on_device});
   const bool scattered = model.shared_update && model.shared_update->of_buckets;
   return make_averaging(options.averaging, group,
-                        {*wires.averaging,
-                         wires.within_island.get(),
+                        {*communicators.averaging,
+                         communicators.within_island.get(),
                          model.state,
                          *model.optimizer,
                          model.context,
                          options.seed,
-                         {wires.pairs, wires.device_pairs},
+                         {communicators.pairs, communicators.device_pairs},
                          scattered ? &model.shared_update->shares : nullptr,
                          compute.cuda()});
 }

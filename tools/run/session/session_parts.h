@@ -63,8 +63,9 @@ struct SessionModel {
 
 // NCCL's communicators. They are made before memory is planned, since they take device memory that
 // is then no longer free.
-struct DeviceWires {
-  DeviceWires(const SessionOptions& options, const Compute& compute, backends::Group& group);
+struct DeviceCommunicators {
+  DeviceCommunicators(const SessionOptions& options, const Compute& compute,
+                      backends::Group& group);
 
   // If null, gradients or their codes pass through host memory, bucket by bucket.
   std::unique_ptr<backends::DeviceCommunicator> gradients;
@@ -81,7 +82,7 @@ struct DeviceWires {
 struct SessionCommunicators {
   // Collective. `graph` determines if layers exchange statistics. `on_devices` must outlive this.
   SessionCommunicators(const SessionOptions& options, backends::Group& group,
-                       const engine::Graph& graph, const DeviceWires& on_devices);
+                       const engine::Graph& graph, const DeviceCommunicators& on_devices);
 
   std::vector<int> island;  // ranks that form one replica
   // For all ranks: used by the policy or, in canonical order, the work.
@@ -90,10 +91,10 @@ struct SessionCommunicators {
   // By rank: with each other rank, for --sync gossip; otherwise empty.
   std::vector<std::unique_ptr<backends::Communicator>> pairs;
   std::span<const std::unique_ptr<backends::DeviceCommunicator>>
-      device_pairs;                                    // DeviceWires::pairs
-  backends::DeviceCommunicator* device;                // DeviceWires::gradients
-  backends::DeviceCommunicator* device_averaging;      // DeviceWires::parameters
-  backends::DeviceCommunicator* device_statistics;     // DeviceWires::statistics
+      device_pairs;                                    // DeviceCommunicators::pairs
+  backends::DeviceCommunicator* device;                // DeviceCommunicators::gradients
+  backends::DeviceCommunicator* device_averaging;      // DeviceCommunicators::parameters
+  backends::DeviceCommunicator* device_statistics;     // DeviceCommunicators::statistics
   std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges statistics
   std::unique_ptr<engine::ReplicaExchange> replicas;   // uses `statistics`
 };
@@ -105,14 +106,15 @@ const engine::ResidentSamples* resident_samples(const SessionModel& model);
 // communicator for agreement on skipped steps.
 std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
                                             const backends::Group& group, const SessionData& data,
-                                            SessionModel& model, const SessionCommunicators& wires,
+                                            SessionModel& model,
+                                            const SessionCommunicators& communicators,
                                             backends::Communicator& control);
 
 std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
                                                      const Compute& compute,
                                                      const backends::Group& group,
                                                      SessionModel& model,
-                                                     const SessionCommunicators& wires);
+                                                     const SessionCommunicators& communicators);
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
 

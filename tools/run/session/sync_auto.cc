@@ -218,7 +218,7 @@ std::string text_in_force(const std::string& lines, const ConfigValues& origin) 
 std::string measure_and_choose(const RunConfig& config, backends::Group& group,
                                backends::Communicator& control, ChosenSync& result) {
   if (config.keeping.init_from.empty())
-    result.data = load_together(config.data, group, control, result.data);
+    result.data = load_collectively(config.data, group, control, result.data);
   SyncFigures figures;
   figures.ranks = group.world_size();
   measure_training(config, group, control, result.data, figures);

@@ -20,21 +20,21 @@ constexpr const char *kEvaluated = "trainer.evaluated", *kSaved = "trainer.saved
 
 void take_over(SessionParts& s) {
   if (s.carried == nullptr) return;
-  const std::optional<io::Checkpoint> taken = s.keeper.share(s.carried->image, s.state);
+  const std::optional<io::Checkpoint> taken = s.checkpoints.share(s.carried->image, s.state);
   if (!taken) return;
   s.start.done = {.evaluated = engine::find_counter(taken->counters, kEvaluated, -1),
                   .saved = engine::find_counter(taken->counters, kSaved, -1)};
   s.carried->image = {};
 }
 
-// Out of memory, or with a device that has failed, the rank has nothing to go on from, and takes
-// another one's.
+// Out of memory, or with a device that has failed, the rank has no state to continue from, and
+// takes another one's.
 void carry(SessionParts& s) {
   if (s.carried == nullptr) return;
   engine::StateImage& image = s.carried->image;
   try {
     if (s.start.is_made) {
-      image = {.state = s.keeper.image(s.state),
+      image = {.state = s.checkpoints.image(s.state),
                .whole = s.state.whole,
                .apart = s.state.policy.samples_since_sync()};
       const engine::TrainerParts::Done last =
@@ -93,13 +93,14 @@ StartFacts load_or_share_state(SessionParts& s) {
   engine::ModelState& model = s.state.model;
   std::string& resumed_from = s.start.resumed_from;
   model.initialize(s.model->graph, s.options.seed, engine::ModelState::nothing);
-  if (keeping.resume.is_wanted()) resumed_from = s.keeper.resume(keeping.resume.text(), s.state);
+  if (keeping.resume.is_wanted())
+    resumed_from = s.checkpoints.resume(keeping.resume.text(), s.state);
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
   // later, and it would be pruned.
   const std::int64_t step = s.state.progress.global_step;
-  if (keeping.resume.is_automatic() && !resumed_from.empty() && s.judges.best != nullptr &&
-      s.judges.best->is_best(step))
-    s.keeper.name_best(step);
+  if (keeping.resume.is_automatic() && !resumed_from.empty() && s.monitors.best != nullptr &&
+      s.monitors.best->is_best(step))
+    s.checkpoints.name_best(step);
   if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
   const bool reads = !keeping.init_from.empty() || models::is_published_model(s.options.model.name);
   model.initialize(s.model->graph, s.options.seed, [&](const std::string& parameter) {
@@ -178,16 +179,16 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .sampler = s.input.data.sampler(),
        .loader = s.loader,
        .control = *s.control,
-       .evaluator = s.judges.evaluator.get(),
-       .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
-       .desync = s.judges.desync.get(),
-       .best = s.judges.best.get(),
-       .average =
-           s.judges.epoch_average ? s.judges.epoch_average.get() : s.judges.moving_average.get(),
-       .balance = s.judges.balance.get(),
-       .local_steps = s.judges.local_steps.get(),
+       .evaluator = s.monitors.evaluator.get(),
+       .checkpoints = s.checkpoints.enabled() ? &s.checkpoints : nullptr,
+       .desync = s.monitors.desync.get(),
+       .best = s.monitors.best.get(),
+       .average = s.monitors.epoch_average ? s.monitors.epoch_average.get()
+                                           : s.monitors.moving_average.get(),
+       .balance = s.monitors.balance.get(),
+       .local_steps = s.monitors.local_steps.get(),
        .observers = std::move(observers),
-       .island = s.wires.island,
+       .island = s.communicators.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
        .resumed_from = s.start.resumed_from,
        .done = s.start.done,
@@ -202,16 +203,17 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
   try {
     return parts_->training.trainer->run();
   } catch (...) {
-    if (backends::DeviceCommunicator* wire = parts_->wires.device_averaging) {
-      wire->abort("this rank has failed");
+    if (backends::DeviceCommunicator* communicator = parts_->communicators.device_averaging) {
+      communicator->abort("this rank has failed");
       const engine::HomeMemory memory = parts_->policy->memory_at_home();
       if (memory.cancel) memory.cancel();  // a communicator has one caller at a time
     }
-    for (backends::DeviceCommunicator* wire :
-         {parts_->wires.device, parts_->wires.device_averaging, parts_->wires.device_statistics})
-      if (wire != nullptr) backends::cancel(*wire);
-    for (const auto& wire : parts_->wires.device_pairs)
-      if (wire != nullptr) backends::cancel(*wire);
+    for (backends::DeviceCommunicator* communicator :
+         {parts_->communicators.device, parts_->communicators.device_averaging,
+          parts_->communicators.device_statistics})
+      if (communicator != nullptr) backends::cancel(*communicator);
+    for (const auto& communicator : parts_->communicators.device_pairs)
+      if (communicator != nullptr) backends::cancel(*communicator);
     throw;
   }
 }
@@ -230,11 +232,11 @@ std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
   const io::Dataset& set = s.input.data.test();
   if (count <= 0 || set.size() == 0 || set.find<io::ClassLabels>() == nullptr) return nullptr;
   const std::vector<std::int64_t> samples = spread_samples(set, count);
-  auto judge =
+  auto predictor =
       std::make_unique<SamplePredictor>(s.model->graph, s.model->state, s.model->pool, s.compute,
                                         set, s.input.data.normalization(), std::ssize(samples));
-  return std::make_unique<ShownSamples>(std::move(judge), set, class_names(s.input.data.train()),
-                                        samples);
+  return std::make_unique<ShownSamples>(std::move(predictor), set,
+                                        class_names(s.input.data.train()), samples);
 }
 
 const std::vector<RunMachine>& TrainSession::machines() const { return parts_->machines; }
@@ -262,6 +264,6 @@ std::vector<RankMemory> TrainSession::gather_memory() const {
 }
 
 engine::TrainState& TrainSession::state() { return parts_->state; }
-engine::CheckpointManager& TrainSession::keeper() { return parts_->keeper; }
+engine::CheckpointManager& TrainSession::checkpoints() { return parts_->checkpoints; }
 
 }  // namespace tools

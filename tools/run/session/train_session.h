@@ -67,7 +67,7 @@ class TrainSession {
   const engine::Graph& graph() const;
   const SessionData& data() const;
   engine::TrainState& state();
-  engine::CheckpointManager& keeper();
+  engine::CheckpointManager& checkpoints();
   // Returns predictions for these test samples; null if there are none, and for text.
   std::unique_ptr<ShownSamples> show_samples(std::int64_t count);
 

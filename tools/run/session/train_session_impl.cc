@@ -124,7 +124,8 @@ auto make_on_device(const SessionParts& s, const Make& make) {
 
 std::unique_ptr<engine::StepWork> make_step_work(const SessionParts& s) {
   return make_on_device(s, [&] {
-    return make_work(s.options, s.compute, s.group, s.input.data, *s.model, s.wires, *s.control);
+    return make_work(s.options, s.compute, s.group, s.input.data, *s.model, s.communicators,
+                     *s.control);
   });
 }
 
@@ -153,7 +154,7 @@ engine::TrainState make_state(const SessionParts& s) {
       .shares = model.shared_update ? &model.shared_update->shares : nullptr};
 }
 
-engine::KeeperOptions keeper_options(const SessionParts& s) {
+engine::CheckpointManagerOptions checkpoint_manager_options(const SessionParts& s) {
   const KeepingOptions& keeping = s.options.keeping;
   return {.directory = keeping.directory,
           .keep_last = keeping.keep_last,
@@ -217,7 +218,7 @@ void recompute_statistics(SessionParts& s, std::int64_t epoch) {
        .micro_batches = s.options.compute.micro_batches,
        .products = s.compute.products,
        .seed = s.options.seed,
-       .replicas = s.wires.replicas.get(),
+       .replicas = s.communicators.replicas.get(),
        .device = s.compute.device,
        .storage = s.compute.storage,
        .image_table = engine::image_table(s.input.data.train(), s.input.data.normalization(),
@@ -248,7 +249,7 @@ std::unique_ptr<engine::SkippedSteps> make_skipped_steps(const SessionParts& s) 
                                                 *s.model->optimizer);
 }
 
-SessionJudges make_judges(SessionParts& s) {
+SessionMonitors make_monitors(SessionParts& s) {
   const auto recompute = [&s](std::int64_t epoch) { recompute_statistics(s, epoch); };
   return {
       .evaluator = make_evaluator(s),
@@ -278,30 +279,32 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
       control(c ? std::move(c) : host_communicator(g)),
       compute(with_skipping(choose_compute(compute_options(*this), g, *control), options)),
       host{instruction_set_notice(g, *control, compute.products), memory_budget(g),
-           DeviceWires(options, compute, g)},
+           DeviceCommunicators(options, compute, g)},
       input(*this),
       model(make_model(*this)),
       machines(gather_machines(*control, compute, model->pool.physical_threads())),
-      wires(options, g, model->graph, host.device_wires),
+      communicators(options, g, model->graph, host.device_communicators),
       work(make_step_work(*this)),
-      policy(make_policy(options, compute, g, *model, wires)),
+      policy(make_policy(options, compute, g, *model, communicators)),
       state(make_state(*this)),
       loader(input.data.train(), input.data.sampling(),
              loader_options(options.data, input.data, compute.device, model->samples != nullptr)),
-      keeper(*control, keeper_options(*this), kept == nullptr ? nullptr : writer_of(*kept)),
-      judges(make_judges(*this)) {
+      checkpoints(*control, checkpoint_manager_options(*this),
+                  kept == nullptr ? nullptr : writer_of(*kept)),
+      monitors(make_monitors(*this)) {
   engine::HomeMemory of_policy = policy->memory_at_home();
   allocate_on_device(options, compute, g, input.data, *model,
                      [&] { state.home.add(std::move(of_policy)); });
   if (carried != nullptr) carried->data = input.data.loaded();
-  if (judges.best) state.parts.push_back(judges.best.get());
-  if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());
+  if (monitors.best) state.parts.push_back(monitors.best.get());
+  if (monitors.epoch_average) state.parts.push_back(monitors.epoch_average.get());
   // An elastic job measures again: another rank may have the number of one that left.
-  if (judges.balance && options.data.max_ranks == 0) state.parts.push_back(judges.balance.get());
-  if (judges.local_steps && options.data.max_ranks == 0)
-    state.parts.push_back(judges.local_steps.get());
-  if (judges.skipped_steps && options.data.max_ranks == 0)
-    state.parts.push_back(judges.skipped_steps.get());
+  if (monitors.balance && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.balance.get());
+  if (monitors.local_steps && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.local_steps.get());
+  if (monitors.skipped_steps && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.skipped_steps.get());
   plan_steps(*this);
   gather_facts(*this, {});
 }

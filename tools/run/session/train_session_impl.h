@@ -20,7 +20,7 @@ namespace tools {
 struct SessionHost {
   const std::string processors;  // what is to be said of them, or ""
   const MemoryBudget memory;
-  const DeviceWires device_wires;  // made before memory of the device is planned
+  const DeviceCommunicators device_communicators;  // made before memory of the device is planned
 };
 
 struct SessionInput {
@@ -34,7 +34,7 @@ struct SessionInput {
 
 // The parts that evaluate and average the weights, and that balance the ranks' shares; null if not
 // used.
-struct SessionJudges {
+struct SessionMonitors {
   const std::unique_ptr<engine::Evaluator> evaluator;
   const std::unique_ptr<engine::DesyncCheck> desync;
   const std::unique_ptr<engine::BestModel> best;
@@ -47,8 +47,8 @@ struct SessionJudges {
 
 // The origin of the state.
 struct SessionStart {
-  bool is_made = false;                            // the state is one to go on from
-  std::string resumed_from;                        // path of a snapshot, or ""
+  bool is_made = false;                            // training can continue from the state
+  std::string resumed_from;                        // path of a checkpoint, or ""
   std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
 };
 
@@ -80,13 +80,13 @@ struct SessionParts {
   SessionInput input;
   const std::shared_ptr<SessionModel> model;
   const std::vector<RunMachine> machines;
-  const SessionCommunicators wires;
+  const SessionCommunicators communicators;
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;
   io::BatchLoader loader;
-  engine::CheckpointManager keeper;
-  const SessionJudges judges;
+  engine::CheckpointManager checkpoints;
+  const SessionMonitors monitors;
   SessionStart start;
   SessionTraining training;
   SessionSchedule schedule;

@@ -110,7 +110,7 @@ void TrainingRun::take_folder() {
   check_snapshot();
   if (!folder_->begun() || goes_on) return;
   print_notice("the run in " + folder_path_ + " has no checkpoint yet: it begins from step 0");
-  tell_changes(option_changes(folder_->record().options, config_.origin));
+  report_changes(option_changes(folder_->record().options, config_.origin));
 }
 
 SessionOptions TrainingRun::session_options() {
@@ -208,10 +208,10 @@ void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
   } else if (!snapshot.test_digest.empty() && snapshot.test_digest != data.test_digest) {
     changed_.push_back(test_data_change(data.test));
   }
-  tell_changes(changes);
+  report_changes(changes);
 }
 
-void TrainingRun::tell_changes(const std::vector<OptionChange>& changes) {
+void TrainingRun::report_changes(const std::vector<OptionChange>& changes) {
   for (const OptionChange& change : changes) changed_.push_back(change_text(change));
   if (group_.rank() == 0 && !changed_.empty())
     print_notice("changed: " + base::join_text(changed_));

@@ -62,7 +62,7 @@ class TrainingRun {
   std::string data_difference(const io::Checkpoint& snapshot, const ConfigValues& saved,
                               std::int64_t samples) const;
   void admit(const io::Checkpoint& snapshot, const std::string& path, const DataSummary& data);
-  void tell_changes(const std::vector<OptionChange>& changes);
+  void report_changes(const std::vector<OptionChange>& changes);
   std::string data_change(const ConfigValues& saved, const std::string& digest,
                           const DataSummary& data) const;
   std::string test_data_change(std::int64_t samples) const;

@@ -53,8 +53,8 @@ struct ArrayClasses {
   std::string expected = "classes";
 };
 
-// Images of few channels that other programs write as [samples, height, width, channels] are not
-// told from those of many.
+// Images of few channels that other programs write as [samples, height, width, channels] cannot be
+// distinguished from those of many.
 std::string channels_line(const ArrayFile& file) {
   const std::vector<std::int64_t>& shape = file.x.shape;
   if (shape.size() != 4 || shape[3] > 4 || shape[1] <= 4 || shape[2] <= 4) return "";

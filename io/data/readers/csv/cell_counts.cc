@@ -41,15 +41,15 @@ void CellCounts::add_target(std::string_view field, std::int64_t row) {
 
 std::vector<std::string> CellCounts::lines(const std::string& path, std::int64_t rows) const {
   std::vector<std::string> lines;
-  const auto say = [&](const Cells& cells, const std::string& what) {
+  const auto add_line = [&](const Cells& cells, const std::string& what) {
     if (cells.count > 0)
       lines.push_back(path + ": " + std::to_string(cells.count) + " of " + std::to_string(rows) +
                       " rows have " + what + " (first: " + cells.first + ")");
   };
-  const auto say_grouped = [&](const Cells& cells, const std::string& title, char decimal) {
+  const auto add_grouped_line = [&](const Cells& cells, const std::string& title, char decimal) {
     const std::string sign = decimal == ',' ? "comma" : "point";
-    say(cells, "digits in groups of three in " + title + ", for training had a decimal " + sign +
-                   "; if these are decimals, write them with a " + sign);
+    add_line(cells, "digits in groups of three in " + title + ", for training had a decimal " +
+                        sign + "; if these are decimals, write them with a " + sign);
   };
   const CsvSelection& selection = coding_.selection;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -58,11 +58,11 @@ std::vector<std::string> CellCounts::lines(const std::string& path, std::int64_t
     if (columns_[i].unknown.count() > 0)
       lines.push_back(path + ": " +
                       columns_[i].unknown.text("rows have a value in " + title, rows));
-    say(columns_[i].missing, "no value in " + title + ", which counts as " +
-                                 (column.one_hot() ? "none of its categories" : "its mean"));
-    say_grouped(columns_[i].grouped, title, column.decimal);
+    add_line(columns_[i].missing, "no value in " + title + ", which counts as " +
+                                      (column.one_hot() ? "none of its categories" : "its mean"));
+    add_grouped_line(columns_[i].grouped, title, column.decimal);
   }
-  say_grouped(grouped_targets_, selection.title(selection.label), coding_.label_decimal);
+  add_grouped_line(grouped_targets_, selection.title(selection.label), coding_.label_decimal);
   return lines;
 }
 

@@ -9,10 +9,10 @@
 namespace io {
 
 // Reads options.csv.annotations, or else the only *.csv (or *.csv.gz) of options.directory;
-// csv_table.h and csv_columns.h say how.
+// csv_table.h and csv_columns.h describe how.
 //
-// The first row is a header when options.csv.header says so, or by itself as csv_header.h says, or
-// when options.csv.label_column is one of its fields and no number. An index in a first column
+// The first row is a header if options.csv.header is set so, by the rules of csv_header.h, or
+// if options.csv.label_column is one of its fields and no number. An index in a first column
 // without a name is left out. What a user would want to know of such decisions is in `warnings` of
 // the result. The label is the column of that name (or number, from 1), by default the last.
 // options.csv.columns or options.csv.ignored_columns choose among the others, by name or number.

@@ -74,7 +74,7 @@ class Notices {
   }
 
  private:
-  void say(const std::string& text) {
+  void add_notice(const std::string& text) {
     lines_.push_back(std::filesystem::path(table_.name()).filename().string() + ": " + text);
   }
 
@@ -98,14 +98,17 @@ class Notices {
       first += (c > 0 ? ", " : "") + value(0, c);
     first = "row 1 (" + first + (table_.columns() > 4 ? ", ...)" : ")");
     if (selection_.header.empty())
-      say(first + " is read as data; if it has the names of the columns, give --csv-header yes");
+      add_notice(first +
+                 " is read as data; if it has the names of the columns, give --csv-header yes");
     else
-      say(first + " is read as the names of the columns; if it is data, give --csv-header no");
+      add_notice(first +
+                 " is read as the names of the columns; if it is data, give --csv-header no");
   }
 
   void add_names() {
     if (selection_.index)
-      say("column 1 has no name and another value in every row (" + at(1, 0) +
+      add_notice(
+          "column 1 has no name and another value in every row (" + at(1, 0) +
           "): it is read as the rows' index and left out; --columns takes columns by number");
     else
       add_repeated_index();
@@ -114,7 +117,7 @@ class Notices {
       if (!table_.field(0, c).empty() && selection_.header[c] != table_.field(0, c))
         renamed.add("column " + std::to_string(c + 1) + " is the second one called " + value(0, c) +
                     " and becomes '" + base::escape_text(selection_.header[c]) + "'");
-    if (!renamed.empty()) say(renamed.text());
+    if (!renamed.empty()) add_notice(renamed.text());
   }
 
   // Warns of a first column without a name that is used, e.g. row numbers of concatenated tables.
@@ -126,10 +129,10 @@ class Notices {
     for (std::size_t row = 1; row < table_.rows(); ++row) {
       const auto [first, added] = rows.emplace(table_.field(row, 0), row);
       if (added) continue;
-      say("column 1 has no name and repeats values (" + at(first->second, 0) + ", row " +
-          std::to_string(row + 1) +
-          " again): it is used as a feature; if it numbers rows, leave it out with "
-          "--ignore-columns 1");
+      add_notice("column 1 has no name and repeats values (" + at(first->second, 0) + ", row " +
+                 std::to_string(row + 1) +
+                 " again): it is used as a feature; if it numbers rows, leave it out with "
+                 "--ignore-columns 1");
       return;
     }
   }
@@ -150,8 +153,8 @@ class Notices {
         commas.add(selection_.place(c) + " (" + at(scan.first_comma, c) + ")");
     });
     if (!commas.empty())
-      say("numbers have a decimal comma (--csv-decimal point reads them with a point) in " +
-          commas.text());
+      add_notice("numbers have a decimal comma (--csv-decimal point reads them with a point) in " +
+                 commas.text());
   }
 
   void add_groups() {
@@ -166,10 +169,12 @@ class Notices {
           unclear.add(selection_.place(c) + " (" + at(scan.first_unclear, c) + ")");
       });
       if (!groups.empty())
-        say("numbers have digits in groups of three (if these are decimals, give --csv-decimal " +
+        add_notice(
+            "numbers have digits in groups of three (if these are decimals, give --csv-decimal " +
             other + ") in " + groups.text());
       if (!unclear.empty())
-        say("numbers are read with a decimal point (if these are digits in groups of three, give "
+        add_notice(
+            "numbers are read with a decimal point (if these are digits in groups of three, give "
             "--csv-decimal comma) in " +
             unclear.text());
     }
@@ -193,7 +198,7 @@ class Notices {
                                 : "are not numbers") +
                   " (" + at(row, c) + ")");
     }
-    if (!missing.empty()) say("read as missing: " + missing.text());
+    if (!missing.empty()) add_notice("read as missing: " + missing.text());
   }
 
   void add_mixed() {
@@ -207,8 +212,8 @@ class Notices {
                 at(scan.first_other, column.index) + ")");
     }
     if (!mixed.empty())
-      say("read as text although most cells are numbers: " + mixed.text() +
-          "; --csv-missing can list the other cells as missing values");
+      add_notice("read as text although most cells are numbers: " + mixed.text() +
+                 "; --csv-missing can list the other cells as missing values");
   }
 
   void add_units() {
@@ -223,7 +228,8 @@ class Notices {
         units.add(selection_.place(column.index) + " (" + at(scan.first_other, column.index) + ")");
     }
     if (!units.empty())
-      say("numbers with a unit, blanks or parentheses are read as text, by position in sorted "
+      add_notice(
+          "numbers with a unit, blanks or parentheses are read as text, by position in sorted "
           "order: " +
           units.text() + "; remove these, or leave the column out with --ignore-columns");
   }

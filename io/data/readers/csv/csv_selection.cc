@@ -43,7 +43,7 @@ HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> 
   if (options.csv.header != CsvHeader::kAuto)
     return {.header = options.csv.header == CsvHeader::kYes};
   if (table.short_header()) return {.header = true};
-  // A number means a position: it is no evidence about row 1, which may contain that number.
+  // A number means a position: it is not evidence about row 1, which may contain that number.
   const std::vector<std::string> names = first_fields(table);
   const bool named = std::ranges::any_of(label_names(options.csv), [&](const std::string& label) {
     return !is_number(label) && std::ranges::find(names, label) != names.end();

@@ -55,7 +55,7 @@ void refuse_parts(const std::string& directory, const std::vector<std::string>& 
     throw DataError(path + ": is named as a part for " + (test ? "testing" : "validation") +
                     ", but all " + std::to_string(paths.size()) + " texts of " + directory +
                     " would be one, cut at 90 %; give the file to train on, --data-dir FILE.txt, "
-                    "and judge the model by this one with engine eval RUN --data-dir " +
+                    "and evaluate the model on this one with engine eval RUN --data-dir " +
                     std::filesystem::path(path).filename().string());
   }
 }

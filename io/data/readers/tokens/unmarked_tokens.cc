@@ -31,7 +31,7 @@ bool looks_swapped(Head head) {
 
 // The 16-bit words at every fourth place of a file.
 struct Words {
-  std::uint64_t most = 0, most_swapped = 0;
+  std::uint64_t max = 0, max_swapped = 0;
   std::size_t zeros = 0, count = 0;
 
   bool are_mostly_zero() const { return 4 * zeros >= 3 * count; }
@@ -44,8 +44,8 @@ WordsByPlace words_by_place(Head head) {
   for (std::size_t i = 0; 2 * i + 1 < head.size(); ++i) {
     const std::uint64_t word = word_at(&head[2 * i]);
     Words& of = at[i % at.size()];
-    of.most = std::max(of.most, word);
-    of.most_swapped = std::max(of.most_swapped, word >> 8 | (word & 0xFF) << 8);
+    of.max = std::max(of.max, word);
+    of.max_swapped = std::max(of.max_swapped, word >> 8 | (word & 0xFF) << 8);
     of.zeros += word == 0 ? 1 : 0;
     ++of.count;
   }
@@ -53,9 +53,9 @@ WordsByPlace words_by_place(Head head) {
 }
 
 // The upper halves of ids are small, the lower ones are not.
-bool are_halves(std::uint64_t most_upper, std::uint64_t most_lower) {
+bool are_halves(std::uint64_t max_upper, std::uint64_t max_lower) {
   constexpr std::uint64_t kTiny = 31;  // vocabularies of up to 2 million
-  return most_upper <= kTiny && most_lower > 255 && most_lower > 64 * most_upper;
+  return max_upper <= kTiny && max_lower > 255 && max_lower > 64 * max_upper;
 }
 
 constexpr const char* kSwapped32 = "32-bit floating-point numbers or ids in big-endian order";
@@ -79,18 +79,18 @@ std::string looks_like(Head head) {
   constexpr std::size_t kFewest = 16, kEnough = 256;  // wider ids, below which there is too little
                                                       // evidence
   const WordsByPlace at = words_by_place(head);
-  const auto most = [&](std::size_t first, std::uint64_t Words::*value) {
+  const auto max_of = [&](std::size_t first, std::uint64_t Words::*value) {
     return std::max(at[first].*value, at[first + 2].*value);
   };
-  const std::uint64_t even = most(0, &Words::most), odd = most(1, &Words::most);
+  const std::uint64_t even = max_of(0, &Words::max), odd = max_of(1, &Words::max);
   const std::size_t words = head.size() / 2;
   if (words < 2 * kFewest || even + odd == 0) return "";
-  if (odd == 0) return at[2].most == 0 && words >= 4 * kFewest ? "64-bit ids" : "32-bit ids";
+  if (odd == 0) return at[2].max == 0 && words >= 4 * kFewest ? "64-bit ids" : "32-bit ids";
   if (even == 0)
-    return at[1].most == 0 && words >= 4 * kFewest ? kSwapped64 : "32-bit ids in big-endian order";
+    return at[1].max == 0 && words >= 4 * kFewest ? kSwapped64 : "32-bit ids in big-endian order";
   if (words < 2 * kEnough) return "";
   if (are_halves(odd, even)) return "32-bit ids";
-  if (are_halves(most(0, &Words::most_swapped), most(1, &Words::most_swapped))) return kSwapped32;
+  if (are_halves(max_of(0, &Words::max_swapped), max_of(1, &Words::max_swapped))) return kSwapped32;
   return looks_sparse(at);
 }
 

@@ -71,14 +71,14 @@ std::vector<std::uint32_t> Registers::places_of(const std::vector<Span>& spans,
   for (const auto& [key, reg] : specials_) fixed[reg] = true;
   std::vector<std::uint32_t> place(bytes_.size(), 0), order;
   end = 0;
-  const auto fresh = [&](unsigned bytes) {
+  const auto allocate = [&](unsigned bytes) {
     const auto at = static_cast<std::uint32_t>(end);
     end += (bytes * kLanes + 63) / 64 * 64;
     return at;
   };
   for (std::uint32_t reg = 0; reg < bytes_.size(); ++reg) {
     if (fixed[reg])
-      place[reg] = fresh(bytes_[reg]);
+      place[reg] = allocate(bytes_[reg]);
     else if (spans[reg].used())
       order.push_back(reg);
   }
@@ -93,7 +93,7 @@ std::vector<std::uint32_t> Registers::places_of(const std::vector<Span>& spans,
     }
     std::vector<std::uint32_t>& reusable = free[bytes_[reg]];
     if (reusable.empty()) {
-      place[reg] = fresh(bytes_[reg]);
+      place[reg] = allocate(bytes_[reg]);
     } else {
       place[reg] = reusable.back();
       reusable.pop_back();

@@ -19,8 +19,8 @@ void Registers::declare_family(std::string_view name, unsigned bytes, std::uint3
 
 std::uint32_t Registers::constant(unsigned bytes, std::uint64_t bits) {
   if (bytes < 8) bits &= (std::uint64_t{1} << (8 * bytes)) - 1;
-  const auto [found, fresh] = constants_.try_emplace({bytes, bits}, 0);
-  if (fresh) found->second = add(bytes);
+  const auto [found, is_new] = constants_.try_emplace({bytes, bits}, 0);
+  if (is_new) found->second = add(bytes);
   return found->second;
 }
 
@@ -57,8 +57,8 @@ std::uint32_t Registers::special(std::string_view name) {
   };
   const auto known = names.find(name);
   if (known == names.end()) throw Fault("unknown register " + std::string(name));
-  const auto [found, fresh] = specials_.try_emplace(known->second, 0);
-  if (fresh) found->second = add(4);
+  const auto [found, is_new] = specials_.try_emplace(known->second, 0);
+  if (is_new) found->second = add(4);
   return found->second;
 }
 

@@ -24,7 +24,7 @@ std::string name_of(std::uint32_t offset) {
 }
 
 // The phase ends if nothing is pending.
-void settle(Cluster& cluster, MBarrier& b) {
+void complete_phase(Cluster& cluster, MBarrier& b) {
   ++cluster.events;
   if (b.pending != 0 || b.bytes != 0) return;
   ++b.phase;
@@ -123,7 +123,7 @@ void arrive_mbarrier(Warp& w, const Instruction& i) {
       b.arriving.join(before);
       released = true;
     }
-    settle(*w.block->cluster, b);
+    complete_phase(*w.block->cluster, b);
   });
   if (released) w.clock.set(w.agent, w.clock.of(w.agent) + 1);
   put(w, i.slot[0], state);
@@ -140,7 +140,7 @@ void count_bytes(Warp& w, const Instruction& i) {
     const SharedPlace place = shared_place(w, address[l], 8);
     MBarrier& b = usable_barrier(w, place);
     add_bytes(b, place.offset, kSign * std::int64_t{bytes[l]});
-    settle(*w.block->cluster, b);
+    complete_phase(*w.block->cluster, b);
   });
 }
 template void count_bytes<1>(Warp&, const Instruction&);
@@ -151,7 +151,7 @@ void complete_bytes(Warp& w, const SharedPlace& place, std::uint32_t bytes) {
   if (found == place.block->mbarriers.end())
     throw Fault(name_of(place.offset) + " was invalidated before the copy's bytes came");
   add_bytes(found->second, place.offset, -std::int64_t{bytes});
-  settle(*w.block->cluster, found->second);
+  complete_phase(*w.block->cluster, found->second);
 }
 
 void test_mbarrier(Warp& w, const Instruction& i) {

@@ -187,7 +187,7 @@ void read_operand(Warp& w, std::uint64_t descriptor, unsigned first_line, unsign
       const std::uint32_t offset =
           shared_offset(*w.block, operand.place(kAcross, first_line + line, k), 2);
       // It reads until it is waited for: where it matters who does so when, then once more.
-      if (first_time || w.block->history != nullptr) note_read(w, LaneOrder::kTogether, offset, 2);
+      if (first_time || w.block->history != nullptr) note_read(w, LaneOrder::kWholeWarp, offset, 2);
       if (first_time) check_fenced(*w.block, offset, 2, "wgmma reads");
       std::uint16_t bits;
       std::memcpy(&bits, w.block->shared + offset, 2);

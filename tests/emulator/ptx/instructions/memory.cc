@@ -275,7 +275,7 @@ void load_matrices(Warp& w, const Instruction& i) {
   std::uint16_t rows[kLanes][8];
   for (unsigned r = 0; r < 8 * kCount; ++r) {
     const std::uint32_t offset = shared_offset(*w.block, address[r], 16);
-    note_read(w, LaneOrder::kTogether, offset, 16);
+    note_read(w, LaneOrder::kWholeWarp, offset, 16);
     std::memcpy(rows[r], w.block->shared + offset, 16);
   }
   for (unsigned m = 0; m < kCount; ++m) {

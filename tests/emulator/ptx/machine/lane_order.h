@@ -12,7 +12,7 @@ namespace ptx {
 class LaneOrder {
  public:
   // The "lane" of instructions that all lanes of a warp execute together, as ldmatrix.
-  static constexpr unsigned kTogether = 32;
+  static constexpr unsigned kWholeWarp = 32;
 
   // For another launch. What earlier ones left is long ago.
   void resize(std::size_t shared_bytes, std::size_t warps) {
@@ -31,8 +31,8 @@ class LaneOrder {
     since_[warp] = now_;
   }
 
-  // An access of the lane, unordered with which other's? kNone, a lane, kTogether or kSeveral. What
-  // another warp did is not looked for here. Single bytes are not followed.
+  // An access of the lane, unordered with which other's? kNone, a lane, kWholeWarp or kSeveral.
+  // What another warp did is not looked for here. Single bytes are not followed.
   static constexpr unsigned kNone = 99, kSeveral = 33;
   unsigned read(unsigned warp, unsigned lane, std::uint32_t offset, unsigned bytes) {
     unsigned met = kNone;

@@ -60,7 +60,7 @@ class Launch {
   void begin(Block& b);
   void begin_warp(Warp& w);
   void run_cluster();
-  bool turn(std::vector<Warp*>& order);  // whether anybody went on
+  bool run_round(std::vector<Warp*>& order);  // whether anybody went on
   void end_warp(Warp& w);
   bool land_one();
 
@@ -259,7 +259,7 @@ void Launch::end_warp(Warp& w) {
   if (b.ended()) check_block_end(b);
 }
 
-bool Launch::turn(std::vector<Warp*>& order) {
+bool Launch::run_round(std::vector<Warp*>& order) {
   bool went_on = false;
   for (Warp* w : order) {
     const std::uint64_t fuel =
@@ -285,7 +285,7 @@ bool Launch::land_one() {
 
 // Copies land when nobody can go on without them; with a seed also by chance.
 void Launch::run_cluster() {
-  constexpr unsigned kTurnsToSettle = 2, kTurnsToDeadlock = 1000;
+  constexpr unsigned kIdleRoundsBeforeCopies = 2, kIdleRoundsBeforeDeadlock = 1000;
   std::vector<Warp*> order;
   std::uint64_t events = 0;
   unsigned idle = 0;
@@ -298,17 +298,17 @@ void Launch::run_cluster() {
       std::shuffle(order.begin(), order.end(), random_);
       if (random_() % 4 == 0) land_one();
     }
-    const bool went_on = turn(order);
+    const bool went_on = run_round(order);
     if (went_on || std::exchange(events, cluster_.events) != cluster_.events) {
       events = cluster_.events;
       idle = 0;
       continue;
     }
-    if ((++idle >= kTurnsToSettle || order.empty()) && land_one()) {
+    if ((++idle >= kIdleRoundsBeforeCopies || order.empty()) && land_one()) {
       idle = 0;
       continue;
     }
-    if (idle >= kTurnsToDeadlock || order.empty())
+    if (idle >= kIdleRoundsBeforeDeadlock || order.empty())
       throw Fault(program_.file + ": " + program_.name + ": " + deadlock_text(cluster_));
   }
   finish_copies(cluster_);

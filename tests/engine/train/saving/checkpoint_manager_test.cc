@@ -33,8 +33,8 @@ namespace fs = std::filesystem;
 // A convolutional model with momentum whose parameters and momenta can be set.
 class CheckpointManagerTest : public testing::Test {
  protected:
-  engine::CheckpointManager keeper(bool background) {
-    engine::KeeperOptions options;
+  engine::CheckpointManager checkpoints(bool background) {
+    engine::CheckpointManagerOptions options;
     options.directory = folder_ / "run";
     options.keep_last = keep_last_;
     options.background = background;
@@ -100,14 +100,14 @@ class CheckpointManagerTest : public testing::Test {
 };
 
 TEST_F(CheckpointManagerTest, ABackgroundSaveHoldsTheStateOfItsStep) {
-  engine::CheckpointManager keeper = this->keeper(true);
+  engine::CheckpointManager checkpoints = this->checkpoints(true);
   std::vector<std::string> paths;
   for (std::int64_t step = 1; step <= 4; ++step) {
     set_state(step);
-    keeper.save(state_);
+    checkpoints.save(state_);
     set_state(1000);  // the training goes on at once
-    keeper.finish();
-    const auto saved = keeper.take_saved();
+    checkpoints.finish();
+    const auto saved = checkpoints.take_saved();
     ASSERT_TRUE(saved);
     EXPECT_EQ(saved->progress.global_step, step);
     expect_saved(saved->path, step);
@@ -120,12 +120,13 @@ TEST_F(CheckpointManagerTest, ABackgroundSaveHoldsTheStateOfItsStep) {
 // Both kinds of saves write the same bytes but for the time of the save.
 TEST_F(CheckpointManagerTest, ResumesWhatItSaved) {
   for (const bool background : {false, true}) {
-    engine::CheckpointManager saving = keeper(background);
+    engine::CheckpointManager saving = checkpoints(background);
     set_state(7);
     saving.save(state_);
     saving.finish();
     set_state(1000);
-    EXPECT_EQ(keeper(false).resume(folder_ / "run", state_), folder_ / "run/step-00000007.ckpt");
+    EXPECT_EQ(checkpoints(false).resume(folder_ / "run", state_),
+              folder_ / "run/step-00000007.ckpt");
     engine::StateCopy copy;
     engine::capture(*control_, state_, copy);
     const std::vector<io::NamedArray> resumed = copy.take().arrays, expected = arrays_at(7);
@@ -137,10 +138,10 @@ TEST_F(CheckpointManagerTest, ResumesWhatItSaved) {
 // Earlier arrays are in the state when damage of the last one shows; the snapshot before is then
 // taken as a whole.
 TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletely) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   for (const std::int64_t step : {7, 8}) {
     set_state(step);
-    keeper.save(state_);
+    checkpoints.save(state_);
   }
   const std::string newest = folder_ / "run/step-00000008.ckpt";
   {
@@ -152,8 +153,8 @@ TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletel
     file.put(static_cast<char>(last ^ 1));
   }
   set_state(1000);
-  EXPECT_THROW(keeper.resume(newest, state_), io::DataError);
-  EXPECT_EQ(keeper.resume(folder_ / "run", state_), folder_ / "run/step-00000007.ckpt");
+  EXPECT_THROW(checkpoints.resume(newest, state_), io::DataError);
+  EXPECT_EQ(checkpoints.resume(folder_ / "run", state_), folder_ / "run/step-00000007.ckpt");
   ASSERT_EQ(notices_.size(), 1u);
   EXPECT_CONTAINS(notices_[0], "is damaged");
   EXPECT_EQ(state_.progress.global_step, 7);
@@ -167,23 +168,23 @@ TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletel
 
 // What it states of the epoch is how many ranks divide it, not how many have saved.
 TEST_F(CheckpointManagerTest, ARankThatSavesAloneStatesTheRanksThatDivideTheEpoch) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
   state_.ranks.of_files = 3;
-  keeper.save_alone(state_);
-  const io::Checkpoint saved = io::load_checkpoint(keeper.take_saved().value().path);
+  checkpoints.save_alone(state_);
+  const io::Checkpoint saved = io::load_checkpoint(checkpoints.take_saved().value().path);
   EXPECT_EQ(engine::find_counter(saved.counters, "trainer.file_parts", 0), 3);
 }
 
 // The loss of a rank may be noticed after the save of a step.
 TEST_F(CheckpointManagerTest, ARankThatSavesAloneKeepsWhatAllHaveSaved) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
-  keeper.save(state_);
-  const std::string path = keeper.take_saved().value().path;
+  checkpoints.save(state_);
+  const std::string path = checkpoints.take_saved().value().path;
   state_.model.parameters.values.span<float>()[0] += 1;
-  keeper.save_alone(state_);
-  EXPECT_FALSE(keeper.take_saved());
+  checkpoints.save_alone(state_);
+  EXPECT_FALSE(checkpoints.take_saved());
   const std::vector<io::NamedArray> saved = io::load_checkpoint(path).arrays,
                                     expected = arrays_at(1);
   ASSERT_EQ(saved.size(), expected.size());
@@ -194,35 +195,35 @@ TEST_F(CheckpointManagerTest, ARankThatSavesAloneKeepsWhatAllHaveSaved) {
 // Earlier checkpoints have the models of ranks that train independently.
 TEST_F(CheckpointManagerTest, ARankThatSavesAloneMayKeepAllEarlierOnes) {
   keep_last_ = 1;
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
-  keeper.save(state_);
-  const std::string first = keeper.take_saved().value().path;
+  checkpoints.save(state_);
+  const std::string first = checkpoints.take_saved().value().path;
   set_state(2);
-  EXPECT_TRUE(keeper.save_alone(state_, {.keep_all = true}));
+  EXPECT_TRUE(checkpoints.save_alone(state_, {.keep_all = true}));
   EXPECT_TRUE(fs::exists(first));
   set_state(3);
-  EXPECT_TRUE(keeper.save_alone(state_));
+  EXPECT_TRUE(checkpoints.save_alone(state_));
   EXPECT_FALSE(fs::exists(first));
 }
 
 TEST_F(CheckpointManagerTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
   for (const bool next_save : {true, false}) {
-    engine::CheckpointManager keeper = this->keeper(true);
+    engine::CheckpointManager checkpoints = this->checkpoints(true);
     set_state(1);
     fs::rename(folder_ / "run", folder_ / "away");
     std::ofstream(folder_ / "run") << "a file where the folder was";
-    keeper.save(state_);
+    checkpoints.save(state_);
     if (next_save)
-      EXPECT_THROW(keeper.save(state_), io::CannotCreateError);
+      EXPECT_THROW(checkpoints.save(state_), io::CannotCreateError);
     else
-      EXPECT_THROW(keeper.finish(), io::CannotCreateError);
-    EXPECT_FALSE(keeper.take_saved());
+      EXPECT_THROW(checkpoints.finish(), io::CannotCreateError);
+    EXPECT_FALSE(checkpoints.take_saved());
     fs::remove(folder_ / "run");
     fs::rename(folder_ / "away", folder_ / "run");
-    keeper.save(state_);  // told once; the next one may work
-    keeper.finish();
-    EXPECT_TRUE(keeper.take_saved());
+    checkpoints.save(state_);  // told once; the next one may work
+    checkpoints.finish();
+    EXPECT_TRUE(checkpoints.take_saved());
   }
 }
 
@@ -244,16 +245,16 @@ class NoThreads {
 };
 
 TEST_F(CheckpointManagerTest, WithoutAThreadABackgroundSaveIsWrittenAtOnce) {
-  engine::CheckpointManager keeper = this->keeper(true);
+  engine::CheckpointManager checkpoints = this->checkpoints(true);
   set_state(1);
   {
     const NoThreads none;
-    keeper.save(state_);
+    checkpoints.save(state_);
     away_for_ = 100;
     set_state(2);
-    keeper.save(state_);
+    checkpoints.save(state_);
   }
-  const auto saved = keeper.take_saved();
+  const auto saved = checkpoints.take_saved();
   ASSERT_TRUE(saved);
   expect_saved(saved->path, 1);
   ASSERT_FALSE(notices_.empty());
@@ -262,14 +263,14 @@ TEST_F(CheckpointManagerTest, WithoutAThreadABackgroundSaveIsWrittenAtOnce) {
                        "start a thread: "),
       0u)
       << notices_[0];
-  EXPECT_THROW(keeper.finish(), io::CannotCreateError);  // as a save in the background
+  EXPECT_THROW(checkpoints.finish(), io::CannotCreateError);  // as a save in the background
 }
 
 TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
   for (const bool background : {false, true}) {
     notices_.clear();
     on_notice_ = nullptr;
-    engine::CheckpointManager keeper = this->keeper(background);
+    engine::CheckpointManager checkpoints = this->checkpoints(background);
     set_state(1);
     fs::rename(folder_ / "run", folder_ / "away");
     std::ofstream(folder_ / "run") << "a file where the folder was";
@@ -278,9 +279,9 @@ TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
       fs::remove(folder_ / "run");
       fs::rename(folder_ / "away", folder_ / "run");
     };
-    keeper.save(state_);
-    keeper.finish();
-    const auto saved = keeper.take_saved();
+    checkpoints.save(state_);
+    checkpoints.finish();
+    const auto saved = checkpoints.take_saved();
     ASSERT_TRUE(saved);
     expect_saved(saved->path, 1);
     ASSERT_EQ(notices_.size(), 2u);
@@ -290,23 +291,25 @@ TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
 }
 
 TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
-  keeper.save(state_);
+  checkpoints.save(state_);
   fs::remove(folder_ / "run/latest");
   fs::create_directory(folder_ / "run/latest");
   set_state(2);
-  const std::string error_text = test_support::error_of<io::Error>([&] { keeper.save(state_); });
+  const std::string error_text =
+      test_support::error_of<io::Error>([&] { checkpoints.save(state_); });
   EXPECT_CONTAINS(error_text, "; the newest checkpoint is ");
 }
 
 TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
-  keeper.save(state_);
+  checkpoints.save(state_);
   fs::rename(folder_ / "run", folder_ / "away");
   set_state(2);
-  const std::string error_text = test_support::error_of<io::Error>([&] { keeper.save(state_); });
+  const std::string error_text =
+      test_support::error_of<io::Error>([&] { checkpoints.save(state_); });
   EXPECT_CONTAINS(error_text, "; the last checkpoint saved is " +
                                   (folder_ / "run/step-00000001.ckpt") +
                                   ", which is not there now: is its file system mounted?");
@@ -314,18 +317,18 @@ TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
 
 // Not a byte goes to a folder that must not be written to; when it is back, the state does.
 TEST_F(CheckpointManagerTest, AFolderThatIsAwayIsWaitedFor) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
   away_for_ = 2;
-  keeper.save(state_);
-  expect_saved(keeper.take_saved().value().path, 1);
+  checkpoints.save(state_);
+  expect_saved(checkpoints.take_saved().value().path, 1);
   EXPECT_EQ(notices_,
             std::vector<std::string>(
                 2, "the checkpoint of step 1 was not saved: the folder is away; trying again"));
   set_state(2);
   away_for_ = 100;
   const std::string error_text =
-      test_support::error_of<io::CannotCreateError>([&] { keeper.save(state_); });
+      test_support::error_of<io::CannotCreateError>([&] { checkpoints.save(state_); });
   EXPECT_EQ(error_text,
             "the folder is away; the newest checkpoint is " + (folder_ / "run/step-00000001.ckpt"));
   EXPECT_FALSE(fs::exists(folder_ / "run/step-00000002.ckpt"));
@@ -333,10 +336,10 @@ TEST_F(CheckpointManagerTest, AFolderThatIsAwayIsWaitedFor) {
 
 // The limit is named while too few files may be opened, and no file is made half.
 TEST_F(CheckpointManagerTest, TooFewOpenFilesAreSaidWithTheirLimit) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
-  keeper.save(state_);
-  const std::string first = keeper.take_saved()->path;
+  checkpoints.save(state_);
+  const std::string first = checkpoints.take_saved()->path;
   const auto mode = fs::status(first).permissions();
   set_state(2);
   rlimit before{};
@@ -350,7 +353,7 @@ TEST_F(CheckpointManagerTest, TooFewOpenFilesAreSaidWithTheirLimit) {
     setrlimit(RLIMIT_NOFILE, &few);
     fault.clear();
     try {
-      keeper.save(state_);
+      checkpoints.save(state_);
     } catch (const io::Error& error) {
       fault = error.what();
     }
@@ -363,7 +366,7 @@ TEST_F(CheckpointManagerTest, TooFewOpenFilesAreSaidWithTheirLimit) {
     expect_saved(first, 1);
     set_state(2);
   }
-  const std::string second = keeper.take_saved()->path;
+  const std::string second = checkpoints.take_saved()->path;
   EXPECT_EQ(fs::status(second).permissions(), mode);
   expect_saved(second, 2);
 }
@@ -403,10 +406,10 @@ class FullFileSystem {
 TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
   const std::string disk = folder_ / "run";
   keep_last_ = 3;
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   const auto save = [&](std::int64_t step) {
     set_state(step);
-    keeper.save(state_);
+    checkpoints.save(state_);
   };
   const auto save_three = [&] {
     for (const std::int64_t step : {1, 2, 3}) save(step);
@@ -418,7 +421,7 @@ TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
     if (!full.is_mounted()) GTEST_SKIP() << "may not mount a file system";
     notices_.clear();
     ASSERT_NO_THROW(save(4));
-    expect_saved(keeper.take_saved().value().path, 4);
+    expect_saved(checkpoints.take_saved().value().path, 4);
     if (notices_.empty()) break;  // all fits
     ++times_full;
     EXPECT_EQ(notices_.size(), 1u);
@@ -432,10 +435,10 @@ TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
 // Unlike a full file system, a limit of the process is not raised by deleting what it has saved.
 TEST_F(CheckpointManagerTest, AFileSizeLimitDeletesNothing) {
   keep_last_ = 3;
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   for (const std::int64_t step : {1, 2}) {
     set_state(step);
-    keeper.save(state_);
+    checkpoints.save(state_);
   }
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
@@ -443,7 +446,7 @@ TEST_F(CheckpointManagerTest, AFileSizeLimitDeletesNothing) {
   signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &limit);
   set_state(3);
-  EXPECT_THROW(keeper.save(state_), io::CannotCreateError);
+  EXPECT_THROW(checkpoints.save(state_), io::CannotCreateError);
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, SIG_DFL);
   for (const int step : {1, 2})
@@ -453,13 +456,13 @@ TEST_F(CheckpointManagerTest, AFileSizeLimitDeletesNothing) {
 }
 
 TEST_F(CheckpointManagerTest, TheHistoryKeepsTheFirstSaveAndTheLastOnes) {
-  engine::CheckpointManager keeper = this->keeper(false);
+  engine::CheckpointManager checkpoints = this->checkpoints(false);
   std::vector<std::uintmax_t> sizes;
   std::string path;
   for (std::int64_t step = 1; step <= 70; ++step) {
     set_state(step);
-    keeper.save(state_);
-    path = keeper.take_saved()->path;
+    checkpoints.save(state_);
+    path = checkpoints.take_saved()->path;
     sizes.push_back(fs::file_size(path));
   }
   EXPECT_EQ(sizes[68], sizes[69]);

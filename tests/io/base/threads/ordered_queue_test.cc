@@ -22,7 +22,7 @@ TEST(OrderedQueue, MakesThoseThatArePostedInOrder) {
     queue.post(3);  // takes nothing back
     queue.wait_for_all();
     EXPECT_EQ(made, (std::vector<std::size_t>{0, 1, 2, 3, 4}));
-    EXPECT_EQ(queue.settle(), 5u);
+    EXPECT_EQ(queue.wait_idle(), 5u);
     EXPECT_FALSE(queue.is_busy());
   }
 }
@@ -38,7 +38,7 @@ TEST(OrderedQueue, RethrowsAndMakesNoneAfterAFailure) {
         overlap ? "test" : nullptr);
     queue.post(3);
     EXPECT_THROW(queue.wait(3), std::runtime_error);
-    EXPECT_EQ(queue.settle(), 1u);
+    EXPECT_EQ(queue.wait_idle(), 1u);
     queue.post(4);
     EXPECT_THROW(queue.wait(4), std::runtime_error);
     EXPECT_EQ(made, 1);

@@ -82,9 +82,9 @@ TEST_F(MapTraining, HasTheLossesOfPyTorch) {
 
 TEST_F(MapTraining, HasTheScoresOfPyTorch) {
   train("plain", argv("--spawn 2"));
-  const CommandResult judged =
+  const CommandResult evaluated =
       expect_success(call("eval", folder_ / "plain/step-00000036.ckpt", "--format json --spawn 2"));
-  const tools::Json found = tools::Json::parse(judged.out);
+  const tools::Json found = tools::Json::parse(evaluated.out);
   const std::vector<double> scores = expected("scores");
   EXPECT_NEAR(found["loss"].get<double>(), scores[0], 1e-10);
   EXPECT_EQ(found["accuracy"].get<double>(), scores[1]);

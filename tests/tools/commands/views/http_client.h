@@ -42,14 +42,14 @@ inline std::unique_ptr<Socket> connected(int port) {
   return client;
 }
 
-inline void say(const Socket& to, const std::string& text) {
+inline void send_text(const Socket& to, const std::string& text) {
   static_cast<void>(send(to.fd, text.data(), text.size(), MSG_NOSIGNAL));
 }
 
 // All that the server says to this request, head and body.
 inline std::string answer(int port, const std::string& request) {
   const auto client = connected(port);
-  say(*client, request);
+  send_text(*client, request);
   std::string all;
   char buffer[4096];
   for (ssize_t n = 0; (n = recv(client->fd, buffer, sizeof buffer, 0)) > 0;)

@@ -22,7 +22,7 @@ namespace {
 
 using http_client::connected;
 using http_client::loopback;
-using http_client::say;
+using http_client::send_text;
 using http_client::Socket;
 using program::expect_error;
 using program::quick_train;
@@ -155,10 +155,10 @@ TEST_F(PrometheusTest, BadClientsNeitherStopNorEndTheTraining) {
   for (int i = 0; i < 20; ++i) {
     hanging.push_back(connected(port));  // never says a word
     hanging.push_back(connected(port));
-    say(*hanging.back(), "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");  // never reads
+    send_text(*hanging.back(), "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");  // never reads
     std::string garbage(random() % 12'000, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
-    say(*connected(port), garbage);
+    send_text(*connected(port), garbage);
   }
   const std::string step = value_of(page_with(port, "engine_step"), "engine_step");
   EXPECT_TRUE(eventually(

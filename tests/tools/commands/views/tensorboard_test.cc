@@ -149,7 +149,7 @@ TEST_F(Tensorboard, ShowsARunThatWasResumed) {
   EXPECT_TRUE(has("text run/configuration 6     lr = 0.01"));
 }
 
-// The HPARAMS tab: options with their types, and what runs are judged by.
+// The HPARAMS tab: options with their types, and the metrics of runs.
 TEST_F(Tensorboard, HasHyperparametersAndTheirOutcome) {
   expect_success(test_support::engine(quick_train(
       argv("--tensorboard-dir", folder_ / "elsewhere", "--lr 0.25 --epochs 1 --seed 5"))));

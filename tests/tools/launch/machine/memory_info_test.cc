@@ -90,9 +90,9 @@ TEST_F(MemoryInfo, KillsSinceTheStartAreTold) {
   const tools::MemoryKills kills(root);
   EXPECT_EQ(kills.text(), "");
   write("sys/fs/cgroup/memory/a/memory.oom_control", "under_oom 0\noom_kill 4\n");
-  EXPECT_EQ(kills.text(), "; the kernel has killed for want of memory");
+  EXPECT_EQ(kills.text(), "; the kernel's OOM killer ended a process");
   write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", std::to_string(60 * kMiB));
-  EXPECT_EQ(kills.text(), "; the kernel has killed for want of memory, of which " + root +
+  EXPECT_EQ(kills.text(), "; the kernel's OOM killer ended a process: " + root +
                               "/sys/fs/cgroup/memory/a/memory.limit_in_bytes allows 60 MiB");
 }
 

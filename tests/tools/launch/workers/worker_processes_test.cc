@@ -140,7 +140,7 @@ TEST(WorkerGroup, DoesNotRestartAWorkerWhoseEndEndsAll) {
     tools::SignalInbox inbox;
     tools::GuardProcess guard(true);
     tools::GroupRules rules;
-    rules.least = 1;
+    rules.min_workers = 1;
     rules.longest_pause = std::chrono::milliseconds(1);
     rules.again = [&](std::size_t, const tools::WorkerEnd& end) -> std::function<int()> {
       ++asked;
@@ -183,7 +183,7 @@ TEST(WorkerProcesses, AStoppedSaverIsNotWaitedForAfterASignal) {
   EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(60)));  // instead of minutes
 }
 
-volatile std::sig_atomic_t told_to_end = 0;
+volatile std::sig_atomic_t stop_requests = 0;
 
 class Savers : public testing::TestWithParam<int> {};
 
@@ -191,7 +191,7 @@ class Savers : public testing::TestWithParam<int> {};
 // until rank 2 has been killed.
 TEST_P(Savers, OneIsToldOnceAndNotKilledWithTheOthersAfterAFailure) {
   const int failing = GetParam();
-  told_to_end = 0;
+  stop_requests = 0;
   int other[2], ready[2], saved[2];
   ASSERT_EQ(pipe(other), 0);
   ASSERT_EQ(pipe(ready), 0);
@@ -203,7 +203,7 @@ TEST_P(Savers, OneIsToldOnceAndNotKilledWithTheOthersAfterAFailure) {
       for (int others = 0; others < 2; ++others) EXPECT_EQ(read(ready[0], &byte, 1), 1);
       throw io::DataError("row 3 is bad");
     }
-    std::signal(SIGTERM, [](int) { told_to_end = told_to_end + 1; });
+    std::signal(SIGTERM, [](int) { stop_requests = stop_requests + 1; });
     EXPECT_EQ(write(ready[1], &byte, 1), 1);
     if (place.rank == 2) {
       const pid_t own = getpid();
@@ -214,7 +214,7 @@ TEST_P(Savers, OneIsToldOnceAndNotKilledWithTheOthersAfterAFailure) {
     EXPECT_EQ(read(other[0], &pid, sizeof pid), static_cast<ssize_t>(sizeof pid));
     EXPECT_TRUE(
         test_support::eventually([&] { return test_support::command_line_of(pid).empty(); }));
-    const char times = static_cast<char>(told_to_end);
+    const char times = static_cast<char>(stop_requests);
     EXPECT_EQ(write(saved[1], &times, 1), 1);
     return 69;
   });

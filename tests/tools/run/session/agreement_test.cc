@@ -48,7 +48,7 @@ std::vector<Outcome> outcomes(int ranks,
   return all;
 }
 
-TEST(Together, AllGoOnWhereAllCould) {
+TEST(RunOnAllRanks, AllGoOnWhereAllCould) {
   for (const Outcome& outcome : outcomes(3, [](Group&group, Communicator&control) {
          bool done = false;
          tools::run_on_all_ranks(group, control, [&] { done = true; });
@@ -57,7 +57,7 @@ TEST(Together, AllGoOnWhereAllCould) {
     EXPECT_EQ(outcome.text, "");
 }
 
-TEST(Together, TheLowestRankThatFailedIsTheReasonOfThoseThatDidNot) {
+TEST(RunOnAllRanks, TheLowestRankThatFailedIsTheReasonOfThoseThatDidNot) {
   const auto all = outcomes(4, [](Group& group, Communicator& control) {
     tools::run_on_all_ranks(group, control, [&] {
       if (group.rank() == 1) throw io::DataError("bad file");
@@ -74,7 +74,7 @@ TEST(Together, TheLowestRankThatFailedIsTheReasonOfThoseThatDidNot) {
   }
 }
 
-TEST(Together, ADifferenceIsNamedWithBothValuesOnEveryRank) {
+TEST(RunOnAllRanks, ADifferenceIsNamedWithBothValuesOnEveryRank) {
   const auto all = outcomes(4, [](Group& group, Communicator& control) {
     tools::require_equal(group, control,
                          {{"samples", "40"}, {"classes", group.rank() >= 2 ? "9" : "10"}},
@@ -89,8 +89,8 @@ TEST(Together, ADifferenceIsNamedWithBothValuesOnEveryRank) {
 }
 
 // Two ranks of which the second has `data` changed so: all name `name` as what differs.
-void expect_told(const io::DatasetSplits& data, const std::string& name,
-                 const std::function<void(io::DatasetSplits&)>& change) {
+void expect_reported(const io::DatasetSplits& data, const std::string& name,
+                     const std::function<void(io::DatasetSplits&)>& change) {
   const auto all = outcomes(2, [&](Group& group, Communicator& control) {
     io::DatasetSplits own = data;
     if (group.rank() == 1) change(own);
@@ -105,7 +105,7 @@ void expect_told(const io::DatasetSplits& data, const std::string& name,
 io::ImageSamples& images(io::Dataset& set) { return set.as<io::ImageSamples>(); }
 io::ClassLabels& classes(io::Dataset& set) { return set.as<io::ClassLabels>(); }
 
-TEST(Together, EveryPartOfADataSetCounts) {
+TEST(RunOnAllRanks, EveryPartOfADataSetCounts) {
   io::DatasetSplits data;
   data.train = {
       .samples =
@@ -121,23 +121,23 @@ TEST(Together, EveryPartOfADataSetCounts) {
       {"test labels", [](auto& d) { classes(d.test).ids[0] = 1; }},
       {"test data", [](auto& d) { images(d.test).pixels[0] = 9; }},
       {"classes", [](auto& d) { classes(d.train).count = 3; }}};
-  for (const auto& [name, change] : changes) expect_told(data, name, change);
+  for (const auto& [name, change] : changes) expect_reported(data, name, change);
 }
 
-TEST(Together, TheCharactersOfATextCount) {
+TEST(RunOnAllRanks, TheCharactersOfATextCount) {
   io::DatasetSplits data;
   data.train = {.samples = io::TokenSamples{.context = 1, .tokens = {{0, 1, 0}}},
                 .labels = io::NextTokens{.count = 2, .vocabulary = "ab"}};
   data.test = data.train;
-  expect_told(data, "vocabulary", [](io::DatasetSplits& d) {
+  expect_reported(data, "vocabulary", [](io::DatasetSplits& d) {
     d.train.labels = io::NextTokens{.count = 2, .vocabulary = "ac"};
   });
-  expect_told(data, "training data", [](io::DatasetSplits& d) {
+  expect_reported(data, "training data", [](io::DatasetSplits& d) {
     d.train.as<io::TokenSamples>().tokens = {{0, 1, 1}};
   });
 }
 
-TEST(Together, ThreadsThatLoadedDataOfOtherLengthEndAtOnce) {
+TEST(RunOnAllRanks, ThreadsThatLoadedDataOfOtherLengthEndAtOnce) {
   const auto all = outcomes(2, [](Group& group, Communicator& control) {
     tools::DataOptions options;
     options.set.name = "synthetic";

@@ -61,7 +61,7 @@ TEST_F(MemoryPlan, CountsWhatIsAllocated) {
   options_.whole_tensors = true;
   for (options_.optimizer_rank = 0; options_.optimizer_rank < 4; ++options_.optimizer_rank) {
     const std::vector<engine::Elements> share =
-        engine::deal_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
+        engine::shard_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
     EXPECT_EQ(need(1024).optimizer,
               2 * sizeof(float) * static_cast<std::uint64_t>(engine::count_of(share)));
   }
@@ -96,7 +96,7 @@ TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
     for (const int ranks : {1, 3}) {
       if (ranks > 1 && spec->by_ranges) continue;  // the same of each state, divided
       options_.optimizer_ranks = ranks;
-      const engine::OptimizerShards shares = engine::deal_tensors(values, 0, ranks);
+      const engine::OptimizerShards shares = engine::shard_tensors(values, 0, ranks);
       const auto optimizer =
           spec->make(*spec, {settings, values, matrices, {}, ranks == 1 ? nullptr : &shares.own()});
       std::uint64_t held = 0;
@@ -253,7 +253,7 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
                                         .values = state.parameters.values,
                                         .hidden_matrices = engine::hidden_matrices(graph)});
   const auto groups = backends::make_inproc_groups(2, test_support::deadline_ms(20'000));
-  const auto wire = groups[0]->make_communicator();
+  const auto communicator = groups[0]->make_communicator();
   std::vector<std::unique_ptr<backends::Communicator>> pairs(2);
   pairs[1] = groups[0]->make_communicator();
   engine::ThreadPool pool(1);
@@ -261,7 +261,7 @@ TEST(AveragingMemory, IsWhatThePoliciesKeep) {
   const auto gradients = static_cast<double>(state.parameters.gradients.bytes());
   for (const Policy& policy : policies()) {
     const std::uint64_t before = mapped_bytes();
-    tools::AveragingParts parts{.wire = *wire,
+    tools::AveragingParts parts{.communicator = *communicator,
                                 .island = nullptr,
                                 .model = state,
                                 .optimizer = *optimizer,

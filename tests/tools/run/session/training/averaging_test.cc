@@ -16,7 +16,7 @@
 
 namespace {
 
-using exact_support::expect_together;
+using exact_support::expect_in_sync;
 using exact_support::kExact;
 using exact_support::kSmallMlp;
 using session_runner::distance;
@@ -49,8 +49,8 @@ TEST_P(Equivalence, HoldsForOneToFourRanksAndUnevenBatches) {
       EXPECT_TRUE(same_bits(one[0], other[0], io::Section::kParameter)) << world << " ranks";
     else
       EXPECT_LT(distance(one[0], other[0]), GetParam().tolerance) << world << " ranks";
-    expect_together(one);
-    expect_together(other);
+    expect_in_sync(one);
+    expect_in_sync(other);
   }
 }
 
@@ -180,7 +180,7 @@ TEST(Outer, TakesMuonAsTheInnerOptimizer) {
       with(kSmallMlp, "batch-size=13 lr=0.01 epochs=6 optimizer=muon sync-every=3");
   const auto params = train(2, with(base, "sync=params")),
              diloco = train(2, with(base, "sync=diloco"));
-  expect_together(diloco);
+  expect_in_sync(diloco);
   EXPECT_GT(distance(params[0], diloco[0]), 1e-4);
   EXPECT_LT(diloco[0].losses.back(), diloco[0].losses.front());
 }
@@ -227,7 +227,7 @@ TEST(Outer, MomentumChangesTheResultAndTheStepsAreCounted) {
     EXPECT_GT(distance(params[0], outer[0]), 1e-4) << policy;
     // Ten steps: five by the clock, and the end of the first epoch between two of them.
     EXPECT_CONTAINS(outer[0].coverage, "6 times in 10 steps, with 5 outer steps");
-    expect_together(outer);
+    expect_in_sync(outer);
   }
 }
 
@@ -246,7 +246,7 @@ TEST(PostLocal, SaysWhatItDid) {
   const auto ranks = train(3, with(kBatchesOf13, "sync=post-local sync-warmup=4 sync-every=3"));
   // After step 4: the end of the epoch (5), the clock (7, 10).
   EXPECT_CONTAINS(ranks[0].coverage, "then averaged 6/6 parameters 3 times in 6");
-  expect_together(ranks);
+  expect_in_sync(ranks);
 }
 
 // --- streaming
@@ -301,7 +301,7 @@ TEST(Streaming, NoStepSendsMoreThanTwiceTheMeanOfAFragment) {
   EXPECT_EQ(sent[15] - sent[7], whole);
 }
 
-TEST(Streaming, EndsTogetherWithUnevenAndEmptyRanks) {
+TEST(Streaming, EndsInSyncWithUnevenAndEmptyRanks) {
   for (const char* options :
        {"batch-size=13 sync-overlap=2", "batch-size=2 sync-overlap=3 sync-mixing=1",
         "batch-size=13 sync-fragments=3 sync-island=host", "batch-size=13 compress=int8",
@@ -310,7 +310,7 @@ TEST(Streaming, EndsTogetherWithUnevenAndEmptyRanks) {
     const Options streaming = with("dtype=f64 steps=14 sync=streaming sync-every=4", options);
     for (const int world : {3, 4}) {
       const auto ranks = train(world, streaming), again = train(world, streaming);
-      expect_together(ranks);
+      expect_in_sync(ranks);
       EXPECT_TRUE(same_bits(ranks[0], again[0], io::Section::kParameter)) << options;
     }
   }
@@ -379,7 +379,7 @@ TEST(Streaming, ResumesWithAnotherNumberOfFragments) {
                             "save-dir=" + folder.path().string());
   train(2, with(base, "steps=5 sync-fragments=3 sync-overlap=2"));
   const auto resumed = train(2, with(base, "steps=15 sync-fragments=2 resume=auto"));
-  expect_together(resumed);
+  expect_in_sync(resumed);
   EXPECT_CONTAINS(resumed[0].coverage, "in 2 fragments");
 }
 
@@ -409,7 +409,7 @@ TEST(Islands, AHostOfTwoRanksIsOneReplica) {
     const auto four =
         train_on_hosts({"a", "a", "b", "b"}, with(options, local, "sync-island=host"));
     EXPECT_LT(distance(two[0], four[0]), 1e-12) << policy;
-    expect_together(four);
+    expect_in_sync(four);
     EXPECT_CONTAINS(four[0].coverage,
                     "within 2 hosts, averaged the gradients of 6/6 parameters in each of 10 steps");
   }
@@ -419,7 +419,7 @@ TEST(Islands, OfUnequalSizeWeighBySamplesAndMixWithAWarmup) {
   const Options options =
       with(kBatchesOf13, "sync=post-local sync-warmup=2 sync-every=4 sync-island=host");
   const auto ranks = train_on_hosts({"a", "b", "b", "b"}, options);
-  expect_together(ranks);
+  expect_in_sync(ranks);
   EXPECT_GT(distance(train(4, kBatchesOf13)[0], ranks[0]), 1e-6);
 }
 
@@ -432,7 +432,7 @@ TEST_P(Compression, LearnsKeepsReplicasEqualAndSendsLess) {
     const Options options = "epochs=6 dtype=f32";
     const auto plain = train(world, with(kBatchesOf13, options)),
                less = train(world, with(kBatchesOf13, options, GetParam()));
-    expect_together(less);
+    expect_in_sync(less);
     EXPECT_LT(less[0].bytes_sent, plain[0].bytes_sent * 0.6);
     EXPECT_NEAR(less[0].losses.back(), plain[0].losses.back(),
                 0.05);  // of a loss that began at 1.9
@@ -453,7 +453,7 @@ TEST(Compression, MomentumBeforeTheSelectionLearnsFaster) {
   const Options options = with(
       kBatchesOf13, "model=mlp epochs=20 dtype=f32 compress=sparse sparse-warmup=0 momentum=0");
   const auto without = train(2, options), momentum = train(2, with(options, "sparse-momentum=0.9"));
-  expect_together(momentum);
+  expect_in_sync(momentum);
   EXPECT_EQ(momentum[0].bytes_sent, without[0].bytes_sent);
   EXPECT_LT(momentum[0].losses.back(), without[0].losses.back() - 0.5);
 }
@@ -465,7 +465,7 @@ TEST_P(ParameterCompression, LearnsKeepsReplicasEqualAndSendsLess) {
     const Options options = with(kBatchesOf13, "epochs=6 dtype=f32 sync-every=3", GetParam());
     const auto plain = train(world, with(options, "compress= sparse-ratio=")),
                less = train(world, options);
-    expect_together(less);
+    expect_in_sync(less);
     EXPECT_EQ(less[0].averagings, plain[0].averagings);
     EXPECT_LT(less[0].bytes_sent, plain[0].bytes_sent * 0.7);
     EXPECT_NEAR(less[0].losses.back(), plain[0].losses.back(), 0.1);
@@ -487,8 +487,8 @@ TEST(ParameterCompression, RanksWithoutSamplesAndIslandsStayEqual) {
   for (const Options& more :
        {Options("compress=int8"), Options("compress=int4"), Options("compress=sparse")}) {
     const Options options = with("batch-size=3 synthetic-size=20 sync=diloco sync-every=2", more);
-    expect_together(train(4, options));
-    expect_together(train_on_hosts({"a", "b", "b", "b"}, with(options, "sync-island=host")));
+    expect_in_sync(train(4, options));
+    expect_in_sync(train_on_hosts({"a", "b", "b", "b"}, with(options, "sync-island=host")));
   }
 }
 
@@ -648,10 +648,10 @@ TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
   const Options resumed = with(kShort, dir, "resume=auto");
   const auto diloco = train(2, with(resumed, "steps=10 sync=diloco sync-every=2"));
   EXPECT_CONTAINS(diloco[0].coverage, "in 10 steps, with 3 outer steps");
-  expect_together(diloco);
+  expect_in_sync(diloco);
   const auto slowmo = train(2, with(resumed, "steps=15 sync=slowmo sync-every=5"));
-  expect_together(slowmo);
-  expect_together(train(2, with(resumed, "steps=20 compress=topk")));
+  expect_in_sync(slowmo);
+  expect_in_sync(train(2, with(resumed, "steps=20 compress=topk")));
 }
 
 // Each start has five steps, and what it sends is that of a run which starts with the policy.
@@ -697,7 +697,7 @@ TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
     const test_support::TemporaryDirectory folder;
     const Options options = with(kShort, "save-dir=" + folder.path().string(), policy);
     train(2, with(options, "steps=5"));
-    expect_together(train(4, with(options, "steps=10 resume=auto")));
+    expect_in_sync(train(4, with(options, "steps=10 resume=auto")));
   }
 }
 
@@ -795,15 +795,15 @@ TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
     train(2, with(options, "steps=5", c.before));
     testing::internal::CaptureStderr();
     train(c.ranks_after, with(options, "steps=6 resume=auto", c.after));
-    const std::string told = testing::internal::GetCapturedStderr();
+    const std::string reported = testing::internal::GetCapturedStderr();
     if (*c.notice == '\0') {
-      EXPECT_EQ(told.find("the averaging's"), std::string::npos) << told;
+      EXPECT_EQ(reported.find("the averaging's"), std::string::npos) << reported;
       continue;
     }
     std::string notice = c.notice;
     if (const std::size_t at = notice.find("PATH"); at != std::string::npos)
       notice.replace(at, 4, folder.path().string() + "/step-00000005.ckpt");
-    EXPECT_CONTAINS(told, "the averaging's " + notice);
+    EXPECT_CONTAINS(reported, "the averaging's " + notice);
   }
 }
 

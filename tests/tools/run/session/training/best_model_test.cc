@@ -31,7 +31,7 @@ engine::EvalReport evaluation(std::int64_t step, double loss, std::int64_t corre
           .top5 = correct};
 }
 
-bool judge(BestModel& best, engine::EvalReport report) { return best.update(report); }
+bool update(BestModel& best, engine::EvalReport report) { return best.update(report); }
 
 TEST(BestModel, IsTheHighestAccuracyOrTheLowestLoss) {
   BestModel by_accuracy({.measure = Measure::kAccuracy}), by_loss({.measure = Measure::kLoss}),
@@ -40,9 +40,9 @@ TEST(BestModel, IsTheHighestAccuracyOrTheLowestLoss) {
                                         evaluation(3, 1.5, 501), evaluation(4, 1, 501)};
   const bool accurate[] = {true, false, true, false}, low[] = {true, true, false, false};
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(judge(by_accuracy, reports[i]), accurate[i]) << i;
-    EXPECT_EQ(judge(by_loss, reports[i]), low[i]) << i;
-    EXPECT_EQ(judge(by_perplexity, reports[i]), low[i]) << i;
+    EXPECT_EQ(update(by_accuracy, reports[i]), accurate[i]) << i;
+    EXPECT_EQ(update(by_loss, reports[i]), low[i]) << i;
+    EXPECT_EQ(update(by_perplexity, reports[i]), low[i]) << i;
   }
   engine::EvalReport last = evaluation(5, 9, 0);
   by_accuracy.update(last);
@@ -59,11 +59,11 @@ TEST(BestModel, IsTheHighestR2) {
     report.errors = engine::RegressionErrors{.r2 = r2};
     return report;
   };
-  EXPECT_FALSE(judge(best, evaluation(1, 1))) << "no errors, no R2";
-  EXPECT_TRUE(judge(best, with_r2(2, -3)));
-  EXPECT_FALSE(judge(best, with_r2(3, std::nan(""))));
-  EXPECT_TRUE(judge(best, with_r2(4, 0.5)));
-  EXPECT_FALSE(judge(best, with_r2(5, 0.25)));
+  EXPECT_FALSE(update(best, evaluation(1, 1))) << "no errors, no R2";
+  EXPECT_TRUE(update(best, with_r2(2, -3)));
+  EXPECT_FALSE(update(best, with_r2(3, std::nan(""))));
+  EXPECT_TRUE(update(best, with_r2(4, 0.5)));
+  EXPECT_FALSE(update(best, with_r2(5, 0.25)));
 }
 
 TEST(BestModel, ANanIsNeverTheBest) {
@@ -71,17 +71,17 @@ TEST(BestModel, ANanIsNeverTheBest) {
   engine::EvalReport report = evaluation(1, std::nan(""));
   EXPECT_FALSE(best.update(report));
   EXPECT_FALSE(report.best);
-  EXPECT_TRUE(judge(best, evaluation(2, 3)));
-  EXPECT_FALSE(judge(best, evaluation(3, std::nan(""))));
+  EXPECT_TRUE(update(best, evaluation(2, 3)));
+  EXPECT_FALSE(update(best, evaluation(3, std::nan(""))));
   EXPECT_FALSE(best.should_stop_early());
-  EXPECT_FALSE(judge(best, evaluation(4, std::nan(""))));
+  EXPECT_FALSE(update(best, evaluation(4, std::nan(""))));
   EXPECT_TRUE(best.should_stop_early());
 }
 
 TEST(BestModel, ASecondEvaluationAfterAStepCountsForNothing) {
   BestModel best({.measure = Measure::kLoss, .patience = 2});
-  EXPECT_TRUE(judge(best, evaluation(1, 1)));
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(judge(best, evaluation(1, 0.5)));
+  EXPECT_TRUE(update(best, evaluation(1, 1)));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(update(best, evaluation(1, 0.5)));
   EXPECT_FALSE(best.should_stop_early());
 }
 
@@ -89,13 +89,13 @@ TEST(BestModel, ASecondEvaluationAfterAStepCountsForNothing) {
 // the last evaluation that did.
 TEST(BestModel, PatienceCountsImprovementsOfAtLeastDelta) {
   BestModel best({.measure = Measure::kLoss, .patience = 3, .min_delta = 0.5});
-  EXPECT_TRUE(judge(best, evaluation(1, 2)));
-  EXPECT_TRUE(judge(best, evaluation(2, 1.75)));
-  EXPECT_TRUE(judge(best, evaluation(3, 1.5)));  // 0.5 less than 2
-  EXPECT_TRUE(judge(best, evaluation(4, 1.25)));
-  EXPECT_FALSE(judge(best, evaluation(5, 1.25)));
+  EXPECT_TRUE(update(best, evaluation(1, 2)));
+  EXPECT_TRUE(update(best, evaluation(2, 1.75)));
+  EXPECT_TRUE(update(best, evaluation(3, 1.5)));  // 0.5 less than 2
+  EXPECT_TRUE(update(best, evaluation(4, 1.25)));
+  EXPECT_FALSE(update(best, evaluation(5, 1.25)));
   EXPECT_FALSE(best.should_stop_early());
-  EXPECT_TRUE(judge(best, evaluation(6, 1.125)));
+  EXPECT_TRUE(update(best, evaluation(6, 1.125)));
   EXPECT_TRUE(best.should_stop_early());
   EXPECT_EQ(best.why_stopped(), "no improvement of loss by at least 0.5 in 3 evaluations");
 }
@@ -104,43 +104,43 @@ TEST(BestModel, GoesOnFromASnapshotBitByBit) {
   const engine::BestModelOptions options{
       .measure = Measure::kLoss, .patience = 3, .min_delta = 0.1};
   BestModel whole(options), resumed(options);
-  EXPECT_TRUE(judge(whole, evaluation(1, 1.0 / 3)));
-  EXPECT_TRUE(judge(whole, evaluation(2, 0.3)));
+  EXPECT_TRUE(update(whole, evaluation(1, 1.0 / 3)));
+  EXPECT_TRUE(update(whole, evaluation(2, 0.3)));
   engine::StateCopy copy;
   whole.capture(copy);
   const io::Checkpoint checkpoint = copy.take();
   resumed.restore(checkpoint, "a.ckpt", [](const std::string& line) { ADD_FAILURE() << line; });
   for (BestModel* best : {&whole, &resumed}) {
-    EXPECT_FALSE(judge(*best, evaluation(2, 0.1))) << "judged before";
-    EXPECT_FALSE(judge(*best, evaluation(3, 0.3)));
-    EXPECT_TRUE(judge(*best, evaluation(4, std::nextafter(0.3, 0.0))));
+    EXPECT_FALSE(update(*best, evaluation(2, 0.1))) << "compared before";
+    EXPECT_FALSE(update(*best, evaluation(3, 0.3)));
+    EXPECT_TRUE(update(*best, evaluation(4, std::nextafter(0.3, 0.0))));
     EXPECT_TRUE(best->should_stop_early());
   }
 
-  std::string told;
+  std::string reported;
   BestModel other({.measure = Measure::kAccuracy, .patience = 1});
-  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { told = line; });
-  EXPECT_EQ(told,
-            "a.ckpt judged its evaluations by another measure than accuracy: the best is sought "
-            "anew");
-  EXPECT_TRUE(judge(other, evaluation(2, 5, 1)));
+  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { reported = line; });
+  EXPECT_EQ(reported,
+            "a.ckpt compared its evaluations by another metric than accuracy: the best evaluation "
+            "is reset");
+  EXPECT_TRUE(update(other, evaluation(2, 5, 1)));
   EXPECT_FALSE(other.should_stop_early());
 }
 
 TEST(BestModel, IsNotComparedWithAnEvaluationOfOtherTestSamples) {
   const engine::BestModelOptions options{.patience = 1, .test_digest = "one"};
   BestModel first(options), same(options), other({.patience = 1, .test_digest = "two"});
-  EXPECT_TRUE(judge(first, evaluation(1, 1, 900)));
+  EXPECT_TRUE(update(first, evaluation(1, 1, 900)));
   engine::StateCopy copy;
   first.capture(copy);
   io::Checkpoint checkpoint = copy.take();
   checkpoint.test_digest = "one";
   same.restore(checkpoint, "a.ckpt", [](const std::string& line) { ADD_FAILURE() << line; });
-  EXPECT_FALSE(judge(same, evaluation(2, 1, 800)));
-  std::string told;
-  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { told = line; });
-  EXPECT_EQ(told, "a.ckpt was evaluated on other test samples: the best evaluation is reset");
-  EXPECT_TRUE(judge(other, evaluation(2, 1, 800)));
+  EXPECT_FALSE(update(same, evaluation(2, 1, 800)));
+  std::string reported;
+  other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { reported = line; });
+  EXPECT_EQ(reported, "a.ckpt was evaluated on other test samples: the best evaluation is reset");
+  EXPECT_TRUE(update(other, evaluation(2, 1, 800)));
   EXPECT_FALSE(other.should_stop_early());
 }
 
@@ -206,10 +206,10 @@ TEST(KeepBest, ByItselfItChangesNoTraining) {
   EXPECT_EQ(by_itself[0].losses, never[0].losses);
   EXPECT_FALSE(by_itself[0].evals.back().best) << "replicas are apart where they are evaluated";
 
-  const auto together = train(2, with(noisy(), "save-dir=" + folder.path().string()));
-  EXPECT_EQ(together[0].losses, train(2, with(noisy(), "save-every= keep-last="))[0].losses);
-  ASSERT_TRUE(together[0].evals.back().best);
-  EXPECT_EQ(together[0].evals.back().best->measure, Measure::kAccuracy);
+  const auto saving = train(2, with(noisy(), "save-dir=" + folder.path().string()));
+  EXPECT_EQ(saving[0].losses, train(2, with(noisy(), "save-every= keep-last="))[0].losses);
+  ASSERT_TRUE(saving[0].evals.back().best);
+  EXPECT_EQ(saving[0].evals.back().best->measure, Measure::kAccuracy);
 }
 
 TEST(KeepBest, SurvivesAResumption) {

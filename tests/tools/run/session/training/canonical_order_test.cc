@@ -61,7 +61,7 @@ TEST(CanonicalOrder, HoldsForTextAndForResidualNetworks) {
       const auto many = train(world, with(canonical, model));
       EXPECT_TRUE(same_bits(one[0], many[0], io::Section::kParameter)) << world;
       EXPECT_EQ(one[0].losses, many[0].losses) << world;
-      expect_together(many);
+      expect_in_sync(many);
     }
   }
 }

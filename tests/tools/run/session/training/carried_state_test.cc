@@ -314,7 +314,7 @@ TEST(ChangingRanks, KeepToPartsWhereTheBatchScales) {
 
 class AveragingOfChangingRanks : public testing::TestWithParam<Options> {};
 
-TEST_P(AveragingOfChangingRanks, GoesOnAndEndsTogether) {
+TEST_P(AveragingOfChangingRanks, GoesOnAndEndsInSync) {
   const Options options = with("steps=20 batch-size=24", GetParam());
   Job job(options, 4);
   job.join(4);
@@ -411,7 +411,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, AveragingOfChangingRanks,
 // Which ranks are late depends on time, and changes that are late when a rank is lost are lost.
 class StaleAveragingOfChangingRanks : public testing::TestWithParam<Options> {};
 
-TEST_P(StaleAveragingOfChangingRanks, GoesOnLearnsAndEndsTogether) {
+TEST_P(StaleAveragingOfChangingRanks, GoesOnLearnsAndEndsInSync) {
   const Options options = with("steps=40 batch-size=24 log-every=5", GetParam());
   Job job(options, 4);
   job.join(4);

@@ -17,8 +17,8 @@
 
 namespace {
 
+using exact_support::expect_in_sync;
 using exact_support::expect_losses;
-using exact_support::expect_together;
 using exact_support::measured;
 using session_runner::distance;
 using session_runner::Options;
@@ -50,7 +50,7 @@ TEST_P(CudaBalance, SharesChangeWithoutAnEffect) {
     const auto two = train(2, with(options, "shares=auto", more), change);
     EXPECT_LT(distance(equal[0], two[0]), 1e-5);
     expect_losses(equal[0], two[0], 1e-5);
-    expect_together(two);
+    expect_in_sync(two);
     ASSERT_GE(two[0].shares.size(), 2u) << "else nothing changed";
     EXPECT_GT(two[0].shares[0].samples[0], two[0].shares[0].samples[1]);
     EXPECT_LT(two[0].shares[1].samples[0], two[0].shares[1].samples[1]);
@@ -65,7 +65,7 @@ TEST_P(CudaBalance, LocalStepsFollowTheMeasuredSpeeds) {
            {{"local-steps", "auto"}, {"device", "cpu"}, {"gpu-devices", ""}, {"backend", ""}}),
       measured({{2, {300, 100}}}));
   const auto cuda = train(2, with(options, "local-steps=auto"), measured({{2, {300, 100}}}));
-  expect_together(cuda);
+  expect_in_sync(cuda);
   EXPECT_EQ(cuda[1].whole.counters, cpu[1].whole.counters);
   ASSERT_EQ(cuda[0].shares.size(), 1u);
   EXPECT_NEAR(cuda[0].shares[0].local_steps.at(1), 0.5, 0.01);

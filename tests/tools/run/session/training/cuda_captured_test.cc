@@ -131,7 +131,7 @@ TEST_F(CudaCaptured, SharesThatMoveHaveTheBitsOfStraightSteps) {
 }
 
 // Ranks agree on skipped steps between a graph and the update.
-TEST_F(CudaCaptured, StepsThatAreSkippedTogetherHaveTheBitsOfStraightSteps) {
+TEST_F(CudaCaptured, StepsThatAllRanksSkipHaveTheBitsOfStraightSteps) {
   const Options options = with(kUneven, on_devices(2, true),
                                "sync=params sync-every=3 amp=O2 loss-scale=dynamic shares=3:1");
   const auto captured = train(2, options), straight = train(2, with(options, "cuda-graph=off"));

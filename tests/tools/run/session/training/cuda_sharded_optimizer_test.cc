@@ -17,7 +17,7 @@
 namespace {
 
 using cuda_ranks::on_devices;
-using exact_support::expect_together;
+using exact_support::expect_in_sync;
 using session_runner::Options;
 using session_runner::train;
 using session_runner::with;
@@ -29,7 +29,7 @@ const Options kSmallBuckets = "batch-size=13 bucket-cap-mb=0.3 steps=5 lr=0.002"
 
 io::Checkpoint snapshot_of(int world, const Options& options) {
   const TemporaryDirectory folder;
-  expect_together(train(world, with(options, "save-dir=" + folder.path().string())));
+  expect_in_sync(train(world, with(options, "save-dir=" + folder.path().string())));
   io::Checkpoint snapshot =
       io::load_checkpoint(io::find_newest_checkpoint(folder.path().string(), nullptr));
   snapshot.config.clear();  // names the option
@@ -116,7 +116,7 @@ TEST_P(CudaShardedOptimizer, ASkippedStepIsSkippedOnAllRanks) {
   const Options skipping =
       options(2, "steps=6 momentum=0.9 lr=1e6 on-nonfinite=skip optimizer=sgd");
   const auto ranks = train(2, with(skipping, kSharded));
-  expect_together(ranks);
+  expect_in_sync(ranks);
   EXPECT_GT(ranks[0].reports.back().skipped_steps.value(), 0);
   EXPECT_LT(ranks[0].reports.back().skipped_steps.value(), 6);
   expect_same(2, skipping);

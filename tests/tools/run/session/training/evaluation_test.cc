@@ -352,8 +352,8 @@ TEST(Evaluation, ThatAStopCutsOffIsMadeUpForOnceWhenTheRunGoesOn) {
       run_until(world, kept, c.step, c.between, parts);
       EXPECT_LT(parts.size(), whole.size());
       const std::size_t before = parts.size();
-      const bool together = !c.options.contains("sync");  // else a stop in an epoch changes the run
-      if (c.step < 10 && together) {
+      const bool in_sync = !c.options.contains("sync");  // else a stop in an epoch changes the run
+      if (c.step < 10 && in_sync) {
         run_until(world, kept, c.step + 1, false, parts);  // once, also where it is stopped again
         EXPECT_GT(parts.size(), before);
       }

@@ -21,7 +21,7 @@ TEST(SyncBn, AnyWorldIsOneProcess) {
     EXPECT_LT(distance(one[0], many[0]), 1e-12);
     EXPECT_LT(distance(one[0], many[0], kBuffers), 1e-12);
     expect_losses(one[0], many[0], 1e-12);
-    expect_together(many);
+    expect_in_sync(many);
     for (const RankResult& rank : many) EXPECT_TRUE(same_bits(many[0], rank, kBuffers));
   }
 }
@@ -35,7 +35,7 @@ TEST(SyncBn, RanksWithoutSamplesTakePart) {
 
 TEST(SyncBn, GoesWithParameterAveraging) {
   const auto ranks = train(3, with(kConv, "sync-bn=true sync=params sync-every=2"));
-  expect_together(ranks);
+  expect_in_sync(ranks);
   EXPECT_TRUE(same_bits(ranks[0], ranks[2], kBuffers));
 }
 
@@ -48,7 +48,7 @@ TEST(GradAccum, EqualsTheBigBatch) {
       const auto parts = train(world, with(options, std::string("grad-accum=") + k));
       EXPECT_LT(distance(whole[0], parts[0]), 1e-12);
       expect_losses(whole[0], parts[0], 1e-12);
-      expect_together(parts);
+      expect_in_sync(parts);
     }
 }
 
@@ -66,8 +66,8 @@ TEST(GradAccum, PerDeviceBatchIsTheMicroBatch) {
 TEST(GradAccum, WithSyncBnIsTheSameForAnyWorldThatCutsAlike) {
   const Options options = with(kConv, "batch-size=12 sync-bn=true grad-accum=2 steps=1 epochs=");
   const auto two = train(2, options), three = train(3, options);
-  expect_together(two);
-  expect_together(three);
+  expect_in_sync(two);
+  expect_in_sync(three);
   EXPECT_TRUE(same_bits(three[0], three[2], kBuffers));
 }
 
@@ -119,7 +119,7 @@ TEST(Uneven, PadFillsTheEpochForTheWorld) {
   const Options options = with(kExact, "synthetic-size=13 batch-size=8 uneven=pad");
   const auto four = train(4, options);  // 16 positions, two steps of 8
   EXPECT_EQ(four[0].losses.size(), 4u);
-  expect_together(four);
+  expect_in_sync(four);
   EXPECT_GT(distance(train(4, with(options, "uneven=join"))[0], four[0]), 1e-9);
 }
 
@@ -127,7 +127,7 @@ TEST(Uneven, StridedSharesAreTheSameTraining) {
   const Options options = with(kExact, "batch-size=13");
   const auto strided = train(3, with(options, "shard=strided"));
   EXPECT_LT(distance(train(1, options)[0], strided[0]), 1e-12);
-  expect_together(strided);
+  expect_in_sync(strided);
 }
 
 TEST(Uneven, EvaluationStaysExact) {
@@ -167,7 +167,7 @@ TEST_P(Tiny, TrainsToTheEnd) {
       const auto four = train(4, options);
       for (const double loss : four[0].losses) EXPECT_TRUE(std::isfinite(loss));
       EXPECT_EQ(distance(four[0], four[0]), 0) << "a parameter is not a number";
-      if (!options.contains("sync") || options.at("sync") != "none") expect_together(four);
+      if (!options.contains("sync") || options.at("sync") != "none") expect_in_sync(four);
     }
 }
 

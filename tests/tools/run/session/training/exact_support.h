@@ -51,7 +51,7 @@ inline session_runner::AfterStep measured(
   };
 }
 
-inline void expect_together(const std::vector<RankResult>& ranks) {
+inline void expect_in_sync(const std::vector<RankResult>& ranks) {
   for (std::size_t r = 1; r < ranks.size(); ++r)
     EXPECT_TRUE(same_bits(ranks[0], ranks[r], io::Section::kParameter)) << "rank " << r;
 }

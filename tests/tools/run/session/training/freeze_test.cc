@@ -10,7 +10,7 @@
 
 namespace {
 
-using exact_support::expect_together;
+using exact_support::expect_in_sync;
 using exact_support::kConv;
 using exact_support::kExact;
 using exact_support::refusal;
@@ -98,7 +98,7 @@ TEST(Freeze, IsTheSameForAnyNumberOfRanks) {
     for (const int world : {2, 3}) {
       const auto many = train(world, options);
       EXPECT_LT(distance(one[0], many[0]), 1e-12) << names << " on " << world;
-      expect_together(many);
+      expect_in_sync(many);
     }
   }
   for (const Options& options : {Options("freeze=layers.1.*"), with(kConv, "freeze=layer1.*")}) {
@@ -124,7 +124,7 @@ TEST(Freeze, NoAveragingTouchesWhatIsFrozen) {
         Options("compress=int4 sync=params sync-every=2"),
         Options("compress=sparse sync=diloco sync-every=2")}) {
     const auto many = train(3, with(base, more));
-    expect_together(many);
+    expect_in_sync(many);
     const Names names = changed(alone[0], many[0]);
     EXPECT_EQ(std::ranges::count(names, "layers.0.weight"), 0) << many[0].coverage;
     EXPECT_EQ(std::ranges::count(names, "layers.0.bias"), 0) << many[0].coverage;

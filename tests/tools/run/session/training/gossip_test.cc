@@ -13,7 +13,7 @@
 
 namespace {
 
-using exact_support::expect_together;
+using exact_support::expect_in_sync;
 using exact_support::kExact;
 using session_runner::distance;
 using session_runner::Options;
@@ -100,7 +100,7 @@ TEST(Gossip, OfTwoRanksIsAveragingOverAll) {
     for (const char* batch : {"batch-size=12", "batch-size=13", "batch-size=1"}) {
       const auto one = train(2, with(kExact, batch, all)),
                  other = train(2, with(kExact, batch, pairs));
-      expect_together(other);
+      expect_in_sync(other);
       if (std::string(batch) == "batch-size=12") {
         EXPECT_TRUE(same_bits(one[0], other[0], io::Section::kParameter)) << pairs;
       } else {
@@ -111,13 +111,13 @@ TEST(Gossip, OfTwoRanksIsAveragingOverAll) {
 }
 
 // Every sample moves the result although some steps, and some whole runs, have ranks without any.
-TEST(Gossip, EndsTogetherWithUnevenAndEmptyRanks) {
+TEST(Gossip, EndsInSyncWithUnevenAndEmptyRanks) {
   for (const char* options : {"batch-size=13", "batch-size=13 outer-momentum=0.5", "batch-size=2",
                               "batch-size=1 outer-momentum=0.5", "batch-size=13 shares=5:1:1",
                               "batch-size=13 sync-warmup=3"}) {
     const Options gossip = with("dtype=f64 steps=14 sync=gossip sync-every=2", options);
     const auto ranks = train(3, gossip), again = train(3, gossip);
-    expect_together(ranks);
+    expect_in_sync(ranks);
     EXPECT_TRUE(same_bits(ranks[0], again[0], io::Section::kParameter)) << options;
     EXPECT_LT(ranks[0].losses.back(), 3) << options;
   }
@@ -190,7 +190,7 @@ TEST_P(GossipContinuation, AStopInTheMiddleOfAPeriodChangesNoBit) {
           << world << " ranks, rank " << r;
     EXPECT_EQ(last[0].coverage, uninterrupted[0].coverage);
     EXPECT_EQ(last[0].bytes_sent, uninterrupted[0].bytes_sent);
-    expect_together(last);
+    expect_in_sync(last);
   }
 }
 
@@ -206,11 +206,11 @@ TEST(Gossip, ContinuesWithAnotherNumberOfRanksAndFromAnotherPolicy) {
   const Options options = "save-every=5s sync-every=2 save-dir=" + folder.path().string();
   train(2, with(options, "steps=5 sync=diloco"));
   const Options gossip = with(options, "sync=gossip outer-momentum=0.5 resume=auto");
-  expect_together(train(2, with(gossip, "steps=10")));
+  expect_in_sync(train(2, with(gossip, "steps=10")));
   const auto three = train(3, with(gossip, "steps=15"));
-  expect_together(three);
+  expect_in_sync(three);
   EXPECT_CONTAINS(three[0].coverage, "in 15 steps, with 7 outer steps");
-  expect_together(train(2, with(options, "steps=20 sync=params resume=auto")));
+  expect_in_sync(train(2, with(options, "steps=20 sync=params resume=auto")));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace {
 
+using exact_support::expect_in_sync;
 using exact_support::expect_losses;
-using exact_support::expect_together;
 using exact_support::kExact;
 using exact_support::measured;
 using exact_support::refusal;
@@ -37,13 +37,13 @@ TEST(LocalSteps, ASlowRankMakesFewerUpdates) {
   const auto two = train(2, with(kLocal, "steps=10"));
   EXPECT_EQ(updates(two[0]), 10);
   EXPECT_EQ(updates(two[1]), 6);
-  expect_together(two);
+  expect_in_sync(two);
   ASSERT_EQ(two[0].shares.size(), 1u);
   EXPECT_EQ(two[0].shares[0].samples, (std::vector<std::int64_t>{9, 3}));
   EXPECT_EQ(two[0].shares[0].local_steps, (std::vector<double>{1, 0.5}));
   const auto three = train(3, with(kLocal, "local-steps=2:1:3 steps=8"));
   EXPECT_EQ(updates(three[1]), 5);
-  expect_together(three);
+  expect_in_sync(three);
 }
 
 // Averaged after each step, each rank has the weight of its samples, also of none.
@@ -57,7 +57,7 @@ TEST(LocalSteps, AveragedInEachStepAreTheTrainingOfOneProcess) {
     const auto many = train(world, with(options, std::string("local-steps=") + weights));
     EXPECT_LT(distance(one[0], many[0]), 1e-12);
     expect_losses(one[0], many[0], 1e-12);
-    expect_together(many);
+    expect_in_sync(many);
   }
 }
 
@@ -101,7 +101,7 @@ TEST(LocalSteps, FollowTheMeasuredSpeeds) {
   const TemporaryDirectory folder;
   const Options options = with(kLocal, "local-steps=auto save-dir=" + folder.path().string());
   const auto first = train(2, with(options, "steps=8"), measured({{2, {300, 100}}}));
-  expect_together(first);
+  expect_in_sync(first);
   EXPECT_EQ(updates(first[0]), 8);
   EXPECT_EQ(updates(first[1]), 6) << "the first three and every second one";
   ASSERT_EQ(first[0].shares.size(), 1u);
@@ -110,8 +110,8 @@ TEST(LocalSteps, FollowTheMeasuredSpeeds) {
   EXPECT_EQ(updates(resumed[1]), 6 + 5);
   const auto three = train(3, with(options, "steps=20 resume=auto"));
   EXPECT_TRUE(three[0].shares.empty()) << "another number of ranks begins with equal steps";
-  expect_together(three);
-  expect_together(
+  expect_in_sync(three);
+  expect_in_sync(
       train(2, with(kLocal, "local-steps=auto steps=6 elastic=1:2"), measured({{2, {300, 100}}})));
 }
 

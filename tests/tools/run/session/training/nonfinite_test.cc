@@ -146,7 +146,7 @@ TEST(NonFinite, SkippingIsRefusedWhereItCannotWork) {
   EXPECT_THROW(session_runner::make_config("on-nonfinite=pause"), io::ConfigError);
 }
 
-// Gradients, or the loss as it is told, are not finite in some steps.
+// Gradients, or the reported loss are not finite in some steps.
 class FaultyWork final : public engine::StepWork, private engine::GradientExchange {
  public:
   FaultyWork(tiny_training::Parts& parts, engine::Optimizer& optimizer, std::set<int> gradients,

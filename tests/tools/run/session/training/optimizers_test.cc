@@ -13,7 +13,7 @@
 
 namespace {
 
-using exact_support::expect_together;
+using exact_support::expect_in_sync;
 using session_runner::Options;
 using session_runner::same_bits;
 using session_runner::train;
@@ -30,7 +30,7 @@ class EveryOptimizer : public testing::TestWithParam<const engine::OptimizerSpec
 
 TEST_P(EveryOptimizer, KeepsReplicasEqualAndLearns) {
   const auto ranks = train(3, with(base(), "verify-every=2 threads=2"));
-  expect_together(ranks);
+  expect_in_sync(ranks);
   EXPECT_TRUE(ranks[0].desyncs.empty());
   EXPECT_FALSE(same_bits(ranks[0], train(1, with(base(), "steps=1"))[0], io::Section::kParameter));
 }
@@ -53,7 +53,7 @@ TEST_P(EveryOptimizer, ResumesBitByBitBetweenAveragingsOfParameters) {
   const auto whole =
       train(2, with(local, std::string("save-dir=") + folder / "whole" + " save-every=3s"));
   train(2, with(saved, "steps=3"));
-  expect_together(whole);
+  expect_in_sync(whole);
   const auto resumed = train(2, with(saved, "resume=auto"));
   EXPECT_TRUE(same_bits(whole[0], resumed[0], io::Section::kParameter));
 }
@@ -68,7 +68,7 @@ TEST_P(EveryOptimizer, AveragesTheStatesThatAreMoments) {
   const auto ranks =
       train(2, with(base(), "sync=params average-state=" +
                                 std::string(divides ? "momentum:1,second:1" : "momentum")));
-  expect_together(ranks);
+  expect_in_sync(ranks);
   std::string expected;
   for (const engine::OptimizerState& state : GetParam()->states)
     expected += (expected.empty() ? "" : " and ") + std::string(state.name);
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer,
 TEST(AverageState, MomentumIsRefusedWhereThereIsNone) {
   EXPECT_THROW(train(2, "sync=params average-state=momentum momentum=0"), io::ConfigError);
   const auto all = train(2, "sync=params average-state=all momentum=0");
-  expect_together(all);
+  expect_in_sync(all);
 }
 
 }  // namespace

@@ -205,7 +205,7 @@ TEST_F(FileShards, AreRefusedWhereASnapshotStatesThemWrongly) {
   EXPECT_EQ(resume_with({{one, 2}}, 3), "");
 }
 
-TEST(ParameterAveraging, AlwaysEndsTogetherThoughKIsLargerThanTheRun) {
+TEST(ParameterAveraging, AlwaysEndsInSyncThoughKIsLargerThanTheRun) {
   const auto ranks = train(2, "sync=params sync-every=1000 epochs=1");
   EXPECT_TRUE(same_bits(ranks[0], ranks[1], io::Section::kParameter));
   EXPECT_CONTAINS(ranks[0].coverage, "averaged 6/6 parameters 1 times in 5 steps");
@@ -217,9 +217,9 @@ TEST(ParameterAveraging, WarmupAveragesEveryStep) {
 }
 
 TEST(ParameterAveraging, ReplicasDriftApartBetweenAveragingsButNotTooFar) {
-  const auto together = train(2, with(kExact, "epochs=1"));
+  const auto averaged = train(2, with(kExact, "epochs=1"));
   const auto local = train(2, with(kExact, "epochs=1 sync=params sync-every=5"));
-  const double d = distance(together[0], local[0]);
+  const double d = distance(averaged[0], local[0]);
   EXPECT_GT(d, 0);
   EXPECT_LT(d, 0.2);
 }

@@ -16,7 +16,7 @@
 
 namespace {
 
-using exact_support::expect_together;
+using exact_support::expect_in_sync;
 using exact_support::refusal;
 using session_runner::Options;
 using session_runner::RankResult;
@@ -38,7 +38,7 @@ io::Checkpoint newest_without_config(const TemporaryDirectory& folder) {
 // The last snapshot of a training.
 io::Checkpoint snapshot_of(int world, const Options& options) {
   const TemporaryDirectory folder;
-  expect_together(train(world, with(options, "save-dir=" + folder.path().string())));
+  expect_in_sync(train(world, with(options, "save-dir=" + folder.path().string())));
   return newest_without_config(folder);
 }
 
@@ -122,7 +122,7 @@ TEST(ShardedOptimizerBeside, AStepThatIsSkippedIsSkippedOnAllRanks) {
   const Options options = with(kSmallBuckets, "epochs=2 momentum=0.9 lr=1e6 on-nonfinite=skip");
   const std::vector<RankResult> whole = train(3, options),
                                 shared = train(3, with(options, kSharded));
-  expect_together(shared);
+  expect_in_sync(shared);
   EXPECT_TRUE(same_bits(whole[0], shared[0], io::Section::kParameter));
   const auto skipped = [](const RankResult& rank) {
     return rank.reports.back().skipped_steps.value();

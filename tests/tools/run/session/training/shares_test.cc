@@ -14,8 +14,8 @@
 
 namespace {
 
+using exact_support::expect_in_sync;
 using exact_support::expect_losses;
-using exact_support::expect_together;
 using exact_support::kBuffers;
 using exact_support::kConv;
 using exact_support::kExact;
@@ -55,7 +55,7 @@ TEST_P(Shares, AnyWeightsGiveTheTrainingOfOneProcess) {
     const auto many = train(world, with(options, shares(weights)));
     EXPECT_LT(distance(one[0], many[0]), 1e-12);
     expect_losses(one[0], many[0], 1e-12);
-    expect_together(many);
+    expect_in_sync(many);
   }
 }
 
@@ -67,7 +67,7 @@ TEST_P(Shares, ChangeWithinAnEpochWithoutAnEffect) {
   const auto two = train(2, with(options, shares("auto")), change);
   EXPECT_LT(distance(one[0], two[0]), 1e-12);
   expect_losses(one[0], two[0], 1e-12);
-  expect_together(two);
+  expect_in_sync(two);
   ASSERT_GE(two[0].shares.size(), 2u) << "else nothing changed";
   EXPECT_GT(two[0].shares[0].samples[0], two[0].shares[0].samples[1]);
   EXPECT_LT(two[0].shares[1].samples[0], two[0].shares[1].samples[1]);
@@ -156,7 +156,7 @@ TEST(FixedShares, AverageParametersBySamples) {
   const Options options =
       with(kExact, "batch-size=12 sync=params sync-every=4 shares=3:1 epochs=1");
   const auto two = train(2, options);
-  expect_together(two);
+  expect_in_sync(two);
   EXPECT_GT(distance(two[0], train(2, with(options, shares("equal")))[0]), 1e-9);
 }
 

@@ -15,7 +15,7 @@
 
 namespace {
 
-using exact_support::expect_together;
+using exact_support::expect_in_sync;
 using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::same_bits;
@@ -36,7 +36,7 @@ TEST(Stale, WithoutLateRanksHasTheBitsOfWaitingForAll) {
         "sync=diloco sync-every=2 eval-every=4s clip-grad=0.5 verify-every=1"}) {
     const auto plain = train(3, with("steps=14", options)),
                stale = train(3, with("steps=14", options, kPatient));
-    expect_together(stale);
+    expect_in_sync(stale);
     EXPECT_TRUE(same_bits(plain[0], stale[0], io::Section::kParameter)) << options;
     EXPECT_EQ(plain[2].losses, stale[2].losses) << options;
     EXPECT_EQ(plain[0].bytes_sent, stale[0].bytes_sent) << options;
@@ -64,7 +64,7 @@ TEST(Stale, AFastRankDoesNotWait) {
     const auto ranks = train(
         2, with("steps=8 log-every=0 stale=3 stale-patience=0 optimizer=adamw lr=0.001", sync),
         hold_rank_1());
-    expect_together(ranks);
+    expect_in_sync(ranks);
     for (const RankResult& rank : ranks) {
       EXPECT_EQ(rank.end.global_step, 8);
       const auto& counters = rank.whole.counters;
@@ -114,8 +114,8 @@ TEST(Stale, ARunWithLateRanksIsResumed) {
   for (std::size_t r = 0; r < 2; ++r) EXPECT_EQ(updates(resumed[r]), updates(late[r]) + 4);
   EXPECT_LT(updates(resumed[1]), 12);
   // Without the option, and with another number of ranks.
-  expect_together(train(2, with(options, "steps=16 stale= stale-patience= resume=auto")));
-  expect_together(train(3, with(options, "steps=20 resume=auto")));
+  expect_in_sync(train(2, with(options, "steps=16 stale= stale-patience= resume=auto")));
+  expect_in_sync(train(3, with(options, "steps=20 resume=auto")));
 }
 
 TEST(Stale, SaysWhatItDoes) {

@@ -114,7 +114,7 @@ TEST(MovingAverage, IsEvaluatedBesideTheModel) {
   ASSERT_EQ(ranks[0].evals.size(), 4u);
   EXPECT_STREQ(ranks[0].evals[2].weights, "model");
   EXPECT_STREQ(ranks[0].evals[3].weights, "ema");
-  EXPECT_FALSE(ranks[0].evals[3].best) << "the model's evaluations are judged";
+  EXPECT_FALSE(ranks[0].evals[3].best) << "the model's evaluations are compared";
   EXPECT_NE(losses(ranks[0], "model"), losses(ranks[0], "ema"));
   EXPECT_EQ(losses(ranks[0], "ema"), losses(ranks[1], "ema"));
   EXPECT_EQ(losses(ranks[0], "model"),
@@ -150,7 +150,7 @@ TEST(MovingAverage, StartsFromTheWeightsOfASnapshotWithout) {
     EXPECT_EQ(array.data, end.find(io::Section::kParameter, array.name)->data) << array.name;
 }
 
-TEST(MovingAverage, NeedsReplicasThatAreTogetherAfterEveryStep) {
+TEST(MovingAverage, NeedsReplicasThatAreInSyncAfterEveryStep) {
   for (const char* sync : {"params", "diloco", "none"})
     EXPECT_THROW(train(2, std::string("ema=0.9 sync=") + sync), io::ConfigError) << sync;
   for (const char* decay : {"0", "1", "-0.5", "1.5", "x"})

@@ -1,5 +1,5 @@
 // Recognizes the run's own data by their digest.
-#include "tools/commands/predict/judged_data.h"
+#include "tools/commands/predict/evaluation_data.h"
 
 #include <utility>
 
@@ -139,8 +139,8 @@ void read_coding(const ModelReference& model, const io::DatasetOptions& options,
     splits.warnings.push_back(own_coding_line(model, splits));
 }
 
-void read_judged_data(const ModelReference& model, const io::DatasetOptions& given,
-                      LoadedData& loaded) {
+void read_evaluation_data(const ModelReference& model, const io::DatasetOptions& given,
+                          LoadedData& loaded) {
   io::DatasetOptions options = given;
   options.coding = model.coding;
   if (std::optional<io::DatasetSplits> own = read_own(model, options)) {

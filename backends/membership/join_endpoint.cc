@@ -1,5 +1,5 @@
 // Serves, finds and rewrites the join endpoint.
-#include "backends/membership/door.h"
+#include "backends/membership/join_endpoint.h"
 
 #include <unistd.h>
 
@@ -116,7 +116,7 @@ bool JoinEndpoint::take(const Endpoint& agent) {
   const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
   if (file && file->nonce == nonce_) return true;
   if (!file) return publish(agent, Publish::kCreate);
-  // Only this host's register shows if that process has bootstrapped the job. For a process of
+  // Only this host's acceptor shows if that process has bootstrapped the job. For a process of
   // another host this is unknown.
   return is_certainly_dead(*file) && publish(agent, Publish::kReplace);
 }

@@ -1,5 +1,5 @@
 // Distinguishes this user's folder from those that other users have made under its name.
-#include "backends/membership/register_folder.h"
+#include "backends/membership/acceptor_folder.h"
 
 #include <pwd.h>
 #include <sys/stat.h>
@@ -41,7 +41,7 @@ bool is_own_folder(const std::string& path) {
 
 // Returns a folder in the user's home, for when other users have taken all names in memory. Several
 // hosts may share the home, so the name contains the host.
-RegisterFolder home_folder(const std::string& reason) {
+AcceptorFolder home_folder(const std::string& reason) {
   const std::string folder = user_config_folder() + "/registers-" + host_id();
   for (std::size_t slash = folder.find('/', 1); slash != std::string::npos;
        slash = folder.find('/', slash + 1))
@@ -50,7 +50,7 @@ RegisterFolder home_folder(const std::string& reason) {
     throw io::CannotCreateError(reason + ", and " + folder +
                                 " cannot be made: " + base::system_error_text(errno));
   if (!is_own_folder(folder)) throw AuthenticationError(folder + " belongs to another user");
-  return {folder, reason + ": registers of elastic jobs are in " + folder};
+  return {folder, reason + ": acceptor files of elastic jobs are in " + folder};
 }
 
 // Returns name `i` of those that are tried in order.
@@ -64,7 +64,7 @@ std::string folder_name(int i) {
 
 }  // namespace
 
-RegisterFolder find_register_folder() {
+AcceptorFolder find_acceptor_folder() {
   std::string notice;
   for (int i = 0; i < kFolderNames; ++i) {
     const std::string path = folder_name(i);
@@ -72,13 +72,13 @@ RegisterFolder find_register_folder() {
     struct stat status {};
     if (notice.empty() && lstat(path.c_str(), &status) == 0)
       notice = path + " belongs to " + user_text(status.st_uid) +
-               ", who keeps this user out: registers of elastic jobs are in ";
+               ", who keeps this user out: acceptor files of elastic jobs are in ";
   }
   return {};
 }
 
-RegisterFolder make_register_folder() {
-  if (RegisterFolder found = find_register_folder(); !found.path.empty()) return found;
+AcceptorFolder make_acceptor_folder() {
+  if (AcceptorFolder found = find_acceptor_folder(); !found.path.empty()) return found;
   for (int i = 0; i < kFolderNames; ++i) {
     const std::string path = folder_name(i);
     if (mkdir(path.c_str(), 0700) == 0) break;
@@ -86,7 +86,7 @@ RegisterFolder make_register_folder() {
       throw io::CannotCreateError("cannot make " + path + ": " + base::system_error_text(errno));
   }
   // Another process may have been faster, also with an earlier name.
-  RegisterFolder made = find_register_folder();
+  AcceptorFolder made = find_acceptor_folder();
   if (made.path.empty())
     return home_folder(folder_name(0) + " to " + folder_name(kFolderNames - 1) +
                        " belong to other users");

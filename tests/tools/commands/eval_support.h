@@ -10,7 +10,7 @@
 #include "tests/support/test_support.h"
 #include "tools/report/output/json_file.h"
 
-namespace judged {
+namespace eval_support {
 
 using tools::Json;
 using Words = std::vector<std::string>;
@@ -52,4 +52,4 @@ inline std::string train(const std::string& run, const Words& words) {
   return run;
 }
 
-}  // namespace judged
+}  // namespace eval_support

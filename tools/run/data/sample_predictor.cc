@@ -1,5 +1,5 @@
 // Prepares samples one by one in the calling thread, because there are few of them.
-#include "tools/run/data/sample_judge.h"
+#include "tools/run/data/sample_predictor.h"
 
 #include <algorithm>
 #include <cmath>

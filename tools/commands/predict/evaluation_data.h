@@ -17,8 +17,8 @@ namespace tools {
 // needs the run's own data: for the evaluation, or to recompute its coding. Throws io::DataError if
 // they are missing. Weights without a run, and checkpoints without a digest of the data, are then
 // evaluated with data that define their own coding, with a warning that counts the test part.
-void read_judged_data(const ModelReference& model, const io::DatasetOptions& options,
-                      LoadedData& loaded);
+void read_evaluation_data(const ModelReference& model, const io::DatasetOptions& options,
+                          LoadedData& loaded);
 
 // Reads the data from which samples for a prediction take their coding, for a model that states
 // none. Adds a warning if the data are not known to be the run's.

@@ -1,4 +1,4 @@
-"""Reads the registers of elastic jobs, as the tests see them from outside."""
+"""Reads the acceptor files of elastic jobs, as the tests see them from outside."""
 import collections
 import os
 import pathlib
@@ -6,8 +6,8 @@ import struct
 import time
 
 
-class Registers:
-    """What the registers of all hosts have ever said: which ranks a generation has. Their files are those of
+class AcceptorFiles:
+    """What the acceptor files of all hosts have ever said: which ranks a generation has. Their files are those of
     backends/membership/acceptor_file.cc."""
 
     def __init__(self):
@@ -50,7 +50,7 @@ class Registers:
         return generation, nonce, tuple(pids)
 
     def look(self, own):
-        """`own`: processes of the job; others may have registers here, too."""
+        """`own`: processes of the job; others may have acceptor files here, too."""
         for path in self.files():
             if path in self.before:
                 continue

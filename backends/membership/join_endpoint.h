@@ -23,8 +23,8 @@ class JoinEndpoint {
   // which the kernel may choose while no process serves it.
   Socket listen_beside() const;
   // The endpoint that joining processes call now; none while there is no file. With tcp and a job
-  // that has a name, the job uses the first of ListenOptions::port_window ports that nobody else
-  // has taken.
+  // that has a name, the job uses the first of ListenOptions::port_window ports that no other
+  // program has taken.
   std::optional<Endpoint> find() const;
   // Called if the process there is not of this job, or nothing listens: makes find() and serve()
   // use the next port. Returns false, and changes nothing, if `at` is not what find() returns or
