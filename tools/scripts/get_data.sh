@@ -60,7 +60,7 @@ require() { command -v "$1" >/dev/null || fail_with 1 "$1 is missing: install it
 # fetch URL FILE: whatever the protocol; gives up when nothing arrives for half a minute.
 fetch() {
   local url=$1 file=$2 reason
-  say "fetching $url"
+  log_info "fetching $url"
   if [[ $url == file://* ]]; then
     reason=$({ cat -- "${url#file://}" >"$file"; } 2>&1) || fail_with 69 "cannot fetch $url: $reason"
   elif command -v curl >/dev/null; then
@@ -122,7 +122,7 @@ get_packed() {
   require xz xz-utils
   while read -r file sum; do
     fetch "$1/$file.xz" "$scratch/$file.xz"
-    say "unpacking $file.xz"
+    log_info "unpacking $file.xz"
     xz -dc -- "$scratch/$file.xz" >"$scratch/$file" 2>/dev/null || fail_with 65 "$1/$file.xz: xz cannot unpack it; it was not kept"
     check "$scratch/$file" "$sum" "$1/$file.xz"
     mv -f -- "$scratch/$file" "$2/$file"
@@ -137,7 +137,7 @@ get_archived() {
   read -r archive archive_sum < <(missing_files cifar10-archive "$scratch")
   fetch "$1/$archive" "$scratch/$archive"
   check "$scratch/$archive" "$archive_sum" "$1/$archive"
-  say "unpacking $archive"
+  log_info "unpacking $archive"
   tar -xzf "$scratch/$archive" -C "$scratch" --strip-components=1 || fail_with 65 "$1/$archive: tar cannot unpack it"
   while read -r file sum; do
     [ -f "$scratch/$file" ] || fail_with 65 "$1/$archive: $file is not in it"
@@ -172,7 +172,7 @@ get_set() {
     "$way" "$base" "$dir" <<<"$missing"
     close_scratch
   fi
-  say "$name is complete in $dir"
+  log_info "$name is complete in $dir"
 }
 
 wrong_usage() { fail_with 2 "$* (see --help)"; }

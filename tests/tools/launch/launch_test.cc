@@ -196,10 +196,8 @@ TEST(Failure, AKillForWantOfMemoryIsToldWithItsLimit) {
        test_support::engine_binary()});
   if (r.exit_code == 99 || r.err.starts_with("unshare: ")) GTEST_SKIP() << "may not mount";
   EXPECT_EQ(r.exit_code, 137) << r.err;
-  for (const char* part : {"rank 0 on ",
-                           "killed by signal 9 (Killed); the kernel has killed for want "
-                           "of memory, of which ",
-                           "/memory.max allows 60 MiB; no output on stderr"})
+  for (const char* part :
+       {"rank 0 on ", "killed by signal 9", "OOM killer", "/memory.max", "60 MiB"})
     EXPECT_CONTAINS(last_line(r.err), part);
 }
 
