@@ -10,7 +10,7 @@ checkpoint() { cat "$folder/latest" 2>/dev/null || echo none; }
 # After three starts from one checkpoint a fourth one would not get further.
 finish_if_stuck() {
   [ "$(grep '^start ' "$notes" 2>/dev/null | tail -n 3 | grep -cxF "start $(checkpoint)")" = 3 ] || return 0
-  say "job $job stops: three starts in a row saved no new checkpoint (newest: $(checkpoint)), so it does not go back into the queue; exit code of the last one: $1"
+  log_info "job $job stops: three starts in a row saved no new checkpoint (newest: $(checkpoint)), so it does not go back into the queue; exit code of the last one: $1"
   finish "$1"
 }
 
@@ -20,7 +20,7 @@ is_completed() {
 }
 
 if [ ! -d "$folder" ]; then
-  say "node $(hostname) has no folder $folder: expected one that all nodes and the submitting host share"
+  log_info "node $(hostname) has no folder $folder: expected one that all nodes and the submitting host share"
   exit 73
 fi
 cd "$directory" || finish 73
@@ -28,7 +28,7 @@ finish_if_stuck 75
 touch "$notes"
 check_nodes
 prepare || {
-  say "job $job ends: a line of --setup failed"
+  log_info "job $job ends: a line of --setup failed"
   finish 78
 }
 cd "$directory" || finish 73  # a line of --setup may have left it
@@ -45,7 +45,7 @@ case $code in
 esac
 finish_if_stuck $code
 note "requeue $code"
-say "job $job goes back into the queue: training ended with exit code $code, newest checkpoint $(checkpoint)"
+log_info "job $job goes back into the queue: training ended with exit code $code, newest checkpoint $(checkpoint)"
 requeue && exit $code
-say "job $job could not be put back into the queue; submit this script again to continue"
+log_info "job $job could not be put back into the queue; submit this script again to continue"
 finish $code
