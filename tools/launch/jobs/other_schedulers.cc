@@ -148,7 +148,8 @@ std::string host_functions(const JobRequest& request) {
          "  [ \"$count\" = " +
          nodes +
          " ] && return\n"
-         "  log_info \"job $job has $count host$([ \"$count\" = 1 ] || echo s) ($names): expected " +
+         "  log_info \"job $job has $count host$([ \"$count\" = 1 ] || echo s) ($names): "
+         "expected " +
          nodes + "\"\n  finish 78\n}\n";
 }
 
