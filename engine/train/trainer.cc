@@ -7,7 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/train/replicas/averaging_counts.h"
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 #include "io/base/files/io_error.h"
 #include "io/base/time/deadline.h"
 #include "io/base/time/trace.h"

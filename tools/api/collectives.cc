@@ -7,6 +7,7 @@
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/identity/identity.h"
+#include "backends/reduction.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/socket/messages.h"
 #include "io/gpu/cuda_runtime.h"
@@ -203,9 +204,8 @@ std::pair<std::size_t, std::size_t> Communicator::reduce_scatter(void* data, std
                reduction_word(backends::Operation::kReduceScatter, ++impl_->calls, count,
                               type_of(type), op_of(reduction)),
                data);
-    const auto world = static_cast<std::size_t>(world_size()),
-               own = static_cast<std::size_t>(rank());
-    return std::pair(own * count / world, (own + 1) * count / world);
+    const backends::ElementRange own = backends::slice_of(count, rank(), world_size());
+    return std::pair(own.begin, own.end);
   });
 }
 

@@ -16,6 +16,7 @@
 #include "engine/averaging/math/device_statistics.h"
 #include "engine/core/cuda_host.h"
 #include "engine/ops/optim_step/device_step.h"
+#include "engine/train/step/batch_views.h"
 #include "engine/train/step/device_copies.h"
 #include "engine/train/step/device_mirror.h"
 #include "engine/train/step/gradient_copies.h"
@@ -408,8 +409,7 @@ class Work final : public StepWork, private StateHome {
     now_.shape.variant = sum_ == nullptr ? 0 : sum_->variant(request.round);
     now_.shape.counts.clear();
     for (const std::int64_t count : counts)
-      now_.shape.counts.push_back(count * (m + 1) / options_.micro_batches -
-                                  count * m / options_.micro_batches);
+      now_.shape.counts.push_back(micro_batch_size(count, m, options_.micro_batches));
     if (statistics_) statistics_->set_counts(now_.shape.counts);
   }
 

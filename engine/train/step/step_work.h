@@ -34,12 +34,6 @@ struct StepRequest {
   const MayUpdate* may_update = nullptr;  // on the CPU; null: the update is always made
 };
 
-// Returns micro-batch `index` of `count`.
-inline BatchView micro_batch_of(const BatchView& batch, std::int64_t index, std::int64_t count) {
-  const std::int64_t first = batch.count * index / count;
-  return batch.slice(first, batch.count * (index + 1) / count - first);
-}
-
 class StepWork {
  public:
   virtual ~StepWork() = default;

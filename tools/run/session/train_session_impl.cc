@@ -6,7 +6,7 @@
 #include "engine/core/cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/statistics_pass.h"
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 #include "io/data/readers/tokens/text_files.h"
 #include "io/gpu/device_memory.h"
 #include "models/model_catalog.h"
