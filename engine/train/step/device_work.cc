@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "engine/averaging/math/device_statistics.h"
+#include "engine/averaging/statistics/device_statistics.h"
 #include "engine/core/cuda_host.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/train/step/batch_views.h"

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/averaging/sums/ordered_tree.h"
-#include "engine/averaging/sums/replica_statistics.h"
 #include "engine/train/step/batch_views.h"
 #include "engine/train/step/host_step.h"
 #include "engine/train/step/shard_team.h"

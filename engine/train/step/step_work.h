@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
+#include "engine/averaging/math/state_home.h"
 #include "engine/averaging/sums/gradient_exchange.h"
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/core/replica_exchange.h"
-#include "engine/core/state_home.h"
 #include "engine/graph/executor.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/step/step_phases.h"

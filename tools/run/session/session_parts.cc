@@ -6,9 +6,9 @@
 #include <set>
 
 #include "engine/averaging/policies/gossip_pairs.h"
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
-#include "engine/averaging/sums/replica_statistics.h"
 #include "engine/core/cuda.h"
 #include "engine/graph/parameter_kinds.h"
 #include "engine/optim/loss_scale.h"
