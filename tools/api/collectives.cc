@@ -140,14 +140,9 @@ struct Communicator::Impl {
   std::unique_ptr<backends::Communicator> communicator;
   std::uint32_t calls = 0;
 
-  void run(std::uint16_t purpose, backends::ControlWord word, void* data,
+  void run(std::uint16_t purpose, const backends::ControlWord& word, void* data,
            const void* input = nullptr) {
-    if (word.operation == backends::Operation::kBroadcast) {
-      word.type_and_op = static_cast<std::uint8_t>(purpose);
-    } else {
-      word.root = purpose;
-    }
-    communicator->run({word, data, input});
+    communicator->run({word.with_purpose(purpose), data, input});
   }
 };
 
