@@ -25,7 +25,7 @@ class ThreadPool {
   int physical_threads() const;  // the number of threads that run them
 
   // Calls body(first, last, share) for each contiguous share of [0, count); returns when all are
-  // done. Shares are those of base::part_bounds(). Does not allocate. One caller at a
+  // done. Shares are [count*t/threads, count*(t+1)/threads). Does not allocate. One caller at a
   // time. REQUIRES: body does not throw and does not call run() on this pool.
   template <class Body>
   void run(std::int64_t count, Body body) {

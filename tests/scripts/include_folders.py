@@ -32,7 +32,7 @@ ORDER = {
     "tools/report": ["output", "observers", "trace"],
     "tools/options": ["table", "rows input", "manual"],
     "tools/launch": ["machine", "workers", "group", "nodes", "jobs"],
-    "tools/run": ["choices", "data", "session", "rank"],
+    "tools/run": ["choices", "data", "parts", "session", "rank"],
     "tools/commands": ["doctor flight predict top", ".", "submit tokenize"],
     "tools/api": ["engine", ".", "torch"],
     "tools/bench": [".", "comm kernels step", "commands"],
