@@ -9,7 +9,7 @@
 #include "io/base/text/text_parts.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/loader/staging.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "io/data/sources/loading_memory.h"
 #include "tools/launch/group/rank_exchange.h"
 #include "tools/launch/machine/memory_info.h"
