@@ -294,15 +294,4 @@ TEST(Hierarchical, PurposesThatDifferAreAMismatch) {
   }
 }
 
-TEST(HostLayout, KnowsRailsAndUnevenHosts) {
-  const backends::HostLayout even = backends::host_layout(2, peers_on({"a", "b", "a", "b"}));
-  EXPECT_EQ(even.local_ranks(), (std::vector<int>{0, 2}));
-  EXPECT_EQ(even.place, 1);
-  EXPECT_TRUE(even.even);
-  EXPECT_EQ(even.rail(1), (std::vector<int>{2, 3}));
-  const backends::HostLayout uneven = backends::host_layout(2, peers_on({"a", "a", "b"}));
-  EXPECT_EQ(uneven.host, 1);
-  EXPECT_FALSE(uneven.even);
-}
-
 }  // namespace
