@@ -53,6 +53,16 @@ std::uint8_t wire_code(DType type) {
 
 DType ControlWord::type() const { return kWireTypes[type_and_op / 16]; }
 
+ControlWord ControlWord::with_purpose(std::uint16_t purpose) const {
+  ControlWord word = *this;
+  if (operation == Operation::kBroadcast) {
+    word.type_and_op = static_cast<std::uint8_t>(purpose);
+  } else {
+    word.root = purpose;
+  }
+  return word;
+}
+
 std::string_view type_name(const ControlWord& word) {
   return word.type_and_op / 16 < std::size(kWireTypes) ? to_string(word.type()) : "?";
 }
@@ -69,12 +79,6 @@ ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size
 }
 
 namespace {
-
-// Returns the program's number for what a call is part of: it takes the place that the operation
-// does not use. 0: none.
-unsigned purpose_of(const ControlWord& word) {
-  return word.operation == Operation::kBroadcast ? word.type_and_op : word.root;
-}
 
 std::string call_text(const ControlWord& word) {
   std::string text(to_string(word.operation));
@@ -103,7 +107,7 @@ std::string call_text(const ControlWord& word) {
 }  // namespace
 
 std::string to_string(const ControlWord& word) {
-  const unsigned purpose = purpose_of(word);
+  const std::uint16_t purpose = word.purpose();
   return call_text(word) + (purpose == 0 ? "" : " [purpose " + std::to_string(purpose) + "]");
 }
 

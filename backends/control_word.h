@@ -33,9 +33,6 @@ struct ControlWord {
   std::uint64_t count = 0;     // elements; bytes for the others
   std::uint32_t sequence = 0;  // number of the call on its communicator, from 1
   Operation operation{};
-  // A program may give a call a purpose, a number for what it is part of (0: none), so that calls
-  // of different parts are not taken for each other. It is in the field that the operation leaves
-  // free.
   std::uint8_t type_and_op = 0;  // of reductions: wire code of the type * 16 + ReduceOp; of
                                  // broadcast: the purpose
   std::uint16_t root = 0;        // of broadcast; of the others: the purpose
@@ -43,6 +40,11 @@ struct ControlWord {
   // REQUIRES: a word of reduction_word().
   DType type() const;
   ReduceOp op() const { return static_cast<ReduceOp>(type_and_op % 16); }
+  // A program may give a call a purpose, a number for what it is part of (0: none), so that calls
+  // of different parts are not taken for each other. It is in the field that the operation leaves
+  // free. Of broadcast: below 256.
+  std::uint16_t purpose() const { return operation == Operation::kBroadcast ? type_and_op : root; }
+  ControlWord with_purpose(std::uint16_t purpose) const;
 
   bool operator==(const ControlWord&) const = default;
 };

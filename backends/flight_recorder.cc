@@ -57,7 +57,7 @@ void add_details(base::JsonWriter& json, const ControlWord& w) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
       json.member("type", type_name(w));
-      json.member("op", to_string(static_cast<ReduceOp>(w.type_and_op % 16)));
+      json.member("op", to_string(w.op()));
       return;
     case Operation::kBroadcast:
       json.member("type", "u8").member("root", w.root);

@@ -87,7 +87,8 @@ SumSlices::SumSlices(int ranks, std::span<const std::uint32_t> weights) : ranks_
 ElementRange SumSlices::of(std::size_t count, int rank) const {
   if (are_equal()) return slice_of(count, rank, ranks_);
   const auto r = static_cast<std::size_t>(rank);
-  return {r == 0 ? 0 : place(count, ends_[r - 1]), place(count, ends_[r])};
+  return {r == 0 ? 0 : base::part_begin(count, ends_[r - 1], kWhole),
+          base::part_begin(count, ends_[r], kWhole)};
 }
 
 std::size_t SumSlices::count_for(std::size_t most) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "io/base/numbers/part_bounds.h"
 
 namespace backends {
 
@@ -30,11 +31,11 @@ struct ElementRange {
   std::size_t begin, end;
   std::size_t count() const { return end - begin; }
 };
-// Returns the share of `rank`: [rank*count/world, (rank+1)*count/world).
+// Returns the share of `rank`, base::part_bounds().
 inline ElementRange slice_of(std::size_t count, int rank, int world_size) {
-  const auto n = static_cast<std::size_t>(world_size), r = static_cast<std::size_t>(rank);
-  const std::size_t each = count / n, rest = count % n;  // avoids the overflow of r * count
-  return {r * each + r * rest / n, (r + 1) * each + (r + 1) * rest / n};
+  const auto bounds = base::part_bounds(count, static_cast<std::size_t>(rank),
+                                        static_cast<std::size_t>(world_size));
+  return {bounds.begin, bounds.end};
 }
 
 // Divides the elements of an all-reduce among the ranks that sum them: equally, or by weights.
@@ -52,10 +53,6 @@ class SumSlices {
 
  private:
   static constexpr std::size_t kWhole = 1 << 16;
-  std::size_t place(std::size_t count, std::size_t end) const {  // avoids an overflow
-    return count / kWhole * end + count % kWhole * end / kWhole;
-  }
-
   int ranks_;
   std::vector<std::size_t> ends_;  // [rank] of kWhole
   std::size_t largest_ = 0;

@@ -1,7 +1,11 @@
 // The builders that the catalog lists, one file per family.
 #pragma once
 
-#include "models/model_catalog.h"
+#include <optional>
+#include <string>
+
+#include "engine/graph/graph.h"
+#include "models/model_options.h"
 #include "models/published/published_config.h"
 
 namespace models {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "io/base/numbers/part_bounds.h"
 #include "io/base/threads/spin_pause.h"
 
 namespace engine {
@@ -45,8 +46,10 @@ struct ThreadPool::State {
   }
 
   void share(int thread) const {
-    for (int s = thread; s < shares; s += threads)
-      call(body, count * s / shares, count * (s + 1) / shares, s);
+    for (int s = thread; s < shares; s += threads) {
+      const auto [first, last] = base::part_bounds(count, s, shares);
+      call(body, first, last, s);
+    }
   }
 
   void work(int thread) {

@@ -51,22 +51,16 @@ class Elementwise final : public Optimizer {
     ++step_count_;
   }
 
-  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
-                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
-                      DType half) override {
+  void step_on_device(KernelContext& context, const DeviceStep& step) override {
     for (const Part& part : parts_) {
       const UpdateRange& r = part.range;
-      std::byte* halves = nullptr;
-      if (half_copy != nullptr)
-        halves =
-            static_cast<std::byte*>(half_copy) + static_cast<std::size_t>(r.first) * size_of(half);
       ops::update_on_device(context, {.step = part.step,
-                                      .numbers = numbers,
-                                      .control = control,
-                                      .gradient = gradients.part(r.first, r.count),
+                                      .numbers = step.numbers,
+                                      .control = step.control,
+                                      .gradient = step.gradients.part(r.first, r.count),
                                       .states = part.states,
-                                      .value = values.part(r.first, r.count),
-                                      .half_copy = {halves, half, Shape{r.count}, values.device()},
+                                      .value = step.values.part(r.first, r.count),
+                                      .half_copy = step.halves(r.first, r.count),
                                       .rate = r.rate});
     }
   }

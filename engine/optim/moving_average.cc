@@ -28,14 +28,12 @@ class Averaged final : public Optimizer {
                           .value = average_.flat()});
   }
 
-  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
-                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
-                      DType half) override {
-    inner_->step_on_device(context, numbers, control, gradients, values, half_copy, half);
+  void step_on_device(KernelContext& context, const DeviceStep& step) override {
+    inner_->step_on_device(context, step);
     ops::update_on_device(context, {.step = step_,
-                                    .numbers = numbers,
-                                    .control = control,
-                                    .gradient = values.flat(),
+                                    .numbers = step.numbers,
+                                    .control = step.control,
+                                    .gradient = step.values.flat(),
                                     .states = {},
                                     .value = average_.flat(),
                                     .half_copy = {}});

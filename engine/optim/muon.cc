@@ -157,43 +157,37 @@ class Muon final : public Optimizer {
   }
 
   // A skipped step orthogonalizes what the last one left, to no effect.
-  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
-                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
-                      DType half) override {
+  void step_on_device(KernelContext& context, const DeviceStep& step) override {
     KernelContext own = context;
     own.scratch = {scratch_.data(), scratch_.bytes()};
-    const auto update = [&](const ops::UpdateStep& step, TensorView gradient,
+    const auto update = [&](const ops::UpdateStep& rule, TensorView gradient,
                             std::span<const TensorView> states, TensorView value) {
-      return ops::DeviceUpdate{.step = step,
-                               .numbers = numbers,
-                               .control = control,
+      return ops::DeviceUpdate{.step = rule,
+                               .numbers = step.numbers,
+                               .control = step.control,
                                .gradient = gradient,
                                .states = states,
                                .value = value};
     };
-    const auto halves = [&](std::int64_t first, std::int64_t count) -> TensorView {
-      if (half_copy == nullptr) return {};
-      return {static_cast<std::byte*>(half_copy) + static_cast<std::size_t>(first) * size_of(half),
-              half, Shape{count}, values.device()};
-    };
     for (const Matrix& m : matrices_) {
-      const FlatBuffer::Slot& slot = values.slots()[m.slot];
-      const TensorView direction = direction_of(slot.count, values),
+      const FlatBuffer::Slot& slot = step.values.slots()[m.slot];
+      const TensorView direction = direction_of(slot.count, step.values),
                        momentum = momentum_of(m, slot);
-      ops::update_on_device(own, update(momentum_step_, gradients.part(slot.offset, slot.count),
-                                        {&momentum, 1}, direction));
+      ops::update_on_device(
+          own, update(momentum_step_, step.gradients.part(slot.offset, slot.count), {&momentum, 1},
+                      direction));
       orthogonalize(own, m, direction);
       ops::DeviceUpdate apply =
-          update(apply_of(m), direction, {}, values.part(slot.offset, slot.count));
-      apply.half_copy = halves(slot.offset, slot.count);
+          update(apply_of(m), direction, {}, step.values.part(slot.offset, slot.count));
+      apply.half_copy = step.halves(slot.offset, slot.count);
       ops::update_on_device(own, apply);
     }
     for (const Run& r : runs_) {
       const TensorView states[] = {first_.part(r.state_from, r.count),
                                    second_.part(r.state_from, r.count)};
-      ops::DeviceUpdate others = update(adamw_step_, gradients.part(r.from, r.count), states,
-                                        values.part(r.from, r.count));
-      others.half_copy = halves(r.from, r.count), others.rate = adamw_share_;
+      ops::DeviceUpdate others = update(adamw_step_, step.gradients.part(r.from, r.count), states,
+                                        step.values.part(r.from, r.count));
+      others.half_copy = step.halves(r.from, r.count), others.rate = adamw_share_;
       ops::update_on_device(own, others);
     }
   }

@@ -6,6 +6,13 @@
 #include "engine/ops/optim_step/optimizer_step.h"
 
 namespace engine {
+
+TensorView Optimizer::DeviceStep::halves(std::int64_t first, std::int64_t count) const {
+  if (half_copy == nullptr) return {};
+  return {static_cast<std::byte*>(half_copy) + static_cast<std::size_t>(first) * size_of(half),
+          half, Shape{count}, values.device()};
+}
+
 namespace {
 
 std::unique_ptr<Optimizer> make(std::string_view name, const OptimizerSettings& settings,

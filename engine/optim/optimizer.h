@@ -24,6 +24,19 @@ class Optimizer {
     const std::vector<std::size_t>* slots = nullptr;  // indices of these slots; null: all
   };
 
+  // A step on a CUDA device, where all of this memory is.
+  struct DeviceStep {
+    const StepNumbers* numbers;
+    StepControl* control;
+    const FlatBuffer& gradients;
+    FlatBuffer& values;
+    // Receives the values rounded to `half` (bf16 or f16), in their order; null: there is no copy.
+    void* half_copy = nullptr;
+    DType half = DType::kBF16;
+    // Returns this part of the copy, or an empty view.
+    TensorView halves(std::int64_t first, std::int64_t count) const;
+  };
+
   explicit Optimizer(const OptimizerSpec& spec) : spec_(spec) {}
   virtual ~Optimizer() = default;
   const OptimizerSpec& spec() const { return spec_; }
@@ -35,13 +48,10 @@ class Optimizer {
   virtual void step(KernelContext& context, double lr, double gradient_scale,
                     const FlatBuffer& gradients, FlatBuffer& values) = 0;
   // The same on the CUDA device of the buffers, after ops::settle_step(): rate, scale and count
-  // come from the structs in device memory, and a skipped step changes nothing. `half_copy`, in
-  // device memory, receives the values rounded to `half` (bf16 or f16), in the values' order; null:
-  // there is no copy. Only enqueues work on the context's stream, unless ranks exchange the values
-  // through host memory. REQUIRES: spec().on_cuda.
-  virtual void step_on_device(KernelContext& context, const StepNumbers* numbers,
-                              StepControl* control, const FlatBuffer& gradients, FlatBuffer& values,
-                              void* half_copy, DType half) = 0;
+  // come from the structs in device memory, and a skipped step changes nothing. Only enqueues work
+  // on the context's stream, unless ranks exchange the values through host memory. REQUIRES:
+  // spec().on_cuda.
+  virtual void step_on_device(KernelContext& context, const DeviceStep& step) = 0;
   virtual std::vector<State> state() = 0;  // on the device of the values given at construction
 
   // The number of updates; part of a checkpoint. step() increments it; step_on_device() instead

@@ -12,7 +12,7 @@
 #include "engine/core/cuda.h"
 #include "engine/graph/inference.h"
 #include "engine/train/replicas/replica_sync.h"
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 
 namespace engine {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "backends/communicator.h"
 #include "engine/graph/executor.h"
-#include "engine/train/class_counts.h"
+#include "engine/train/scores/class_counts.h"
 #include "engine/train/train_observer.h"
 #include "io/data/loader/batch_loader.h"
 

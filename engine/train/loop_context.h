@@ -118,6 +118,7 @@ struct LoopContext {
   ObserverList observers;
   TrainClock clock;
   SavedSnapshots snapshots;
+  TrainerParts::Done done;  // written by Milestones alone
 };
 
 }  // namespace engine

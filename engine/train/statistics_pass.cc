@@ -8,7 +8,7 @@
 #include "engine/averaging/math/flat_math.h"
 #include "engine/graph/device_inference.h"
 #include "engine/graph/executor.h"
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 
 namespace engine {
 namespace {
@@ -36,10 +36,9 @@ std::int64_t forward_epoch(const StatisticsPass& pass, std::int64_t epoch, const
   for (std::int64_t step = 0; step < pass.sampler.steps_per_epoch(); ++step) {
     const BatchView batch = view_of(pass.loader.next(), draws);
     for (std::int64_t m = 0; m < pass.micro_batches; ++m) {
-      const std::int64_t first = batch.count * m / pass.micro_batches,
-                         last = batch.count * (m + 1) / pass.micro_batches;
-      if (first == last && pass.replicas == nullptr) continue;
-      forward(batch.slice(first, last - first), 1.0 / static_cast<double>(++batches));
+      const BatchView part = micro_batch_of(batch, m, pass.micro_batches);
+      if (part.count == 0 && pass.replicas == nullptr) continue;
+      forward(part, 1.0 / static_cast<double>(++batches));
     }
   }
   return batches;

@@ -7,7 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/train/replicas/averaging_counts.h"
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 #include "io/base/files/io_error.h"
 #include "io/base/time/deadline.h"
 #include "io/base/time/trace.h"
@@ -20,7 +20,8 @@ Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts,
       recovery_(context_),
       agreement_(context_),
       reports_(context_),
-      milestones_(context_, recovery_, agreement_),
+      lone_saver_(context_, recovery_),
+      milestones_(context_, recovery_, agreement_, lone_saver_),
       loss_weights_(options.loss_weights) {
   draws_.reserve(static_cast<std::size_t>(parts.sampler.max_local_count()));
 }
@@ -34,7 +35,7 @@ TrainResult Trainer::run() {
     stop_alone(error.what());
   } catch (const backends::PeerError&) {
     if (context_.options.supports_rollback || context_.can_save_alone()) roll_back();
-    if (!context_.options.supports_rollback) milestones_.save_after_loss();
+    if (!context_.options.supports_rollback) lone_saver_.save_after_loss();
     throw;
   }
   context_.report_saved();
@@ -111,12 +112,13 @@ void Trainer::finish_step() {
   }
   if (parts.desync) handle_desync(parts.desync->after_step(epoch_end));
   const bool has_new_average = milestones_.average_weights();
-  milestones_.keep_state(epoch_end, has_new_average || last);
+  const bool must_evaluate = has_new_average || last;
+  lone_saver_.keep_state(epoch_end, milestones_.evaluates_after_step(epoch_end, must_evaluate));
   exchange();
   if (epoch_end && reports_.are_wanted()) before_epoch_ = parts.work.results().total;
   context_.report_saved();
   context_.observers.on_step(context_.progress());
-  milestones_.after_step(epoch_end, has_new_average || last);
+  milestones_.after_step(epoch_end, must_evaluate);
   if (!last) follow_policy();
 }
 
@@ -141,7 +143,7 @@ void Trainer::stop_alone(const std::string& why) {
   interrupted_ = why;
   if (context_.can_save_alone()) roll_back();
   try {
-    if (const std::string lacks = milestones_.save_alone(); !lacks.empty())
+    if (const std::string lacks = lone_saver_.save_alone(); !lacks.empty())
       interrupted_ += "; " + lacks;
   } catch (const io::Error& error) {
     interrupted_ += std::string("; then the state could not be saved: ") + error.what();

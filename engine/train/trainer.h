@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/train/lone_saver.h"
 #include "engine/train/loop_context.h"
 #include "engine/train/milestones.h"
 #include "engine/train/step/loss_weights.h"
@@ -33,7 +34,7 @@ class Trainer {
   // backends::PeerError is rethrown, TrainState::whole states if the state matches its progress.
   TrainResult run();
   // The steps of the last evaluation and of the last checkpoint.
-  TrainerParts::Done done() const { return milestones_.done(); }
+  TrainerParts::Done done() const { return context_.done; }
 
   // Makes one step on the loader's next batch, without reports. For benchmarks and tests; run()
   // calls it.
@@ -76,6 +77,7 @@ class Trainer {
   StepRecovery recovery_;
   StepAgreement agreement_;
   StepReports reports_;
+  LoneSaver lone_saver_;
   Milestones milestones_;
 
   std::vector<ops::ImageDraw> draws_;      // for the current batch

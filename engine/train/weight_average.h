@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/averaging/math/state_home.h"
 #include "engine/core/parameter_buffer.h"
-#include "engine/core/state_home.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/epoch_steps.h"

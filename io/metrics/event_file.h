@@ -8,18 +8,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "io/base/files/own_file.h"
+#include "io/metrics/event_values.h"
 #include "io/metrics/histogram.h"
 
 namespace io {
-
-struct Hyperparameter {
-  std::string name;
-  std::variant<double, bool, std::string> value;
-};
 
 class EventFile {
  public:
@@ -43,10 +38,7 @@ class EventFile {
   using Histograms = std::vector<std::pair<std::string, Histogram>>;
   void histograms(std::int64_t step, const Histograms& values);
 
-  struct Image {
-    std::string tag, png;
-    std::int64_t height = 0, width = 0, channels = 3;
-  };
+  using Image = EventImage;
   void images(std::int64_t step, const std::vector<Image>& images);
 
   // Writes the run's row in the HPARAMS tab: its options, and the scalars (tags) of its metrics.

@@ -69,7 +69,7 @@ base::ProtobufMessage text_value(const std::string& tag, const std::string& mark
       .message(kMetadata, metadata("text", base::ProtobufMessage().integer(1, 0)));
 }
 
-base::ProtobufMessage image_value(const EventFile::Image& image) {
+base::ProtobufMessage image_value(const EventImage& image) {
   return base::ProtobufMessage()
       .text(1, image.tag)
       .message(4, base::ProtobufMessage()

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "io/base/formats/protobuf_message.h"
-#include "io/metrics/event_file.h"
+#include "io/metrics/event_values.h"
 #include "io/metrics/histogram.h"
 
 namespace io::events {
@@ -20,7 +20,7 @@ inline constexpr int kFileVersion = 3, kSummary = 5, kSessionLog = 7;  // Event.
 // Summary.Value
 base::ProtobufMessage scalar_value(const std::string& tag, double value);
 base::ProtobufMessage text_value(const std::string& tag, const std::string& markdown);
-base::ProtobufMessage image_value(const EventFile::Image& image);
+base::ProtobufMessage image_value(const EventImage& image);
 base::ProtobufMessage histogram_value(const std::string& tag, const Histogram& histogram);
 
 // The three values of the hparams plugin: the existing options and metrics, the values of this run,

@@ -32,6 +32,19 @@ TEST(ControlWord, AnExchangeKeepsItsCodeAndSaysItsBytes) {
   EXPECT_EQ(to_string(word), "all_to_all of 12 bytes");
 }
 
+TEST(ControlWord, APurposeIsInTheFieldThatTheOperationLeavesFree) {
+  const backends::ControlWord sum =
+      backends::reduction_word(Operation::kAllReduce, 1, 7, DType::kF32, ReduceOp::kMax)
+          .with_purpose(300);
+  EXPECT_EQ(sum.purpose(), 300);
+  EXPECT_EQ(to_string(sum), "all_reduce max of 7 f32 [purpose 300]");
+  const backends::ControlWord broadcast =
+      backends::transfer_word(Operation::kBroadcast, 1, 12, 3).with_purpose(9);
+  EXPECT_EQ(broadcast.root, 3);
+  EXPECT_EQ(broadcast.purpose(), 9);
+  EXPECT_EQ(to_string(broadcast), "broadcast of 12 bytes from rank 3 [purpose 9]");
+}
+
 TEST(ControlWord, AnUnknownCodeHasNoName) {
   EXPECT_EQ(backends::type_name({.operation = Operation::kAllReduce, .type_and_op = 6 * 16}), "?");
 }

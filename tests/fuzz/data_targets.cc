@@ -9,7 +9,7 @@
 #include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/readers/arrays/array_inputs.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "io/interchange/zip/zip_archive.h"
 #include "io/tokenizer/tokenizer.h"
 #include "tests/fuzz/input_folder.h"

@@ -7,6 +7,7 @@
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/identity/identity.h"
+#include "backends/reduction.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/socket/messages.h"
 #include "io/gpu/cuda_runtime.h"
@@ -139,14 +140,9 @@ struct Communicator::Impl {
   std::unique_ptr<backends::Communicator> communicator;
   std::uint32_t calls = 0;
 
-  void run(std::uint16_t call_purpose, backends::ControlWord word, void* data,
+  void run(std::uint16_t purpose, const backends::ControlWord& word, void* data,
            const void* input = nullptr) {
-    if (word.operation == backends::Operation::kBroadcast) {
-      word.type_and_op = static_cast<std::uint8_t>(call_purpose);
-    } else {
-      word.root = call_purpose;
-    }
-    communicator->run({word, data, input});
+    communicator->run({word.with_purpose(purpose), data, input});
   }
 };
 
@@ -203,9 +199,8 @@ std::pair<std::size_t, std::size_t> Communicator::reduce_scatter(void* data, std
                reduction_word(backends::Operation::kReduceScatter, ++impl_->calls, count,
                               type_of(type), op_of(reduction)),
                data);
-    const auto world = static_cast<std::size_t>(world_size()),
-               own = static_cast<std::size_t>(rank());
-    return std::pair(own * count / world, (own + 1) * count / world);
+    const backends::ElementRange own = backends::slice_of(count, rank(), world_size());
+    return std::pair(own.begin, own.end);
   });
 }
 

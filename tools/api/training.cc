@@ -9,8 +9,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/averaging/math/state_home.h"
 #include "engine/core/error.h"
-#include "engine/core/state_home.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/digests/digest.h"
 #include "io/base/files/io_error.h"

@@ -17,8 +17,8 @@
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/verify_report.h"
+#include "tools/report/output/console_output.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/report/output/standard_output.h"
 
 namespace tools {
 namespace {

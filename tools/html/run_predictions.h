@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/class_counts.h"
+#include "engine/train/scores/class_counts.h"
 #include "engine/train/train_observer.h"
 
 namespace tools {

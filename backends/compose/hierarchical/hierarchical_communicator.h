@@ -14,23 +14,9 @@
 #include <vector>
 
 #include "backends/communicator.h"
-#include "backends/group.h"
+#include "backends/identity/host_layout.h"
 
 namespace backends {
-
-// The hosts of a communicator's ranks.
-struct HostLayout {
-  // The ranks of each host, ascending; hosts in the order of their first ranks.
-  std::vector<std::vector<int>> hosts;
-  int host = 0, place = 0;  // this rank is hosts[host][place]
-  bool even = true;         // all hosts have equally many ranks
-
-  const std::vector<int>& local_ranks() const { return hosts[static_cast<std::size_t>(host)]; }
-  // Returns the ranks at this place of each host. REQUIRES: every host has it.
-  std::vector<int> rail(int place) const;
-};
-// members[r] describes rank r.
-HostLayout host_layout(int rank, const std::vector<PeerInfo>& members);
 
 // `within` connects this host's ranks. `across` connects the ranks at this rank's place on each
 // host if `layout.even`, else those at place 0 (nullptr on ranks at other places).

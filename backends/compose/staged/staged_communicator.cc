@@ -11,6 +11,7 @@
 
 #include "backends/device_calls.h"
 #include "backends/interruptible_wait.h"
+#include "io/base/numbers/part_bounds.h"
 
 namespace backends {
 namespace {
@@ -241,7 +242,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     const ReduceOp op = word.op();
     const std::size_t element = size_of(type), most = piece_ / element / size_,
                       longest = (count + size_ - 1) / size_;
-    const auto share = [&](std::size_t r) { return r * count / size_; };
+    const auto share = [&](std::size_t r) { return base::part_begin(count, r, size_); };
     const auto width = [&](std::size_t k) {
       return std::min(most, longest - k * most);
     };  // the length of each rank's part in the piece

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "engine/averaging/math/state_home.h"
 #include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/averaging/sums/gradient_exchange.h"
-#include "engine/core/state_home.h"
 
 namespace engine {
 

@@ -6,6 +6,7 @@
 
 #include "engine/core/parameter_buffer.h"
 #include "engine/optim/optimizer_shards.h"
+#include "io/base/numbers/part_bounds.h"
 
 namespace engine {
 
@@ -22,7 +23,7 @@ std::int64_t choose_fragments(const FlatBuffer& buffer, std::int64_t max_fragmen
 // Returns by how many steps the clock of fragment `f` of `fragments` is ahead of the first one's:
 // the clocks are shifted by equal parts of the period of `every` steps.
 inline std::int64_t fragment_offset(std::int64_t f, std::int64_t fragments, std::int64_t every) {
-  return f * every / fragments;
+  return base::part_begin(every, f, fragments);
 }
 
 // Returns `fragments` of them or, if this is 0, the number that choose_fragments() returns.

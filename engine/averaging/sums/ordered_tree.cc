@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "io/base/numbers/part_bounds.h"
 
 namespace engine {
 namespace {
@@ -21,7 +22,7 @@ void add(T* __restrict into, const T* __restrict from, std::size_t count) {
 std::vector<int> equal_bounds(int parts, int world) {
   require(world >= 1, "a tree has ranks");
   std::vector<int> bounds;
-  for (int rank = 0; rank <= world; ++rank) bounds.push_back(parts * rank / world);
+  for (int rank = 0; rank <= world; ++rank) bounds.push_back(base::part_begin(parts, rank, world));
   return bounds;
 }
 

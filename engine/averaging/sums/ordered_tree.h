@@ -44,7 +44,7 @@ class TreePartition {
     int first, count;  // parts [first, first + count)
     int rank, index;   // the index-th node of this rank
   };
-  // Rank r of n has parts [parts * r / n, parts * (r + 1) / n).
+  // Each rank has the parts of base::part_bounds().
   TreePartition(int parts, int world);
   // Rank r has parts [bounds[r], bounds[r + 1]). REQUIRES: the bounds increase from 0.
   explicit TreePartition(std::vector<int> bounds);

@@ -9,10 +9,10 @@
 
 #include "backends/communicator.h"
 #include "engine/averaging/codes/coded_sum.h"
+#include "engine/averaging/math/state_home.h"
 #include "engine/averaging/math/state_math.h"
 #include "engine/averaging/sums/policy_state.h"
 #include "engine/core/parameter_buffer.h"
-#include "engine/core/state_home.h"
 #include "engine/ops/common/kernel_context.h"
 
 namespace engine {

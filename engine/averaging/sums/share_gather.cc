@@ -182,14 +182,14 @@ class Gathered final : public Optimizer {
     step_count_ = share_->step_count();
   }
 
-  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
-                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
-                      DType half) override {
-    share_->step_on_device(context, numbers, control, gradients, values, nullptr, half);
-    gather_.gather_on_device(context.stream, values);
-    if (half_copy != nullptr)
-      ops::copy_to_half(context, values.flat(),
-                        {half_copy, half, Shape{values.size()}, values.device()});
+  void step_on_device(KernelContext& context, const DeviceStep& step) override {
+    share_->step_on_device(context, {.numbers = step.numbers,
+                                     .control = step.control,
+                                     .gradients = step.gradients,
+                                     .values = step.values});
+    gather_.gather_on_device(context.stream, step.values);
+    if (step.half_copy != nullptr)
+      ops::copy_to_half(context, step.values.flat(), step.halves(0, step.values.size()));
   }
 
   std::vector<State> state() override { return share_->state(); }

@@ -11,7 +11,7 @@ namespace engine::ops {
 namespace {
 
 // These kernels have no version for the CPU, which combines statistics without them
-// (engine/averaging/sums/replica_statistics.h).
+// (engine/averaging/statistics/replica_statistics.h).
 template <class Cuda>
 void on_device(std::string_view kernel, const KernelContext& context, Cuda cuda) {
   if (!on_cuda(context)) throw Error(std::string(kernel) + ": needs a CUDA device");

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "engine/averaging/math/device_math.h"
+#include "engine/averaging/math/state_home.h"
 #include "engine/core/arena.h"
 #include "engine/core/cuda.h"
 #include "engine/core/parameter_buffer.h"
-#include "engine/core/state_home.h"
 #include "engine/graph/model_state.h"
 #include "engine/ops/optim_step/device_step.h"
 

@@ -7,7 +7,7 @@
 
 #include "engine/core/arena.h"
 #include "engine/graph/resident_samples.h"
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace engine {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/cuda_host.h"
+#include "engine/train/step/batch_views.h"
 #include "io/base/time/trace.h"
 
 namespace engine {
@@ -78,16 +79,10 @@ std::unique_ptr<DeviceGradientSum> DeviceShards::make_sum(const ModelState& mirr
 }
 
 // The cut of the whole step, relative to this rank's first sample.
-BatchView DeviceShards::part(const StepRequest& request, int shard) const {
-  const TreePartition& cut = options_.cut;
-  const auto at = [&](int index) {
-    return request.global_count * (cut.first(rank_) + index) / cut.parts();
-  };
-  return request.batch.slice(at(shard) - at(0), at(shard + 1) - at(shard));
-}
-
 BatchView DeviceShards::part(const StepRequest& request, int shard, std::int64_t m) const {
-  return micro_batch_of(part(request, shard), m, micro_batches_);
+  const BatchView whole =
+      shard_batch_of(request.batch, request.global_count, options_.cut, rank_, shard);
+  return micro_batch_of(whole, m, micro_batches_);
 }
 
 std::span<const int> DeviceShards::stage(const Step& step) {

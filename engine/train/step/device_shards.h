@@ -77,7 +77,6 @@ class DeviceShards {
   int run_at_once(const Step& step, StepPhases& phases);
   void add(const Step& step, int shard, const DeviceExecutor& executor,
            const FlatBuffer& gradients);
-  BatchView part(const StepRequest& request, int shard) const;
   BatchView part(const StepRequest& request, int shard, std::int64_t m) const;
   std::size_t offset_of(int rank, int shard) const;  // in the totals
 

@@ -2,9 +2,8 @@
 // (step_graphs.h). Gradients that are exchanged in host memory are copied from the device in pieces
 // during backward; such steps are issued directly.
 //
-// An aborted sum on the device ends like any other, with incomplete values, and so does a graph
-// that contains it. If steps can be rolled back, the update is therefore not part of the graph: the
-// host issues it, and only after sums that it knows to be complete.
+// An aborted sum ends with incomplete values, also in a graph. If steps can be rolled back, the
+// host therefore issues the update itself, after sums that it knows to be complete.
 #include "engine/train/step/device_work.h"
 
 #include <algorithm>
@@ -13,9 +12,10 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "engine/averaging/math/device_statistics.h"
+#include "engine/averaging/statistics/device_statistics.h"
 #include "engine/core/cuda_host.h"
 #include "engine/ops/optim_step/device_step.h"
+#include "engine/train/step/batch_views.h"
 #include "engine/train/step/device_copies.h"
 #include "engine/train/step/device_mirror.h"
 #include "engine/train/step/gradient_copies.h"
@@ -408,8 +408,7 @@ class Work final : public StepWork, private StateHome {
     now_.shape.variant = sum_ == nullptr ? 0 : sum_->variant(request.round);
     now_.shape.counts.clear();
     for (const std::int64_t count : counts)
-      now_.shape.counts.push_back(count * (m + 1) / options_.micro_batches -
-                                  count * m / options_.micro_batches);
+      now_.shape.counts.push_back(micro_batch_size(count, m, options_.micro_batches));
     if (statistics_) statistics_->set_counts(now_.shape.counts);
   }
 
@@ -455,13 +454,14 @@ class Work final : public StepWork, private StateHome {
 
   // Turns gradients into new values.
   void finish_step(const StepNumbers* numbers) {
-    const TensorView gradients = model_.parameters.gradients.flat();
-    ops::find_overflow(context_, options_.loss_scale, gradients, numbers, control_.device());
+    ParameterBuffer& own = model_.parameters;
+    StepControl* const control = control_.device();
+    ops::find_overflow(context_, options_.loss_scale, own.gradients.flat(), numbers, control);
     if (options_.agreement != nullptr) agree_on_skip();
-    ops::settle_step(context_, options_.loss_scale, numbers, control_.device());
-    if (options_.restores_skipped) kept_.put_back_if_skipped(context_, control_.device());
-    optimizer_->step_on_device(context_, numbers, control_.device(), model_.parameters.gradients,
-                               model_.parameters.values, model_.half.data(), model_.half_dtype);
+    ops::settle_step(context_, options_.loss_scale, numbers, control);
+    if (options_.restores_skipped) kept_.put_back_if_skipped(context_, control);
+    optimizer_->step_on_device(context_, {numbers, control, own.gradients, own.values,
+                                          model_.half.data(), model_.half_dtype});
   }
 
   void agree_on_skip() {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/train/step/batch_views.h"
 #include "io/base/time/trace.h"
 
 namespace engine {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/averaging/sums/ordered_tree.h"
-#include "engine/averaging/sums/replica_statistics.h"
 #include "engine/core/cuda.h"
 #include "engine/graph/device_executor.h"
 #include "engine/train/step/shard_team.h"

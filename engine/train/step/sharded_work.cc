@@ -7,8 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/averaging/sums/ordered_tree.h"
-#include "engine/averaging/sums/replica_statistics.h"
+#include "engine/train/step/batch_views.h"
 #include "engine/train/step/host_step.h"
 #include "engine/train/step/shard_team.h"
 
@@ -116,9 +117,9 @@ class ShardedWork final : public StepWork {
       const FlatBuffer &values = main_.parameters.values, &own = shard.state.parameters.values;
       if (index > 0 && values.bytes() > 0) std::memcpy(own.data(), values.data(), values.bytes());
       if (index > 0) take_still_statistics(shard);
-      const std::int64_t base = cut(0), first = cut(index), last = cut(index + 1);
       shard.phases = {};
-      const BatchView part = request_->batch.slice(first - base, last - first);
+      const BatchView part = shard_batch_of(request_->batch, request_->global_count, options_.cut,
+                                            rank_, static_cast<int>(index));
       shard.result = shard.work.run(part, request_->scale, {}, shard.phases);
     } catch (...) {
       const std::lock_guard lock(mutex_);
@@ -135,12 +136,6 @@ class ShardedWork final : public StepWork {
       std::memcpy(shard.state.running.view(slot).data, from.data,
                   static_cast<std::size_t>(from.count()) * size_of(from.dtype));
     }
-  }
-
-  // Returns the position of this rank's part `index` among the samples of the whole step.
-  std::int64_t cut(std::size_t index) const {
-    return request_->global_count * (options_.cut.first(rank_) + static_cast<std::int64_t>(index)) /
-           options_.cut.parts();
   }
 
   // Afterwards the first shard of each node has the sums of the node.

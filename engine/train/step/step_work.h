@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
+#include "engine/averaging/math/state_home.h"
 #include "engine/averaging/sums/gradient_exchange.h"
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/core/replica_exchange.h"
-#include "engine/core/state_home.h"
 #include "engine/graph/executor.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/step/step_phases.h"
@@ -33,12 +33,6 @@ struct StepRequest {
                                           // they stay as the work leaves them
   const MayUpdate* may_update = nullptr;  // on the CPU; null: the update is always made
 };
-
-// Returns micro-batch `index` of `count`.
-inline BatchView micro_batch_of(const BatchView& batch, std::int64_t index, std::int64_t count) {
-  const std::int64_t first = batch.count * index / count;
-  return batch.slice(first, batch.count * (index + 1) / count - first);
-}
 
 class StepWork {
  public:

@@ -35,9 +35,6 @@ struct ImageFileOptions {
 
 enum class CsvHeader { kAuto, kYes, kNo };
 
-// A model predicts a class, the number in the label column, or 0 or 1 for each label column.
-enum class Task { kClassification, kRegression, kMultiLabel };
-
 struct CsvOptions {
   std::string annotations;  // the file; "": the only one of the directory
   // A name from the header or a number from 1, several as "A,B" for Task::kMultiLabel; "": the last
@@ -48,7 +45,6 @@ struct CsvOptions {
   std::string missing = "auto";          // csv_missing.h
   std::string columns, ignored_columns;  // "A,B", only these or all but these; one is ""
   double test_share = 0.2;               // below 1
-  Task task = Task::kClassification;
   // The options that this command names. In the coding of a trained model the others are those of
   // its training table: reading_with() of io/data/readers/csv/csv_coding.h.
   struct Given {
@@ -69,6 +65,9 @@ struct SyntheticOptions {
                classes = 10;  // training samples; the test split has a tenth of them
 };
 
+// What a model predicts of a sample: its class, a number, or 0 or 1 for each of several labels.
+enum class Task { kClassification, kRegression, kMultiLabel };
+
 struct DatasetOptions {
   std::string name;        // one of dataset_names()
   std::string directory;   // where the files lie; unused by glyphs and synthetic
@@ -81,6 +80,7 @@ struct DatasetOptions {
   // Images and tokens that have both: the part of the test samples, "val" or "test"; "": val, with
   // a warning.
   std::string test_part = {};
+  Task task = Task::kClassification;
   CsvOptions csv;
   ArrayOptions arrays = {};
   SyntheticOptions synthetic;

@@ -9,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace io {
+
+struct CsvCoding;  // io/data/readers/csv/csv_coding.h
 
 struct SampleCoding {
   Dataset like;  // without samples: shape, classes, target, channel statistics, vocabulary

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 #include "io/data/images/augmentation.h"
 #include "io/data/order/sampler.h"
 #include "io/data/samples/batch.h"

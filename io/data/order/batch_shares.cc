@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "io/base/files/io_error.h"
+#include "io/base/numbers/part_bounds.h"
 
 namespace io {
 
@@ -101,7 +102,7 @@ std::vector<int> divide_parts(int parts, int ranks, const BatchShares& shares) {
   for (int rank = 0; rank <= ranks; ++rank) {
     // Equal: rounded down. Otherwise to the nearest part, but each rank has one.
     const std::int64_t bound = shares.are_equal()
-                                   ? std::int64_t{parts} * rank / ranks
+                                   ? base::part_begin(std::int64_t{parts}, rank, ranks)
                                    : shares.samples_before(rank, {0, 0, 2 * std::int64_t{parts}});
     bounds.push_back(static_cast<int>(shares.are_equal() ? bound : (bound + 1) / 2));
   }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 #include "io/data/order/sample_order.h"
 #include "io/data/order/sampler.h"
 

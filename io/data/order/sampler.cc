@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/base/numbers/part_bounds.h"
 #include "io/base/numbers/split_mix.h"
 #include "io/data/order/sample_order.h"
 
@@ -130,7 +131,8 @@ void shuffle(Iterator first, Iterator last, SplitMix random) {
 }  // namespace
 
 FileShard file_shard(std::int64_t size, int rank, int world_size) {
-  return {size * rank / world_size, size * (rank + 1) / world_size};
+  const auto bounds = base::part_bounds(size, rank, world_size);
+  return {bounds.begin, bounds.end};
 }
 
 std::vector<Division> continued_divisions(std::vector<Division> divisions, std::int64_t done,
@@ -186,7 +188,8 @@ Sampler::Slice Sampler::slice(std::int64_t step, int rank, std::int64_t taken) c
 
 std::int64_t Sampler::samples_before(int rank, std::int64_t first, std::int64_t end) const {
   if (options_.parts > 0)
-    return (end - first) * part_bounds_[static_cast<std::size_t>(rank)] / options_.parts;
+    return base::part_begin(end - first, part_bounds_[static_cast<std::size_t>(rank)],
+                            options_.parts);
   if (!options_.shares.are_equal())
     return options_.shares.samples_before(rank,
                                           {first / options_.global_batch, first, end - first});

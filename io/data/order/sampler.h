@@ -24,8 +24,7 @@ enum class Shard {
           // within the parts. If the number of ranks changes within an epoch, see Division
 };
 
-// Samples [rank * size / world_size, (rank + 1) * size / world_size), rounded down; together the
-// ranks have the whole data set.
+// The samples of a rank by base::part_bounds(); together the ranks have the whole data set.
 struct FileShard {
   std::int64_t start, end;
 };
@@ -59,9 +58,8 @@ struct SamplerOptions {
                                       // outlive the sampler; not with Shard::kFile
   Uneven uneven = Uneven::kJoin;
   Shard shard = Shard::kContiguous;
-  // Above 0: a step of n samples is divided at n * k / parts for k = 0 .. parts, for any world
-  // size, and rank r of w takes parts [parts * r / w, parts * (r + 1) / w). Must be at least the
-  // world size.
+  // Above 0: each step is divided into this many parts for any world size, and the parts among the
+  // ranks, both by base::part_bounds(). Must be at least the world size.
   int parts = 0;
   // The ranks' shares of each step; unequal ones only with Shard::kContiguous and not with kPad. A
   // division into parts is then in proportion to them (divide_parts()).

@@ -3,9 +3,11 @@
 
 #include <string>
 
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace io {
+
+struct CsvCoding;  // io/data/readers/csv/csv_coding.h
 
 // The digest of a part of a data set, independent of its location. It has 32 hex digits (XXH3-128)
 // over everything that training reads: shape, labels and samples (for images that are read on

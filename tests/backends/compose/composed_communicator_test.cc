@@ -253,20 +253,17 @@ TEST(Hierarchical, TheCallsBetweenHostsHaveNumberAndPurposeOfTheCall) {
       const bool sums =
           operation == Operation::kAllReduce || operation == Operation::kReduceScatter;
       const std::size_t part = operation == Operation::kAllToAll ? bytes / 4 : bytes;
-      backends::ControlWord word = sums ? backends::reduction_word(operation, ++calls, bytes / 4,
-                                                                   DType::kF32, ReduceOp::kSum)
-                                        : backends::transfer_word(operation, ++calls, part);
-      if (operation == Operation::kBroadcast) {
-        word.type_and_op = 9;
-      } else {
-        word.root = 9;
-      }
+      const backends::ControlWord word =
+          (sums ? backends::reduction_word(operation, ++calls, bytes / 4, DType::kF32,
+                                           ReduceOp::kSum)
+                : backends::transfer_word(operation, ++calls, part))
+              .with_purpose(9);
       within.clear(), across.clear();
       both->run({word, output.data(), input.data()});
       ASSERT_EQ(across.size(), 1u) << to_string(word);
       for (const backends::ControlWord& inner : {within.front(), across.front()}) {
         EXPECT_EQ(inner.sequence, calls) << to_string(word);
-        EXPECT_NE(to_string(inner).find("[purpose 9]"), std::string::npos) << to_string(word);
+        EXPECT_EQ(inner.purpose(), 9) << to_string(word);
       }
     }
   }
@@ -282,9 +279,10 @@ TEST(Hierarchical, PurposesThatDifferAreAMismatch) {
         const auto errors = group_harness::outcomes(3, [&](int rank) {
           auto group = group_harness::join(backend, rank, 3, listener);
           std::array<float, 3> input{}, output{};
-          backends::ControlWord word = backends::transfer_word(
-              operation, 1, operation == Operation::kAllToAll ? sizeof(float) : 0);
-          word.root = rank == other ? 8 : 7;
+          const backends::ControlWord word =
+              backends::transfer_word(operation, 1,
+                                      operation == Operation::kAllToAll ? sizeof(float) : 0)
+                  .with_purpose(rank == other ? 8 : 7);
           group->make_communicator()->run({word, output.data(), input.data()});
         });
         for (const int rank : {0, other})
@@ -294,17 +292,6 @@ TEST(Hierarchical, PurposesThatDifferAreAMismatch) {
       }
     }
   }
-}
-
-TEST(HostLayout, KnowsRailsAndUnevenHosts) {
-  const backends::HostLayout even = backends::host_layout(2, peers_on({"a", "b", "a", "b"}));
-  EXPECT_EQ(even.local_ranks(), (std::vector<int>{0, 2}));
-  EXPECT_EQ(even.place, 1);
-  EXPECT_TRUE(even.even);
-  EXPECT_EQ(even.rail(1), (std::vector<int>{2, 3}));
-  const backends::HostLayout uneven = backends::host_layout(2, peers_on({"a", "a", "b"}));
-  EXPECT_EQ(uneven.host, 1);
-  EXPECT_FALSE(uneven.even);
 }
 
 }  // namespace

@@ -182,8 +182,12 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
     skipped += expected.skip;
 
     ops::finish_gradients(c.context, rule, device.gradients.flat(), device_numbers, device_control);
-    on_device->step_on_device(c.context, device_numbers, device_control, device.gradients,
-                              device.values, half.data(), DType::kF16);
+    on_device->step_on_device(c.context, {.numbers = device_numbers,
+                                          .control = device_control,
+                                          .gradients = device.gradients,
+                                          .values = device.values,
+                                          .half_copy = half.data(),
+                                          .half = DType::kF16});
     c.finish();
     cuda::copy_async(&found, control.data(), sizeof found, nullptr);
     cuda::synchronize_device();

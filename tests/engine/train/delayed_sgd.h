@@ -24,9 +24,7 @@ class DelayedSgd : public engine::Optimizer {
     std::this_thread::sleep_for(delay_);
     sgd_->step(context, lr, scale, gradients, values);
   }
-  void step_on_device(engine::KernelContext&, const engine::StepNumbers*, engine::StepControl*,
-                      const engine::FlatBuffer&, engine::FlatBuffer&, void*,
-                      engine::DType) override {
+  void step_on_device(engine::KernelContext&, const DeviceStep&) override {
     throw engine::Error("steps on the CPU only");
   }
   std::vector<State> state() override { return sgd_->state(); }

@@ -10,8 +10,8 @@
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/train/step/batch_views.h"
 #include "engine/train/step/device_work.h"
-#include "engine/train/step/loaded_batch.h"
 #include "tests/engine/train/tiny_training.h"
 
 namespace {

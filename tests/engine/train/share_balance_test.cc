@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/averaging/sums/gradient_sum.h"
-#include "engine/averaging/sums/replica_statistics.h"
 #include "io/base/files/io_error.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/delayed_sgd.h"

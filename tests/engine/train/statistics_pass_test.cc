@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "engine/averaging/sums/replica_statistics.h"
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/train/replicas/state_digest.h"
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "backends/group.h"
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/averaging/sums/ordered_tree.h"
-#include "engine/averaging/sums/replica_statistics.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
 #include "tests/support/time_limits.h"

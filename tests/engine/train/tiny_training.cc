@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "models/model_catalog.h"
 
 namespace tiny_training {

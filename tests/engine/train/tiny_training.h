@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 #include "engine/train/trainer.h"
 #include "io/data/loader/batch_loader.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint_directory.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"

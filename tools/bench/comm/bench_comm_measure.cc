@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 
+#include "io/base/numbers/part_bounds.h"
 #include "io/base/time/deadline.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_device.h"
@@ -216,7 +217,7 @@ void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, backends::Com
                std::size_t& round) {
   const int blocks = std::clamp(iterations / kFewestInBlock, 1, kBlocks);
   for (int b = 0; b < blocks; ++b) {
-    const int counted = iterations * (b + 1) / blocks - iterations * b / blocks;
+    const int counted = base::part_bounds(iterations, b, blocks).size();
     const bool switched = lanes.size() > 1;
     const int uncounted = switched && iterations > 1 ? std::max(2, counted / 4) : 0;
     for (std::size_t l = 0; l < lanes.size(); ++l) {

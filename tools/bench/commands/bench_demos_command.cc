@@ -6,7 +6,7 @@
 
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/launch/group/run_group.h"

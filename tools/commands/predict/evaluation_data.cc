@@ -5,7 +5,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/data/readers/csv/csv_coding.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "tools/run/data/sample_statement.h"
 
 namespace tools {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "tools/commands/predict/trained_model.h"
+#include "tools/commands/predict/model_reference.h"
 #include "tools/run/data/session_data.h"
 
 namespace tools {

@@ -13,7 +13,7 @@
 #include "engine/graph/inference.h"
 #include "engine/ops/embedding/token_error.h"
 #include "engine/train/evaluator.h"
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"

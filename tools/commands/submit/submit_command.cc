@@ -17,6 +17,7 @@
 #include "tools/commands/submit/submitted_job.h"
 #include "tools/launch/jobs/job_script.h"
 #include "tools/launch/jobs/slurm_queue.h"
+#include "tools/report/output/console_output.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "backends/identity/host_layout.h"
 #include "backends/transport/socket/link_counters.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/deadline.h"
@@ -176,10 +177,7 @@ void measure_pair(backends::Group& group, const RankPair& pair, const std::strin
                      std::to_string(pair.second));
   link.a = pair.first;
   link.b = pair.second;
-  const auto host = [&](int rank) {
-    return group.peers().at(static_cast<std::size_t>(rank)).host_id;
-  };
-  link.one_host = host(link.a) == host(link.b);
+  link.one_host = backends::are_on_one_host(group, link.a, link.b);
   try {
     const auto two =
         group.make_communicator({.backend = backend, .members = {pair.first, pair.second}});

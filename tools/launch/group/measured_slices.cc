@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/identity/host_layout.h"
 #include "io/base/time/deadline.h"
 #include "tools/launch/group/link_measure.h"
 #include "tools/launch/group/rank_exchange.h"
@@ -23,25 +23,17 @@ constexpr auto kMeasuringTime = std::chrono::seconds(60);
 constexpr double kWeightOfAll = 1 << 16;
 
 struct Hosts {
+  explicit Hosts(const backends::Group& group) : host_of(group.peers().size()) {
+    for (const std::vector<int>& of_host : backends::host_layout(group).hosts) {
+      for (const int rank : of_host) host_of[static_cast<std::size_t>(rank)] = ranks.size();
+      first_ranks.push_back(of_host.front());
+      ranks.push_back(static_cast<int>(of_host.size()));
+    }
+  }
   std::vector<int> first_ranks;
   std::vector<int> ranks;            // [host] their number
   std::vector<std::size_t> host_of;  // [rank]
 };
-
-Hosts hosts_of(const backends::Group& group) {
-  Hosts hosts;
-  std::map<std::string, std::size_t> numbers;
-  for (const backends::PeerInfo& peer : group.peers()) {
-    const auto [place, is_new] = numbers.emplace(peer.host_id, hosts.ranks.size());
-    if (is_new) {
-      hosts.first_ranks.push_back(peer.rank);
-      hosts.ranks.push_back(0);
-    }
-    ++hosts.ranks[place->second];
-    hosts.host_of.push_back(place->second);
-  }
-  return hosts;
-}
 
 // Returns why there is nothing to choose; "" if there is.
 std::string reason_for_equal(const backends::Group& group, std::size_t hosts) {
@@ -87,8 +79,8 @@ std::vector<std::uint32_t> weights_of(const SliceChoice& choice, const Hosts& ho
 }  // namespace
 
 void divide_sums_by_rates(backends::Group& group) {
-  const Hosts hosts = hosts_of(group);
-  const auto report_choice = [&](const std::string& text) {
+  const Hosts hosts(group);
+  const auto tell = [&](const std::string& text) {
     if (group.rank() == 0) print_notice(text);
   };
   if (const std::string why = reason_for_equal(group, hosts.ranks.size()); !why.empty())

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 
+#include "backends/identity/host_layout.h"
 #include "engine/core/cuda.h"
 #include "io/base/files/io_error.h"
 #include "io/gpu/usable_devices.h"
@@ -172,16 +173,11 @@ DeviceChoice choose_device(const DeviceRequest& request) {
 }
 
 DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) {
-  const auto& peers = group.peers();
-  const int rank = group.rank();
-  request.local_rank = request.local_world = 0;
-  for (const backends::PeerInfo& peer : peers) {
-    if (peer.host_id != peers.at(static_cast<std::size_t>(rank)).host_id) continue;
-    ++request.local_world;
-    if (peer.rank < rank) ++request.local_rank;
-  }
-  request.local_rank = request.place.value_or(request.local_rank);
-  if (!request.devices.empty()) request.replica = rank % static_cast<int>(request.devices.size());
+  const backends::HostLayout layout = backends::host_layout(group);
+  request.local_world = layout.local_count();
+  request.local_rank = request.place.value_or(layout.place);
+  if (!request.devices.empty())
+    request.replica = group.rank() % static_cast<int>(request.devices.size());
   return choose_device(request);
 }
 
@@ -196,16 +192,18 @@ int place_on_host(std::optional<int> held, const backends::Group& group,
     control.all_gather(&mine, sizeof mine, places.data());
   }
   std::set<std::int32_t> taken;
-  for (std::size_t r = 0; r < peers.size(); ++r)
+  const backends::HostLayout layout = backends::host_layout(group);
+  const auto place = [&](int rank) -> std::int32_t& {
+    return places[static_cast<std::size_t>(rank)];
+  };
+  for (const int r : layout.local_ranks())
     // The place of a rank that was temporarily out of the job may have been taken.
-    if (peers[r].host_id != peers[own].host_id ||
-        (places[r] != kNone && !taken.insert(places[r]).second))
-      places[r] = kNone;
-  for (std::size_t r = 0; places[own] == kNone; ++r) {
-    if (peers[r].host_id != peers[own].host_id || places[r] != kNone) continue;
+    if (place(r) != kNone && !taken.insert(place(r)).second) place(r) = kNone;
+  for (const int r : layout.local_ranks()) {
+    if (place(r) != kNone) continue;
     std::int32_t lowest = 0;
     while (!taken.insert(lowest).second) ++lowest;
-    places[r] = lowest;
+    place(r) = lowest;
   }
   return places[own];
 }

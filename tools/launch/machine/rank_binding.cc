@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "backends/identity/host_layout.h"
 #include "io/base/files/io_error.h"
 
 namespace tools {
@@ -11,15 +12,12 @@ HostNeeds gather_needs(RankNeed own, const backends::Group& group,
                        backends::Communicator& control) {
   static_assert(std::is_trivially_copyable_v<RankNeed>);
   own.rank = group.rank();
-  const auto& peers = group.peers();
-  std::vector<RankNeed> all(peers.size(), own);
-  if (peers.size() > 1) control.all_gather(&own, sizeof own, all.data());
-  HostNeeds here;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (peers[r].host_id != peers[static_cast<std::size_t>(own.rank)].host_id) continue;
-    if (all[r].rank == own.rank) here.own = here.ranks.size();
-    here.ranks.push_back(all[r]);
-  }
+  std::vector<RankNeed> all(static_cast<std::size_t>(group.world_size()), own);
+  if (all.size() > 1) control.all_gather(&own, sizeof own, all.data());
+  const backends::HostLayout layout = backends::host_layout(group);
+  HostNeeds here{.ranks = {}, .own = static_cast<std::size_t>(layout.place)};
+  for (const int rank : layout.local_ranks())
+    here.ranks.push_back(all[static_cast<std::size_t>(rank)]);
   return here;
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "io/base/files/io_error.h"
+#include "io/base/numbers/part_bounds.h"
 
 namespace tools {
 namespace {
@@ -64,8 +65,8 @@ Sharers sharers_of(Bind bind, const std::vector<RankNeed>& host, std::size_t own
 // Returns the i-th of n neighboring runs.
 template <class T>
 std::span<const T> run_of(const std::vector<T>& all, std::size_t i, std::size_t n) {
-  const std::size_t first = all.size() * i / n, end = all.size() * (i + 1) / n;
-  return std::span(all).subspan(first, end - first);
+  const auto bounds = base::part_bounds(all.size(), i, n);
+  return std::span(all).subspan(bounds.begin, bounds.size());
 }
 
 // Orders the CPUs: first one CPU of each core, then a second one, and so on.

@@ -35,7 +35,7 @@ std::optional<ValueFault> take_synthetic_shape(RunConfig& config, const std::str
 
 void check_data(const GivenValues& given, RunConfig& config) {
   io::CsvOptions& csv = config.data.set.csv;
-  config.model.task = csv.task;
+  config.model.task = config.data.set.task;
   csv.given = {.separator = given.is_chosen("separator"),
                .decimal = given.is_chosen("csv-decimal"),
                .missing = given.is_chosen("csv-missing"),
@@ -176,7 +176,7 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "task",
-     .field = choice([](RunConfig& c) { return &c.data.set.csv.task; },
+     .field = choice([](RunConfig& c) { return &c.data.set.task; },
                      {{"classification", io::Task::kClassification},
                       {"regression", io::Task::kRegression},
                       {"multi-label", io::Task::kMultiLabel}}),

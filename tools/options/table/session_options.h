@@ -24,7 +24,7 @@
 #include "io/checkpoint/device_map.h"
 #include "io/data/loader/batch_loader.h"
 #include "io/data/order/sampler.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "tools/options/table/device_request.h"
 #include "tools/options/table/resume.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/options/table/option_table.h"
+#include "tools/options/table/option_spec.h"
 
 namespace tools {
 

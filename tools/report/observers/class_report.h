@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/class_counts.h"
+#include "engine/train/scores/class_counts.h"
 #include "engine/train/scores/label_scores.h"
 #include "io/base/formats/json_writer.h"
 

@@ -13,6 +13,7 @@
 #include <limits>
 #include <string_view>
 
+#include "io/base/numbers/part_bounds.h"
 #include "io/base/text/text_parts.h"
 
 namespace tools {
@@ -114,9 +115,9 @@ std::vector<double> gathered(const std::vector<double>& values, std::size_t most
   if (values.size() <= most) return values;
   std::vector<double> means(most);
   for (std::size_t i = 0; i < most; ++i) {
-    const std::size_t first = values.size() * i / most, last = values.size() * (i + 1) / most;
-    for (std::size_t k = first; k < last; ++k)
-      means[i] += values[k] / static_cast<double>(last - first);
+    const auto bounds = base::part_bounds(values.size(), i, most);
+    for (std::size_t k = bounds.begin; k < bounds.end; ++k)
+      means[i] += values[k] / static_cast<double>(bounds.size());
   }
   return means;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace tools {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/state_home.h"
+#include "engine/averaging/math/state_home.h"
 #include "engine/graph/model_state.h"
 #include "engine/train/train_observer.h"
 #include "io/metrics/event_file.h"

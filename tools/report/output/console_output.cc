@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,7 +20,6 @@
 #include <vector>
 
 #include "io/base/files/retry_on_eintr.h"
-#include "tools/report/output/standard_output.h"
 
 namespace tools {
 namespace {
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxQueuedBytes = std::size_t{1} << 20;
 
-std::atomic<int> first_fault{0};
+std::atomic<int> first_fault{0}, flush_fault{0};  // errnos, of writes and of stdio
 
 int descriptor_of(ConsoleStream stream) {
   return stream == ConsoleStream::kOut ? STDOUT_FILENO : STDERR_FILENO;
@@ -158,6 +158,11 @@ std::shared_ptr<Queue> started_queue() {
 
 }  // namespace
 
+void flush_standard_output() noexcept {
+  errno = 0;
+  if (std::fflush(stdout) != 0 && errno != 0) flush_fault.store(errno);
+}
+
 void write_console(ConsoleStream stream, std::string_view text) noexcept {
   if (const auto queue = queue_of(stream)) return queue->add(descriptor_of(stream), text);
   if (stream == ConsoleStream::kOut) flush_standard_output();  // text in stdio's buffer comes first
@@ -194,6 +199,9 @@ ConsoleThreads::~ConsoleThreads() {
   if (error != out) error->finish(stop_signal_);
 }
 
-int console_fault() noexcept { return first_fault; }
+int console_fault() noexcept {
+  const int fault = flush_fault.load();
+  return fault != 0 ? fault : first_fault.load();
+}
 
 }  // namespace tools

@@ -12,6 +12,10 @@ enum class ConsoleStream { kOut, kError };
 // failure is stored for check_standard_output(). May be called on any thread.
 void write_console(ConsoleStream stream, std::string_view text) noexcept;
 
+// Flushes stdio's buffer of standard output and stores errors for check_standard_output(): a lost
+// line is no reason to end a training.
+void flush_standard_output() noexcept;
+
 // Returns true if all text passed to the stream's thread is written, or if there is no thread.
 bool console_is_idle(ConsoleStream stream) noexcept;
 

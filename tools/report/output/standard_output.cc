@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <string>
@@ -19,8 +18,6 @@
 namespace tools {
 namespace {
 
-std::atomic<int> flush_fault{0};  // an errno
-
 // stdio forgets why it failed. What is written is incomplete, and one end of a line more does not
 // change that.
 int asked_fault() noexcept {
@@ -28,7 +25,6 @@ int asked_fault() noexcept {
 }
 
 int output_fault() noexcept {
-  if (const int fault = flush_fault.load(); fault != 0) return fault;
   if (const int fault = console_fault(); fault != 0) return fault;
   return asked_fault();
 }
@@ -44,11 +40,6 @@ void open_standard_streams() {
     [[maybe_unused]] const int opened = open("/dev/null", O_RDWR);
   }
   if (!output) throw io::Error("standard output is closed: redirect it to /dev/null to have none");
-}
-
-void flush_standard_output() noexcept {
-  errno = 0;
-  if (std::fflush(stdout) != 0 && errno != 0) flush_fault.store(errno);
 }
 
 bool standard_output_failed() noexcept { return std::ferror(stdout) != 0 || console_fault() != 0; }

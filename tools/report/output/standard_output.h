@@ -9,10 +9,6 @@ namespace tools {
 // Throws io::Error if standard output is closed. Call it before anything is opened.
 void open_standard_streams();
 
-// Flushes standard output and stores errors for check_standard_output(): a lost line is not a
-// reason to end a training run.
-void flush_standard_output() noexcept;
-
 bool standard_output_failed() noexcept;  // some printed text has not arrived
 
 // Prints lines that may contain foreign names, e.g. CSV: byte for byte to a file or a pipe, with

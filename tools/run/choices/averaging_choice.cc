@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "backends/identity/host_layout.h"
 #include "engine/averaging/codes/coded_sum.h"
 #include "engine/averaging/math/device_math.h"
 #include "engine/averaging/policies/fragments.h"
@@ -245,10 +246,7 @@ std::size_t copies_of_policy(const AveragingOptions& options) {
 }
 
 int host_count(const backends::Group& group) {
-  std::vector<std::string> hosts;
-  for (const backends::PeerInfo& peer : group.peers())
-    if (std::ranges::find(hosts, peer.host_id) == hosts.end()) hosts.push_back(peer.host_id);
-  return static_cast<int>(hosts.size());
+  return static_cast<int>(backends::host_layout(group).hosts.size());
 }
 
 std::string rate_text(const std::optional<double>& rate) {
@@ -309,23 +307,14 @@ AveragingOptions options_of_group(AveragingOptions options, int world_size) {
 
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group) {
   if (!options.host_islands || !options.of_parameters()) return {group.rank()};
-  const std::vector<backends::PeerInfo>& peers = group.peers();
-  const auto self = std::ranges::find(peers, group.rank(), &backends::PeerInfo::rank);
-  std::vector<int> ranks;
-  for (const backends::PeerInfo& peer : peers)
-    if (self != peers.end() && peer.host_id == self->host_id) ranks.push_back(peer.rank);
-  std::ranges::sort(ranks);
-  return ranks;
+  return backends::host_layout(group).local_ranks();
 }
 
 std::vector<int> first_island_ranks(const AveragingOptions& options, const backends::Group& group) {
   if (!options.host_islands || !options.of_parameters() || group.world_size() == 1) return {};
-  std::vector<int> first(static_cast<std::size_t>(group.world_size()), group.world_size());
-  for (const backends::PeerInfo& a : group.peers())
-    for (const backends::PeerInfo& b : group.peers())
-      if (a.host_id == b.host_id)
-        first[static_cast<std::size_t>(a.rank)] =
-            std::min(first[static_cast<std::size_t>(a.rank)], b.rank);
+  std::vector<int> first(static_cast<std::size_t>(group.world_size()));
+  for (const std::vector<int>& ranks : backends::host_layout(group).hosts)
+    for (const int rank : ranks) first[static_cast<std::size_t>(rank)] = ranks.front();
   return first;
 }
 

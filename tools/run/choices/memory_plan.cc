@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/identity/host_layout.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
@@ -165,12 +166,8 @@ constexpr const char* kDeviceTooSmall =
 }  // namespace
 
 MemoryBudget memory_budget(const backends::Group& group) {
-  const auto& peers = group.peers();
-  const std::string& host = peers.at(static_cast<std::size_t>(group.rank())).host_id;
-  const auto here =
-      std::ranges::count_if(peers, [&](const backends::PeerInfo& p) { return p.host_id == host; });
   const std::optional<AvailableMemory> left = available_memory();
-  return {.bytes = left ? left->bytes : 0, .ranks = static_cast<int>(here)};
+  return {.bytes = left ? left->bytes : 0, .ranks = backends::host_layout(group).local_count()};
 }
 
 MemoryBudget device_memory_budget(int device) {

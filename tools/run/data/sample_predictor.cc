@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 #include "io/data/images/image_encoder.h"
 
 namespace tools {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/graph/inference.h"
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 #include "tools/run/choices/compute_choice.h"
 
 namespace tools {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "io/base/files/io_error.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "models/model_catalog.h"
 #include "tools/folder/run_record.h"
 #include "tools/options/input/command_line.h"

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
+#include "backends/identity/host_layout.h"
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/loader/staging.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "io/data/sources/loading_memory.h"
 #include "tools/launch/group/rank_exchange.h"
 #include "tools/launch/machine/memory_info.h"
@@ -25,12 +26,7 @@ io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
   if (data.stage.empty()) return options;
   std::string& source =
       options.csv.annotations.empty() ? options.directory : options.csv.annotations;
-  const auto& peers = group.peers();
-  const auto is_self = [&](const backends::PeerInfo& peer) { return peer.rank == group.rank(); };
-  const auto self = std::find_if(peers.begin(), peers.end(), is_self);
-  const bool first = std::none_of(peers.begin(), peers.end(), [&](const backends::PeerInfo& peer) {
-    return peer.rank < group.rank() && self != peers.end() && peer.host_id == self->host_id;
-  });
+  const bool first = backends::host_layout(group).place == 0;
   run_on_all_ranks(group, control, [&] {
     if (first) io::stage_files(source, data.stage);
   });

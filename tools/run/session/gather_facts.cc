@@ -5,7 +5,7 @@
 #include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/choices/rate_choice.h"
-#include "tools/run/session/train_session_impl.h"
+#include "tools/run/session/session_parts.h"
 
 namespace tools {
 namespace {
@@ -62,8 +62,7 @@ RankFacts rank_facts(const SessionParts& s) {
                   .full_count = s.options.data.batch_scales ? s.options.data.max_ranks : 0,
                   .computes = compute_text(
                       compute, model.pool.physical_threads(),
-                      engine::stored_dtype(
-                          model.graph, plan_options(s.options, compute, s.input.data, model.pool))),
+                      engine::stored_dtype(model.graph, plan_options(s.setting(), model.pool))),
                   .bound_to = compute.binding ? compute.binding->text() : "",
                   .backend = s.group.backend(),
                   .backend_reason = s.group.backend_reason(),
@@ -181,8 +180,7 @@ void gather_facts(SessionParts& s, StartFacts start) {
              .seed = s.options.seed,
              .memory = s.model->memory.limit == 0
                            ? std::nullopt
-                           : std::optional(memory_facts(s.options, s.compute, s.group, s.input.data,
-                                                        *s.model)),
+                           : std::optional(memory_facts(s.setting(), s.model->planned())),
              .capture = capture_text(s)};
   s.facts.data.on_device = placement_text(s);
 }

@@ -1,468 +1,321 @@
-// Makes the parts of a training from its options.
+// Connects all parts of a training; only this file knows all of them.
 #include "tools/run/session/session_parts.h"
 
-#include <algorithm>
-#include <map>
-#include <set>
+#include <utility>
 
-#include "engine/averaging/policies/gossip_pairs.h"
-#include "engine/averaging/sums/device_sum.h"
-#include "engine/averaging/sums/optimizer_sharding.h"
-#include "engine/averaging/sums/replica_statistics.h"
 #include "engine/core/cuda.h"
-#include "engine/graph/parameter_kinds.h"
 #include "engine/optim/loss_scale.h"
-#include "engine/optim/moving_average.h"
-#include "engine/optim/optimizer.h"
-#include "engine/train/step/device_work.h"
-#include "engine/train/step/loaded_batch.h"
-#include "io/base/files/io_error.h"
-#include "io/base/text/nearest.h"
-#include "io/base/text/text_parts.h"
-#include "io/interchange/compare/compare_arrays.h"
+#include "engine/train/statistics_pass.h"
+#include "engine/train/step/batch_views.h"
+#include "io/data/readers/tokens/text_files.h"
+#include "io/gpu/device_memory.h"
 #include "models/model_catalog.h"
+#include "tools/launch/machine/device_choice.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
+#include "tools/run/choices/agreement.h"
 #include "tools/run/choices/averaging_choice.h"
-#include "tools/run/session/session_memory.h"
+#include "tools/run/choices/machine_facts.h"
+#include "tools/run/choices/rate_choice.h"
+#include "tools/run/data/sample_statement.h"
+#include "tools/run/data/start_coding.h"
 
 namespace tools {
-
-bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::ranges::any_of(
-      patterns, [&](const std::string& pattern) { return io::glob_matches(pattern, name); });
-}
-
 namespace {
 
-// With --deterministic, kernels divide their work into equally many shares on every machine.
-constexpr int kDeterministicShares = 16;
-
-// A pattern that matches no parameter is a typing error.
-void require_match(const char* option, const std::string& pattern,
-                   const std::vector<std::string>& names) {
-  const auto fits = [&](const std::string& name) { return io::glob_matches(pattern, name); };
-  if (std::ranges::any_of(names, fits)) return;
-  throw io::ConfigError(std::string(option) + " '" + pattern + "' matches none of the " +
-                        std::to_string(names.size()) + " parameters" +
-                        base::did_you_mean(pattern, names) + " (--dry-run shows the layers)");
+io::LoaderOptions loader_options(const DataOptions& options, const SessionData& data,
+                                 engine::Device device, bool resident) {
+  return {.normalization = data.normalization(),
+          .workers = options.workers,
+          .prefetch = options.prefetch,
+          .augmentation = options.augmentation,
+          .bytes = engine::sends_bytes(data.train(), device),
+          .resident = resident};
 }
 
-void freeze(const ModelOptions& options, engine::Graph& graph) {
-  if (options.frozen.empty()) return;
-  const std::vector<std::string> names = parameter_names(graph);
-  for (const std::string& pattern : options.frozen) require_match("--freeze", pattern, names);
-  if (graph.freeze([&](const std::string& name) { return matches_any(options.frozen, name); }) ==
-      names.size())
-    throw io::ConfigError("--freeze matches all " + std::to_string(names.size()) +
-                          " parameters: nothing is left to train");
+bool needs_digest(const KeepingOptions& keeping) {
+  return !keeping.directory.empty() || keeping.resume.is_wanted();
 }
 
-// Arrays of gray images without a dimension of channels are read as sequences.
-std::string sequence_hint(const io::Dataset& dataset) {
-  const std::vector<std::int64_t> shape = dataset.model_shape();
-  if (dataset.find<io::ArraySamples>() == nullptr || shape.size() != 3) return "";
-  if (shape[0] != 1 || shape[1] == 1) return "";
-  return "; x is read as [samples, length, features], with " + std::to_string(shape[2]) +
-         " features at " + std::to_string(shape[1]) +
-         " positions: if these are gray images, save x[:, None]";
+io::DataDigest digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
+  if (!data.digest().text.empty()) return data.digest();
+  return needs_digest(keeping) ? data_digest(data.splits()) : io::DataDigest{};
 }
 
-engine::Graph build_network(const ModelOptions& options, const io::Dataset& dataset) {
-  try {
-    return models::build_model(options.name, {.sample_shape = sample_shape(dataset),
-                                              .classes = dataset.classes(),
-                                              .label_smoothing = options.label_smoothing,
-                                              .dropout = options.dropout,
-                                              .regression = options.regression_loss(),
-                                              .label_shape = label_shape(dataset),
-                                              .definition = options.definition});
-  } catch (const engine::ShapeError& error) {
-    throw engine::ShapeError(error.what() + sequence_hint(dataset));
-  }
+std::string digest_of_test_data(const KeepingOptions& keeping, const SessionData& data) {
+  return needs_digest(keeping) ? test_data_digest(data.splits()) : "";
 }
 
-engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
-  engine::Graph graph = build_network(options, dataset);
-  if (options.synchronized_statistics) graph.synchronize_statistics();
-  freeze(options, graph);
-  return graph;
+// The tokenizer of the data, or else of the published model that was trained further.
+std::string tokenizer_of(const SessionOptions& options) {
+  if (options.data.set.name != "tokens") return "";
+  std::string text = io::read_stored_tokenizer(options.data.set.directory);
+  if (text.empty() && models::is_published_model(options.model.name))
+    text = io::read_stored_tokenizer(options.model.name);
+  return text;
 }
 
-engine::ThreadPool make_pool(const SessionOptions& options, const Compute& compute) {
-  return compute.make_pool(options.compute.deterministic ? kDeterministicShares : 0);
+io::Checkpoint description(const SessionOptions& options, const SessionInput& input) {
+  const SessionData& data = input.data;
+  io::Checkpoint c;
+  c.model = options.model.name;
+  c.dataset = options.data.set.name;
+  c.config = options.keeping.configuration;
+  c.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
+  c.vocabulary = data.train().vocabulary();
+  c.run_id = options.keeping.run_id;
+  c.definition = options.model.definition;
+  c.data_digest = input.digest.text;
+  c.test_digest = input.test_digest;
+  c.samples = sample_statement(data.splits(), data.normalization());
+  c.tokenizer = tokenizer_of(options);
+  return c;
 }
 
-std::unique_ptr<backends::DeviceCommunicator> make_device_wire(
-    const SessionOptions& options, const Compute& compute, backends::Group& group,
-    const std::vector<int>& members = {}) {
-  const bool chosen = options.asked_backend == "nccl" || options.asked_backend == "auto";
-  if (!compute.cuda() || group.world_size() == 1 || !chosen) return nullptr;
-  if (group.backend() == "inproc" && options.compute.device.devices.size() < 2)
-    return nullptr;  // threads that share one device
-  engine::cuda::use_device(compute.device.index);
-  auto communicator =
-      group.make_device_communicator({.backend = options.asked_backend, .members = members});
-  if (communicator->name() != "nccl") communicator.reset();
-  return communicator;
+std::shared_ptr<engine::SnapshotWriter> writer_of(RetainedState& kept) {
+  if (!kept.writer) kept.writer = std::make_shared<engine::SnapshotWriter>();
+  return kept.writer;
 }
 
-// Returns true if the devices can sum the gradients of steps.
-bool sums_gradients_on_devices(const AveragingOptions& averaging) {
-  return averaging.method == AveragingOptions::Method::kGradients &&
-         (averaging.compression == AveragingOptions::Compression::kNone ||
-          encodes_gradients_on_device(averaging));
+// The parts of `s` that stand before the one that is made are there already.
+ComputeOptions compute_options(const SessionParts& s) {
+  ComputeOptions chosen = s.options.compute;
+  if (s.carried == nullptr) return chosen;
+  s.carried->place = place_on_host(s.carried->place, s.group, *s.control);
+  chosen.device.place = s.carried->place;
+  return chosen;
 }
 
-// Returns true if each rank's own work is measured, for which the host waits for the device.
-bool measures_shares(const SessionOptions& options) {
-  return options.data.shares.automatic || options.data.local_steps.automatic;
+SessionOptions of_group(SessionOptions options, const backends::Group& group) {
+  options.averaging = options_of_group(std::move(options.averaging), group.world_size());
+  return options;
 }
 
-// Returns true if the model may have layers that exchange batch statistics on the device. The model
-// is not built yet. In elastic jobs they pass through host memory: a wait for sums of gradients
-// does not notice an error of the communicator of statistics before the deadline.
-bool exchanges_on_device(const SessionOptions& options) {
-  if (options.averaging.canonical || options.data.max_ranks > 0) return false;
-  const ModelOptions& model = options.model;
-  if (model.synchronized_statistics) return true;
-  const std::string definition =
-      model.definition.empty() ? models::model_definition(model.name) : model.definition;
-  return definition.find("sync_batch_norm2d") != std::string::npos;
+// A device itself skips steps, by its loss scale; a scale of 1 changes no number.
+Compute with_skipping(Compute compute, const SessionOptions& options) {
+  if (compute.cuda() && options.on_nonfinite == engine::OnNonFinite::kSkip &&
+      !compute.loss_scale.on())
+    compute.loss_scale = engine::parse_loss_scale("1");
+  return compute;
 }
 
-// Returns true if ranks could skip different steps, because each rank keeps its own gradients.
-bool skips_apart(const SessionOptions& options, const Compute& compute,
-                 const backends::Group& group) {
-  return group.world_size() > 1 && compute.loss_scale.on() &&
-         options.averaging.method != AveragingOptions::Method::kGradients;
-}
-
-double rate_of(const UpdateOptions& update, const std::string& name) {
-  for (const auto& [pattern, factor] : update.rate_groups)
-    if (io::glob_matches(pattern, name)) return factor;
-  return 1;
-}
-
-// Returns the names of the parameters without weight decay.
-std::set<std::string> names_without_decay(const UpdateOptions& update, const engine::Graph& graph) {
-  using Kind = engine::ParameterKind;
-  static const std::map<std::string, Kind> kinds{
-      {"norms", Kind::kNorm}, {"biases", Kind::kBias}, {"embeddings", Kind::kEmbedding}};
-  std::set<std::string> found;
-  for (const std::string& chosen : update.no_decay) {
-    if (const auto kind = kinds.find(chosen); kind != kinds.end()) {
-      for (std::string& name : engine::parameters_of(graph, kind->second))
-        found.insert(std::move(name));
-      continue;
-    }
-    const std::vector<std::string> names = parameter_names(graph);
-    require_match("--no-decay", chosen, names);
-    for (const std::string& name : names)
-      if (io::glob_matches(chosen, name)) found.insert(name);
-  }
-  return found;
-}
-
-// Neighbors with the same factors form one range. `values`: frozen parameters are at the end.
-std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
-                                               const engine::Graph& graph,
-                                               const engine::FlatBuffer& values) {
-  const std::vector<std::string> names = parameter_names(graph);
-  for (const auto& group : update.rate_groups) require_match("--lr-group", group.first, names);
-  std::size_t frozen = 0;
-  for (const engine::OrderedParameter& parameter : engine::completion_order(graph, values.dtype()))
-    frozen += parameter.frozen ? 1 : 0;
-  const std::set<std::string> without_decay = names_without_decay(update, graph);
-  if (frozen == 0 && update.rate_groups.empty() && without_decay.empty()) return {};
-  std::vector<engine::UpdateRange> ranges;
-  const auto slots = values.slots();
-  const std::size_t trained = slots.size() - frozen;
-  for (std::size_t i = 0; i < trained; ++i) {
-    const std::int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : values.size();
-    const double rate = rate_of(update, slots[i].name);
-    const double decay = without_decay.contains(slots[i].name) ? 0 : 1;
-    if (ranges.empty() || ranges.back().rate != rate || ranges.back().decay != decay)
-      ranges.push_back({slots[i].offset, 0, rate, decay});
-    ranges.back().count = end - ranges.back().first;
-  }
-  return ranges;
-}
-
-// A device decides on the step by all gradients. NCCL's reduce-scatter would also add in another
-// order than its all-reduce.
-std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
-                                                 const Compute& compute,
-                                                 const backends::Group& group,
-                                                 const engine::ParameterBuffer& parameters) {
-  const int world = group.world_size();
-  if (!options.averaging.shard_optimizer || world == 1) return nullptr;
-  const bool by_ranges = options.update.optimizer->by_ranges;
-  const engine::OptimizerShards shares =
-      by_ranges ? engine::shard_elements(parameters,
-                                         engine::sharded_buckets(options.averaging.buckets, world),
-                                         group.rank(), world)
-                : engine::shard_tensors(parameters.values, group.rank(), world);
-  return std::unique_ptr<SharedUpdate>(new SharedUpdate{
-      shares, by_ranges && !compute.cuda(),
-      engine::ParameterGather(shares, parameters.gradients.size(), parameters.values.dtype())});
-}
-
-// `shared`: null if every rank updates all.
-std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
-                                                  const engine::Graph& graph,
-                                                  const engine::FlatBuffer& values,
-                                                  SharedUpdate* shared) {
-  const engine::OptimizerSpec& spec = *update.optimizer;
-  if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
-    throw io::ConfigError(std::string("--optimizer ") + spec.name +
-                          " needs --device cpu: it has no step on CUDA devices");
-  auto optimizer = spec.make(spec, {update.settings, values, engine::hidden_matrices(graph),
-                                    update_ranges(update, graph, values),
-                                    shared == nullptr ? nullptr : &shared->shares.own()});
-  if (shared != nullptr) optimizer = engine::with_gathering(std::move(optimizer), shared->gather);
-  if (update.ema == 0) return optimizer;
-  return engine::with_moving_average(std::move(optimizer), update.ema, values);
-}
-
-}  // namespace
-
-SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
-                           const backends::Group& group, const SessionData& data,
-                           const MemoryBudget& host)
-    : pool_threads(compute.threads),
-      pool(make_pool(options, compute)),
-      graph(build_graph(options.model, data.train())),
-      memory(check_own_memory(options, compute, group, data, graph, pool, host)),
-      state(engine::ModelState::allocate(graph, engine::state_dtype(compute.storage))),
-      shared_update(make_shared_update(options, compute, group, state.parameters)),
-      optimizer(
-          make_optimizer(options.update, graph, state.parameters.values, shared_update.get())),
-      control(engine::first_control(compute.loss_scale)),
-      plan(compile_plan(options, compute, group, data, graph, pool, memory)),
-      context{.device = {}, .threads = &pool, .scratch = {}} {}
-
-void SessionModel::refit(const SessionOptions& options, const Compute& compute,
-                         const backends::Group& group, const SessionData& data,
-                         const MemoryBudget& host) {
-  samples.reset();  // its memory is free again
-  MemoryBudget with_own = host;
-  if (host.bytes > 0) {
-    std::uint64_t own = state.parameters.values.bytes() + state.parameters.gradients.bytes();
-    for (const engine::Optimizer::State& s : optimizer->state()) own += s.buffer->bytes();
-    with_own.bytes += static_cast<std::uint64_t>(host.ranks) * own;
-  }
-  if (compute.threads != pool_threads || compute.binding) pool = make_pool(options, compute);
-  pool_threads = compute.threads;
-  memory = check_own_memory(options, compute, group, data, graph, pool, with_own);
-  plan = compile_plan(options, compute, group, data, graph, pool, memory);
-}
-
-DeviceCommunicators::DeviceCommunicators(const SessionOptions& options, const Compute& compute,
-                                         backends::Group& group)
-    : gradients(sums_gradients_on_devices(options.averaging)
-                    ? make_device_wire(options, compute, group)
-                    : nullptr),
-      parameters(sums_parameters_on_devices(options.averaging)
-                     ? make_device_wire(options, compute, group)
-                     : nullptr),
-      statistics(gradients && exchanges_on_device(options)
-                     ? make_device_wire(options, compute, group)
-                     : nullptr) {
-  if (options.averaging.method != AveragingOptions::Method::kGossip || !parameters) return;
-  const auto connect = [&](const std::vector<int>& members) {
-    return make_device_wire(options, compute, group, members);
-  };
-  const int ranks = group.world_size(), self = group.rank();
-  if (group.backend() != "inproc") {
-    pairs = engine::connect_pairs(ranks, self, connect);
-    return;
-  }
-  const auto meeting = host_communicator(group);
-  pairs = engine::connect_pairs_sequentially(ranks, self, connect, [&] { meeting->barrier(); });
-}
-
-SessionCommunicators::SessionCommunicators(const SessionOptions& options, backends::Group& group,
-                                           const engine::Graph& graph,
-                                           const DeviceCommunicators& on_devices)
-    : island(island_ranks(options.averaging, group)),
-      averaging(host_communicator(group)),
-      device_pairs(on_devices.pairs),
-      device(on_devices.gradients.get()),
-      device_averaging(on_devices.parameters.get()),
-      device_statistics(on_devices.statistics.get()) {
-  if (options.averaging.host_islands && group.world_size() > 1)
-    within_island = host_communicator(group, island);
-  if (options.averaging.method == AveragingOptions::Method::kGossip)
-    pairs = engine::connect_pairs(
-        group.world_size(), group.rank(),
-        [&group](const std::vector<int>& members) { return host_communicator(group, members); });
-  if (group.world_size() == 1 || layers_that_use_replicas(graph) == 0) return;
-  if (options.averaging.stale.max_behind > 0)
-    throw io::ConfigError(
-        "--stale needs a model without sync_batch_norm2d: its statistics need all ranks in every "
-        "step, and late ranks skip steps");
-  statistics = host_communicator(group);
-  replicas = engine::make_rank_statistics(*statistics);
-}
-
-namespace {
-
-// Returns the options of a device in canonical order.
-engine::DeviceShardsOptions device_shards(const SessionOptions& options,
-                                          const backends::Group& group,
-                                          const SessionCommunicators& communicators) {
-  const bool alone = group.world_size() == 1;
-  return {.cut = shards_of(options, group),
-          .gradients = alone ? nullptr : communicators.averaging.get(),
-          .statistics = communicators.statistics.get(),
-          .devices = communicators.device};
-}
-
-// Lets the device sum gradients: as the other ranks' devices do, or as codes.
-void choose_sum(const SessionOptions& options, const backends::Group& group,
-                const SessionCommunicators& communicators, engine::DeviceWorkOptions& device) {
-  const AveragingOptions& averaging = options.averaging;
-  const engine::CodeExchange exchange{communicators.averaging.get(), communicators.device};
-  if (averaging.canonical) {
-    device.shards = device_shards(options, group, communicators);
-  } else if (group.world_size() > 1 && encodes_gradients_on_device(averaging)) {
-    device.averaging.wanted = true;  // has the memory of the error
-    if (averaging.compression == AveragingOptions::Compression::kBf16)
-      device.make_sum = [exchange,
-                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-        return engine::make_bf16_device_sum(exchange, gradients, buckets);
-      };
+// Collective: a host may lack the memory that the others have.
+std::shared_ptr<SessionModel> make_model(const SessionParts& s) {
+  std::shared_ptr<SessionModel> made;
+  if (s.carried != nullptr && s.carried->image.state) made = s.carried->model;
+  run_on_all_ranks(s.group, *s.control, [&] {
+    if (made)
+      made->refit(s.setting(), s.host.memory);
     else
-      device.make_sum = [exchange, codes = *codes_of(averaging, options.seed),
-                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-        return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
-      };
-  } else if (communicators.device) {
-    device.make_sum = [communicator = communicators.device,
-                       buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-      return engine::make_device_sum(*communicator, gradients, buckets);
-    };
-  }
+      made = std::make_shared<SessionModel>(s.setting(), s.host.memory);
+  });
+  if (s.carried != nullptr) s.carried->model = made;
+  return made;
 }
 
-engine::DeviceAveragingOptions device_averaging(const SessionOptions& options,
-                                                const backends::Group& group,
-                                                const SessionCommunicators& communicators) {
-  engine::DeviceAveragingOptions averaging{
-      .wanted =
-          options.averaging.of_parameters() && averages(options.averaging, group.world_size()),
-      .communicator = communicators.device_averaging};
-  const auto codes = codes_of(options.averaging, options.seed);
-  if (averaging.wanted && codes)
-    averaging.codes = engine::CodedParameters{*codes, communicators.averaging.get()};
-  return averaging;
+template <class Make>
+auto make_on_device(const SessionParts& s, const Make& make) {
+  decltype(make()) made;
+  allocate_on_device(s.setting(), s.model->planned(), [&] { made = make(); });
+  return made;
 }
 
-engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
-                                         const backends::Group& group, const SessionData& data,
-                                         SessionModel& model,
-                                         const SessionCommunicators& communicators) {
-  engine::DeviceWorkOptions device{
-      .device = compute.device,
-      .seed = options.seed,
-      .micro_batches = options.compute.micro_batches,
-      .products = compute.products,
-      .loss_scale = compute.loss_scale,
-      .control = &model.control,
-      .graph = compute.graph,
-      .transfer = {.pinned = compute.pinned,
-                   .non_blocking = compute.non_blocking,
-                   .resident = resident_samples(model)},
-      .supports_rollback = options.data.max_ranks > 0,
-      .measured = data.sampling().shares_change && measures_shares(options),
-      .restores_skipped = options.on_nonfinite == engine::OnNonFinite::kSkip,
-      .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
-      .replicas = options.averaging.canonical ? nullptr : communicators.replicas.get(),
-      .statistics = communicators.device_statistics,
-      .make_optimizer = [&update = options.update, &model](const engine::FlatBuffer& values) {
-        return make_optimizer(update, model.graph, values, model.shared_update.get());
-      }};
-  device.averaging = device_averaging(options, group, communicators);
-  if (communicators.device_averaging)
-    device.gradient_memory = engine::gradient_memory(*communicators.device_averaging);
-  if (communicators.device) device.gradient_memory = engine::gradient_memory(*communicators.device);
-  choose_sum(options, group, communicators, device);
-  return device;
+std::unique_ptr<engine::StepWork> make_step_work(const SessionParts& s) {
+  return make_on_device(
+      s, [&] { return make_work(s.setting(), *s.model, s.communicators, *s.control); });
+}
+
+engine::TrainState make_state(const SessionParts& s) {
+  const SessionData& data = s.input.data;
+  SessionModel& model = *s.model;
+  return {
+      .model = model.state,
+      .optimizer = *model.optimizer,
+      .policy = *s.policy,
+      .home = s.work->home(),
+      .progress = {},
+      .device = s.compute.device,
+      .seed = s.options.seed,
+      .global_batch = data.global_batch(),
+      .dataset_size = data.train().size(),
+      .buffers =
+          s.options.model.synchronized_statistics ? engine::BufferMode::kEqual : s.options.buffers,
+      .steps_per_epoch = data.sampler().steps_per_epoch(),
+      .loss_scale = s.compute.loss_scale,
+      .control = s.compute.cuda() ? &model.control : nullptr,
+      .may_restore = {.other_optimizer = s.options.keeping.other_optimizer,
+                      .other_batch = s.options.data.batch_scales},
+      .ranks = {.of_files = data.sampling().shard == io::Shard::kFile ? s.group.world_size() : 0,
+                .first_of_island = first_island_ranks(s.options.averaging, s.group)},
+      .shares = model.shared_update ? &model.shared_update->shares : nullptr};
+}
+
+engine::CheckpointManagerOptions checkpoint_manager_options(const SessionParts& s) {
+  const KeepingOptions& keeping = s.options.keeping;
+  return {.directory = keeping.directory,
+          .keep_last = keeping.keep_last,
+          .background = keeping.background,
+          .description = description(s.options, s.input),
+          .exit_code_of = exit_code_of,
+          .admit =
+              [&s](const io::Checkpoint& snapshot, const std::string& path) {
+                const SessionInput& input = s.input;
+                if (s.options.keeping.admit)
+                  s.options.keeping.admit(snapshot, path,
+                                          {.digest = input.digest,
+                                           .test_digest = input.test_digest,
+                                           .train = input.data.train().size(),
+                                           .test = input.data.test().size()});
+              },
+          .before_write = keeping.before_write,
+          .take_folder = keeping.take_folder,
+          .place = [&s](const std::string& saved) { place_saved(s, saved); },
+          .notice = print_notice};
+}
+
+std::unique_ptr<engine::Evaluator> make_evaluator(const SessionParts& s) {
+  const SessionData& data = s.input.data;
+  if (s.options.evaluate.count <= 0 || data.test().size() == 0) return nullptr;
+  return make_on_device(s, [&] {
+    const base::cuda::MemoryPurpose purpose("evaluation");
+    return std::make_unique<engine::Evaluator>(
+        *s.control, s.model->graph, s.model->state, s.model->pool, data.test(),
+        engine::EvaluatorOptions{.normalization = data.normalization(),
+                                 .dtype = s.compute.storage,
+                                 .device = s.compute.device,
+                                 .products = s.compute.products,
+                                 .exit_code_of = s.carried == nullptr ? exit_code_of : nullptr});
+  });
+}
+
+std::unique_ptr<engine::DesyncCheck> make_desync(const SessionParts& s) {
+  const SessionOptions& options = s.options;
+  if (options.verify_every <= 0 || s.group.world_size() == 1) return nullptr;
+  if (s.policy->differences().parameters)
+    throw io::ConfigError("--verify-every compares replicas, but --sync " + options.averaging.name +
+                          " never brings them together");
+  return std::make_unique<engine::DesyncCheck>(
+      *s.control, s.state,
+      engine::DesyncOptions{.every = options.verify_every,
+                            .action = options.on_desync,
+                            .remember = !s.compute.cuda(),  // each digest would fetch the state
+                            .equal_statistics = options.model.synchronized_statistics ||
+                                                options.buffers == engine::BufferMode::kEqual});
+}
+
+void recompute_statistics(SessionParts& s, std::int64_t epoch) {
+  engine::recompute_statistics(
+      {.graph = s.model->graph,
+       .model = s.model->state,
+       .threads = s.model->pool,
+       .sampler = s.input.data.sampler(),
+       .loader = s.loader,
+       .communicator = *s.control,
+       .micro_batches = s.options.compute.micro_batches,
+       .products = s.compute.products,
+       .seed = s.options.seed,
+       .replicas = s.communicators.replicas.get(),
+       .device = s.compute.device,
+       .storage = s.compute.storage,
+       .image_table = engine::image_table(s.input.data.train(), s.input.data.normalization(),
+                                          s.compute.device),
+       .resident = resident_samples(*s.model)},
+      epoch);
+}
+
+std::unique_ptr<engine::ShareBalance> make_balance(const SessionParts& s) {
+  const DataOptions& data = s.options.data;
+  if (!s.input.data.sampling().shares_change ||
+      !(data.shares.automatic || data.local_steps.automatic))
+    return nullptr;
+  return std::make_unique<engine::ShareBalance>(
+      engine::ShareBalanceOptions{.ranks = s.group.world_size()});
+}
+
+std::unique_ptr<engine::LocalSteps> make_local_steps(const SessionParts& s) {
+  const ShareOptions& local = s.options.data.local_steps;
+  if (local.are_equal() || s.group.world_size() == 1) return nullptr;
+  return std::make_unique<engine::LocalSteps>(s.group.rank(), s.group.world_size(),
+                                              io::BatchShares(local.weights), *s.model->optimizer);
+}
+
+std::unique_ptr<engine::SkippedSteps> make_skipped_steps(const SessionParts& s) {
+  if (s.options.averaging.stale.max_behind == 0 || s.group.world_size() == 1) return nullptr;
+  return std::make_unique<engine::SkippedSteps>(s.group.rank(), s.group.world_size(),
+                                                *s.model->optimizer);
+}
+
+SessionMonitors make_monitors(SessionParts& s) {
+  const auto recompute = [&s](std::int64_t epoch) { recompute_statistics(s, epoch); };
+  return {.evaluator = make_evaluator(s),
+          .desync = make_desync(s),
+          .best = make_best_model(s.setting(), s.input.test_digest),
+          .epoch_average = make_epoch_average(s.setting(), *s.model, recompute),
+          .moving_average = engine::make_weight_average(*s.model->optimizer, s.model->state),
+          .balance = make_balance(s),
+          .local_steps = make_local_steps(s),
+          .skipped_steps = make_skipped_steps(s)};
 }
 
 }  // namespace
 
-const engine::ResidentSamples* resident_samples(const SessionModel& model) {
-  return model.samples ? &model.samples->view() : nullptr;
+SessionInput::SessionInput(const SessionParts& s)
+    : options(with_start_coding(s.options, *s.control)),
+      data(options, s.options.compute.micro_batches, s.group, *s.control,
+           coded_alike(s.carried == nullptr ? nullptr : s.carried->data, options)),
+      digest(digest_of_data(s.options.keeping, data)),
+      test_digest(digest_of_test_data(s.options.keeping, data)) {}
+
+SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
+                           std::unique_ptr<backends::Communicator> c, RetainedState* kept)
+    : options(of_group(o, g)),
+      group(g),
+      carried(kept),
+      control(c ? std::move(c) : host_communicator(g)),
+      compute(with_skipping(choose_compute(compute_options(*this), g, *control), options)),
+      host{instruction_set_notice(g, *control, compute.products), memory_budget(g),
+           DeviceCommunicators(options, compute, g)},
+      input(*this),
+      model(make_model(*this)),
+      machines(gather_machines(*control, compute, model->pool.physical_threads())),
+      communicators(options, g, model->graph, host.device_communicators),
+      work(make_step_work(*this)),
+      policy(make_policy(setting(), *model, communicators)),
+      state(make_state(*this)),
+      loader(input.data.train(), input.data.sampling(),
+             loader_options(options.data, input.data, compute.device, model->samples != nullptr)),
+      checkpoints(*control, checkpoint_manager_options(*this),
+                  kept == nullptr ? nullptr : writer_of(*kept)),
+      monitors(make_monitors(*this)) {
+  engine::HomeMemory of_policy = policy->memory_at_home();
+  allocate_on_device(setting(), model->planned(), [&] { state.home.add(std::move(of_policy)); });
+  if (carried != nullptr) carried->data = input.data.loaded();
+  if (monitors.best) state.parts.push_back(monitors.best.get());
+  if (monitors.epoch_average) state.parts.push_back(monitors.epoch_average.get());
+  // An elastic job measures again: another rank may have the number of one that left.
+  if (monitors.balance && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.balance.get());
+  if (monitors.local_steps && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.local_steps.get());
+  if (monitors.skipped_steps && options.data.max_ranks == 0)
+    state.parts.push_back(monitors.skipped_steps.get());
+  plan_steps(*this);
+  gather_facts(*this, {});
 }
 
-std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
-                                            const backends::Group& group, const SessionData& data,
-                                            SessionModel& model,
-                                            const SessionCommunicators& communicators,
-                                            backends::Communicator& control) {
-  if (model.shared_update)
-    model.shared_update->gather.connect(*communicators.averaging, model.state.parameters.values,
-                                        communicators.device);
-  if (compute.cuda()) {
-    if (options.averaging.stale.max_behind > 0 && skips_apart(options, compute, group))
-      throw io::ConfigError(
-          "--stale needs --amp off, tf32 or bf16: with loss scaling all ranks agree in every step "
-          "on whether to skip it");
-    engine::cuda::use_device(compute.device.index);
-    apply_warpgroup_switch();
-    if (model.memory.resident > 0)
-      model.samples = std::make_unique<engine::DeviceSamples>(data.train(), compute.device);
-    engine::DeviceWorkOptions device =
-        device_options(options, compute, group, data, model, communicators);
-    if (skips_apart(options, compute, group)) device.agreement = &control;
-    return engine::make_device_work(model.plan, model.state, *model.optimizer, device);
-  }
-  const engine::HostWorkParts parts{model.plan, model.state, *model.optimizer, model.pool};
-  if (!options.averaging.canonical)
-    return engine::make_accumulated_work(parts, {.micro_batches = options.compute.micro_batches,
-                                                 .seed = options.seed,
-                                                 .replicas = communicators.replicas.get()});
-  const bool alone = group.world_size() == 1;
-  return engine::make_sharded_work(parts,
-                                   {.cut = shards_of(options, group),
-                                    .micro_batches = options.compute.micro_batches,
-                                    .seed = options.seed,
-                                    .gradients = alone ? nullptr : communicators.averaging.get(),
-                                    .statistics = communicators.statistics.get()});
+void plan_steps(SessionParts& s) {
+  const engine::RunLength length = run_length(s.options, s.input.data);
+  const engine::TrainProgress& from = s.state.progress;
+  s.schedule = {.epoch_steps = length.epochs_from(from),
+                .total_steps = length.total_steps(from),
+                .rate = learning_rate(s.options.update, s.group.world_size(),
+                                      s.options.data.max_ranks, length, from)};
 }
 
-std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
-                                                     const Compute& compute,
-                                                     const backends::Group& group,
-                                                     SessionModel& model,
-                                                     const SessionCommunicators& communicators) {
-  const engine::FlatBuffer& gradients = model.state.parameters.gradients;
-  const std::string on_device = communicators.device ? ", on the device" : "";
-  if (options.averaging.canonical && group.world_size() > 1)
-    return engine::make_step_gradient_averaging(
-        gradients,
-        {.bytes = shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
-         .note = ", in canonical order" + on_device});
-  if (communicators.device && !encodes_gradients_on_device(options.averaging))
-    return engine::make_step_gradient_averaging(gradients,
-                                                {.bytes = gradients.bytes(), .note = on_device});
-  const bool scattered = model.shared_update && model.shared_update->of_buckets;
-  return make_averaging(options.averaging, group,
-                        {*communicators.averaging,
-                         communicators.within_island.get(),
-                         model.state,
-                         *model.optimizer,
-                         model.context,
-                         options.seed,
-                         {communicators.pairs, communicators.device_pairs},
-                         scattered ? &model.shared_update->shares : nullptr,
-                         compute.cuda()});
-}
-
-engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {
-  return {.epochs = options.epochs,
-          .steps = options.steps,
-          .steps_per_epoch = data.sampler().steps_per_epoch()};
+void place_saved(const SessionParts& s, const std::string& saved) {
+  static_cast<void>(place_array(s.options.keeping.placement, saved, s.state.device,
+                                s.compute.cuda() ? engine::cuda::device_count() : 0));
 }
 
 }  // namespace tools

@@ -1,121 +1,109 @@
-// The parts of a training, in the order of their dependencies.
+// Declares the parts of a TrainSession, for its own sources.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "backends/group.h"
-#include "engine/averaging/policies/averaging_policy.h"
-#include "engine/averaging/sums/share_gather.h"
-#include "engine/graph/plan.h"
-#include "engine/train/epoch_steps.h"
-#include "engine/train/step/device_samples.h"
-#include "engine/train/step/step_work.h"
-#include "tools/options/table/session_options.h"
-#include "tools/run/choices/compute_choice.h"
-#include "tools/run/choices/memory_plan.h"
-#include "tools/run/data/session_data.h"
+#include "engine/train/balance/skipped_steps.h"
+#include "engine/train/checks/desync_check.h"
+#include "engine/train/trainer.h"
+#include "tools/folder/run_record.h"
+#include "tools/report/observers/session_facts.h"
+#include "tools/run/parts/best_choice.h"
+#include "tools/run/parts/session_work.h"
+#include "tools/run/session/retained_state.h"
 
 namespace tools {
 
-// Returns true if one of the patterns (* any run, ? any one character) matches the name.
-bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
+struct SessionParts;
 
-// The parameters that each rank updates, and their exchange.
-struct SharedUpdate {
-  const engine::OptimizerShards shares;
-  const bool of_buckets;  // each rank needs the sums of its slices only
-  engine::ParameterGather gather;
+// The facts of this host from before the data were loaded, and the communicators of its device.
+struct SessionHost {
+  const std::string processors;  // what is to be said of them, or ""
+  const MemoryBudget memory;
+  const DeviceCommunicators device_communicators;  // made before memory of the device is planned
 };
 
-// The memory that a rank may use, and the part of it that training samples take.
-struct OwnMemory {
-  std::uint64_t limit = 0;          // by --memory; 0: none
-  std::uint64_t resident = 0;       // bytes of the samples on the device; 0: they are not there
-  std::string in_host_memory = {};  // why --data-on-device auto leaves them there; else ""
-  std::uint64_t in_use = 0;         // MemoryBudget::in_use() of the device when it was planned
+struct SessionInput {
+  explicit SessionInput(const SessionParts& s);  // by the parts before it
+
+  const DataOptions options;  // with the coding that the run starts from
+  SessionData data;
+  const io::DataDigest digest;
+  const std::string test_digest;  // "": as Checkpoint::test_digest
 };
 
-// The model, whose weights are not initialized, and the plan of a step.
-struct SessionModel {
-  // Throws engine::MemoryError before allocating anything that does not fit `host`, or the device.
-  SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
-               const SessionData& data, const MemoryBudget& host);
-  // Adapts to another group and its shares of a batch; the state stays. REQUIRES: no work runs on
-  // it. Throws as the constructor does.
-  void refit(const SessionOptions& options, const Compute& compute, const backends::Group& group,
-             const SessionData& data, const MemoryBudget& host);
-
-  int pool_threads;
-  engine::ThreadPool pool;
-  engine::Graph graph;
-  OwnMemory memory;
-  // The training samples on the device; null: batches contain them. Made with the step's work.
-  std::unique_ptr<engine::DeviceSamples> samples;
-  engine::ModelState state;
-  std::unique_ptr<SharedUpdate> shared_update;  // null: every rank updates all parameters
-  std::unique_ptr<engine::Optimizer> optimizer;
-  engine::StepControl control;  // for the loss scale
-  engine::Plan plan;
-  engine::KernelContext context;  // for the pool
+// The parts that evaluate and average the weights, and that balance the ranks' shares; null if not
+// used.
+struct SessionMonitors {
+  const std::unique_ptr<engine::Evaluator> evaluator;
+  const std::unique_ptr<engine::DesyncCheck> desync;
+  const std::unique_ptr<engine::BestModel> best;
+  const std::unique_ptr<engine::EpochAverage> epoch_average;
+  const std::unique_ptr<engine::WeightAverage> moving_average;
+  const std::unique_ptr<engine::ShareBalance> balance;
+  const std::unique_ptr<engine::LocalSteps> local_steps;
+  const std::unique_ptr<engine::SkippedSteps> skipped_steps;
 };
 
-// NCCL's communicators. They are made before memory is planned, since they take device memory that
-// is then no longer free.
-struct DeviceCommunicators {
-  DeviceCommunicators(const SessionOptions& options, const Compute& compute,
-                      backends::Group& group);
-
-  // If null, gradients or their codes pass through host memory, bucket by bucket.
-  std::unique_ptr<backends::DeviceCommunicator> gradients;
-  // If null, averagings of parameters exchange them in host memory.
-  std::unique_ptr<backends::DeviceCommunicator> parameters;
-  // If null, layers exchange batch statistics in host memory.
-  std::unique_ptr<backends::DeviceCommunicator> statistics;
-  // By rank: with each other rank, for --sync gossip. If empty, pairs exchange parameters in host
-  // memory.
-  std::vector<std::unique_ptr<backends::DeviceCommunicator>> pairs;
+// The origin of the state.
+struct SessionStart {
+  bool is_made = false;                            // the state is one to go on from
+  std::string resumed_from;                        // path of a snapshot, or ""
+  std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
 };
 
-// Has one communicator for each thread or stream whose calls may run concurrently with others.
-struct SessionCommunicators {
-  // Collective. `graph` determines if layers exchange statistics. `on_devices` must outlive this.
-  SessionCommunicators(const SessionOptions& options, backends::Group& group,
-                       const engine::Graph& graph, const DeviceCommunicators& on_devices);
-
-  std::vector<int> island;  // ranks that form one replica
-  // For all ranks: used by the policy or, in canonical order, the work.
-  std::unique_ptr<backends::Communicator> averaging;
-  std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
-  // By rank: with each other rank, for --sync gossip; otherwise empty.
-  std::vector<std::unique_ptr<backends::Communicator>> pairs;
-  std::span<const std::unique_ptr<backends::DeviceCommunicator>>
-      device_pairs;                                    // DeviceCommunicators::pairs
-  backends::DeviceCommunicator* device;                // DeviceCommunicators::gradients
-  backends::DeviceCommunicator* device_averaging;      // DeviceCommunicators::parameters
-  backends::DeviceCommunicator* device_statistics;     // DeviceCommunicators::statistics
-  std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges statistics
-  std::unique_ptr<engine::ReplicaExchange> replicas;   // uses `statistics`
+// The rest of the run, and with it the learning rate: they follow from the progress of the state.
+struct SessionSchedule {
+  engine::EpochSteps epoch_steps;
+  std::int64_t total_steps = 0;
+  engine::LearningRate rate;
 };
 
-// Returns the samples that batches name by their ids; null: batches contain them.
-const engine::ResidentSamples* resident_samples(const SessionModel& model);
+struct SessionTraining {
+  std::vector<std::unique_ptr<engine::TrainObserver>> observers;
+  std::unique_ptr<engine::Trainer> trainer;  // that runs, or ran last
+  std::optional<base::BoundThread> bound;    // the thread that trains
+};
 
-// Returns how this rank computes a step, with the model's samples on its device. `control`:
-// communicator for agreement on skipped steps.
-std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
-                                            const backends::Group& group, const SessionData& data,
-                                            SessionModel& model,
-                                            const SessionCommunicators& communicators,
-                                            backends::Communicator& control);
+// Each part needs only those before it. Their order is the order in which they are made, and
+// destroyed in reverse.
+struct SessionParts {
+  SessionParts(const SessionOptions& o, backends::Group& g,
+               std::unique_ptr<backends::Communicator> c, RetainedState* kept);
 
-std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
-                                                     const Compute& compute,
-                                                     const backends::Group& group,
-                                                     SessionModel& model,
-                                                     const SessionCommunicators& communicators);
+  // What the parts after the input are made from.
+  SessionSetting setting() const { return {options, compute, group, input.data}; }
 
-engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
+  const SessionOptions options;
+  backends::Group& group;
+  RetainedState* const carried;
+  const std::unique_ptr<backends::Communicator> control;  // for use between steps
+  const Compute compute;
+  const SessionHost host;
+  SessionInput input;
+  const std::shared_ptr<SessionModel> model;
+  const std::vector<RunMachine> machines;
+  const SessionCommunicators communicators;
+  const std::unique_ptr<engine::StepWork> work;
+  const std::unique_ptr<engine::AveragingPolicy> policy;
+  engine::TrainState state;
+  io::BatchLoader loader;
+  engine::CheckpointManager checkpoints;
+  const SessionMonitors monitors;
+  SessionStart start;
+  SessionTraining training;
+  SessionSchedule schedule;
+  SessionFacts facts;
+};
+
+void plan_steps(SessionParts& s);
+void gather_facts(SessionParts& s, StartFacts start);
+// --map-location: a rank has one device, so that is where every array must go. All pass through
+// host memory.
+void place_saved(const SessionParts& s, const std::string& saved);
 
 }  // namespace tools

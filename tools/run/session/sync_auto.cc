@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "backends/identity/host_layout.h"
 #include "engine/averaging/policies/averaging_plan.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
@@ -89,11 +89,9 @@ void measure_training(const RunConfig& config, backends::Group& group,
 // Returns pairs of hosts, by their first ranks: all of few hosts, else neighbors in a ring. Two
 // ranks stand for the others of one host.
 std::vector<RankPair> pairs_to_measure(const backends::Group& group, int& hosts) {
-  std::map<std::string, int> first;
-  for (const backends::PeerInfo& peer : group.peers()) first.emplace(peer.host_id, peer.rank);
   std::vector<int> ranks;
-  for (const auto& [host, rank] : first) ranks.push_back(rank);
-  std::ranges::sort(ranks);
+  for (const std::vector<int>& host : backends::host_layout(group).hosts)
+    ranks.push_back(host.front());
   hosts = static_cast<int>(ranks.size());
   if (ranks.size() == 1) return {{0, 1}};
   std::vector<RankPair> pairs;

@@ -9,7 +9,7 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/agreement.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/run/session/train_session_impl.h"
+#include "tools/run/session/session_parts.h"
 
 namespace tools {
 
@@ -243,7 +243,7 @@ const std::vector<RunMachine>& TrainSession::machines() const { return parts_->m
 
 std::vector<RankMemory> TrainSession::gather_memory() const {
   const SessionParts& s = *parts_;
-  const MemoryNeed own = memory_need(s.options, s.compute, s.group, s.input.data, *s.model);
+  const MemoryNeed own = memory_need(s.setting(), s.model->planned());
   const std::int32_t device = s.compute.cuda() ? s.compute.device.index : -1;
   const auto world = static_cast<std::size_t>(s.group.world_size());
   const MemoryFacts limited = s.facts.memory.value_or(MemoryFacts{});

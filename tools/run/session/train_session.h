@@ -18,21 +18,11 @@
 #include "tools/run/data/session_data.h"
 #include "tools/run/data/shown_samples.h"
 #include "tools/run/session/dry_run.h"
+#include "tools/run/session/retained_state.h"
 
 namespace tools {
 
-struct SessionModel;
-struct SessionParts;  // train_session_impl.h
-
-// The state that a rank keeps in memory from one session to the next when the ranks of its group
-// change.
-struct RetainedState {
-  std::shared_ptr<LoadedData> data;
-  engine::StateImage image;
-  std::shared_ptr<engine::SnapshotWriter> writer;  // may be writing
-  std::shared_ptr<SessionModel> model;             // with the state of the image, if there is one
-  std::optional<int> place;  // on this host (place_on_host()), which keeps the device
-};
+struct SessionParts;  // session_parts.h
 
 // The options of TrainerParts and TrainerOptions for ranks that join and leave.
 struct RankChanges {

@@ -98,16 +98,16 @@ bool takes_numbers(const DatasetOptions& options) {
 Dataset read_part(const ArrayPaths& paths, const DatasetOptions& options,
                   const ArrayClasses& classes, std::vector<std::string>& warnings) {
   const ArrayFile file = read_array_file(
-      paths, options.csv.task == Task::kMultiLabel ? ArrayLabels::kFlags : ArrayLabels::kClasses);
+      paths, options.task == Task::kMultiLabel ? ArrayLabels::kFlags : ArrayLabels::kClasses);
   const std::vector<std::int64_t>& of_y = file.y.shape;
-  const bool has_positions = options.csv.task != Task::kMultiLabel && of_y.size() > 1 &&
+  const bool has_positions = options.task != Task::kMultiLabel && of_y.size() > 1 &&
                              !has_one_label_per_sample(file, options);
   for (const std::string& line : {channels_line(file), gray_line(file, has_positions)})
     if (!line.empty()) warnings.push_back(line);
   Dataset set{.name = options.name,
               .samples = array_samples(file, of_y.size() == 3 && file.x.shape == of_y,
                                        takes_numbers(options))};
-  if (options.csv.task == Task::kMultiLabel) {
+  if (options.task == Task::kMultiLabel) {
     set.labels = array_flags(file);
     return set;
   }
@@ -195,7 +195,7 @@ DatasetSplits read_array_splits(const DatasetOptions& options) {
   DatasetSplits splits;
   if (!train.x.empty()) {
     splits.train = read_part(train, options, classes, splits.warnings);
-    if (!is_coded && options.csv.task != Task::kMultiLabel)
+    if (!is_coded && options.task != Task::kMultiLabel)
       classes = learned_classes(labels_file(train), splits);
   }
   std::vector<std::string> repeated;  // they are those of the training part

@@ -67,8 +67,8 @@ CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
                           const DatasetOptions& options) {
   constexpr std::int64_t kBlock = 4096;
   const CsvCoding& table = *coding.table;
-  const auto stream = open_table(
-      path, table, {.kind = kind_of(options.csv.task), .column = options.csv.label_column});
+  const auto stream =
+      open_table(path, table, {.kind = kind_of(options.task), .column = options.csv.label_column});
   CodedRows rows;
   FeatureSamples features{.extents = {1, 1, static_cast<std::int64_t>(table.features)}};
   std::vector<std::string> labels;
@@ -90,9 +90,9 @@ CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
   rows.set = {.name = std::filesystem::path(path).filename().string(),
               .samples = std::move(features)};
   const CsvSelection& selection = coding.table->selection;
-  if (options.csv.task == Task::kRegression)
+  if (options.task == Task::kRegression)
     rows.answers = number_answers(path, selection.title(selection.label), std::move(numbers));
-  else if (options.csv.task == Task::kMultiLabel)
+  else if (options.task == Task::kMultiLabel)
     rows.answers = flag_answers(selection.label_titles(), std::move(flags));
   else
     rows.answers = class_answers(labels);
@@ -121,8 +121,8 @@ DatasetSplits read_coded_table(const std::string& path, const DatasetOptions& op
   if (!coding.table)
     throw DataError(path + ": a table, but the model of " + coding.source +
                     " takes no rows of tables");
-  if (const Task task = task_of(coding.like); !coding.inputs_only && task != options.csv.task)
-    throw DataError(path + ": --task is " + name_of(options.csv.task) + ", but the model of " +
+  if (const Task task = task_of(coding.like); !coding.inputs_only && task != options.task)
+    throw DataError(path + ": --task is " + name_of(options.task) + ", but the model of " +
                     coding.source + " predicts " +
                     (task == Task::kClassification ? "classes"
                      : task == Task::kRegression   ? "a number"

@@ -180,7 +180,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::string title = selection.title(selection.label);
   const char label_decimal = scans[selection.label].decimal;
   const std::unique_ptr<CsvAnswers> answers =
-      read_answers(table, selection, *missing, label_decimal, options.csv.task);
+      read_answers(table, selection, *missing, label_decimal, options.task);
   const std::vector<bool> for_test = answers->draw_test_rows(options.csv.test_share, options.seed);
   std::vector<std::size_t> train, test;  // positions among the rows of data
   for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
@@ -200,7 +200,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   if (features == 0) throw DataError(path + ": no column besides the label has a value");
   splits.columns = columns_text(table, selection, columns, answers_text(title, labels));
   for (std::string& line :
-       reading_notices(table, selection, columns, scans, options.csv.task == Task::kRegression))
+       reading_notices(table, selection, columns, scans, options.task == Task::kRegression))
     warnings.push_back(std::move(line));
   for (std::string& line : column_warnings(table, selection, columns))
     warnings.push_back(std::move(line));

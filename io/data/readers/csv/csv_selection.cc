@@ -29,11 +29,11 @@ std::vector<std::string> first_fields(const CsvTable& table) {
 }
 
 // Returns the parts of --label-column; a single label may have a comma in its name.
-std::vector<std::string> label_names(const CsvOptions& options) {
-  if (options.label_column.empty()) return {};
-  if (options.task != Task::kMultiLabel) return {options.label_column};
+std::vector<std::string> label_names(const DatasetOptions& options) {
+  if (options.csv.label_column.empty()) return {};
+  if (options.task != Task::kMultiLabel) return {options.csv.label_column};
   std::vector<std::string> names;
-  for (const std::string& part : base::split_text(options.label_column, ','))
+  for (const std::string& part : base::split_text(options.csv.label_column, ','))
     names.emplace_back(base::trimmed(part));
   return names;
 }
@@ -45,7 +45,7 @@ HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> 
   if (table.short_header()) return {.header = true};
   // A number means a position: it is not evidence about row 1, which may contain that number.
   const std::vector<std::string> names = first_fields(table);
-  const bool named = std::ranges::any_of(label_names(options.csv), [&](const std::string& label) {
+  const bool named = std::ranges::any_of(label_names(options), [&](const std::string& label) {
     return !is_number(label) && std::ranges::find(names, label) != names.end();
   });
   return named ? HeaderDecision{.header = true} : find_header(table, scans, missing);
@@ -133,10 +133,10 @@ std::vector<bool> ignored_ones(const CsvTable& table, const std::vector<std::str
   return found;
 }
 
-void find_labels(const CsvTable& table, const CsvOptions& options, CsvSelection& selection) {
+void find_labels(const CsvTable& table, const DatasetOptions& options, CsvSelection& selection) {
   selection.label = table.columns() - 1;
   std::vector<std::size_t> labels;
-  std::vector<bool> used = ignored_ones(table, selection.header, options);
+  std::vector<bool> used = ignored_ones(table, selection.header, options.csv);
   for (const std::string& name : label_names(options)) {
     const std::size_t label =
         find_column(table, selection.header, name, "label column", "--label-column", used);
@@ -195,7 +195,7 @@ CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> s
   const HeaderDecision decision = decide_header(table, scans, missing, options);
   if (decision.header) selection.header = unique_names(first_fields(table));
   selection.doubtful = decision.doubtful;
-  find_labels(table, options.csv, selection);
+  find_labels(table, options, selection);
   const std::vector<std::size_t> labels = selection.labels();
   const bool only = !options.csv.columns.empty();
   std::vector<bool> marked(table.columns(), false);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace io {
 

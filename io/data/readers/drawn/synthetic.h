@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace io {
 

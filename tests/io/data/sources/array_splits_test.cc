@@ -336,7 +336,7 @@ std::vector<float> known(const Dataset& set) {
 }
 
 TEST_F(ArraySplits, SeveralLabelsAreZeroOneOrUnknown) {
-  options_.csv.task = Task::kMultiLabel;
+  options_.task = Task::kMultiLabel;
   const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
   save_both(x, classes({2, 3}, {1, 0, -1, 0, 1, 1}));
   const Dataset train = load().train;
@@ -349,7 +349,7 @@ TEST_F(ArraySplits, SeveralLabelsAreZeroOneOrUnknown) {
 }
 
 TEST_F(ArraySplits, SaysWhatSeveralLabelsAreNot) {
-  options_.csv.task = Task::kMultiLabel;
+  options_.task = Task::kMultiLabel;
   const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
   save_both(x, array_of<float>("y", {2, 2}, {0, 1, 0.5, 1}));
   EXPECT_CONTAINS(complaint(),
@@ -370,11 +370,11 @@ TEST_F(ArrayFolder, LabelsOfAnotherDtypeAreNamedWithWhatTheTaskExpects) {
     header.replace(header.find("|u1"), 3, "|b1");
     write(part + "_y.npy", header + std::string("\0\1\1\1", 4));
   }
-  options_.csv.task = Task::kMultiLabel;
+  options_.task = Task::kMultiLabel;
   EXPECT_CONTAINS(complaint(),
                   ", expected labels of 0, 1 or -1 as uint8, int32, int64 or floats: "
                   "y.astype('uint8')");
-  options_.csv.task = Task::kClassification;
+  options_.task = Task::kClassification;
   EXPECT_CONTAINS(complaint(), ", expected numbers of classes as uint8, int32 or int64: ");
 }
 

@@ -21,7 +21,7 @@ class LabelledImages : public dataset_fixture::DatasetFiles {
  protected:
   LabelledImages() : DatasetFiles("images") {
     options_.images.size = 2;
-    options_.csv.task = Task::kMultiLabel;
+    options_.task = Task::kMultiLabel;
     for (const std::string part : {"train/", "val/"}) {
       for (const int i : {0, 1, 2})
         write(part + "below/" + std::to_string(i) + ".png",

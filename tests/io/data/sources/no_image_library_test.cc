@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"

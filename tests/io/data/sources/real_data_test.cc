@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "tests/support/test_support.h"
 
 namespace io {

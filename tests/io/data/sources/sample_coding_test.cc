@@ -6,7 +6,7 @@
 #include "io/base/files/io_error.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/sources/data_digest.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "io/data/sources/sample_inputs.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -115,7 +115,7 @@ TEST_F(CodedData, TheSameTableIsReadTheSame) {
     DatasetOptions options;
     options.name = "csv";
     options.csv.annotations = folder_ / "t.csv";
-    options.csv.task = regression ? io::Task::kRegression : io::Task::kClassification;
+    options.task = regression ? io::Task::kRegression : io::Task::kClassification;
     const DatasetSplits learned = io::load_dataset(options);
     options.coding = coding_of(learned);
     const DatasetSplits coded = io::load_dataset(options);
@@ -148,7 +148,7 @@ TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
       DatasetOptions options;
       options.name = "csv";
       options.csv.annotations = folder_ / "t.csv";
-      options.csv.task = regression ? io::Task::kRegression : io::Task::kClassification;
+      options.task = regression ? io::Task::kRegression : io::Task::kClassification;
       write_text(folder_ / "t.csv", measured_rows(trained));
       const DatasetSplits learned = io::load_dataset(options);
       options.coding = coding_of(learned);
@@ -220,7 +220,7 @@ TEST_F(CodedData, ATableOfAnotherTaskIsRefused) {
   options.name = "csv";
   options.csv.annotations = folder_ / "t.csv";
   options.coding = coding_of(io::load_dataset(options));
-  options.csv.task = io::Task::kRegression;
+  options.task = io::Task::kRegression;
   EXPECT_THROW(static_cast<void>(io::load_dataset(options)), io::DataError);
 }
 

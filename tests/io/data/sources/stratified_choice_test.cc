@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "io/base/numbers/split_mix.h"
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace io {
 namespace {

@@ -9,7 +9,7 @@
 #include "io/base/digests/digest.h"
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/split_mix.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"

@@ -157,7 +157,7 @@ TEST(SampleStatement, OfSeveralLabelsHasTheirNamesAndColumns) {
   const std::string path = folder / "t.csv";
   test_support::write_text(path, "u,a,v\n1,1,0\n0,2,1\n1,4,0\n0,5,1\n");
   io::DatasetOptions options = csv_options(path);
-  options.csv.task = io::Task::kMultiLabel;
+  options.task = io::Task::kMultiLabel;
   options.csv.label_column = "v,u";
   const std::string text = sample_statement(io::load_dataset(options), io::Normalization::kUnit);
   EXPECT_TRUE(text.starts_with("{\"schema\":4,")) << text;
@@ -180,7 +180,7 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   test_support::write_text(path, "a,price\n1,10.5\n2,30\n4,20\n5,25.25\n");
   io::DatasetOptions options = csv_options(path);
   options.csv.test_share = 0.25;
-  options.csv.task = io::Task::kRegression;
+  options.task = io::Task::kRegression;
   const io::DatasetSplits splits = io::load_dataset(options);
   const std::string text = sample_statement(splits, io::Normalization::kUnit);
   EXPECT_TRUE(text.starts_with("{\"schema\":3,")) << text;

@@ -67,7 +67,7 @@ TEST_F(CellCountsOfTables, NumbersThatEqualAMarkerAreMissing) {
   // Texts are compared as they are.
   training_ = "a,class\n-999.0,x\nred,y\n-999.0,x\nred,y\n";
   EXPECT_EQ(load(training_).coding->columns[0].categories, (Lines{"-999.0", "red"}));
-  options_.csv.task = Task::kMultiLabel;
+  options_.task = Task::kMultiLabel;
   options_.csv.label_column = "u,v";
   EXPECT_EQ(load("a,u,v\n1,0,-999.0\n2,1,0\n").train.as<MultiLabels>().known(), 3);
 }
@@ -119,7 +119,7 @@ TEST_F(CellCountsOfTables, GroupsOfDigitsAreNamedForTheyMayBeDecimals) {
 }
 
 TEST_F(CellCountsOfTables, GroupsOfDigitsInATargetAreNamed) {
-  options_.csv.task = Task::kRegression;
+  options_.task = Task::kRegression;
   training_ = "a,price\n1.5,10.5\n2.25,20.25\n3.5,30\n4.75,40\n5.5,50\n0.25,5\n";
   const std::string path = folder_ / "new.csv";
   const DatasetSplits trained = load(training_);

@@ -12,7 +12,7 @@
 #include "io/base/text/text_format.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/csv/csv_files.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 #include "io/data/sources/sample_inputs.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
@@ -357,7 +357,7 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
   }
   // The target of a regression is named, too.
   DatasetOptions regression;
-  regression.csv.task = io::Task::kRegression;
+  regression.task = io::Task::kRegression;
   regression.csv.label_column = "amount";
   const DatasetSplits target = load(table(";", [](int i) { return grouped(i, '.'); }), regression);
   EXPECT_GT(target.train.target()->mean, 1000);

@@ -203,7 +203,7 @@ TEST_F(CsvFiles, WrongContentIsNamed) {
 }
 
 TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
-  options_.csv.task = io::Task::kRegression;
+  options_.task = io::Task::kRegression;
   std::string text = "size,price\n";
   for (int i = 0; i < 50; ++i)
     text += std::to_string(i) + "," + std::to_string(1000 + i * i) + ".25\n";
@@ -251,7 +251,7 @@ TEST_F(CsvFiles, LargeNumbersThatDifferLittleAreNotConstant) {
   EXPECT_FALSE(time.constant);
   EXPECT_NEAR(time.mean, 999'999'999'999'997.5, 20);
   EXPECT_NEAR(time.deviation, 57.7, 5);
-  options_.csv.task = io::Task::kRegression;
+  options_.task = io::Task::kRegression;
   options_.csv.label_column = "time";
   EXPECT_NEAR(load(text("\n")).train.target()->deviation, 57.7, 5);
   // Equal but for their last bits.
@@ -260,7 +260,7 @@ TEST_F(CsvFiles, LargeNumbersThatDifferLittleAreNotConstant) {
 }
 
 TEST_F(CsvFiles, WrongTargetsAreNamed) {
-  options_.csv.task = io::Task::kRegression;
+  options_.task = io::Task::kRegression;
   expect_complaint("a,y\n1,2\n2,x\n", {"set.csv, row 3 (line 3)", "'x' in y", "a number"});
   expect_complaint("a,y\n1,2\n2,\n", {"row 3", "'' in y"});
   expect_complaint("a,y\n1,nan\n2,3\n", {"row 2", "'nan' in y"});
@@ -268,7 +268,7 @@ TEST_F(CsvFiles, WrongTargetsAreNamed) {
 }
 
 TEST_F(CsvFiles, SeveralLabelsAreColumnsOfZerosAndOnes) {
-  options_.csv.task = io::Task::kMultiLabel;
+  options_.task = io::Task::kMultiLabel;
   options_.csv.label_column = "spam, 2";
   options_.csv.test_share = 0;
   const DatasetSplits splits = load("a,big,spam\n1.5,0,1\n2,,1.0\n4,1,NA\n");
@@ -289,7 +289,7 @@ TEST_F(CsvFiles, SeveralLabelsAreColumnsOfZerosAndOnes) {
 }
 
 TEST_F(CsvFiles, WrongLabelsOfSeveralAreNamed) {
-  options_.csv.task = io::Task::kMultiLabel;
+  options_.task = io::Task::kMultiLabel;
   options_.csv.label_column = "u,v";
   expect_complaint("a,u,v\n1,0,1\n2,yes,0\n",
                    {"set.csv, row 3 (line 3)", "'yes' in column 2 ('u')", "expected 0 or 1"});
@@ -298,7 +298,7 @@ TEST_F(CsvFiles, WrongLabelsOfSeveralAreNamed) {
 }
 
 TEST_F(CsvFiles, LabelsThatAreAllUnknownAreRefused) {
-  options_.csv.task = io::Task::kMultiLabel;
+  options_.task = io::Task::kMultiLabel;
   options_.csv.label_column = "u,v";
   options_.csv.test_share = 0;
   expect_complaint("a,u,v\n1,,NA\n2,,\n3,NA,\n",

@@ -56,7 +56,7 @@ TEST_F(CsvReport, NumbersThatDifferOnlyAfter15DigitsAreNamed) {
   EXPECT_EQ(ids.train.as<FeatureSamples>().values, std::vector<float>(16, 0.0f));
   EXPECT_CONTAINS(load(decimals).columns,
                   "numbers: y; always 0, for numbers that differ only after 15 digits: x");
-  options_.csv.task = Task::kRegression;
+  options_.task = Task::kRegression;
   options_.csv.label_column = "id";
   EXPECT_CONTAINS(complaint(whole), "expected numbers that differ within 15 digits");
 }
@@ -113,7 +113,7 @@ TEST_F(CsvReport, OnlyColumnsThatAreNotInUseAreProposed) {
   options_.csv.label_column = "siz";
   EXPECT_CONTAINS(complaint(text), "no label column 'siz'" + other);
   options_.csv.ignored_columns = "";
-  options_.csv.task = Task::kMultiLabel;
+  options_.task = Task::kMultiLabel;
   options_.csv.label_column = "size,siz";
   EXPECT_CONTAINS(complaint(text), "no label column 'siz'" + other);
 }

@@ -22,7 +22,7 @@
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/run/session/training/changing_ranks.h"
-#include "tools/run/session/session_parts.h"
+#include "tools/run/parts/session_model.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Gathers the blocks of all replicas in order, reduces them by the tree, and returns the result to
 // all.
-#include "engine/averaging/sums/replica_statistics.h"
+#include "engine/averaging/statistics/replica_statistics.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Delegates to the kinds of samples and labels.
-#include "io/data/dataset/splits.h"
+#include "io/data/dataset/dataset.h"
 
 namespace io {
 

@@ -1,5 +1,5 @@
 // Derives plans and their memory from a training's options.
-#include "tools/run/session/session_memory.h"
+#include "tools/run/parts/session_memory.h"
 
 #include <algorithm>
 #include <string>
@@ -10,9 +10,9 @@
 #include "engine/ops/images/prepare_images.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/step/batch_views.h"
 #include "engine/train/step/device_samples.h"
 #include "engine/train/step/device_shards.h"
-#include "engine/train/step/loaded_batch.h"
 #include "io/base/files/io_error.h"
 #include "io/gpu/device_memory.h"
 #include "tools/launch/machine/memory_info.h"
@@ -85,9 +85,9 @@ void plan_saving(const SessionOptions& options, const backends::Group& group,
 }
 
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
-MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
-                                 const backends::Group& group, const SessionData& data,
-                                 const engine::Graph& graph, const OwnMemory& own) {
+MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Graph& graph,
+                                 const OwnMemory& own) {
+  const auto& [options, compute, group, data] = setting;
   const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
   MemoryPlanOptions needs{
       .state = engine::state_dtype(compute.storage),
@@ -162,9 +162,10 @@ void place_data(DataOnDevice asked, const io::Dataset& train, std::uint64_t room
 
 }  // namespace
 
-engine::PlanOptions plan_options(const SessionOptions& options, const Compute& compute,
-                                 const SessionData& data, const engine::ThreadPool& pool) {
-  const std::int64_t most = std::max<std::int64_t>(1, data.sampler().max_part_count());
+engine::PlanOptions plan_options(const SessionSetting& setting, const engine::ThreadPool& pool) {
+  const SessionOptions& options = setting.options;
+  const Compute& compute = setting.compute;
+  const std::int64_t most = std::max<std::int64_t>(1, setting.data.sampler().max_part_count());
   return {.max_batch = (most - 1) / options.compute.micro_batches + 1,
           .dtype = compute.storage,
           .threads = options.averaging.canonical ? 1 : pool.threads(),
@@ -178,50 +179,42 @@ engine::TreePartition shards_of(const SessionOptions& options, const backends::G
                                                 io::BatchShares(options.data.shares.weights)));
 }
 
-OwnMemory check_own_memory(const SessionOptions& options, const Compute& compute,
-                           const backends::Group& group, const SessionData& data,
-                           const engine::Graph& graph, const engine::ThreadPool& pool,
-                           const MemoryBudget& memory) {
+OwnMemory check_own_memory(const SessionSetting& setting, const engine::Graph& graph,
+                           const engine::ThreadPool& pool, const MemoryBudget& memory) {
+  const SessionOptions& options = setting.options;
+  const Compute& compute = setting.compute;
   const MemoryBudget budget = compute.cuda() ? device_memory_budget(compute.device.index) : memory;
-  const engine::PlanOptions plan = plan_options(options, compute, data, pool);
+  const engine::PlanOptions plan = plan_options(setting, pool);
   OwnMemory own{.limit = limit_of(options.compute.memory, budget),
                 .in_use = compute.cuda() ? budget.in_use() : 0};
   const auto need_with = [&](std::uint64_t resident) {
     return memory_need(graph, plan, plan.max_batch,
-                       memory_options(options, compute, group, data, graph, {.resident = resident}))
+                       memory_options(setting, graph, {.resident = resident}))
         .total();
   };
   if (compute.cuda())
-    place_data(options.compute.data_on_device, data.train(),
+    place_data(options.compute.data_on_device, setting.data.train(),
                own.limit > 0 ? own.limit : bytes_of_rank(budget) / 10 * 9, need_with, own);
-  check_memory(graph, plan, memory_options(options, compute, group, data, graph, own), budget);
+  check_memory(graph, plan, memory_options(setting, graph, own), budget);
   return own;
 }
 
-engine::Plan compile_plan(const SessionOptions& options, const Compute& compute,
-                          const backends::Group& group, const SessionData& data,
-                          const engine::Graph& graph, const engine::ThreadPool& pool,
-                          const OwnMemory& memory) {
-  const engine::PlanOptions plan = plan_options(options, compute, data, pool);
+engine::Plan compile_plan(const SessionSetting& setting, const engine::Graph& graph,
+                          const engine::ThreadPool& pool, const OwnMemory& memory) {
+  const engine::PlanOptions plan = plan_options(setting, pool);
   return engine::Plan::compile(
-      graph, limited_plan(graph, plan, plan.max_batch,
-                          memory_options(options, compute, group, data, graph, memory)));
+      graph, limited_plan(graph, plan, plan.max_batch, memory_options(setting, graph, memory)));
 }
 
-MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
-                       const backends::Group& group, const SessionData& data,
-                       const SessionModel& model) {
+MemoryNeed memory_need(const SessionSetting& setting, const PlannedModel& model) {
   return memory_need(model.graph, model.plan.options, model.plan.options.max_batch,
-                     memory_options(options, compute, group, data, model.graph, model.memory));
+                     memory_options(setting, model.graph, model.memory));
 }
 
-MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,
-                         const backends::Group& group, const SessionData& data,
-                         const SessionModel& model) {
-  const MemoryPlanOptions given =
-      memory_options(options, compute, group, data, model.graph, model.memory);
+MemoryFacts memory_facts(const SessionSetting& setting, const PlannedModel& model) {
+  const MemoryPlanOptions given = memory_options(setting, model.graph, model.memory);
   const engine::Recomputation& recomputed = model.plan.recomputation;
-  const MemoryNeed need = memory_need(options, compute, group, data, model);
+  const MemoryNeed need = memory_need(setting, model);
   return {
       .limit = model.memory.limit,
       .total = need.total(),
@@ -240,18 +233,16 @@ MemoryFacts memory_facts(const SessionOptions& options, const Compute& compute,
       .largest_batch = largest_batch(model.graph, model.plan.options, given)};
 }
 
-void allocate_on_device(const SessionOptions& options, const Compute& compute,
-                        const backends::Group& group, const SessionData& data,
-                        const SessionModel& model, const std::function<void()>& make) {
+void allocate_on_device(const SessionSetting& setting, const PlannedModel& model,
+                        const std::function<void()>& make) {
   try {
     make();
   } catch (const base::cuda::DeviceMemoryError& refused) {
     const base::cuda::MemoryShortage& shortage = refused.shortage();
-    throw engine::MemoryError(
-        std::string(refused.what()) + "; " +
-        batch_advice(model.graph, model.plan.options,
-                     memory_options(options, compute, group, data, model.graph, model.memory),
-                     shortage.held + shortage.free));
+    throw engine::MemoryError(std::string(refused.what()) + "; " +
+                              batch_advice(model.graph, model.plan.options,
+                                           memory_options(setting, model.graph, model.memory),
+                                           shortage.held + shortage.free));
   }
 }
 

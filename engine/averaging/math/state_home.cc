@@ -1,5 +1,5 @@
 // Tracks which side is newer.
-#include "engine/core/state_home.h"
+#include "engine/averaging/math/state_home.h"
 
 namespace engine {
 

@@ -1,5 +1,5 @@
 // Finds a data set by its name, loads it and measures its channels.
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 
 #include <limits>
 
@@ -62,8 +62,8 @@ DatasetSplits read_cifar10(const DatasetOptions& options) {
   return read_cifar10_splits(options.directory, options.parts, options.test_is_optional);
 }
 DatasetSplits read_images(const DatasetOptions& options) {
-  return options.csv.task == Task::kMultiLabel ? read_labelled_splits(options)
-                                               : read_image_folder_splits(options);
+  return options.task == Task::kMultiLabel ? read_labelled_splits(options)
+                                           : read_image_folder_splits(options);
 }
 DatasetSplits make_glyphs(const DatasetOptions& options) {
   return {draw_glyphs(GlyphSplit::kTrain, kGlyphTrainCount, options.seed),

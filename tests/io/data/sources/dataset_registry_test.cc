@@ -1,5 +1,5 @@
 // Choosing a data set by name, synthetic data, limits.
-#include "io/data/sources/dataset.h"
+#include "io/data/sources/dataset_registry.h"
 
 #include <gtest/gtest.h>
 

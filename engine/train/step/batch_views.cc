@@ -1,6 +1,7 @@
 // Passes spans on, and narrows draws.
-#include "engine/train/step/loaded_batch.h"
+#include "engine/train/step/batch_views.h"
 
+#include "io/base/numbers/part_bounds.h"
 #include "io/data/images/image_preparer.h"
 #include "io/data/labels/position_labels.h"
 
@@ -37,6 +38,23 @@ BatchView view_of(const io::Batch& batch, std::vector<ops::ImageDraw>& draws) {
           .sample_ids = batch.sample_ids,
           .epoch = static_cast<std::uint64_t>(batch.epoch),
           .resident = batch.resident};
+}
+
+BatchView micro_batch_of(const BatchView& batch, std::int64_t index, std::int64_t count) {
+  const auto bounds = base::part_bounds(batch.count, index, count);
+  return batch.slice(bounds.begin, bounds.size());
+}
+
+std::int64_t micro_batch_size(std::int64_t samples, std::int64_t index, std::int64_t count) {
+  return base::part_bounds(samples, index, count).size();
+}
+
+BatchView shard_batch_of(const BatchView& batch, std::int64_t global_count,
+                         const TreePartition& cut, int rank, int index) {
+  const int first = cut.first(rank);
+  const auto bounds = base::part_bounds(global_count, first + index, cut.parts());
+  return batch.slice(bounds.begin - base::part_begin(global_count, first, cut.parts()),
+                     bounds.size());
 }
 
 std::vector<float> image_table(const io::Dataset& dataset, io::Normalization normalization,

@@ -11,7 +11,7 @@
 namespace engine {
 
 class FlatBuffer;
-class StateMath;  // engine/averaging/math/state_math.h
+class StateMath;  // state_math.h
 
 // Memory with which a policy calculates where the state is.
 struct HomeBuffer {

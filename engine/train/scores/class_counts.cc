@@ -1,5 +1,5 @@
 // ClassCounts: makes one pass over each row of logits.
-#include "engine/train/class_counts.h"
+#include "engine/train/scores/class_counts.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Gathers the blocks of all ranks on the caller's stream. The number of rows of all ranks is known
 // to the host without communication, so that it can be an argument of captured kernels.
-#include "engine/averaging/math/device_statistics.h"
+#include "engine/averaging/statistics/device_statistics.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // Implements checks and defaults.
-#include "tools/run/session/best_choice.h"
+#include "tools/run/parts/best_choice.h"
 
 #include "io/base/files/io_error.h"
 
@@ -59,19 +59,19 @@ engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) 
 
 }  // namespace
 
-std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options,
-                                                   const backends::Group& group,
-                                                   const SessionData& data,
+std::unique_ptr<engine::BestModel> make_best_model(const SessionSetting& setting,
                                                    const std::string& test_digest) {
   using When = BestOptions::Keep::When;
+  const SessionOptions& options = setting.options;
+  const SessionData& data = setting.data;
   const BestOptions& o = options.best;
   const bool evaluated = options.evaluate.count > 0 && data.test().size() > 0;
   if (!evaluated && (o.keep.when == When::kAlways || o.patience > 0))
     throw io::ConfigError("--keep-best and --early-stop go by evaluations, but " +
                           data.train().name + " has no test samples");
   const bool wanted =
-      o.keep.when == When::kAlways ||
-      (o.keep.when == When::kWhereItChangesNothing && evaluates_what_is_saved(options, group));
+      o.keep.when == When::kAlways || (o.keep.when == When::kWhereItChangesNothing &&
+                                       evaluates_what_is_saved(options, setting.group));
   const bool keep = wanted && evaluated && !options.keeping.directory.empty();
   if (!keep && o.patience == 0) return nullptr;
   return std::make_unique<engine::BestModel>(
@@ -83,10 +83,11 @@ std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options
 }
 
 std::unique_ptr<engine::EpochAverage> make_epoch_average(
-    const SessionOptions& options, const Compute& compute, const SessionData& data,
-    SessionModel& model, std::function<void(std::int64_t epoch)> recompute_statistics) {
+    const SessionSetting& setting, SessionModel& model,
+    std::function<void(std::int64_t epoch)> recompute_statistics) {
+  const SessionOptions& options = setting.options;
   if (options.average_last == 0) return nullptr;
-  const engine::RunLength length = run_length(options, data);
+  const engine::RunLength length = run_length(options, setting.data);
   const std::int64_t epochs = length.total_epochs({});
   if (options.average_last > epochs)
     throw io::ConfigError("--average-last " + std::to_string(options.average_last) +
@@ -95,7 +96,7 @@ std::unique_ptr<engine::EpochAverage> make_epoch_average(
       model.state, model.context,
       engine::EpochAverageOptions{.epochs = options.average_last,
                                   .run = length,
-                                  .device = compute.device,
+                                  .device = setting.compute.device,
                                   .recompute_statistics = std::move(recompute_statistics)});
 }
 

@@ -1,5 +1,5 @@
 // Who is brought up to date when: nothing is copied twice, and nothing is forgotten.
-#include "engine/core/state_home.h"
+#include "engine/averaging/math/state_home.h"
 
 #include <gtest/gtest.h>
 
