@@ -1,6 +1,7 @@
 // Constants and parameters as the outputs of layers.
 #include <algorithm>
 
+#include "io/base/text/text_parts.h"
 #include "models/onnx_import/onnx_plain.h"
 
 namespace models {
@@ -40,7 +41,7 @@ OnnxActivation buffer_value(OnnxOperator& op, const OnnxConstant& stored) {
                                              : layers.free_name("", op.node()),
                             .tied = {},
                             .inputs = {},
-                            .options = {{"shape", list_text(shape)}},
+                            .options = {{"shape", base::shape_text(shape)}},
                             .arrays = {{"value", stored, shape}}});
   if (user < 0) layers.set_user(stored, value.layer);
   return value;
@@ -85,7 +86,7 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& read) {
        .name = all.layers.free_parameter_name(stored.reader.empty() ? name : stored.reader),
        .tied = {},
        .inputs = {},
-       .options = {{"shape", list_text(shape)}},
+       .options = {{"shape", base::shape_text(shape)}},
        .arrays = {{"weight", stored, shape}}});
   if (!is_of_norm) all.layers.set_user(stored, value.layer);
   return value;
@@ -101,7 +102,7 @@ OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor) {
                             .name = layers.free_name("", op.node()),
                             .tied = {},
                             .inputs = {},
-                            .options = {{"shape", list_text(tensor.shape)}},
+                            .options = {{"shape", base::shape_text(tensor.shape)}},
                             .arrays = {{"value", {}, tensor.shape, std::move(tensor.reals)}}});
   return value;
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "io/base/numbers/number_bytes.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 
@@ -25,13 +26,6 @@ const std::map<std::string, OnnxBuild>& onnx_table() {
     return all;
   }();
   return table;
-}
-
-template <class T>
-T read_number(const io::NamedArray& array, std::size_t i) {
-  T value;
-  std::memcpy(&value, array.data.data() + i * sizeof(T), sizeof(T));
-  return value;
 }
 
 [[noreturn]] void refuse_attribute(const std::string& name, const char* expected) {
@@ -187,15 +181,17 @@ OnnxTensor OnnxOperator::tensor(std::size_t index) const {
   for (std::size_t at = 0; at < stored.count(); ++at) {
     const std::size_t i = at % rows * (stored.count() / rows) + at / rows;
     if (type == io::DType::kF32) {
-      const float value = read_number<float>(array, i);
+      const float value = base::element_at<float>(array.data, i);
       const bool is_exact = from.origin == OnnxOrigin::kBuffer;
       all.reals.push_back(is_exact ? static_cast<double>(value) : shortest_decimal(value));
     }
-    if (type == io::DType::kF64) all.reals.push_back(read_number<double>(array, i));
-    if (type == io::DType::kU8) all.integers.push_back(read_number<std::uint8_t>(array, i));
-    if (type == io::DType::kI32) all.integers.push_back(read_number<std::int32_t>(array, i));
+    if (type == io::DType::kF64) all.reals.push_back(base::element_at<double>(array.data, i));
+    if (type == io::DType::kU8)
+      all.integers.push_back(base::element_at<std::uint8_t>(array.data, i));
+    if (type == io::DType::kI32)
+      all.integers.push_back(base::element_at<std::int32_t>(array.data, i));
     if (type == io::DType::kI64)
-      all.integers.push_back(integer_of_file(read_number<std::int64_t>(array, i)));
+      all.integers.push_back(integer_of_file(base::element_at<std::int64_t>(array.data, i)));
   }
   return all;
 }

@@ -113,12 +113,6 @@ std::optional<std::vector<Extent>> resolved(const OnnxPlain& plain, const Number
 
 }  // namespace
 
-std::string list_text(const Numbers& values) {
-  std::vector<std::string> parts;
-  for (const std::int64_t value : values) parts.push_back(std::to_string(value));
-  return "[" + base::join_text(parts) + "]";
-}
-
 std::size_t dimension_of(std::int64_t axis, std::size_t rank) {
   const auto count = static_cast<std::int64_t>(rank);
   if (axis < -count || axis >= count)

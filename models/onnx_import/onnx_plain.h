@@ -70,8 +70,6 @@ OnnxActivation plain_input(OnnxOperator& op, std::size_t index);
 // The node's output: a plain value, with a layout of its own where it has one.
 void set_plain(OnnxOperator& op, OnnxActivation value, std::size_t output = 0);
 
-std::string list_text(const std::vector<std::int64_t>& values);  // "[1, 2]", as TOML has it
-
 // The dimension that an axis of ONNX names; below 0 it counts from the end.
 std::size_t dimension_of(std::int64_t axis, std::size_t rank);
 

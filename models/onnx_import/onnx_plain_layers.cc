@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "models/onnx_import/onnx_plain.h"
 
 namespace models {
@@ -23,7 +24,7 @@ void store_as(OnnxOperator& op, OnnxActivation& value, const OnnxGroups& groups)
   if (std::ranges::any_of(extents, is_onnx_symbol))
     throw OnnxUnsupported("it changes the shape of " + onnx_shape_text(value.shape) +
                           ", whose height and width the file does not have");
-  value.layer = op.add_layer("reshape", {value.layer}, {{"shape", list_text(extents)}});
+  value.layer = op.add_layer("reshape", {value.layer}, {{"shape", base::shape_text(extents)}});
   value.plain.stored = extents;
 }
 
@@ -126,7 +127,7 @@ void permute(OnnxOperator& op, OnnxActivation& value, std::vector<int> order) {
   }
   for (const std::int64_t place : places)
     stored.push_back(value.plain.stored[static_cast<std::size_t>(place)]);
-  value.layer = op.add_layer("permute", {value.layer}, {{"order", list_text(places)}});
+  value.layer = op.add_layer("permute", {value.layer}, {{"order", base::shape_text(places)}});
   std::vector<OnnxPlain::Axis> axes;
   std::vector<int> renamed(order.size());
   for (const int axis : order) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "models/onnx_import/onnx_plain.h"
 #include "models/onnx_import/onnx_products.h"
 
@@ -388,9 +389,10 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
   const std::string function = is_mean ? "\"mean\"" : is_maximum ? "\"max\"" : "\"sum\"";
   const bool keeps = places.size() == groups.size();
   if (!places.empty()) {
-    value.layer = op.add_layer(
-        "reduce", {value.layer},
-        {{"function", function}, {"axes", list_text(places)}, {"keep", keeps ? "true" : "false"}});
+    value.layer = op.add_layer("reduce", {value.layer},
+                               {{"function", function},
+                                {"axes", base::shape_text(places)},
+                                {"keep", keeps ? "true" : "false"}});
     op.all().layers.at(value.layer).keeps_last = places.back() + 1 != std::ssize(groups);
   }
   for (std::size_t i = places.size(); i-- > 0 && !keeps;)

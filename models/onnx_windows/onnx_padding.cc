@@ -5,6 +5,7 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "models/onnx_windows/onnx_windows.h"
 
 namespace models {
@@ -85,9 +86,9 @@ OnnxActivation padded_by_constant(OnnxOperator& op, OnnxActivation value, const 
       sides[side] = std::max<std::int64_t>(0, sides[side]);
   }
   if (sides != Numbers(4, 0))
-    value.layer =
-        op.add_layer("pad", {value.layer},
-                     {{"padding", list_text(sides)}, {"value", io::shortest_text(constant)}});
+    value.layer = op.add_layer(
+        "pad", {value.layer},
+        {{"padding", base::shape_text(sides)}, {"value", io::shortest_text(constant)}});
   add_pads(value.shape[2], sides[0], sides[2]);
   add_pads(value.shape[3], sides[1], sides[3]);
   return value;
@@ -112,13 +113,14 @@ OnnxActivation padded_dimension(OnnxOperator& op, OnnxActivation value, std::siz
       image[i < place ? 0 : 2] *= stored[i];
   add_pads(stored[place], before, after);
   if (image != value.plain.stored)
-    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", list_text(image)}});
+    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", base::shape_text(image)}});
   const std::string constant = io::shortest_text(op.has_input(2) ? op.number(2) : 0);
-  value.layer = op.add_layer("pad", {value.layer},
-                             {{"padding", list_text({0, before, 0, after})}, {"value", constant}});
+  value.layer =
+      op.add_layer("pad", {value.layer},
+                   {{"padding", base::shape_text({0, before, 0, after})}, {"value", constant}});
   image[1] = stored[place];
   if (image != stored)
-    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", list_text(stored)}});
+    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", base::shape_text(stored)}});
   std::vector<int>& axes = value.plain.dims[dim];
   if (axes.empty()) {  // an extent of 1 before all others
     insert_axis(value.plain, 0, stored[place]);

@@ -33,13 +33,6 @@ namespace {
 
 using base::escape_text;
 
-std::string shape_text(const io::NamedArray& array) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < array.shape.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(array.shape[i]);
-  return text + "]";
-}
-
 std::int64_t elements(const io::NamedArray& array) {
   return static_cast<std::int64_t>(array.data.size() / base::size_of(array.type));
 }
@@ -111,7 +104,7 @@ void print_tensors(const io::Checkpoint& c) {
   for (const io::NamedArray& a : c.arrays)
     std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(),
                 escape_text(a.name).c_str(), std::string(base::to_string(a.type)).c_str(),
-                shape_text(a).c_str(), escape_text(a.device).c_str());
+                base::shape_text(a.shape).c_str(), escape_text(a.device).c_str());
 }
 
 void print_columns(const io::Checkpoint& c, const std::string& path) {

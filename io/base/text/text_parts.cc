@@ -27,6 +27,23 @@ std::string join_text(const std::vector<std::string>& parts, std::string_view se
   return text;
 }
 
+std::string count_text(std::int64_t count, std::string_view what) {
+  return std::to_string(count).append(" ").append(what) + (count == 1 ? "" : "s");
+}
+
+std::string shape_text(const std::vector<std::int64_t>& extents) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < extents.size(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(extents[i]);
+  return text + "]";
+}
+
+std::string with_dashes(std::string_view name) {
+  std::string result(name);
+  std::replace(result.begin(), result.end(), '_', '-');
+  return result;
+}
+
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";

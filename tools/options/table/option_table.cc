@@ -55,19 +55,13 @@ const OptionTable& option_table() {
   return table;
 }
 
-std::string with_dashes(std::string_view name) {
-  std::string result(name);
-  std::replace(result.begin(), result.end(), '_', '-');
-  return result;
-}
-
 }  // namespace
 
 std::span<const OptionSpec> train_options() { return option_table().options; }
 
 const OptionSpec* find_option(std::string_view name) {
   const OptionTable& table = option_table();
-  const auto found = table.places.find(with_dashes(name));
+  const auto found = table.places.find(base::with_dashes(name));
   return found == table.places.end() ? nullptr : &table.options[found->second];
 }
 
