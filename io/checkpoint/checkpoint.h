@@ -88,6 +88,5 @@ std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint);
 // load_checkpoint() from memory, for a checkpoint of another rank. `name` replaces the file name in
 // messages.
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name);
-std::vector<std::byte> read_file(const std::string& path);
 
 }  // namespace io

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/optim/optimizer_spec.h"
+#include "tests/engine/optim/typed_optimizers.h"
 
 namespace engine {
 namespace {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/checkpoint/byte_source.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"

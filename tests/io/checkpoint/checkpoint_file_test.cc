@@ -15,6 +15,7 @@
 
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint_directory.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/checkpoint/late_arrays.h"

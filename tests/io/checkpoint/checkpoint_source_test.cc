@@ -8,6 +8,7 @@
 
 #include "io/base/numbers/split_mix.h"
 #include "io/checkpoint/array_source.h"
+#include "io/checkpoint/byte_source.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/test_support.h"
 

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/io/interchange/array_fixture.h"

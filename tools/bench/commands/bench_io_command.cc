@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/loader/batch_loader.h"
 #include "tools/bench/bench_report.h"

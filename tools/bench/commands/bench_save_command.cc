@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "io/checkpoint/byte_source.h"
 #include "tools/bench/bench_report.h"
 #include "tools/bench/saved_training.h"
 #include "tools/commands/command.h"

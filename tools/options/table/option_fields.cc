@@ -11,12 +11,6 @@ namespace {
 
 using Limits = std::numeric_limits<double>;
 
-std::optional<ValueFault> range_fault(double value, const RealRange& range) {
-  if (!(value >= range.low && value <= range.high)) return ValueFault{range.expected};
-  if (value > range.cap) return ValueFault{"at most " + io::shortest_text(range.cap)};
-  return std::nullopt;
-}
-
 // Makes a real number that `set` and `get` store in another unit.
 template <class Set, class Get>
 OptionField real_field(const RealRange& range, Set set, Get get) {
@@ -45,6 +39,12 @@ OptionField flag_field(Member<bool> member, bool opposite) {
 }
 
 }  // namespace
+
+std::optional<ValueFault> range_fault(double value, const RealRange& range) {
+  if (!(value >= range.low && value <= range.high)) return ValueFault{range.expected};
+  if (value > range.cap) return ValueFault{"at most " + io::shortest_text(range.cap)};
+  return std::nullopt;
+}
 
 RealRange positive(double cap) { return {Limits::min(), Limits::max(), "a number above 0", cap}; }
 RealRange not_negative() { return {0, Limits::max(), "a number, 0 or above"}; }

@@ -21,6 +21,7 @@
 #include "engine/averaging/policies/averaging_policies.h"
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint_names.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"

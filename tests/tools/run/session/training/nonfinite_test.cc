@@ -12,6 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/train/checks/finite_guard.h"
 #include "io/base/files/io_error.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
