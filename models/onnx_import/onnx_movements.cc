@@ -6,9 +6,11 @@
 #include <string>
 
 #include "io/base/text/text_parts.h"
-#include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_tokens/onnx_tokens.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {

@@ -5,8 +5,11 @@
 
 #include "io/base/text/text_format.h"
 #include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_tokens/onnx_masks.h"
+#include "models/onnx_tokens/onnx_tokens.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -159,16 +162,6 @@ void translate_where(OnnxOperator& op) {
 }
 
 }  // namespace
-
-OnnxActivation global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes) {
-  if (value.layout == OnnxActivation::Layout::kImage) {
-    value.layer = op.add_layer("global_average_pool", {value.layer});
-    value.layout = OnnxActivation::Layout::kVector;
-  }
-  value.shape.resize(2);
-  if (keeps_axes) value.shape.insert(value.shape.end(), {1, 1});
-  return value;
-}
 
 std::vector<OnnxOperatorRow> onnx_plain_operators() {
   std::vector<OnnxOperatorRow> rows{{"Dropout", translate_dropout},

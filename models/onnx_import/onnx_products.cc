@@ -1,12 +1,11 @@
 // Products of two outputs of layers, softmax, and attention, which consists of these.
-#include "models/onnx_import/onnx_products.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {

@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "models/onnx_import/onnx_nodes.h"
-
 namespace models {
 namespace {
 

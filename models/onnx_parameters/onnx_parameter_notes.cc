@@ -5,7 +5,6 @@
 
 #include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
-#include "models/onnx_import/onnx_nodes.h"
 #include "models/onnx_origins/onnx_calls.h"
 
 namespace models {

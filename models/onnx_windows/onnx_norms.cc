@@ -4,9 +4,11 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
-#include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 
 namespace models {
 namespace {

@@ -6,6 +6,8 @@
 
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
+#include "models/onnx_translation/onnx_tensors.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"
 
 namespace models {

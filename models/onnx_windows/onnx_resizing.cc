@@ -4,6 +4,7 @@
 #include <string>
 
 #include "io/base/text/text_format.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"
 
 namespace models {

@@ -98,7 +98,7 @@ std::vector<float> Model::Impl::predict(std::size_t items, std::size_t given, co
   if (given % items != 0)
     throw io::DataError("predict: " + std::to_string(given) + " " + what +
                         " are no whole samples, which have " + std::to_string(items) + " each (" +
-                        text_of(shape.sample) + ")");
+                        base::shape_text(shape.sample) + ")");
   if (!inference)
     inference = std::make_unique<engine::Inference>(
         graph, state, pool,
@@ -174,7 +174,8 @@ void Model::set_tensors(const std::vector<Tensor>& tensors) {
       if (count != static_cast<std::int64_t>(tensor.values.size()))
         throw io::DataError("tensor '" + tensor.name + "' has " +
                             std::to_string(tensor.values.size()) + " values, expected " +
-                            std::to_string(count) + " for its shape " + text_of(tensor.shape));
+                            std::to_string(count) + " for its shape " +
+                            base::shape_text(tensor.shape));
       io::NamedArray array{.name = tensor.name,
                            .section = io::section_of_name(tensor.name),
                            .type = base::DType::kF32,

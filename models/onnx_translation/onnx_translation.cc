@@ -1,5 +1,5 @@
 // Names layers as PyTorch's modules, and checks the ends of the graph.
-#include "models/onnx_import/onnx_translation.h"
+#include "models/onnx_translation/onnx_translation.h"
 
 #include <algorithm>
 #include <cctype>
@@ -158,6 +158,19 @@ std::string module_of(const io::ReadNode& node) {
   return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
 }
 
+std::optional<OnnxTokens> tokens_of(const std::string& file, const io::ReadValue& input) {
+  if (!is_integer_type(input.type_number)) return std::nullopt;
+  Numbers shape = input.shape;
+  std::ranges::replace(shape, std::int64_t{-1}, kOnnxUnknown);
+  if (shape.size() != 2 || shape[1] < 1 || shape[1] > kMaxOnnxExtent)
+    throw engine::ModelError(file + ": its input '" + base::escape_text(input.name) +
+                             "' of integers is " + onnx_shape_text(shape) +
+                             ", expected token ids, [batch, length], of a fixed length; name the "
+                             "batch alone in dynamic_axes or dynamic_shapes");
+  shape[0] = kOnnxBatch;
+  return OnnxTokens{std::move(shape)};
+}
+
 std::string onnx_shape_text(const std::vector<std::int64_t>& shape) {
   std::vector<std::string> parts;
   for (const std::int64_t extent : shape)
@@ -257,11 +270,12 @@ void OnnxLayerList::set_user(const OnnxConstant& weight, int layer) {
   users_[parameter_key(weight)] = layer;
 }
 
-OnnxTranslation::OnnxTranslation(const io::OnnxReader& source, OnnxReading how)
+OnnxTranslation::OnnxTranslation(const io::OnnxReader& source, OnnxReading how,
+                                 std::unordered_set<const io::StoredTensor*> buffers)
     : reading(std::move(how)),
       file(source),
       graph(source.graph()),
-      origins(graph, causal_masks(source)),
+      origins(graph, std::move(buffers)),
       values(graph, origins),
       layers(graph, origins) {
   check_ends(file.name(), graph);

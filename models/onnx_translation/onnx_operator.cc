@@ -1,5 +1,5 @@
 // Access to a node's attributes and inputs, and the table of operators.
-#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_translation/onnx_operator.h"
 
 #include <algorithm>
 #include <charconv>
@@ -15,19 +15,6 @@
 namespace models {
 namespace {
 
-const std::map<std::string, OnnxBuild>& onnx_table() {
-  static const std::map<std::string, OnnxBuild> table = [] {
-    std::map<std::string, OnnxBuild> all;
-    for (const auto& rows :
-         {onnx_weight_operators(), onnx_activations(), onnx_plain_operators(),
-          onnx_shape_operators(), onnx_general_operators(), onnx_movements(), onnx_convolutions(),
-          onnx_norms(), onnx_pools(), onnx_resizing(), onnx_padding(), onnx_token_operators()})
-      for (const OnnxOperatorRow& row : rows) all.emplace(row.type, row.build);
-    return all;
-  }();
-  return table;
-}
-
 [[noreturn]] void refuse_attribute(const std::string& name, const char* expected) {
   throw OnnxUnsupported("attribute " + base::escape_text(name) + " is not " + expected);
 }
@@ -38,17 +25,6 @@ double shortest_decimal(float value) {
   char text[32];
   *std::to_chars(text, text + sizeof text - 1, value).ptr = 0;
   return std::strtod(text, nullptr);
-}
-
-OnnxBuild find_onnx_operator(const std::string& type) {
-  const auto found = onnx_table().find(type);
-  return found == onnx_table().end() ? nullptr : found->second;
-}
-
-std::string onnx_operator_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, build] : onnx_table()) names.push_back(name);
-  return base::join_text(names);
 }
 
 bool is_all(OnnxOperator& op, std::size_t index, double number) {

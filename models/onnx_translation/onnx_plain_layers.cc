@@ -4,7 +4,7 @@
 
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {

@@ -179,8 +179,9 @@ class OnnxLayerList {
 
 struct OnnxTranslation {
   // Throws engine::ModelError unless the graph has one input, images, rows of numbers or token ids,
-  // and one output.
-  explicit OnnxTranslation(const io::OnnxReader& source, OnnxReading how = {});
+  // and one output. `buffers`: tensors that are no parameters by their numbers.
+  OnnxTranslation(const io::OnnxReader& source, OnnxReading how,
+                  std::unordered_set<const io::StoredTensor*> buffers);
 
   OnnxReading reading;
   const io::OnnxReader& file;
@@ -216,15 +217,10 @@ std::string parameter_key(const OnnxConstant& constant);
 
 void add_once(std::vector<std::string>& names, const std::string& name);
 
-// onnx_tokens/ has these.
-//
+inline bool is_integer_type(std::int64_t onnx_type) { return onnx_type == 6 || onnx_type == 7; }
 // Returns the value of an input of integers, [batch, length]; nullopt for other types. Throws
 // engine::ModelError, which names `file`, for other shapes.
 std::optional<OnnxTokens> tokens_of(const std::string& file, const io::ReadValue& input);
-
-// Returns the tensors that are causal masks by their numbers: 1 or 0 for earlier positions, 0 or
-// below -10,000 for later ones. A file without a signature does not tell them from parameters.
-std::unordered_set<const io::StoredTensor*> causal_masks(const io::OnnxReader& file);
 
 // The module that a node belongs to, "layer1.0.conv1"; "": unknown.
 std::string module_of(const io::ReadNode& node);

@@ -1,4 +1,4 @@
-// Translations that files of operators share.
+// Sums and products of any values, their functions, means and maxima, as layers.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_translation/onnx_operator.h"
 
 namespace models {
 
@@ -16,20 +16,13 @@ struct OnnxElementwise {
   std::vector<std::pair<std::string, std::string>> options = {};
 };
 
-// A MatMul of two outputs of layers; one of attention becomes `self_attention`.
-void translate_product(OnnxOperator& op);
-// The node's output: the product of these.
-void set_product(OnnxOperator& op, const OnnxActivation& a, const OnnxActivation& b);
-// A factor or a term for each channel of a group norm without parameters of its own is its weight
-// or its bias. Returns false for other products and sums; `index` is the input with the numbers.
-bool set_norm_parameter(OnnxOperator& op, std::size_t index);
 // A sum, difference, product or quotient of two values, by the kind of layer.
 OnnxActivation combined(OnnxOperator& op, const char* kind, OnnxActivation a, OnnxActivation b);
 // The same of any number of values, which the layer reads in this order.
 OnnxActivation combined_all(OnnxOperator& op, const OnnxElementwise& layer,
                             std::vector<OnnxActivation> values);
-// Rows of sums and products of any tensors, and of functions of their elements.
-std::vector<OnnxOperatorRow> onnx_sums();
+// Adds a layer `activation` with this function.
+void add_function(OnnxOperator& op, OnnxActivation& value, const std::string& function);
 // A mean, sum, maximum ... over these axes.
 void translate_reduction(OnnxOperator& op, const std::vector<std::int64_t>& axes);
 // The mean over the height and width of an image, or of one pixel; keeps_axes: with extents of 1.

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "io/base/text/text_parts.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {

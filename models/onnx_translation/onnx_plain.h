@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/core/shape.h"
-#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_translation/onnx_operator.h"
 
 namespace models {
 

@@ -1,5 +1,5 @@
 // Follows ONNX's dimensions through changes of shape.
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 #include <algorithm>
 #include <numeric>

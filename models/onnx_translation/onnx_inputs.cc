@@ -1,7 +1,7 @@
 // A node's inputs as outputs of layers, in the order that a special layer needs.
 #include <string>
 
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 
