@@ -15,6 +15,7 @@
 #include "tools/commands/top/top_view.h"
 #include "tools/folder/run_record.h"
 #include "tools/launch/nodes/control_line.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/option_table.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_text.h"

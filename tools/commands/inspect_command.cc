@@ -19,6 +19,7 @@
 #include "tools/folder/run_record.h"
 #include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/progress_line.h"

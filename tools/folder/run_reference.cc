@@ -16,6 +16,8 @@
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_folder.h"
 #include "tools/folder/run_record.h"
+#include "tools/options/input/config_sources.h"
+#include "tools/options/table/option_rows.h"
 #include "tools/options/table/option_rules.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_text.h"

@@ -1,4 +1,6 @@
-// Reads the sources of values below the command line: environment, TOML files, defaults.
+// Implements the sources of values below the command line with toml++.
+#include "tools/options/input/config_sources.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +13,6 @@
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_format.h"
 #include "tools/options/input/config_variables.h"
-#include "tools/options/table/option_table.h"
 #include "tools/options/table/value_text.h"
 
 namespace tools {
@@ -264,15 +265,6 @@ void apply_config_text(const std::string& text, const std::string& name, ConfigV
   ConfigFile(name, values, open_files).apply_text(text);
 }
 
-std::string environment_name(std::string_view option) {
-  std::string name = "ENGINE_";
-  for (const char c : option) {
-    const bool lower = c >= 'a' && c <= 'z';
-    name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
-  }
-  return name;
-}
-
 namespace {
 
 // Returns the option's variable if it is set; "" if it is not.
@@ -293,11 +285,6 @@ void apply_environment(ConfigValues& values) {
     if (!name.empty())
       values.try_emplace(option.name, ConfigValue{std::getenv(name.c_str()), name});
   }
-}
-
-void apply_defaults(ConfigValues& values) {
-  for (const OptionSpec& option : train_options())
-    values.try_emplace(option.name, ConfigValue{option.default_value, kDefaultSource});
 }
 
 }  // namespace tools

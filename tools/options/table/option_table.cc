@@ -87,4 +87,18 @@ Precedence precedence_of(const ConfigValue& value) {
   return value.source.starts_with("ENGINE_") ? Precedence::kEnvironment : Precedence::kDefault;
 }
 
+std::string environment_name(std::string_view option) {
+  std::string name = "ENGINE_";
+  for (const char c : option) {
+    const bool lower = c >= 'a' && c <= 'z';
+    name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+void apply_defaults(ConfigValues& values) {
+  for (const OptionSpec& option : train_options())
+    values.try_emplace(option.name, ConfigValue{option.default_value, kDefaultSource});
+}
+
 }  // namespace tools
