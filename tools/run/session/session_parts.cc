@@ -46,7 +46,7 @@ void require_match(const char* option, const std::string& pattern,
                         base::did_you_mean(pattern, names) + " (--dry-run shows the layers)");
 }
 
-void freeze(const ModelOptions& options, engine::Graph& graph) {
+void freeze(const ModelRequest& options, engine::Graph& graph) {
   if (options.frozen.empty()) return;
   const std::vector<std::string> names = parameter_names(graph);
   for (const std::string& pattern : options.frozen) require_match("--freeze", pattern, names);
@@ -66,7 +66,7 @@ std::string sequence_hint(const io::Dataset& dataset) {
          " positions: if these are gray images, save x[:, None]";
 }
 
-engine::Graph build_network(const ModelOptions& options, const io::Dataset& dataset) {
+engine::Graph build_network(const ModelRequest& options, const io::Dataset& dataset) {
   try {
     return models::build_model(options.name, {.sample_shape = sample_shape(dataset),
                                               .classes = dataset.classes(),
@@ -80,7 +80,7 @@ engine::Graph build_network(const ModelOptions& options, const io::Dataset& data
   }
 }
 
-engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
+engine::Graph build_graph(const ModelRequest& options, const io::Dataset& dataset) {
   engine::Graph graph = build_network(options, dataset);
   if (options.synchronized_statistics) graph.synchronize_statistics();
   freeze(options, graph);
@@ -122,7 +122,7 @@ bool measures_shares(const SessionOptions& options) {
 // does not notice an error of the communicator of statistics before the deadline.
 bool exchanges_on_device(const SessionOptions& options) {
   if (options.averaging.canonical || options.data.max_ranks > 0) return false;
-  const ModelOptions& model = options.model;
+  const ModelRequest& model = options.model;
   if (model.synchronized_statistics) return true;
   const std::string definition =
       model.definition.empty() ? models::model_definition(model.name) : model.definition;
