@@ -196,7 +196,7 @@ void Model::load(const std::string& path) {
       chosen = file;
       return tools::load_weights(engine::AverageKind::kNone, file, &unread);
     };
-    const auto arrays = tools::read_snapshot(path, tools::Snapshot::kBest, load);
+    const auto arrays = tools::read_checkpoint(path, tools::CheckpointChoice::kBest, load);
     impl_->take(arrays, chosen, unread);
   });
 }

@@ -226,7 +226,7 @@ int inspect_command(const Arguments& arguments) {
   if (run) print_run(*run, path);
   const std::string given = path;
   const io::Checkpoint checkpoint =
-      read_snapshot(given, Snapshot::kNewest, [&](const std::string& file) {
+      read_checkpoint(given, CheckpointChoice::kNewest, [&](const std::string& file) {
         path = file;
         return io::load_checkpoint(file);
       });

@@ -168,7 +168,7 @@ std::optional<RunPredictions> judged_run(const ReportOptions& o) {
     const RunConfig config = trained_config(reference, values, DataUse::kSamples);
     run_group(config, [&](backends::Group& group) {
       TrainedModel model(config, reference, group, DataUse::kSamples);
-      judged.snapshot = model.path();
+      judged.checkpoint = model.path();
       is_text = !model.data().train.sample_traits().single;
       if (is_text) return kExitOk;
       if (model.other_data())
@@ -179,7 +179,7 @@ std::optional<RunPredictions> judged_run(const ReportOptions& o) {
       return kExitOk;
     });
   } catch (const io::Error& error) {
-    judged = {.snapshot = {}, .set = {}, .left_out = error.what(), .names = {}};
+    judged = {.checkpoint = {}, .set = {}, .left_out = error.what(), .names = {}};
     print_notice("the page has no predictions: " + judged.left_out);
   }
   if (is_text) return std::nullopt;

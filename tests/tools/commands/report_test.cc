@@ -205,7 +205,7 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
 }
 
 TEST(Report, OfManyClassesShowsAPictureAndTheCommonestMistakes) {
-  tools::RunPredictions judged{.snapshot = "s", .set = "d"};
+  tools::RunPredictions judged{.checkpoint = "s", .set = "d"};
   judged.counts.emplace(50);
   for (int c = 0; c < 50; ++c) judged.names.push_back("<" + std::to_string(c) + ">");
   std::vector<double> logits(50);

@@ -157,7 +157,7 @@ std::string state_text(const SessionFacts& facts) {
   switch (start.source) {
     case Source::kMemory:
       return "the state of step " + std::to_string(start.step);
-    case Source::kSnapshot:
+    case Source::kCheckpoint:
       return "resumed " + start.path + " at step " + std::to_string(start.step);
     case Source::kWeights:
       return "weights from " + start.path +

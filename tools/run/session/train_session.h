@@ -28,10 +28,10 @@ struct SessionParts;  // train_session_impl.h
 // change.
 struct RetainedState {
   std::shared_ptr<LoadedData> data;
-  engine::StateImage image;
-  std::shared_ptr<engine::SnapshotWriter> writer;  // may be writing
-  std::shared_ptr<SessionModel> model;             // with the state of the image, if there is one
-  std::optional<int> place;  // on this host (place_on_host()), which keeps the device
+  engine::StateInMemory state;
+  std::shared_ptr<engine::CheckpointWriter> writer;  // may be writing
+  std::shared_ptr<SessionModel> model;  // with the parameters of that state, if there is one
+  std::optional<int> place;             // on this host (place_on_host()), which keeps the device
 };
 
 // The options of TrainerParts and TrainerOptions for ranks that join and leave.
@@ -43,13 +43,13 @@ struct RankChanges {
 class TrainSession {
  public:
   // Collective over the group. `group` outlives the session. `control` is for agreement between
-  // steps; null: the session makes one. `carried` is the state retained from the previous session
+  // steps; null: the session makes one. `retained` is the state retained from the previous session
   // (null: none), which is taken from it when it has been used, and outlives the session. Throws as
   // the parts do.
   TrainSession(const SessionOptions& options, backends::Group& group,
                std::unique_ptr<backends::Communicator> control = nullptr,
-               RetainedState* carried = nullptr);
-  // Stores in `carried` what another session needs to continue.
+               RetainedState* retained = nullptr);
+  // Stores in `retained` what another session needs to continue.
   ~TrainSession();
 
   // Loads weights from another rank's memory, --init-from or --resume, the same on all ranks;

@@ -73,17 +73,17 @@ io::Checkpoint description(const SessionOptions& options, const SessionInput& in
   return c;
 }
 
-std::shared_ptr<engine::SnapshotWriter> writer_of(RetainedState& kept) {
-  if (!kept.writer) kept.writer = std::make_shared<engine::SnapshotWriter>();
+std::shared_ptr<engine::CheckpointWriter> writer_of(RetainedState& kept) {
+  if (!kept.writer) kept.writer = std::make_shared<engine::CheckpointWriter>();
   return kept.writer;
 }
 
 // The parts of `s` that stand before the one that is made are there already.
 ComputeOptions compute_options(const SessionParts& s) {
   ComputeOptions chosen = s.options.compute;
-  if (s.carried == nullptr) return chosen;
-  s.carried->place = place_on_host(s.carried->place, s.group, *s.control);
-  chosen.device.place = s.carried->place;
+  if (s.retained == nullptr) return chosen;
+  s.retained->place = place_on_host(s.retained->place, s.group, *s.control);
+  chosen.device.place = s.retained->place;
   return chosen;
 }
 
@@ -104,14 +104,14 @@ Compute with_skipping(Compute compute, const SessionOptions& options) {
 std::shared_ptr<SessionModel> make_model(const SessionParts& s) {
   const SessionData& data = s.input.data;
   std::shared_ptr<SessionModel> made;
-  if (s.carried != nullptr && s.carried->image.state) made = s.carried->model;
+  if (s.retained != nullptr && s.retained->state.checkpoint) made = s.retained->model;
   run_on_all_ranks(s.group, *s.control, [&] {
     if (made)
       made->refit(s.options, s.compute, s.group, data, s.host.memory);
     else
       made = std::make_shared<SessionModel>(s.options, s.compute, s.group, data, s.host.memory);
   });
-  if (s.carried != nullptr) s.carried->model = made;
+  if (s.retained != nullptr) s.retained->model = made;
   return made;
 }
 
@@ -161,10 +161,10 @@ engine::KeeperOptions keeper_options(const SessionParts& s) {
           .description = description(s.options, s.input),
           .exit_code_of = exit_code_of,
           .admit =
-              [&s](const io::Checkpoint& snapshot, const std::string& path) {
+              [&s](const io::Checkpoint& checkpoint, const std::string& path) {
                 const SessionInput& input = s.input;
                 if (s.options.keeping.admit)
-                  s.options.keeping.admit(snapshot, path,
+                  s.options.keeping.admit(checkpoint, path,
                                           {.digest = input.digest,
                                            .test_digest = input.test_digest,
                                            .train = input.data.train().size(),
@@ -187,7 +187,7 @@ std::unique_ptr<engine::Evaluator> make_evaluator(const SessionParts& s) {
                                  .dtype = s.compute.storage,
                                  .device = s.compute.device,
                                  .products = s.compute.products,
-                                 .exit_code_of = s.carried == nullptr ? exit_code_of : nullptr});
+                                 .exit_code_of = s.retained == nullptr ? exit_code_of : nullptr});
   });
 }
 
@@ -266,7 +266,7 @@ SessionJudges make_judges(SessionParts& s) {
 SessionInput::SessionInput(const SessionParts& s)
     : options(with_start_coding(s.options, *s.control)),
       data(options, s.options.compute.micro_batches, s.group, *s.control,
-           coded_alike(s.carried == nullptr ? nullptr : s.carried->data, options)),
+           coded_alike(s.retained == nullptr ? nullptr : s.retained->data, options)),
       digest(digest_of_data(s.options.keeping, data)),
       test_digest(digest_of_test_data(s.options.keeping, data)) {}
 
@@ -274,7 +274,7 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
                            std::unique_ptr<backends::Communicator> c, RetainedState* kept)
     : options(of_group(o, g)),
       group(g),
-      carried(kept),
+      retained(kept),
       control(c ? std::move(c) : host_communicator(g)),
       compute(with_skipping(choose_compute(compute_options(*this), g, *control), options)),
       host{instruction_set_notice(g, *control, compute.products), memory_budget(g),
@@ -293,7 +293,7 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
   engine::HomeMemory of_policy = policy->memory_at_home();
   allocate_on_device(options, compute, g, input.data, *model,
                      [&] { state.home.add(std::move(of_policy)); });
-  if (carried != nullptr) carried->data = input.data.loaded();
+  if (retained != nullptr) retained->data = input.data.loaded();
   if (judges.best) state.parts.push_back(judges.best.get());
   if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());
   // An elastic job measures again: another rank may have the number of one that left.

@@ -1,4 +1,4 @@
-// Saves in the background beside a state that goes on changing, and what a long run's snapshots
+// Saves in the background beside a state that goes on changing, and what a long run's checkpoints
 // hold of its history.
 #include "engine/train/saving/checkpoint_manager.h"
 
@@ -62,7 +62,7 @@ class CheckpointManagerTest : public testing::Test {
     parts_.model.counters.span<std::int64_t>()[0] = step;
   }
 
-  // What a snapshot holds of a state that is now set to the one of `step`.
+  // What a checkpoint holds of a state that is now set to the one of `step`.
   std::vector<io::NamedArray> arrays_at(std::int64_t step) {
     set_state(step);
     engine::StateCopy copy;
@@ -135,9 +135,9 @@ TEST_F(CheckpointManagerTest, ResumesWhatItSaved) {
   }
 }
 
-// Earlier arrays are in the state when damage of the last one shows; the snapshot before is then
+// Earlier arrays are in the state when damage of the last one shows; the checkpoint before is then
 // taken as a whole.
-TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletely) {
+TEST_F(CheckpointManagerTest, AfterADamagedCheckpointTheOneBeforeIsLoadedCompletely) {
   engine::CheckpointManager keeper = this->keeper(false);
   for (const std::int64_t step : {7, 8}) {
     set_state(step);
@@ -290,7 +290,7 @@ TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
   }
 }
 
-TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
+TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestCheckpoint) {
   engine::CheckpointManager keeper = this->keeper(false);
   set_state(1);
   keeper.save(state_);
@@ -301,7 +301,7 @@ TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
   EXPECT_CONTAINS(error_text, "; the newest checkpoint is ");
 }
 
-TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
+TEST_F(CheckpointManagerTest, TheLastCheckpointIsNamedWhereItsFolderIsAway) {
   engine::CheckpointManager keeper = this->keeper(false);
   set_state(1);
   keeper.save(state_);
@@ -401,7 +401,7 @@ class FullFileSystem {
 
 // With each number of free blocks from none to more than a checkpoint and `latest` take: the arrays
 // alone may fit, and the rest not.
-TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
+TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderCheckpoints) {
   const std::string disk = folder_ / "run";
   keep_last_ = 3;
   engine::CheckpointManager keeper = this->keeper(false);

@@ -1,5 +1,5 @@
-// The sample snapshot, the assembler, and the watch over allocations.
-#include "tests/io/checkpoint/snapshot_fixture.h"
+// The sample checkpoint, the assembler, and the watch over allocations.
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -38,7 +38,7 @@ std::atomic<std::size_t> largest{0};
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace snapshot_fixture {
+namespace checkpoint_fixture {
 
 void reset_largest_allocation() { largest = 0; }
 std::size_t largest_allocation() { return largest; }
@@ -163,4 +163,4 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-}  // namespace snapshot_fixture
+}  // namespace checkpoint_fixture

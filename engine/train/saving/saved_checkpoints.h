@@ -9,29 +9,29 @@
 
 namespace engine {
 
-class SavedSnapshots {
+class SavedCheckpoints {
  public:
   // `keeper` (null: nothing is saved) must outlive this. `resumed_from` is the checkpoint of `step`
   // that the run started with; "": none.
-  SavedSnapshots(CheckpointManager* keeper, std::string resumed_from, std::int64_t step)
+  SavedCheckpoints(CheckpointManager* keeper, std::string resumed_from, std::int64_t step)
       : keeper_(keeper), newest_{std::move(resumed_from), step} {}
 
   // Returns the write that has ended since the last call; never blocks, never throws.
   std::optional<CheckpointManager::Saved> take();
   // Waits for the last write and ignores its failure. Collective.
   void wait() noexcept;
-  // Returns the newest snapshot from which a step had a finite loss, where `last_good` is the last
-  // step that had one: finite parameters alone do not prove it. "": none is known.
+  // Returns the newest checkpoint from which a step had a finite loss, where `last_good` is the
+  // last step that had one: finite parameters alone do not prove it. "": none is known.
   std::string last_good(std::optional<std::int64_t> last_good_step) const;
 
  private:
-  struct Snapshot {
+  struct Checkpoint {
     std::string path;  // "": none
     std::int64_t step = -1;
   };
 
   CheckpointManager* const keeper_;
-  Snapshot newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
+  Checkpoint newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
 };
 
 }  // namespace engine

@@ -1,5 +1,5 @@
 // Writes checkpoints, and handles file systems that fail.
-#include "engine/train/saving/snapshot_writer.h"
+#include "engine/train/saving/checkpoint_writer.h"
 
 #include <filesystem>
 #include <system_error>
@@ -44,7 +44,7 @@ std::string what_is_left(const WriteOptions& options, const std::string& last) {
 std::string make_room(const WriteOptions& options, const io::Error& error) {
   if (dynamic_cast<const io::NoSpaceError*>(&error) == nullptr || options.keep_last == 0) return "";
   try {
-    const int deleted = io::delete_older_snapshots(options.directory, options.run_id);
+    const int deleted = io::delete_older_checkpoints(options.directory, options.run_id);
     if (deleted == 0) return "";
     return "; " + std::to_string(deleted) +
            (deleted == 1 ? " older checkpoint" : " older checkpoints") + " deleted to make room";
@@ -55,11 +55,11 @@ std::string make_room(const WriteOptions& options, const io::Error& error) {
 
 }  // namespace
 
-void SnapshotWriter::write(const WriteOptions& options, const TrainProgress& progress) {
+void CheckpointWriter::write(const WriteOptions& options, const TrainProgress& progress) {
   saved_ = {progress, written(options)};
 }
 
-void SnapshotWriter::begin(WriteOptions options, const TrainProgress& progress) {
+void CheckpointWriter::begin(WriteOptions options, const TrainProgress& progress) {
   pending_progress_ = progress;
   const auto notice = options.notice;
   const auto work = [this, options = std::move(options)] { return written(options); };
@@ -76,7 +76,7 @@ void SnapshotWriter::begin(WriteOptions options, const TrainProgress& progress) 
   }
 }
 
-void SnapshotWriter::wait() noexcept {
+void CheckpointWriter::wait() noexcept {
   if (!pending_.valid()) return;
   try {
     saved_ = {pending_progress_, pending_.get()};
@@ -85,12 +85,12 @@ void SnapshotWriter::wait() noexcept {
   }
 }
 
-void SnapshotWriter::finish() {
+void CheckpointWriter::finish() {
   wait();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-std::optional<SnapshotWriter::Saved> SnapshotWriter::take_saved() noexcept {
+std::optional<CheckpointWriter::Saved> CheckpointWriter::take_saved() noexcept {
   if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     wait();
   return std::exchange(saved_, std::nullopt);
@@ -98,7 +98,7 @@ std::optional<SnapshotWriter::Saved> SnapshotWriter::take_saved() noexcept {
 
 // A file of an earlier start may be damaged, or belong to another run. One that this process has
 // written is not read again.
-void SnapshotWriter::keep_unknown_file(const WriteOptions& options) {
+void CheckpointWriter::keep_unknown_file(const WriteOptions& options) {
   const std::int64_t step = copy_.checkpoint().global_step;
   const auto path = std::filesystem::path(options.directory) / io::checkpoint_file_name(step);
   if (path == last_path_) return;
@@ -107,7 +107,7 @@ void SnapshotWriter::keep_unknown_file(const WriteOptions& options) {
 }
 
 // A full disk, or a file system that is temporarily unavailable, must not end the run.
-std::string SnapshotWriter::written(const WriteOptions& options) {
+std::string CheckpointWriter::written(const WriteOptions& options) {
   constexpr int kTries = 4;
   auto pause = options.retry_pause;
   for (int tries = 1;; ++tries, pause *= 2) {

@@ -1,5 +1,5 @@
-// A snapshot with something of everything, and an assembler of containers that shares no code with
-// the writer.
+// A checkpoint with something of everything, and an assembler of containers that shares no code
+// with the writer.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 
-namespace snapshot_fixture {
+namespace checkpoint_fixture {
 
 using Bytes = std::vector<std::byte>;
 
@@ -43,4 +43,4 @@ std::vector<std::string> names_in(const std::string& folder);  // sorted
 void reset_largest_allocation();
 std::size_t largest_allocation();
 
-}  // namespace snapshot_fixture
+}  // namespace checkpoint_fixture

@@ -26,7 +26,7 @@ struct WriteOptions {
 
 // A write in the background may outlive the group of ranks that started it, and everything else of
 // it except what the functions of its WriteOptions use. The destructor waits for it.
-class SnapshotWriter {
+class CheckpointWriter {
  public:
   struct Saved {
     TrainProgress progress;

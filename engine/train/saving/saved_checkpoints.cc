@@ -1,5 +1,5 @@
 // Tracks the writes of the checkpoint manager.
-#include "engine/train/saving/saved_snapshots.h"
+#include "engine/train/saving/saved_checkpoints.h"
 
 #include <exception>
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace engine {
 
-std::optional<CheckpointManager::Saved> SavedSnapshots::take() {
+std::optional<CheckpointManager::Saved> SavedCheckpoints::take() {
   if (keeper_ == nullptr) return std::nullopt;
   std::optional<CheckpointManager::Saved> saved = keeper_->take_saved();
   if (saved) second_newest_ = std::exchange(newest_, {saved->path, saved->progress.global_step});
   return saved;
 }
 
-void SavedSnapshots::wait() noexcept {
+void SavedCheckpoints::wait() noexcept {
   try {
     if (keeper_ != nullptr) keeper_->finish();
   } catch (const std::exception&) {
@@ -23,7 +23,7 @@ void SavedSnapshots::wait() noexcept {
   }
 }
 
-std::string SavedSnapshots::last_good(std::optional<std::int64_t> last_good_step) const {
+std::string SavedCheckpoints::last_good(std::optional<std::int64_t> last_good_step) const {
   const bool older = last_good_step && newest_.step >= *last_good_step;
   std::error_code unknown;
   return older && std::filesystem::exists(second_newest_.path, unknown) ? second_newest_.path
