@@ -1,5 +1,6 @@
 // A checkpoint of a run: named arrays with digests and device tags, plus plain metadata. Format:
-// docs/checkpoint-format.md.
+// docs/checkpoint-format.md. checkpoint_file.cc writes files and reads descriptions,
+// checkpoint_loader.cc loads arrays, checkpoint_format.h has what these share.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 
 namespace models {
 

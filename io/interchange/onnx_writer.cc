@@ -1,5 +1,5 @@
 // Writes ONNX's messages with the field numbers of onnx.proto.
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 
 #include <limits>
 

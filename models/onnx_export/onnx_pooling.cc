@@ -1,11 +1,11 @@
 // Uses windows with explicit padding at the end: the meaning of ONNX's ceil_mode has changed with
 // the operator sets, and runtimes differ.
-#include "models/onnx/onnx_pooling.h"
+#include "models/onnx_export/onnx_pooling.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "models/onnx/onnx_layer.h"
+#include "models/onnx_export/onnx_layer.h"
 
 namespace models {
 namespace {

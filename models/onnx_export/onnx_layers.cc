@@ -1,13 +1,13 @@
 // Implements one function per kind of layer.
-#include "models/onnx/onnx_layers.h"
+#include "models/onnx_export/onnx_layers.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "engine/layers/layers.h"
-#include "models/onnx/onnx_pooling.h"
-#include "models/onnx/onnx_sequences.h"
+#include "models/onnx_export/onnx_pooling.h"
+#include "models/onnx_export/onnx_sequences.h"
 
 namespace models {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/layers/general/general_layers.h"
-#include "models/onnx/onnx_layers.h"
+#include "models/onnx_export/onnx_layers.h"
 
 namespace models {
 namespace {

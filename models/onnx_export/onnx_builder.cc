@@ -1,5 +1,5 @@
 // Makes names unique, and merges equal constants.
-#include "models/onnx/onnx_builder.h"
+#include "models/onnx_export/onnx_builder.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,5 +1,5 @@
 // Implements one function per kind of layer.
-#include "models/onnx/onnx_sequences.h"
+#include "models/onnx_export/onnx_sequences.h"
 
 #include <cmath>
 #include <limits>

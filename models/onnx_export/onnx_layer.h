@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/graph/graph.h"
-#include "models/onnx/onnx_builder.h"
+#include "models/onnx_export/onnx_builder.h"
 
 namespace models {
 

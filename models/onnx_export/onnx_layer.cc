@@ -1,5 +1,5 @@
 // Reads what a layer tells of itself.
-#include "models/onnx/onnx_layer.h"
+#include "models/onnx_export/onnx_layer.h"
 
 #include "engine/core/error.h"
 

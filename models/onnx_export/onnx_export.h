@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/graph/graph.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 
 namespace models {
 

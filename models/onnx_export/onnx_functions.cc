@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "engine/layers/layers.h"
-#include "models/onnx/onnx_sequences.h"
+#include "models/onnx_export/onnx_sequences.h"
 
 namespace models {
 namespace {

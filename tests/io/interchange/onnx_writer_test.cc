@@ -1,6 +1,6 @@
 // ONNX files, read back field by field (numbers: onnx.proto). Whether onnxruntime agrees:
 // tests/tools/commands/onnx.
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "models/onnx/onnx_layer.h"
+#include "models/onnx_export/onnx_layer.h"
 
 namespace models {
 

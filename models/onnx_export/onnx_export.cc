@@ -1,12 +1,12 @@
 // Traverses the graph from its input to its logits.
-#include "models/onnx/onnx_export.h"
+#include "models/onnx_export/onnx_export.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
-#include "models/onnx/onnx_builder.h"
-#include "models/onnx/onnx_layers.h"
+#include "models/onnx_export/onnx_builder.h"
+#include "models/onnx_export/onnx_layers.h"
 
 namespace models {
 namespace {
