@@ -18,7 +18,7 @@ namespace {
 using engine::Shape;
 
 struct OnnxFamily {
-  std::string name;  // of the catalog; NAME.toml: one of kLists
+  std::string name;  // of the catalog; NAME.toml: list_of()
   Shape sample;
   std::int64_t classes;
   std::vector<std::int64_t> batches;
