@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 
 namespace io {
 
@@ -18,7 +18,7 @@ void check_text(const std::string& text, const char* what, const std::string& fi
   if (text.size() > longest)
     throw DataError(file + ": " + what + " of " + std::to_string(text.size()) + " bytes; at most " +
                     std::to_string(longest));
-  if (!is_utf8(text)) throw DataError(file + ": " + what + " is not UTF-8");
+  if (!base::is_utf8(text)) throw DataError(file + ": " + what + " is not UTF-8");
 }
 
 void check_progress(const Checkpoint& c, const std::string& file) {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "io/base/formats/protobuf_message.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/checkpoint/atomic_file.h"
 
 namespace io {
@@ -55,7 +55,7 @@ class OnnxMessages {
 
  private:
   void add_text(base::ProtobufMessage& message, int field, const std::string& text) const {
-    if (!is_utf8(text))
+    if (!base::is_utf8(text))
       throw DataError(path_ + ": '" + text + "' cannot be saved: it is not UTF-8");
     message.text(field, text);
   }

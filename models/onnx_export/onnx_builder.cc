@@ -81,7 +81,7 @@ std::string OnnxBuilder::constant(const std::string& text, io::DType type,
 }
 
 std::string OnnxBuilder::scalar(float value) {
-  // shortest_text() does not support minus infinity.
+  // base::shortest_text() does not support minus infinity.
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   return constant(std::string(text, end), io::DType::kF32, {}, std::as_bytes(std::span(&value, 1)));

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_operators.h"
 #include "models/onnx_tokens/onnx_masks.h"
@@ -21,7 +21,7 @@ void translate_dropout(OnnxOperator& op) {
   const double rate = op.has_input(1) ? op.number(1) : 0.5;
   if (rate == 0) return op.set(op.activation(0));
   OnnxActivation value = op.activation(0);
-  value.layer = op.add_layer("dropout", {value.layer}, {{"rate", io::shortest_text(rate)}});
+  value.layer = op.add_layer("dropout", {value.layer}, {{"rate", base::shortest_text(rate)}});
   op.set(std::move(value));
 }
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <optional>
 
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "models/onnx_import/onnx_operators.h"
 #include "models/onnx_parameters/onnx_sharing.h"
@@ -75,7 +74,7 @@ std::optional<double> scalar(OnnxOperator& op, std::size_t index) {
 void add_scale_shift(OnnxOperator& op, OnnxActivation& value, double scale, double shift) {
   value.layer =
       op.add_layer("scale_shift", {value.layer},
-                   {{"scale", io::shortest_text(scale)}, {"shift", io::shortest_text(shift)}});
+                   {{"scale", base::shortest_text(scale)}, {"shift", base::shortest_text(shift)}});
 }
 
 // A sum, product ... of a tensor and a number. Factors wait until a layer needs the numbers.
@@ -185,7 +184,7 @@ void translate_power(OnnxOperator& op) {
   else
     value.layer =
         op.add_layer("activation", {value.layer},
-                     {{"function", "\"power\""}, {"exponent", io::shortest_text(*exponent)}});
+                     {{"function", "\"power\""}, {"exponent", base::shortest_text(*exponent)}});
   set_plain(op, std::move(value));
 }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "models/onnx_translation/onnx_plain.h"
 
@@ -149,7 +148,8 @@ void multiply(OnnxOperator& op, OnnxActivation& value) {
   value.plain.scale = 1;
   const auto product = all.products.find(value.layer);
   if (product == all.products.end()) {
-    value.layer = op.add_layer("scale_shift", {value.layer}, {{"scale", io::shortest_text(scale)}});
+    value.layer =
+        op.add_layer("scale_shift", {value.layer}, {{"scale", base::shortest_text(scale)}});
     return;
   }
   auto operands = product->second;
@@ -159,7 +159,7 @@ void multiply(OnnxOperator& op, OnnxActivation& value) {
   for (const auto& [key, text] : options)
     if (key == "scale") scale *= std::stod(text);
   std::erase_if(options, [](const auto& option) { return option.first == "scale"; });
-  options.emplace_back("scale", io::shortest_text(scale));
+  options.emplace_back("scale", base::shortest_text(scale));
   value.layer = op.add_layer("matmul", std::vector<int>(layer.inputs), std::move(options));
   all.products[value.layer] = std::move(operands);
 }

@@ -12,7 +12,6 @@
 #include "io/base/files/create_folder.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
@@ -180,8 +179,8 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
   if (const auto& target = model.input.target) {
     // The output is (number - mean) / deviation.
     entries.emplace_back("target", target->name);
-    entries.emplace_back("target_mean", io::shortest_text(target->mean));
-    entries.emplace_back("target_deviation", io::shortest_text(target->deviation));
+    entries.emplace_back("target_mean", base::shortest_text(target->mean));
+    entries.emplace_back("target_deviation", base::shortest_text(target->deviation));
   } else {
     entries.emplace_back("classes", std::to_string(model.input.classes));
   }

@@ -8,7 +8,6 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/utc_time.h"
 #include "io/checkpoint/checkpoint_directory.h"
@@ -41,7 +40,7 @@ std::int64_t elements(const io::NamedArray& array) {
 // The values of the best evaluations are stored as the bits of a double.
 std::string counter_text(const std::string& name, std::int64_t value) {
   const bool number = name.starts_with("best.") && name.ends_with("value");
-  return number ? io::shortest_text(std::bit_cast<double>(value)) : std::to_string(value);
+  return number ? base::shortest_text(std::bit_cast<double>(value)) : std::to_string(value);
 }
 
 // `with_model`: true if the run's model has not been printed.

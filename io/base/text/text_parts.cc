@@ -2,6 +2,7 @@
 #include "io/base/text/text_parts.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -63,6 +64,11 @@ std::string number_text(const char* format, double value) {
   if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // without a sign
   const int length = std::snprintf(text, sizeof text, format, value);
   return {text, std::min(static_cast<std::size_t>(std::max(length, 0)), sizeof text - 1)};
+}
+
+std::string shortest_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 }  // namespace base

@@ -29,4 +29,7 @@ std::string_view trimmed(std::string_view text);
 // `format` has one conversion, of a double: "%.1f s".
 [[gnu::format(printf, 1, 0)]] std::string number_text(const char* format, double value);
 
+// Returns the shortest decimal text that reads back as the same double. REQUIRES: finite.
+std::string shortest_text(double value);
+
 }  // namespace base

@@ -11,7 +11,7 @@
 #include "io/base/formats/toml_parser.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/nearest.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/input/config_variables.h"
 #include "tools/options/table/value_text.h"
 
@@ -207,7 +207,7 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
                    expected_text(option));
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
-  if (const auto* real = node.as_floating_point()) return io::shortest_text(real->get());
+  if (const auto* real = node.as_floating_point()) return base::shortest_text(real->get());
   if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
   std::vector<std::int64_t> list;
   for (const toml::node& item : *node.as_array()) {

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "engine/optim/optimizer_spec.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
 namespace tools {
@@ -28,7 +27,7 @@ using Decay = engine::LearningRate::Decay;
 std::string defaults_text(double OptimizerSpec::*value) {
   std::string text;
   for (const OptimizerSpec* spec : engine::optimizers())
-    text += (text.empty() ? "" : ", ") + io::shortest_text(spec->*value) + " for " + spec->name;
+    text += (text.empty() ? "" : ", ") + base::shortest_text(spec->*value) + " for " + spec->name;
   return text;
 }
 
@@ -78,7 +77,7 @@ OptionSpec row_of(const OptimizerSpec& spec, const OptimizerOption& option) {
   return {.name = option.name,
           .field = std::move(field),
           .initial = is_flag ? (option.initial != 0 ? "true" : "false")
-                             : io::shortest_text(option.initial),
+                             : base::shortest_text(option.initial),
           .help = option.help,
           .example = example_of(spec, option),
           .needs = {is("optimizer", spec.name)}};
@@ -289,7 +288,8 @@ void complete_by_optimizer(ConfigValues& values) {
   const OptimizerSpec& spec = *engine::find_optimizer(values.at("optimizer").value);
   for (const auto& [name, value] :
        {std::pair{"lr", spec.lr}, std::pair{"weight-decay", spec.weight_decay}})
-    if (values.at(name).value.empty()) values.at(name) = {io::shortest_text(value), kDefaultSource};
+    if (values.at(name).value.empty())
+      values.at(name) = {base::shortest_text(value), kDefaultSource};
 }
 
 }  // namespace tools

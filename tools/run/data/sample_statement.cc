@@ -10,7 +10,6 @@
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/numbers/numpy_name.h"
-#include "io/base/text/text_format.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"
 #include "tools/report/output/json_file.h"

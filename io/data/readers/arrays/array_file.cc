@@ -13,7 +13,6 @@
 #include "io/base/numbers/half.h"
 #include "io/base/numbers/number_bytes.h"
 #include "io/base/numbers/numpy_name.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/data/labels/position_labels.h"
 #include "io/interchange/array_files.h"
@@ -98,7 +97,7 @@ float sample_number(const ArrayFile& file, std::size_t i) {
   if (std::isfinite(value)) return value;
   const double found =
       file.x.type == DType::kF64 ? base::element_at<double>(file.x.data, i) : value;
-  throw DataError(file.path + ": " + place_of(file.x, i) + " is " + shortest_text(found) +
+  throw DataError(file.path + ": " + place_of(file.x, i) + " is " + base::shortest_text(found) +
                   ", expected a " +
                   (std::isfinite(found) ? "number that float32 can hold" : "finite number"));
 }
@@ -253,7 +252,8 @@ MultiLabels array_flags(const ArrayFile& file) {
         is_integer(file.y) ? static_cast<float>(integer_at(file.y, i)) : number_at(file.y, i);
     const bool is_unknown = value == -1 || std::isnan(value);
     if (!is_unknown && value != 0 && value != 1)
-      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " + shortest_text(value) +
+      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " +
+                      base::shortest_text(value) +
                       ", expected 0, 1, or -1 for a label that is unknown");
     labels.values[i] = is_unknown ? std::numeric_limits<float>::quiet_NaN() : value;
   }

@@ -1,11 +1,10 @@
-// Text rules that several file formats share: UTF-8, and numbers that read back exactly.
+// Checks UTF-8.
 #pragma once
 
-#include <charconv>
-#include <string>
+#include <cstddef>
 #include <string_view>
 
-namespace io {
+namespace base {
 
 // The bytes that may follow the first byte of a character (RFC 3629, table of section 4).
 struct Utf8Start {
@@ -36,10 +35,4 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Returns the shortest decimal text that reads back as the same double. REQUIRES: finite.
-inline std::string shortest_text(double value) {
-  char buffer[32];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
-}
-
-}  // namespace io
+}  // namespace base
