@@ -1,4 +1,6 @@
 // The layers whose outputs are the classes, which may be others for the data.
+#include "models/onnx_parameters/onnx_heads.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,4 +1,6 @@
 // Notices about parameters and norms: which are trained, and which are not.
+#include "models/onnx_parameters/onnx_parameter_notes.h"
+
 #include <algorithm>
 #include <string>
 #include <unordered_set>

@@ -1,5 +1,7 @@
 // Parameters that several layers read: which layers share all of theirs, and which parameters are
 // layers of their own for that.
+#include "models/onnx_parameters/onnx_sharing.h"
+
 #include <algorithm>
 #include <map>
 #include <string>

@@ -1,5 +1,7 @@
 // Entries of constants that are chosen by indices or by their place, and types and sequences, which
 // exports without optimization contain.
+#include "models/onnx_tokens/onnx_constant_entries.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>

@@ -1,4 +1,6 @@
 // Attention whose positions read earlier ones alone, by a mask that is a constant.
+#include "models/onnx_tokens/onnx_masks.h"
+
 #include <algorithm>
 #include <cstring>
 #include <functional>

@@ -1,4 +1,6 @@
 // Token ids choose rows of a table of embeddings, which may be the matrix of the output layer too.
+#include "models/onnx_tokens/onnx_tokens.h"
+
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Every option of `engine train` in one table (rows: option_spec.h), and their values.
+// All options of `engine train` in one table (rows: option_spec.h), and their values.
 #pragma once
 
 #include <map>
