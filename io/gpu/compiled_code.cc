@@ -65,8 +65,7 @@ std::string name_of(const char* prefix, const Architecture& code) {
 
 struct Chosen {
   Runs runs = Runs::kNo;
-  // "sm_80": machine code; "compute_80": PTX; "": for kNo, and for an unknown list.
-  std::string name;
+  std::string name;  // as in code_for()
 };
 
 // Chooses as the driver does: machine code before PTX, and the newest that is compatible of each.
@@ -90,6 +89,10 @@ Chosen chosen_code(std::string_view architectures, int major, int minor) {
 
 Runs runs_on(std::string_view architectures, int major, int minor) {
   return chosen_code(architectures, major, minor).runs;
+}
+
+std::string code_for(std::string_view architectures, int major, int minor) {
+  return chosen_code(architectures, major, minor).name;
 }
 
 std::string code_text(std::string_view architectures, int major, int minor) {

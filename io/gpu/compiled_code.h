@@ -19,6 +19,10 @@ enum class Runs {
 // is unknown: kCompiled.
 Runs runs_on(std::string_view architectures, int major, int minor);
 
+// Returns the code that such a device runs: "sm_80" is machine code, "compute_80" PTX that the
+// driver translates; "" for kNo, and for an unknown list.
+std::string code_for(std::string_view architectures, int major, int minor);
+
 // Formats the list for people: "sm_80, sm_90a, compute_80".
 std::string architectures_text(std::string_view architectures);
 

@@ -259,13 +259,14 @@ TEST(CompiledCode, RunsWhereNvidiasRulesSay) {
   // What each device gets of a build, of a release bundle, and of a bundle for one architecture.
   const std::string build = "80-real;90a-real;80-virtual",
                     release = "80-real;90a-real;120-real;80-virtual";
-  EXPECT_EQ(base::cuda::code_text(build, 8, 6), "kernels for sm_80");
-  EXPECT_EQ(base::cuda::code_text(build, 12, 0), "kernels from PTX for compute_80");
-  EXPECT_EQ(base::cuda::code_text(release, 12, 0), "");
-  EXPECT_EQ(base::cuda::code_text(release, 12, 1), "kernels for sm_120");
-  EXPECT_EQ(base::cuda::code_text(release, 10, 3), "kernels from PTX for compute_80");
-  EXPECT_EQ(base::cuda::code_text("90a-real", 8, 9), "");
-  EXPECT_EQ(base::cuda::code_text("86-real 80-real", 8, 9), "kernels for sm_86");
+  EXPECT_EQ(base::cuda::code_for(build, 8, 6), "sm_80");
+  EXPECT_EQ(base::cuda::code_for(build, 9, 0), "sm_90a");
+  EXPECT_EQ(base::cuda::code_for(build, 12, 0), "compute_80");
+  EXPECT_EQ(base::cuda::code_for(release, 12, 0), "sm_120");
+  EXPECT_EQ(base::cuda::code_for(release, 12, 1), "sm_120");
+  EXPECT_EQ(base::cuda::code_for(release, 10, 3), "compute_80");
+  EXPECT_EQ(base::cuda::code_for("90a-real", 8, 9), "");
+  EXPECT_EQ(base::cuda::code_for("86-real 80-real", 8, 9), "sm_86");
   EXPECT_EQ(base::cuda::code_text(build, 8, 0), "");
   EXPECT_EQ(base::cuda::code_text(build, 9, 0), "");
   EXPECT_EQ(base::cuda::code_text(build, 8, 9), "kernels for sm_80");
