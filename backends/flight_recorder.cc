@@ -73,12 +73,6 @@ void add_details(base::JsonWriter& json, const ControlWord& w) {
 
 }  // namespace
 
-std::int64_t FlightRecorder::system_time_us() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 // Converts ticks to times, based on a steady clock's count since the start.
 class FlightRecorder::Times {
  public:

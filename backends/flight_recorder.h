@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/control_word.h"
+#include "io/base/time/utc_time.h"
 
 namespace backends {
 
@@ -23,8 +24,7 @@ class FlightRecorder {
   // `time_of_day` returns microseconds since the epoch. That clock may be set while the recorder is
   // in use: each recorded time is the clock's value when the record is read, minus the time that
   // has passed since the event.
-  explicit FlightRecorder(std::int64_t (*time_of_day)() = &system_time_us);
-  static std::int64_t system_time_us();
+  explicit FlightRecorder(std::int64_t (*time_of_day)() = &base::unix_us);
 
   using Ticket = std::uint64_t;
   // `communicator` is its index in the order in which the group made communicators.

@@ -189,6 +189,7 @@ class Group {
 
 // Blocks until all ranks have joined; names the missing ranks through `notice` every 5 s. Throws
 // PeerError that names them at the rendezvous timeout.
+// Defined in backends/compose/process_group.cc.
 std::unique_ptr<Group> join_group(const GroupOptions& options);
 
 // Makes a group whose ranks are threads of this process (backend inproc). Element r is for rank r.

@@ -28,7 +28,7 @@
 #include "io/base/files/open_file.h"
 #include "io/base/formats/nesting.h"
 #include "io/base/formats/toml_parser.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "models/chain.h"
 #include "models/layer_kinds.h"
 #include "models/model_families.h"
@@ -252,7 +252,7 @@ std::vector<std::string> definition_lines(const std::string& name, const std::st
     for (const auto& [key, value] : table) {
       out << (out.tellp() > 0 ? ", " : "") << key.str() << " = ";
       if (const auto number = value.value_exact<double>())
-        out << io::shortest_text(*number);
+        out << base::shortest_text(*number);
       else
         out << toml::default_formatter{value};
     }

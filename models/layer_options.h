@@ -12,7 +12,6 @@
 #include "engine/core/error.h"
 #include "io/base/formats/toml_parser.h"
 #include "io/base/text/nearest.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
 namespace models {
@@ -84,7 +83,7 @@ class Options {
   template <class T>
   std::vector<T> one_or_list(const std::string& key, T otherwise, const char* type,
                              const std::vector<std::size_t>& lengths) {
-    describe(key, type, io::shortest_text(static_cast<double>(otherwise)));
+    describe(key, type, base::shortest_text(static_cast<double>(otherwise)));
     asked_.push_back(key);
     const toml::node* node = table_.get(key);
     if (node == nullptr) return {otherwise};
@@ -108,7 +107,7 @@ class Options {
     return meaning;
   }
   double number(const std::string& key, double otherwise) {
-    describe(key, "number", io::shortest_text(otherwise));
+    describe(key, "number", base::shortest_text(otherwise));
     const toml::node* node = table_.get(key);
     if (node != nullptr && node->is_integer()) return static_cast<double>(integer(key));
     return find<double>(key, "a number").value_or(otherwise);

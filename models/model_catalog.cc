@@ -7,7 +7,6 @@
 #include <span>
 
 #include "io/base/text/nearest.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_families.h"
 #include "models/onnx_import/onnx_import.h"
@@ -126,7 +125,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
   const bool is_list = !options.definition.empty() || is_file(name);
   if (options.dropout != 0 && (is_list || !find(name).text))
     throw engine::ModelError(
-        "--dropout " + io::shortest_text(options.dropout) + " for the model '" + name +
+        "--dropout " + base::shortest_text(options.dropout) + " for the model '" + name +
         "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
   if (options.regression && options.label_smoothing != 0)
     throw engine::ModelError("label smoothing " + std::to_string(options.label_smoothing) +

@@ -12,6 +12,7 @@
 
 #include "backends/open_files.h"
 #include "backends/store/store_session.h"
+#include "backends/store/tcp_socket.h"
 #include "io/base/text/escape_text.h"
 
 namespace backends {
@@ -47,14 +48,9 @@ void fail_after(int fd, std::chrono::milliseconds patience) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
-// Lets the kernel probe the peer: this end sends nothing, so a silent host would go unnoticed.
-void ask_whether_it_lives(int fd) {
-  constexpr int kOn = 1, kIdleSeconds = 30, kIntervalSeconds = 10, kAnswersMissed = 3;
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof kIdleSeconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIntervalSeconds, sizeof kIntervalSeconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kAnswersMissed, sizeof kAnswersMissed);
-}
+// This end sends nothing, so a silent host would go unnoticed.
+constexpr KeepAlive kAgentKeepAlive{
+    .idle_seconds = 30, .interval_seconds = 10, .max_unanswered = 3};
 
 }  // namespace
 
@@ -234,7 +230,7 @@ void AgentSockets::accept_from(const Socket& listener) {
     Socket socket = acceptor_.accept(listener.fd());
     if (!socket) return;
     prepare_stream(socket.fd());
-    ask_whether_it_lives(socket.fd());
+    keep_alive(socket.fd(), kAgentKeepAlive);
     const std::string peer = peer_text(socket.fd()), address = peer.substr(0, peer.rfind(':'));
     make_room(address);
     if (incoming_.size() >= kMaxIncoming) return;

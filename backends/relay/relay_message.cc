@@ -1,10 +1,6 @@
 // Computes the keyed hashes of the relay's handshake.
 #include "backends/relay/relay_message.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 
 #include "io/base/text/escape_text.h"
@@ -55,14 +51,6 @@ bool proves_relay(const Secret& secret, const RelayHello& hello, const RelayChal
 std::string relay_rank_proof(const Secret& secret, const RelayHello& hello,
                              const RelayChallenge& challenge) {
   return hello_mac(secret, "engine relay rank", hello, challenge);
-}
-
-void keep_alive(int fd) {
-  constexpr int kOn = 1, kIdleSeconds = 15, kIntervalSeconds = 10, kAnswersMissed = 4;
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof kIdleSeconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIntervalSeconds, sizeof kIntervalSeconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kAnswersMissed, sizeof kAnswersMissed);
 }
 
 std::string job_of(const RelayHello& hello) {

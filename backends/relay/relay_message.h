@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "backends/secret.h"
+#include "backends/store/tcp_socket.h"
 
 namespace backends {
 
@@ -63,7 +64,8 @@ RelayChallenge make_relay_challenge(const Secret& secret, const RelayHello& hell
 std::string relay_rank_proof(const Secret& secret, const RelayHello& hello,
                              const RelayChallenge& challenge);
 // Probes an idle connection often enough for a router on the way to keep it.
-void keep_alive(int fd);
+inline constexpr KeepAlive kRelayKeepAlive{
+    .idle_seconds = 15, .interval_seconds = 10, .max_unanswered = 4};
 
 // Returns the job's id, fit to be shown.
 std::string job_of(const RelayHello& hello);

@@ -25,11 +25,6 @@ constexpr auto kRefusalNoticeInterval = std::chrono::seconds(10);
 // For the bytes that a broken connection has sent and the other end has not read.
 constexpr auto kLastBytesTime = std::chrono::seconds(30);
 
-bool send_whole(int fd, std::string_view bytes) {  // messages fit into an empty send buffer
-  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-         static_cast<ssize_t>(bytes.size());
-}
-
 std::string key_of(const RelayHello& hello, RelayEnd end) {
   return std::string(hello.pair, kMacBytes) + (end == RelayEnd::kAcceptor ? "a" : "c");
 }
@@ -108,7 +103,7 @@ void RelayServer::accept_all() {
       return;
     }
     prepare_stream(socket.fd());
-    keep_alive(socket.fd());
+    keep_alive(socket.fd(), kRelayKeepAlive);
     Link link;
     link.id = next_id_++;
     link.address = peer_text(socket.fd());
@@ -166,8 +161,8 @@ void RelayServer::on_hello(Link& link) {
     return refuse(link, "it is not a rank of this version");
   link.challenge = make_relay_challenge(options_.secret, link.hello);
   link.stage = Stage::kProof;
-  if (!send_whole(link.socket.fd(),
-                  {reinterpret_cast<const char*>(&link.challenge), sizeof link.challenge}))
+  if (!send_at_once(link.socket.fd(),
+                    {reinterpret_cast<const char*>(&link.challenge), sizeof link.challenge}))
     close(link);
 }
 
@@ -222,8 +217,8 @@ void RelayServer::join(Link& acceptor, Link& connector) {
     options_.report(pair_text(acceptor.hello) + " are joined (" + acceptor.address + ", " +
                     connector.address + ")");
   // The acceptor first: it then waits for what the connector sends.
-  if (!send_whole(acceptor.socket.fd(), {&kRelayJoined, 1}) ||
-      !send_whole(connector.socket.fd(), {&kRelayJoined, 1}))
+  if (!send_at_once(acceptor.socket.fd(), {&kRelayJoined, 1}) ||
+      !send_at_once(connector.socket.fd(), {&kRelayJoined, 1}))
     close(acceptor);
 }
 

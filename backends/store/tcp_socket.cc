@@ -365,6 +365,21 @@ std::size_t bytes_in_flight() {
   return buffers_are_granted() ? 4 * static_cast<std::size_t>(kBufferBytes) : kMaxBytesInFlight;
 }
 
+void keep_alive(int fd, const KeepAlive& times) {
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, times.idle_seconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, times.interval_seconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, times.max_unanswered);
+}
+
+bool send_at_once(int fd, std::string_view bytes) {
+  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
 void prepare_stream(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -98,6 +98,15 @@ void bound_buffers(int fd);
 std::size_t bytes_in_flight();
 inline constexpr std::size_t kMaxBytesInFlight = 6 << 20;
 
+// Makes the kernel probe a peer that sends nothing: after this time, then at the interval. So many
+// probes without an answer end the connection.
+struct KeepAlive {
+  int idle_seconds, interval_seconds, max_unanswered;
+};
+void keep_alive(int fd, const KeepAlive& times);
+// Sends a message without waiting; true if the kernel took all of it, as an empty send buffer does.
+bool send_at_once(int fd, std::string_view bytes);
+
 void prepare_stream(int fd);  // sets non-blocking mode and TCP_NODELAY
 // For connections that do not leave the machine: selects Reno if the kernel would use BBR, which
 // paces the data at the rate of a path that it measures, with a timer for each segment. If called

@@ -105,6 +105,14 @@ struct Plan {
   static Plan compile(const Graph& graph, const PlanOptions& options);
 };
 
+// Visits the roots of the tensors that a step reads in forward: inputs and residual.
+template <class Visit>
+void for_each_read(const Plan& plan, const PlanStep& step, Visit visit) {
+  const auto root = [&](int i) { return plan.tensors[static_cast<std::size_t>(i)].root; };
+  if (step.residual >= 0) visit(root(step.residual));
+  for (const int input : step.inputs) visit(root(input));
+}
+
 // The numbers that layers exchange with other replicas in forward, two per channel for each layer
 // that does (LayerTraits::uses_replicas), in forward order.
 std::vector<std::int64_t> exchanged_sizes(const Plan& plan);

@@ -139,24 +139,18 @@ class Compiler {
     }
   }
 
-  // Visits the roots of the tensors that a step reads in forward: inputs and residual.
-  template <class Visit>
-  void for_each_read(const PlanStep& s, Visit visit) const {
-    if (s.residual >= 0) visit(root(s.residual));
-    for (const int input : s.inputs) visit(root(input));
-  }
-
   void find_gradients() {
     std::vector<bool> trained(plan_.tensors.size(), false), wanted(plan_.tensors.size(), false);
     for (const PlanStep& s : plan_.steps) {
       bool depends = graph_.trains(s.node);
-      for_each_read(s, [&](int r) { depends = depends || trained[static_cast<std::size_t>(r)]; });
+      for_each_read(plan_, s,
+                    [&](int r) { depends = depends || trained[static_cast<std::size_t>(r)]; });
       trained[static_cast<std::size_t>(s.output)] = depends;
     }
     wanted[static_cast<std::size_t>(root(plan_.loss))] = true;
     for (int i = step_count() - 1; i >= 0; --i)
       if (wanted[static_cast<std::size_t>(step(i).output)])
-        for_each_read(step(i), [&](int r) { wanted[static_cast<std::size_t>(r)] = true; });
+        for_each_read(plan_, step(i), [&](int r) { wanted[static_cast<std::size_t>(r)] = true; });
     has_gradient_.resize(plan_.tensors.size());
     for (std::size_t i = 0; i < has_gradient_.size(); ++i)
       has_gradient_[i] = trained[i] && wanted[i];

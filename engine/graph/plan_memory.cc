@@ -38,13 +38,6 @@ double PlanMemory::flops(int i) const {
          kFlopsPerElement * static_cast<double>(tensor(step(i).output).item_shape.count());
 }
 
-// Visits the roots of the tensors that a step reads in forward: inputs and residual.
-template <class Visit>
-void PlanMemory::for_each_read(const PlanStep& s, Visit visit) const {
-  if (s.residual >= 0) visit(root(s.residual));
-  for (const int input : s.inputs) visit(root(input));
-}
-
 void PlanMemory::place(const std::vector<PlanSegment>& segments) {
   set_segments(segments);
   find_kept();
@@ -85,7 +78,7 @@ void PlanMemory::find_kept() {
   for (int i = 0; i < step_count(); ++i)
     if (at(segment_, i) != kNone) kept_[static_cast<std::size_t>(step(i).output)] = false;
   for (int i = 0; i < step_count(); ++i)
-    for_each_read(step(i), [&](int r) {
+    for_each_read(plan_, step(i), [&](int r) {
       const int producer = at(producer_, r);
       if (producer != kNone && at(segment_, producer) != at(segment_, i))
         kept_[static_cast<std::size_t>(r)] = true;
@@ -110,7 +103,7 @@ void PlanMemory::find_repeats() {
     if (at(segment_, i) == kNone) continue;
     const bool saves = s.backward && s.saved_bytes > 0 && !s.layer->traits().repeats_from_saved;
     s.repeats = saves || (wanted[static_cast<std::size_t>(s.output)] && !is_kept(s.output));
-    if (s.repeats) for_each_read(s, want);
+    if (s.repeats) for_each_read(plan_, s, want);
   }
 }
 
@@ -133,7 +126,7 @@ void PlanMemory::find_last_reads() {
   const auto read = [&](int r, int time) { at(last_read_, r) = std::max(at(last_read_, r), time); };
   for (int i = 0; i < step_count(); ++i) {
     const PlanStep& s = step(i);
-    for_each_read(s, [&](int r) {
+    for_each_read(plan_, s, [&](int r) {
       at(forward_read_, r) = i;
       read(r, std::max(i, at(repeat_time_, i)));
     });
@@ -213,7 +206,7 @@ void PlanMemory::place_gradient(int i, int saved_block) {
     if (s.layer->traits().may_save_in_place && bytes(first) == s.saved_bytes)
       at(gradient_block_, first) = saved_block;
   }
-  for_each_read(s, [&](int r) {
+  for_each_read(plan_, s, [&](int r) {
     int& its = at(gradient_block_, r);
     if (has_gradient(r) && its == kNone) its = new_block(bytes(r), now, now);
   });

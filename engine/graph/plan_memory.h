@@ -46,8 +46,6 @@ class PlanMemory {
   bool bound_at_run_time(int i) const;
   std::size_t bytes(int i) const;
   double flops(int step) const;
-  template <class Visit>
-  void for_each_read(const PlanStep& s, Visit visit) const;
 
   void set_segments(const std::vector<PlanSegment>& segments);
   void find_kept();

@@ -23,7 +23,6 @@ class BatchNorm2d final : public Layer {
                .fusions = {.relu = true, .residual = true},
                .stores_bf16_on_cpu = true,
                .uses_replicas = synchronized,
-               .synchronizes_host = synchronized,
                .repeats_from_saved = true}),
         options_(options),
         synchronized_(synchronized) {
@@ -47,9 +46,7 @@ class BatchNorm2d final : public Layer {
 
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     if (!options_.affine) return {};
-    const TensorLayout layout = TensorLayout::plain({inputs[0][2]});
-    return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
-            {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+    return norm_parameters(inputs[0][2]);
   }
 
   std::vector<BufferSpec> buffers(std::span<const Shape> inputs) const override {

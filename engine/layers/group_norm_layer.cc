@@ -34,9 +34,7 @@ class GroupNorm final : public Layer {
   }
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     if (!options_.affine) return {};
-    const TensorLayout layout = TensorLayout::plain({inputs[0][2]});
-    return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
-            {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+    return norm_parameters(inputs[0][2]);
   }
   LayerMemory memory(const MemoryRequest& r) const override {
     return {.saved = static_cast<std::size_t>(2 * r.batch * options_.groups) *

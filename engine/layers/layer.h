@@ -75,11 +75,9 @@ struct LayerTraits {
   // False: the layer has no inputs, and its output is the same for every sample.
   bool reads_inputs = true;
   // The layer calls ReplicaStatistics::replicas, in training once in forward and once in backward,
-  // with two numbers for each channel of its output.
+  // with two numbers for each channel of its output. On a CUDA device it waits for the context's
+  // stream if they pass through host memory: such a step cannot be captured as a graph.
   bool uses_replicas = false;
-  // On a CUDA device, if the statistics of other replicas pass through host memory, the layer waits
-  // for the context's stream: a step that waits cannot be captured as a graph.
-  bool synchronizes_host = false;
   // The output may overwrite input 0 if no other layer needs that input; in backward, the gradient
   // of input 0 may overwrite the gradient of the output.
   bool may_run_in_place = false;

@@ -76,6 +76,12 @@ TensorView sample_of(const TensorView& view, std::size_t index) {
   return one;
 }
 
+std::vector<ParameterSpec> norm_parameters(std::int64_t channels) {
+  const TensorLayout layout = TensorLayout::plain({channels});
+  return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
+          {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+}
+
 TensorView take_scratch(KernelContext& context, DType dtype, const Shape& shape) {
   const TensorView view{context.scratch.data(), dtype, shape, context.device};
   const std::size_t bytes = align_up(view.bytes());

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/core/arena.h"
 #include "engine/core/tensor_view.h"
+#include "engine/layers/layer.h"
 #include "engine/ops/common/kernel_context.h"
 
 namespace engine::layers {
@@ -37,6 +40,9 @@ std::int64_t expect_head_size(const Shape& input, const HeadCounts& counts);
 // Views of the rows (the first dimension) from `first` on, and of one sample, [1, ...].
 TensorView rows_from(TensorView view, std::int64_t first);
 TensorView sample_of(const TensorView& view, std::size_t index);
+
+// Returns the specs of a norm's parameters, `weight` (1) and `bias` (0), with a value per channel.
+std::vector<ParameterSpec> norm_parameters(std::int64_t channels);
 
 // Takes a tensor of `shape` from the front of the context's scratch; kernels use the rest. A layer
 // that takes tensors this way adds align_up() of their bytes to its scratch_bytes(). REQUIRES: the

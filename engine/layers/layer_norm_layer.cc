@@ -31,9 +31,7 @@ class LayerNorm final : public Layer {
   }
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     if (!affine_) return {};
-    const TensorLayout layout = TensorLayout::plain({inputs[0].dims().back()});
-    return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
-            {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+    return norm_parameters(inputs[0].dims().back());
   }
   LayerMemory memory(const MemoryRequest& r) const override {
     const std::int64_t width = r.inputs[0].dims().back();

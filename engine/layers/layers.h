@@ -1,4 +1,6 @@
 // Factories of all layer kinds. Options, defaults and initial distributions are PyTorch's.
+//
+// Defined in engine/layers/general and engine/layers/spatial, or here, a file for each kind.
 #pragma once
 
 #include "engine/layers/layer.h"

@@ -1,4 +1,4 @@
-// Implements the common parts of all optimizers: typed options and the clip factor.
+// Implements what all optimizers share: their construction by name, and the clip factor.
 #include "engine/optim/optimizer.h"
 
 #include <cmath>
@@ -13,31 +13,12 @@ TensorView Optimizer::DeviceStep::halves(std::int64_t first, std::int64_t count)
           half, Shape{count}, values.device()};
 }
 
-namespace {
-
-std::unique_ptr<Optimizer> make(std::string_view name, const OptimizerSettings& settings,
-                                const FlatBuffer& values) {
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptimizerSettings& changed,
+                                          const FlatBuffer& values) {
   const OptimizerSpec& spec = *find_optimizer(name);
+  OptimizerSettings settings = default_settings(spec);
+  for (const auto& [option, value] : changed) settings.at(option) = value;
   return spec.make(spec, {settings, values, {}});
-}
-
-}  // namespace
-
-std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options, const FlatBuffer& values) {
-  return make("sgd",
-              {{"momentum", options.momentum},
-               {"weight-decay", options.weight_decay},
-               {"nesterov", options.nesterov}},
-              values);
-}
-
-std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuffer& values) {
-  return make("adamw",
-              {{"adam-beta1", options.beta1},
-               {"adam-beta2", options.beta2},
-               {"adam-eps", options.eps},
-               {"weight-decay", options.weight_decay}},
-              values);
 }
 
 double gradient_norm(KernelContext& context, const FlatBuffer& gradients) {

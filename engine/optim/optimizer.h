@@ -67,18 +67,10 @@ class Optimizer {
   const OptimizerSpec& spec_;
 };
 
-// The same with typed options, for C++ programs.
-struct SgdOptions {
-  double momentum = 0, weight_decay = 0;
-  bool nesterov = false;
-};
-
-struct AdamwOptions {
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
-};
-
-std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options, const FlatBuffer& values);
-std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuffer& values);
+// Returns an optimizer of all `values`, with the default settings but for those in `changed`.
+// REQUIRES: there is one of this name, and it has these settings.
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptimizerSettings& changed,
+                                          const FlatBuffer& values);
 
 double gradient_norm(KernelContext& context, const FlatBuffer& gradients);  // Euclidean norm
 // Returns the factor that reduces a norm to max_norm: min(1, max_norm / (norm + 1e-6)), as in

@@ -27,7 +27,7 @@ struct OptimizerOption {
     kFlag,      // 0 or 1
     kFraction,  // from 0 to below 1
     kPositive,  // above 0, at most 1
-    kCount,     // an integer from 1 to 100
+    kCount,     // an integer from 1 to max_count
   };
   const char* name;  // as on the command line, e.g. "adam-beta1"; used by one optimizer only
   Kind kind;
@@ -35,6 +35,7 @@ struct OptimizerOption {
   const char* help;             // one line without a period
   const char* needs = nullptr;  // an option of this optimizer that must be above 0 if this one is
                                 // set
+  int max_count = 100;
 };
 
 struct OptimizerState {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace engine {
 namespace {
@@ -89,7 +89,7 @@ bool BestModel::update(EvalReport& report) {
 
 std::string BestModel::why_stopped() const {
   std::string text = std::string("no improvement of ") + to_string(options_.measure);
-  if (options_.min_delta > 0) text += " by at least " + io::shortest_text(options_.min_delta);
+  if (options_.min_delta > 0) text += " by at least " + base::shortest_text(options_.min_delta);
   return text + " in " + std::to_string(waited_) + (waited_ == 1 ? " evaluation" : " evaluations");
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/train/saving/saved_snapshots.h"
+#include "engine/train/saving/saved_checkpoints.h"
 #include "engine/train/train_observer.h"
 #include "engine/train/trainer_parts.h"
 #include "io/base/time/deadline.h"
@@ -79,8 +79,8 @@ struct LoopContext {
         parts(trainer_parts),
         stop_signal(user_stop_signal),
         observers(trainer_parts.observers),
-        snapshots(trainer_parts.checkpoints, trainer_parts.resumed_from,
-                  trainer_parts.state.progress.global_step) {}
+        checkpoints(trainer_parts.checkpoints, trainer_parts.resumed_from,
+                    trainer_parts.state.progress.global_step) {}
   LoopContext(const LoopContext&) = delete;
   LoopContext& operator=(const LoopContext&) = delete;
 
@@ -109,7 +109,7 @@ struct LoopContext {
   }
   // Reports a checkpoint that has been written since the last call to the observers.
   void report_saved() {
-    if (const auto saved = snapshots.take()) observers.on_save(saved->progress, saved->path);
+    if (const auto saved = checkpoints.take()) observers.on_save(saved->progress, saved->path);
   }
 
   const TrainerOptions options;
@@ -117,7 +117,7 @@ struct LoopContext {
   const std::atomic<int>& stop_signal;  // the user's signal on this rank; 0: none
   ObserverList observers;
   TrainClock clock;
-  SavedSnapshots snapshots;
+  SavedCheckpoints checkpoints;
   TrainerParts::Done done;  // written by Milestones alone
 };
 

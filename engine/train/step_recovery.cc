@@ -67,9 +67,9 @@ void StepRecovery::handle_non_finite(const std::optional<NonFiniteReport>& found
 }
 
 void StepRecovery::give_up(const NonFiniteReport& found) {
-  context_.snapshots.wait();  // a checkpoint may still be in the process of being written
+  context_.checkpoints.wait();  // a checkpoint may still be in the process of being written
   context_.report_saved();
-  std::string text = to_error(found, context_.snapshots.last_good(found.last_good));
+  std::string text = to_error(found, context_.checkpoints.last_good(found.last_good));
   backends::Communicator& control = context_.parts.control;
   if (control.world_size() > 1) broadcast_text(control, text);  // only rank 0 knows its files
   throw NonFiniteError(text);

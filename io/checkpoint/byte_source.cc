@@ -67,6 +67,11 @@ std::vector<std::byte> ByteSource::bytes(std::uint64_t offset, std::uint64_t byt
   return content;
 }
 
+std::vector<std::byte> read_file(const std::string& path) {
+  const std::unique_ptr<ByteSource> file = open_bytes(path);
+  return file->bytes(0, file->size());
+}
+
 std::unique_ptr<ByteSource> open_bytes(const std::string& path) {
   return std::make_unique<FileBytes>(path);
 }

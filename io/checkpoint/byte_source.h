@@ -39,6 +39,7 @@ class ByteSource {
 // Opens a regular file without reading it. Does not wait for the other end of a pipe. Throws
 // MissingFileError, and DataError for anything other than a regular file.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
+std::vector<std::byte> read_file(const std::string& path);  // its whole content; throws the same
 // `bytes` must outlive the source.
 std::unique_ptr<ByteSource> memory_bytes(std::span<const std::byte> bytes, const std::string& name);
 

@@ -1,5 +1,6 @@
 // A checkpoint of a run: named arrays with digests and device tags, plus plain metadata. Format:
-// docs/checkpoint-format.md.
+// docs/checkpoint-format.md. checkpoint_file.cc writes files and reads descriptions,
+// checkpoint_loader.cc loads arrays, checkpoint_format.h has what these share.
 #pragma once
 
 #include <cstdint>
@@ -88,6 +89,5 @@ std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint);
 // load_checkpoint() from memory, for a checkpoint of another rank. `name` replaces the file name in
 // messages.
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name);
-std::vector<std::byte> read_file(const std::string& path);
 
 }  // namespace io

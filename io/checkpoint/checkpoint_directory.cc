@@ -313,7 +313,7 @@ std::vector<std::string> checkpoint_names_after(const std::string& directory, st
   return names;
 }
 
-int delete_older_snapshots(const std::string& directory, const std::string& run_id) {
+int delete_older_checkpoints(const std::string& directory, const std::string& run_id) {
   const std::string newest = find_newest_checkpoint(directory, nullptr, run_id);
   const std::optional<std::int64_t> best = named_step(directory, kBest);
   int deleted = 0;

@@ -44,7 +44,7 @@ std::string find_checkpoint_to_continue(const std::string& directory,
 // Frees space: deletes the checkpoints of run `run_id` in the folder except the newest one that
 // loads and the one named in `best`. Returns the number of deleted checkpoints. Throws as
 // find_newest_checkpoint().
-int delete_older_snapshots(const std::string& directory, const std::string& run_id);
+int delete_older_checkpoints(const std::string& directory, const std::string& run_id);
 // Returns the name of the checkpoint with the highest step, and reads no more than its head: one
 // with the name of another step than it states counts only if there is no other. Returns "" for a
 // folder without checkpoints or a folder that does not exist.

@@ -78,11 +78,6 @@ std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint) {
   return bytes;
 }
 
-std::vector<std::byte> read_file(const std::string& path) {
-  const std::unique_ptr<ByteSource> file = open_bytes(path);
-  return file->bytes(0, file->size());
-}
-
 void check_checkpoint(const std::string& path) {
   open_checkpoint_arrays(open_bytes(path))->finish();
 }

@@ -1,4 +1,4 @@
-// Implements checks of a header, digests, and the small functions of checkpoint.h.
+// Implements the checks of a header, and the sizes of digested blocks.
 #include "io/checkpoint/checkpoint_format.h"
 
 #include <algorithm>
@@ -6,34 +6,9 @@
 #include <set>
 #include <tuple>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 
 namespace io {
-
-std::string to_string(Section section) {
-  switch (section) {
-    case Section::kParameter:
-      return "parameter";
-    case Section::kBuffer:
-      return "buffer";
-    case Section::kOptimizer:
-      return "optimizer";
-    case Section::kAveraging:
-      return "averaging";
-    case Section::kRankState:
-      return "rank state";
-    case Section::kAverage:
-      return "average";
-  }
-  throw Error("section " + std::to_string(static_cast<int>(section)) + " does not exist");
-}
-
-const NamedArray* Checkpoint::find(Section section, const std::string& name) const {
-  const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const NamedArray& array) {
-    return array.section == section && array.name == name;
-  });
-  return found == arrays.end() ? nullptr : &*found;
-}
 
 namespace format {
 namespace {
@@ -43,7 +18,7 @@ void check_text(const std::string& text, const char* what, const std::string& fi
   if (text.size() > longest)
     throw DataError(file + ": " + what + " of " + std::to_string(text.size()) + " bytes; at most " +
                     std::to_string(longest));
-  if (!is_utf8(text)) throw DataError(file + ": " + what + " is not UTF-8");
+  if (!base::is_utf8(text)) throw DataError(file + ": " + what + " is not UTF-8");
 }
 
 void check_progress(const Checkpoint& c, const std::string& file) {

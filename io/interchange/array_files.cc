@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "io/base/numbers/half.h"
+#include "io/base/numbers/number_bytes.h"
 #include "io/interchange/numpy/npz.h"
 #include "io/interchange/safetensors/safetensors.h"
 #include "io/interchange/torch/torch_archive.h"
@@ -21,9 +22,7 @@ bool is_pickle(std::span<const std::byte> first) {
 
 template <class T>
 double get(const NamedArray& array, std::size_t i) {
-  T value;
-  std::memcpy(&value, array.data.data() + i * sizeof(T), sizeof(T));
-  return static_cast<double>(value);
+  return static_cast<double>(base::element_at<T>(array.data, i));
 }
 
 // Converts f64 to float with rounding to odd, so that the second rounding, to half, is correct.

@@ -14,15 +14,12 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/time/utc_time.h"
 #include "io/metrics/event_messages.h"
 #include "io/metrics/tf_record.h"
 
 namespace io {
 namespace {
-
-double now_of_host() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string host_name() {
   char name[256] = "";
@@ -126,7 +123,7 @@ struct EventFile::Impl {
 
 EventFile::EventFile(const std::string& folder, Clock clock, Notice notice, NamedBy named_by)
     : impl_(std::make_unique<Impl>()) {
-  impl_->clock = clock ? std::move(clock) : now_of_host;
+  impl_->clock = clock ? std::move(clock) : base::unix_seconds;
   impl_->notice = std::move(notice);
   const base::Descriptor opened_folder = open_folder(folder, named_by);
   const double time = impl_->clock();

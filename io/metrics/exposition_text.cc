@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {
@@ -24,7 +24,7 @@ std::string escaped(std::string_view text, bool quotes) {
 std::string number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return shortest_text(value);
+  return base::shortest_text(value);
 }
 
 }  // namespace

@@ -6,14 +6,11 @@
 #include <list>
 
 #include "io/base/formats/json_writer.h"
+#include "io/base/time/utc_time.h"
 #include "io/metrics/line_file.h"
 
 namespace io {
 namespace {
-
-double host_clock() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 void add(base::JsonWriter& json, const MetricsWriter::Numbers& numbers) {
   for (const auto& [key, value] : numbers) json.member(key, value);
@@ -43,7 +40,7 @@ struct MetricsWriter::Impl {
 
 MetricsWriter::MetricsWriter(const MetricsFiles& files, Clock clock, Notice notice)
     : impl_(std::make_unique<Impl>()) {
-  impl_->clock = clock ? std::move(clock) : host_clock;
+  impl_->clock = clock ? std::move(clock) : base::unix_seconds;
   impl_->notice = std::move(notice);
   if (!files.of_run.empty()) impl_->files.emplace_back("metrics", files.of_run, NamedBy::kRun);
   if (!files.chosen.empty()) impl_->files.emplace_back("metrics", files.chosen);

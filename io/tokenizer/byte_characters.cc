@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 
 namespace io {
 namespace {
@@ -30,7 +30,7 @@ std::optional<std::string> bytes_of_characters(std::string_view token) {
   static const auto bytes_of = bytes_by_character();
   std::string bytes;
   for (std::size_t i = 0; i < token.size();) {
-    const Utf8Start start = utf8_start(static_cast<unsigned char>(token[i]));
+    const base::Utf8Start start = base::utf8_start(static_cast<unsigned char>(token[i]));
     std::uint32_t character = static_cast<unsigned char>(token[i]);
     if (start.bytes == 2 && i + 1 < token.size())
       character = (character & 0x1F) << 6 | (static_cast<unsigned char>(token[i + 1]) & 0x3F);

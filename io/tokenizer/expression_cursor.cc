@@ -6,7 +6,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 
 namespace io {
 namespace {
@@ -35,13 +35,13 @@ bool ExpressionCursor::take(std::string_view part) {
 }
 
 std::string ExpressionCursor::character() const {
-  const std::size_t bytes = utf8_start(static_cast<unsigned char>(peek())).bytes;
+  const std::size_t bytes = base::utf8_start(static_cast<unsigned char>(peek())).bytes;
   return std::string(text_.substr(at_, std::max<std::size_t>(bytes, 1)));
 }
 
 std::uint32_t ExpressionCursor::code() {
   const std::string all = character();
-  if (ended() || !is_utf8(all)) invalid("expected a character");
+  if (ended() || !base::is_utf8(all)) invalid("expected a character");
   at_ += all.size();
   std::uint32_t code = static_cast<unsigned char>(all[0]);
   if (all.size() > 1) code &= 0xFFu >> (all.size() + 1);

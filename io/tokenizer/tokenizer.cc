@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "io/base/files/io_error.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/tokenizer/composed_text.h"
 
 namespace io {
@@ -20,7 +20,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 std::size_t append_utf8(std::string_view text, bool waits, std::string& valid) {
   std::size_t i = 0;
   while (i < text.size()) {
-    Utf8Start start = utf8_start(static_cast<unsigned char>(text[i]));
+    base::Utf8Start start = base::utf8_start(static_cast<unsigned char>(text[i]));
     std::size_t have = 1;
     for (; have < start.bytes && i + have < text.size(); ++have) {
       const unsigned byte = static_cast<unsigned char>(text[i + have]);
@@ -101,7 +101,7 @@ std::string TokenDecoder::finish() {
 }
 
 void TokenEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
-  if (!is_utf8(text)) {
+  if (!base::is_utf8(text)) {
     std::string valid;
     valid.reserve(text.size() + 16);
     append_utf8(text, /*waits=*/false, valid);

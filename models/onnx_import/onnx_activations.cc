@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "io/base/text/text_format.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "io/base/text/text_parts.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -45,11 +47,11 @@ void translate_gelu(OnnxOperator& op) {
 // Adds a clipping layer; an infinite limit is none.
 void add_clip(OnnxOperator& op, OnnxActivation& value, double low, double high) {
   if (!(low < high))
-    throw OnnxUnsupported("the limits " + io::shortest_text(low) + " and " +
-                          io::shortest_text(high) + ", expected the first below the second");
+    throw OnnxUnsupported("the limits " + base::shortest_text(low) + " and " +
+                          base::shortest_text(high) + ", expected the first below the second");
   Options options{{"function", quoted("clip")}};
-  if (std::isfinite(low)) options.emplace_back("low", io::shortest_text(low));
-  if (std::isfinite(high)) options.emplace_back("high", io::shortest_text(high));
+  if (std::isfinite(low)) options.emplace_back("low", base::shortest_text(low));
+  if (std::isfinite(high)) options.emplace_back("high", base::shortest_text(high));
   value.layer = op.add_layer("activation", {value.layer}, std::move(options));
 }
 
@@ -60,14 +62,14 @@ void translate_hard_sigmoid(OnnxOperator& op) {
   OnnxActivation value = op.activation(0);
   value.layer =
       op.add_layer("scale_shift", {value.layer},
-                   {{"scale", io::shortest_text(alpha)}, {"shift", io::shortest_text(beta)}});
+                   {{"scale", base::shortest_text(alpha)}, {"shift", base::shortest_text(beta)}});
   add_clip(op, value, 0, 1);
   op.set(std::move(value));
 }
 
 void translate_elu(OnnxOperator& op) {
   if (const double alpha = op.real("alpha", 1); alpha != 1)
-    throw OnnxUnsupported("alpha " + io::shortest_text(alpha) + ", expected 1");
+    throw OnnxUnsupported("alpha " + base::shortest_text(alpha) + ", expected 1");
   set_activation(op, "elu");
 }
 
@@ -139,9 +141,9 @@ void translate_extreme(OnnxOperator& op) {
 void translate_leaky_relu(OnnxOperator& op) {
   const double slope = op.real("alpha", 0.01);
   if (!(slope >= 0 && std::isfinite(slope)))
-    throw OnnxUnsupported("alpha " + io::shortest_text(slope) + ", expected 0 or more");
+    throw OnnxUnsupported("alpha " + base::shortest_text(slope) + ", expected 0 or more");
   set_elementwise(op, "activation",
-                  {{"function", quoted("leaky_relu")}, {"slope", io::shortest_text(slope)}});
+                  {{"function", quoted("leaky_relu")}, {"slope", base::shortest_text(slope)}});
 }
 
 void translate_clip(OnnxOperator& op) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -56,17 +56,6 @@ std::int64_t equal_extents(std::int64_t a, std::int64_t b) {
   if (a != kOnnxUnknown && b != kOnnxUnknown) return a == b;
   const std::int64_t other = a == kOnnxUnknown ? b : a;
   return other < 0 && !is_onnx_symbol(other) ? 0 : kOnnxUnknown;
-}
-
-OnnxTensor as_reals(OnnxTensor tensor) {
-  if (tensor.is_real) return tensor;
-  for (const std::int64_t value : tensor.integers) {
-    if (is_onnx_symbol(value)) throw OnnxUnsupported("it computes with an extent that is unknown");
-    tensor.reals.push_back(static_cast<double>(value));
-  }
-  tensor.integers.clear();
-  tensor.is_real = true;
-  return tensor;
 }
 
 double computed(const std::string& type, double a, double b) {
@@ -222,27 +211,6 @@ void expect_known_choice(const OnnxTensor& condition) {
     throw OnnxUnsupported(
         "a choice by an extent that the file leaves open; export the network with a fixed height "
         "and width");
-}
-
-OnnxTensor converted(OnnxOperator& op, OnnxTensor all, std::int64_t to) {
-  if (to == 1 || to == 11) return as_reals(std::move(all));
-  if (to != 6 && to != 7 && to != 9)
-    throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
-                          ", expected 1 (float), 6, 7 (integers), 9 (bool) or 11 (double)");
-  if (!all.is_real && to != 9) return all;
-  const auto truth = [&](auto value) { return static_cast<std::int64_t>(value != 0); };
-  OnnxTensor result = zeros(op, all.shape, false);
-  for (std::size_t i = 0; i < result.integers.size(); ++i) {
-    if (!all.is_real) {
-      const std::int64_t value = all.integers[i];
-      result.integers[i] = value == kOnnxUnknown ? value : truth(value);
-      continue;
-    }
-    const double value = all.reals[i];
-    if (!(std::abs(value) < 9e18)) throw OnnxUnsupported("a float that is no integer");
-    result.integers[i] = to == 9 ? truth(value) : static_cast<std::int64_t>(value);
-  }
-  return result;
 }
 
 std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64_t b) {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {

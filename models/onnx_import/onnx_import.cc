@@ -11,7 +11,10 @@
 #include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_nodes.h"
-#include "models/onnx_import/onnx_operator.h"
+#include "models/onnx_parameters/onnx_heads.h"
+#include "models/onnx_parameters/onnx_parameter_notes.h"
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_tokens/onnx_masks.h"
 
 namespace models {
 namespace {
@@ -151,7 +154,7 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
 // Again if several layers read a parameter in different ways: it is a layer of its own then.
 TranslatedGraph translate_graph(const io::OnnxReader& file, OnnxReading how) {
   while (true) {
-    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how), {}, {}};
+    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how, causal_masks(file)), {}, {}};
     graph.output = translate_nodes(*graph.all);
     graph.needed = needed_layers(graph.all->layers, graph.output.layer);
     if (separate_parameters(*graph.all, graph.needed, how.apart)) continue;

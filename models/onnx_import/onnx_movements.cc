@@ -5,9 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "io/base/text/text_parts.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_tokens/onnx_tokens.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
@@ -97,8 +100,9 @@ OnnxActivation chosen_entries(OnnxOperator& op, OnnxActivation value, std::size_
   std::iota(first.begin(), first.end(), 0);
   if (indices == first && count == extent) return value;
   if (indices == first) return sliced(op, std::move(value), {dim, 0, count});
-  value.layer = op.add_layer("gather", {value.layer},
-                             {{"axis", std::to_string(place)}, {"indices", list_text(indices)}});
+  value.layer =
+      op.add_layer("gather", {value.layer},
+                   {{"axis", std::to_string(place)}, {"indices", base::shape_text(indices)}});
   op.all().layers.at(value.layer).keeps_last = place + 1 != value.plain.stored.size();
   value.plain.stored[place] = count;
   std::vector<int>& axes = value.plain.dims[dim];

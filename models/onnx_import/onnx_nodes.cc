@@ -7,7 +7,10 @@
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_folding.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {

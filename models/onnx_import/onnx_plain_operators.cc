@@ -3,10 +3,13 @@
 #include <optional>
 #include <string>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_tokens/onnx_masks.h"
+#include "models/onnx_tokens/onnx_tokens.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -18,7 +21,7 @@ void translate_dropout(OnnxOperator& op) {
   const double rate = op.has_input(1) ? op.number(1) : 0.5;
   if (rate == 0) return op.set(op.activation(0));
   OnnxActivation value = op.activation(0);
-  value.layer = op.add_layer("dropout", {value.layer}, {{"rate", io::shortest_text(rate)}});
+  value.layer = op.add_layer("dropout", {value.layer}, {{"rate", base::shortest_text(rate)}});
   op.set(std::move(value));
 }
 
@@ -159,16 +162,6 @@ void translate_where(OnnxOperator& op) {
 }
 
 }  // namespace
-
-OnnxActivation global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes) {
-  if (value.layout == OnnxActivation::Layout::kImage) {
-    value.layer = op.add_layer("global_average_pool", {value.layer});
-    value.layout = OnnxActivation::Layout::kVector;
-  }
-  value.shape.resize(2);
-  if (keeps_axes) value.shape.insert(value.shape.end(), {1, 1});
-  return value;
-}
 
 std::vector<OnnxOperatorRow> onnx_plain_operators() {
   std::vector<OnnxOperatorRow> rows{{"Dropout", translate_dropout},

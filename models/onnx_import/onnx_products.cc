@@ -1,12 +1,11 @@
 // Products of two outputs of layers, softmax, and attention, which consists of these.
-#include "models/onnx_import/onnx_products.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "io/base/text/text_format.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "io/base/text/text_parts.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -138,7 +137,7 @@ void set_attention(OnnxOperator& op, Attention found) {
   q.plain.scale = 1;
   OnnxActivation value = ordered(op, q, {positions, rest});
   std::vector<std::pair<std::string, std::string>> options{{"heads", std::to_string(found.heads)}};
-  if (found.dropout > 0) options.emplace_back("dropout", io::shortest_text(found.dropout));
+  if (found.dropout > 0) options.emplace_back("dropout", base::shortest_text(found.dropout));
   value.layer = op.add_layer(found.is_causal ? "causal_self_attention" : "self_attention",
                              {value.layer}, std::move(options));
   value.plain.stored[1] = found.heads * found.size;
@@ -241,7 +240,7 @@ void set_product(OnnxOperator& op, const OnnxActivation& a, const OnnxActivation
   const OnnxActivation factor = ordered(op, y, second);
   std::vector<std::pair<std::string, std::string>> options;
   if (transposed) options.emplace_back("transpose_second", "true");
-  if (scale != 1) options.emplace_back("scale", io::shortest_text(scale));
+  if (scale != 1) options.emplace_back("scale", base::shortest_text(scale));
   value.layer = op.add_layer("matmul", {value.layer, factor.layer}, std::move(options));
   op.all().products[value.layer] = {a, b};
   replace_columns(value.plain, y.plain, columns);

@@ -4,7 +4,9 @@
 #include <string>
 #include <variant>
 
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_tokens/onnx_tokens.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <string>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_import/onnx_operators.h"
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -16,7 +18,7 @@ using Numbers = std::vector<std::int64_t>;
 void set_scaled_norm(OnnxOperator& op, OnnxActivation value) {
   value.layer =
       op.add_layer("layer_norm", {value.layer},
-                   {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}, {"affine", "false"}});
+                   {{"eps", base::shortest_text(op.real("epsilon", 1e-5))}, {"affine", "false"}});
   if (!is_all(op, 1, 1)) value = combined(op, "multiply", std::move(value), plain_input(op, 1));
   if (op.has_input(2) && !is_all(op, 2, 0))
     value = combined(op, "add", std::move(value), plain_input(op, 2));
@@ -48,7 +50,7 @@ void translate_layer_norm(OnnxOperator& op) {
       .name = op.all().layers.free_name(initializer_name(weight), op.node()),
       .tied = {},
       .inputs = {value.layer},
-      .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
+      .options = {{"eps", base::shortest_text(op.real("epsilon", 1e-5))}},
       .arrays = {{"weight", weight, {width}}, {"bias", op.constant(2, normed), {width}}}};
   value.layer = add_norm(op, std::move(layer));
   set_plain(op, std::move(value));

@@ -1,9 +1,9 @@
 // The layers whose outputs are the classes, which may be others for the data.
+#include "models/onnx_parameters/onnx_heads.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
-
-#include "models/onnx_import/onnx_nodes.h"
 
 namespace models {
 namespace {

@@ -1,11 +1,12 @@
 // Notices about parameters and norms: which are trained, and which are not.
+#include "models/onnx_parameters/onnx_parameter_notes.h"
+
 #include <algorithm>
 #include <string>
 #include <unordered_set>
 
 #include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
-#include "models/onnx_import/onnx_nodes.h"
 #include "models/onnx_origins/onnx_calls.h"
 
 namespace models {

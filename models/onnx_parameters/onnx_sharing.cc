@@ -1,5 +1,7 @@
 // Parameters that several layers read: which layers share all of theirs, and which parameters are
 // layers of their own for that.
+#include "models/onnx_parameters/onnx_sharing.h"
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -7,10 +9,9 @@
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
 #include "io/interchange/array_files.h"
-#include "models/onnx_import/onnx_nodes.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
 #include "models/onnx_origins/onnx_calls.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
@@ -66,8 +67,8 @@ bool has_computed_weight(const OnnxOperator& op) {
          !call.arguments[argument].starts_with("%p_");
 }
 
-}  // namespace
-
+// Whether two constants have the same numbers. The exporter may have stored a parameter twice: as
+// it is, and transposed. False for further tensors after kMaxOnnxCompared numbers.
 bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxConstant& b) {
   if (a.tensor == b.tensor) return a.transposed == b.transposed;
   if (a.tensor == nullptr || b.tensor == nullptr || shape_of(a) != shape_of(b)) return false;
@@ -80,6 +81,31 @@ bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxCon
   const io::NamedArray first = loaded(a), second = loaded(b);
   return first.type == second.type && first.data == second.data;
 }
+
+bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
+  if (matrix.tensor == table.tensor) return false;
+  const std::vector<std::string> sources = all.origins.parameters_in(matrix.tensor->name);
+  if (!sources.empty()) return sources == std::vector<std::string>{table.tensor->name};
+  if (all.origins.are_known() || !all.origins.is_anonymous(matrix.tensor->name)) return false;
+  return has_same_numbers(all, matrix, table);
+}
+
+// Lets the matrix of a dense layer be the table of an embedding if the exporter has computed the
+// matrix from it: PyTorch trains one tensor then.
+void share_table(OnnxOperator& op, OnnxListedLayer& layer) {
+  OnnxTranslation& all = op.all();
+  OnnxConstant& matrix = layer.arrays.at(0).from;
+  if (all.tokens == 0 || layer.kind != "dense" || layer.arrays.size() != 1) return;
+  for (const OnnxListedLayer& other : all.layers.all())
+    if (other.kind == "embedding" && other.tied.empty() &&
+        other.arrays.at(0).shape == layer.arrays[0].shape &&
+        is_copy(all, matrix, other.arrays[0].from)) {
+      matrix = other.arrays[0].from;
+      return;
+    }
+}
+
+}  // namespace
 
 void set_reader(OnnxOperator& op, OnnxConstant& weight) {
   OnnxTranslation& all = op.all();

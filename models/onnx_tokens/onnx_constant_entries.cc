@@ -1,25 +1,19 @@
 // Entries of constants that are chosen by indices or by their place, and types and sequences, which
 // exports without optimization contain.
+#include "models/onnx_tokens/onnx_constant_entries.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
-
-// Returns the index from 0 of an entry, which may be counted from the end.
-std::int64_t checked_entry(std::int64_t index, std::int64_t extent) {
-  if (index < -extent || index >= extent)
-    throw OnnxUnsupported("entry " + std::to_string(index) + " of " + std::to_string(extent));
-  return index < 0 ? index + extent : index;
-}
 
 // The triangle above or below the diagonal; other elements become 0.
 OnnxTensor fold_triangle(OnnxOperator& op) {
@@ -106,51 +100,6 @@ void translate_cast_like(OnnxOperator& op) {
   op.set(converted(op, op.tensor(0), to_floats ? 1 : 7));
 }
 
-std::string part_name(const std::string& sequence, std::int64_t part) {
-  return sequence + "\n" + std::to_string(part);
-}
-
-// Returns the extents of the parts: all of a size, but for the last, or those that are given.
-Numbers part_extents(OnnxOperator& op, std::int64_t extent) {
-  if (!op.has_input(1)) throw OnnxUnsupported("without lengths");
-  Numbers lengths = op.numbers(1);
-  if (!op.tensor(1).shape.empty()) return lengths;
-  const std::int64_t length = lengths.at(0);
-  if (length < 1 || extent < 1 || (extent - 1) / length >= std::int64_t{kMaxOnnxNumbers})
-    throw OnnxUnsupported("parts of " + std::to_string(length) + " of " + std::to_string(extent));
-  lengths.clear();
-  for (std::int64_t left = extent; left > 0; left -= length)
-    lengths.push_back(std::min(left, length));
-  return lengths;
-}
-
-// A Split, whose outputs SequenceAt reads.
-void translate_split_to_sequence(OnnxOperator& op) {
-  const Numbers shape = plain_input(op, 0).shape;
-  const std::int64_t axis = op.integer("axis", 0);
-  const Numbers extents = part_extents(op, shape.at(dimension_of(axis, shape.size())));
-  if (extents.empty()) throw OnnxUnsupported("no parts");
-  io::ReadNode split = op.node();
-  split.type = "Split";
-  split.inputs.resize(1);
-  split.attributes = {{"axis", axis}, {"split", extents}};
-  split.outputs.clear();
-  for (std::int64_t part = 0; part < std::ssize(extents); ++part)
-    split.outputs.push_back(part_name(op.node().outputs[0], part));
-  OnnxOperator inner(op.all(), split);
-  find_onnx_operator(split.type)(inner);
-  op.set(OnnxSequence{std::ssize(extents)});
-}
-
-void translate_sequence_at(OnnxOperator& op) {
-  const auto* sequence = std::get_if<OnnxSequence>(&op.input(0));
-  const Numbers index = op.numbers(1);
-  if (sequence == nullptr || index.size() != 1)
-    throw OnnxUnsupported("expected an entry of a sequence by SplitToSequence");
-  const std::int64_t part = checked_entry(index[0], sequence->count);
-  op.set(OnnxKnown(*op.all().values.find(part_name(op.node().inputs[0], part))));
-}
-
 }  // namespace
 
 std::map<std::string, OnnxFold> onnx_constant_entries() {
@@ -159,10 +108,6 @@ std::map<std::string, OnnxFold> onnx_constant_entries() {
           {"GatherND", fold_gather_nd}};
 }
 
-std::vector<OnnxOperatorRow> onnx_token_operators() {
-  return {{"CastLike", translate_cast_like},
-          {"SplitToSequence", translate_split_to_sequence},
-          {"SequenceAt", translate_sequence_at}};
-}
+std::vector<OnnxOperatorRow> onnx_token_operators() { return {{"CastLike", translate_cast_like}}; }
 
 }  // namespace models

@@ -1,12 +1,13 @@
 // Attention whose positions read earlier ones alone, by a mask that is a constant.
+#include "models/onnx_tokens/onnx_masks.h"
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <vector>
 
-#include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {

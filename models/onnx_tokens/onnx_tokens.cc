@@ -1,17 +1,18 @@
 // Token ids choose rows of a table of embeddings, which may be the matrix of the output layer too.
+#include "models/onnx_tokens/onnx_tokens.h"
+
 #include <algorithm>
 #include <vector>
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_translation/onnx_plain.h"
 
 namespace models {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
-
-bool is_integer_type(std::int64_t onnx_type) { return onnx_type == 6 || onnx_type == 7; }
 
 // Returns whether a Reshape to these extents leaves [batch, length] as it is.
 bool is_same_shape(OnnxOperator& op, const Numbers& to, std::int64_t length) {
@@ -23,28 +24,7 @@ bool is_same_shape(OnnxOperator& op, const Numbers& to, std::int64_t length) {
   return has_batch && (to[1] == length || to[1] == -1 || (to[1] == 0 && takes_zero));
 }
 
-bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
-  if (matrix.tensor == table.tensor) return false;
-  const std::vector<std::string> sources = all.origins.parameters_in(matrix.tensor->name);
-  if (!sources.empty()) return sources == std::vector<std::string>{table.tensor->name};
-  if (all.origins.are_known() || !all.origins.is_anonymous(matrix.tensor->name)) return false;
-  return has_same_numbers(all, matrix, table);
-}
-
 }  // namespace
-
-std::optional<OnnxTokens> tokens_of(const std::string& file, const io::ReadValue& input) {
-  if (!is_integer_type(input.type_number)) return std::nullopt;
-  Numbers shape = input.shape;
-  std::ranges::replace(shape, std::int64_t{-1}, kOnnxUnknown);
-  if (shape.size() != 2 || shape[1] < 1 || shape[1] > kMaxOnnxExtent)
-    throw engine::ModelError(file + ": its input '" + base::escape_text(input.name) +
-                             "' of integers is " + onnx_shape_text(shape) +
-                             ", expected token ids, [batch, length], of a fixed length; name the "
-                             "batch alone in dynamic_axes or dynamic_shapes");
-  shape[0] = kOnnxBatch;
-  return OnnxTokens{std::move(shape)};
-}
 
 bool keep_tokens(OnnxOperator& op) {
   const auto* found = std::get_if<OnnxTokens>(&op.input(0));
@@ -91,19 +71,6 @@ bool set_embedding(OnnxOperator& op) {
   }
   set_plain(op, std::move(value));
   return true;
-}
-
-void share_table(OnnxOperator& op, OnnxListedLayer& layer) {
-  OnnxTranslation& all = op.all();
-  OnnxConstant& matrix = layer.arrays.at(0).from;
-  if (all.tokens == 0 || layer.kind != "dense" || layer.arrays.size() != 1) return;
-  for (const OnnxListedLayer& other : all.layers.all())
-    if (other.kind == "embedding" && other.tied.empty() &&
-        other.arrays.at(0).shape == layer.arrays[0].shape &&
-        is_copy(all, matrix, other.arrays[0].from)) {
-      matrix = other.arrays[0].from;
-      return;
-    }
 }
 
 }  // namespace models

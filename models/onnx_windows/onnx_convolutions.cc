@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <string>
 
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"
 
 namespace models {

@@ -3,10 +3,12 @@
 #include <optional>
 #include <string>
 
-#include "io/base/text/text_format.h"
-#include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_plain.h"
-#include "models/onnx_import/onnx_products.h"
+#include "io/base/text/text_parts.h"
+#include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 
 namespace models {
 namespace {
@@ -55,7 +57,7 @@ OnnxActivation normed_by(OnnxOperator& op, OnnxActivation value, OnnxActivation 
   value = combined(op, "subtract", std::move(value), std::move(mean));
   variance = materialized(op, std::move(variance));
   variance.layer = op.add_layer("scale_shift", {variance.layer},
-                                {{"shift", io::shortest_text(op.real("epsilon", 1e-5))}});
+                                {{"shift", base::shortest_text(op.real("epsilon", 1e-5))}});
   variance.layer = op.add_layer("activation", {variance.layer}, {{"function", "\"sqrt\""}});
   return combined(op, "divide", std::move(value), std::move(variance));
 }
@@ -68,7 +70,7 @@ OnnxActivation with_normed_rows(OnnxOperator& op, OnnxActivation value) {
   value = with_last(op, std::move(value), others);
   value.layer =
       op.add_layer("layer_norm", {value.layer},
-                   {{"eps", io::shortest_text(op.real("epsilon", 1e-5))}, {"affine", "false"}});
+                   {{"eps", base::shortest_text(op.real("epsilon", 1e-5))}, {"affine", "false"}});
   return value;
 }
 
@@ -109,8 +111,8 @@ void translate_batch_norm(OnnxOperator& op) {
                         .name = op.all().layers.free_name(initializer_name(owned), op.node()),
                         .tied = {},
                         .inputs = {value.layer},
-                        .options = {{"eps", io::shortest_text(op.real("epsilon", 1e-5))},
-                                    {"momentum", io::shortest_text(momentum)}},
+                        .options = {{"eps", base::shortest_text(op.real("epsilon", 1e-5))},
+                                    {"momentum", base::shortest_text(momentum)}},
                         .arrays = {weight,
                                    channel_array(op, "bias", 2, channels, channels),
                                    {"running_mean", mean, {channels}},
@@ -129,7 +131,7 @@ void add_group_norm(OnnxOperator& op, OnnxActivation value, std::int64_t groups,
                               .tied = {},
                               .inputs = {value.layer},
                               .options = {{"groups", std::to_string(groups)},
-                                          {"eps", io::shortest_text(op.real("epsilon", 1e-5))}},
+                                          {"eps", base::shortest_text(op.real("epsilon", 1e-5))}},
                               .arrays = std::move(arrays)});
   set_plain(op, std::move(value));
 }

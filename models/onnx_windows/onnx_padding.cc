@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+#include "models/onnx_translation/onnx_tensors.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"
 
 namespace models {
@@ -74,7 +76,7 @@ OnnxActivation padded_channels(OnnxOperator& op, OnnxActivation value, const Num
 OnnxActivation padded_by_constant(OnnxOperator& op, OnnxActivation value, const Numbers& pads) {
   const double constant = op.has_input(2) ? op.number(2) : 0;
   if ((pads[1] != 0 || pads[5] != 0) && constant != 0)
-    throw OnnxUnsupported("pads " + onnx_shape_text(pads) + " of " + io::shortest_text(constant) +
+    throw OnnxUnsupported("pads " + onnx_shape_text(pads) + " of " + base::shortest_text(constant) +
                           ", expected zeros before and after the channels");
   value = padded_channels(op, std::move(value), pads);
   Numbers sides{pads[2], pads[3], pads[6], pads[7]};
@@ -85,9 +87,9 @@ OnnxActivation padded_by_constant(OnnxOperator& op, OnnxActivation value, const 
       sides[side] = std::max<std::int64_t>(0, sides[side]);
   }
   if (sides != Numbers(4, 0))
-    value.layer =
-        op.add_layer("pad", {value.layer},
-                     {{"padding", list_text(sides)}, {"value", io::shortest_text(constant)}});
+    value.layer = op.add_layer(
+        "pad", {value.layer},
+        {{"padding", base::shape_text(sides)}, {"value", base::shortest_text(constant)}});
   add_pads(value.shape[2], sides[0], sides[2]);
   add_pads(value.shape[3], sides[1], sides[3]);
   return value;
@@ -112,13 +114,14 @@ OnnxActivation padded_dimension(OnnxOperator& op, OnnxActivation value, std::siz
       image[i < place ? 0 : 2] *= stored[i];
   add_pads(stored[place], before, after);
   if (image != value.plain.stored)
-    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", list_text(image)}});
-  const std::string constant = io::shortest_text(op.has_input(2) ? op.number(2) : 0);
-  value.layer = op.add_layer("pad", {value.layer},
-                             {{"padding", list_text({0, before, 0, after})}, {"value", constant}});
+    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", base::shape_text(image)}});
+  const std::string constant = base::shortest_text(op.has_input(2) ? op.number(2) : 0);
+  value.layer =
+      op.add_layer("pad", {value.layer},
+                   {{"padding", base::shape_text({0, before, 0, after})}, {"value", constant}});
   image[1] = stored[place];
   if (image != stored)
-    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", list_text(stored)}});
+    value.layer = op.add_layer("reshape", {value.layer}, {{"shape", base::shape_text(stored)}});
   std::vector<int>& axes = value.plain.dims[dim];
   if (axes.empty()) {  // an extent of 1 before all others
     insert_axis(value.plain, 0, stored[place]);

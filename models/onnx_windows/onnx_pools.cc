@@ -3,8 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "models/onnx_import/onnx_folding.h"
-#include "models/onnx_import/onnx_products.h"
+#include "models/onnx_translation/onnx_combined.h"
+#include "models/onnx_translation/onnx_tensors.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"
 
 namespace models {

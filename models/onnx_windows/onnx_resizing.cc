@@ -3,7 +3,8 @@
 #include <cmath>
 #include <string>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+#include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"
 
 namespace models {
@@ -78,14 +79,14 @@ Resizing by_scales(OnnxOperator& op, const Numbers& shape) {
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const double factor = shortest_decimal(static_cast<float>(factors[axis]));
     if (!(factor > 0 && factor <= 1024))
-      throw OnnxUnsupported("a scale of " + io::shortest_text(factor) +
+      throw OnnxUnsupported("a scale of " + base::shortest_text(factor) +
                             ", expected one above 0 and at most 1024");
     const std::int64_t in = shape[axis + 2];
     if (in != kOnnxUnknown && in > kMaxOnnxExtent / 1024)
       throw OnnxUnsupported("an image of " + std::to_string(in) + " to be resized");
     out.push_back(in == kOnnxUnknown ? in
                                      : static_cast<std::int64_t>(static_cast<double>(in) * factor));
-    texts.push_back(io::shortest_text(factor));
+    texts.push_back(base::shortest_text(factor));
   }
   return {factors, out, {"factor", both(texts[0], texts[1])}};
 }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "models/onnx_import/onnx_folding.h"
+#include "io/base/text/text_parts.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
@@ -27,7 +28,7 @@ int add_constant(OnnxOperator& op, const Numbers& shape, std::vector<double> val
                      .name = layers.free_name("", op.node()),
                      .tied = {},
                      .inputs = {},
-                     .options = {{"shape", list_text(shape)}},
+                     .options = {{"shape", base::shape_text(shape)}},
                      .arrays = {{"value", {}, shape, std::move(values)}}});
 }
 
@@ -58,7 +59,7 @@ void set_stack(OnnxOperator& op, const OnnxWindowInput& from, OnnxActivation val
   const std::int64_t count = from.image_count(), all = value.shape[2] / count,
                      columns = value.shape[3], channels = value.shape[1];
   value.layer = op.add_layer("reshape", {value.layer},
-                             {{"shape", list_text({count, all, columns * channels})}});
+                             {{"shape", base::shape_text({count, all, columns * channels})}});
   if (all != rows)
     value.layer = op.add_layer("slice", {value.layer},
                                {{"axis", "1"}, {"first", "0"}, {"count", std::to_string(rows)}});
@@ -99,13 +100,13 @@ OnnxActivation spread_images(OnnxOperator& op, const OnnxWindowInput& from, Onnx
   expect_onnx_extent(pitch);
   expect_onnx_extent(count * pitch);
   if (pitch != rows) {
-    value.layer =
-        op.add_layer("reshape", {value.layer}, {{"shape", list_text({count, rows, columns})}});
+    value.layer = op.add_layer("reshape", {value.layer},
+                               {{"shape", base::shape_text({count, rows, columns})}});
     const Numbers sides{0, windows.pads[0], 0, pitch - rows - windows.pads[0]};
-    value.layer = op.add_layer("pad", {value.layer}, {{"padding", list_text(sides)}});
-    value.layer =
-        op.add_layer("reshape", {value.layer},
-                     {{"shape", list_text({count * pitch, value.shape[3], value.shape[1]})}});
+    value.layer = op.add_layer("pad", {value.layer}, {{"padding", base::shape_text(sides)}});
+    value.layer = op.add_layer(
+        "reshape", {value.layer},
+        {{"shape", base::shape_text({count * pitch, value.shape[3], value.shape[1]})}});
   }
   value.shape[2] = count * pitch;
   windows.pads[0] = 0;
@@ -164,7 +165,7 @@ void expect_numbers(const char* name, const Numbers& values, std::size_t count,
 
 std::string number_or_list(const Numbers& values) {
   return values == Numbers(values.size(), values[0]) ? std::to_string(values[0])
-                                                     : list_text(values);
+                                                     : base::shape_text(values);
 }
 
 OnnxWindows window_attributes(OnnxOperator& op, const Numbers& kernel, bool is_row) {
@@ -223,7 +224,7 @@ OnnxActivation with_entries(OnnxOperator& op, OnnxActivation image, std::size_t 
   zeros(op, {std::ssize(along.entries)}, false);  // counts them
   const std::string place = std::to_string(axis);
   image.layer = op.add_layer("gather", {image.layer},
-                             {{"axis", place}, {"indices", list_text(along.entries)}});
+                             {{"axis", place}, {"indices", base::shape_text(along.entries)}});
   op.all().layers.at(image.layer).keeps_last = true;
   const std::int64_t numbers = along.numbers();
   image.shape[axis + 2] = numbers;
@@ -232,12 +233,12 @@ OnnxActivation with_entries(OnnxOperator& op, OnnxActivation image, std::size_t 
   Numbers shape{rows, columns, channels}, factors{numbers, along.taps, 1};
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, along.taps);
   if (axis == 0) factors.push_back(1);
-  image.layer = op.add_layer("reshape", {image.layer}, {{"shape", list_text(shape)}});
+  image.layer = op.add_layer("reshape", {image.layer}, {{"shape", base::shape_text(shape)}});
   if (!along.weights.empty())
     image.layer = op.add_layer("multiply", {image.layer, add_constant(op, factors, along.weights)});
   image.layer = op.add_layer("reduce", {image.layer},
                              {{"function", along.weights.empty() ? "\"max\"" : "\"sum\""},
-                              {"axes", list_text({static_cast<std::int64_t>(axis) + 1})},
+                              {"axes", base::shape_text({static_cast<std::int64_t>(axis) + 1})},
                               {"keep", "false"}});
   op.all().layers.at(image.layer).keeps_last = true;
   return image;

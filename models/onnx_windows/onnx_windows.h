@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/onnx_import/onnx_plain.h"
+#include "models/onnx_translation/onnx_operator.h"
 
 namespace models {
 

@@ -10,7 +10,6 @@
 #include "io/base/formats/nesting.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/nearest.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "models/published/published_settings.h"
 
@@ -43,7 +42,7 @@ void note_dropout(const Settings& settings, std::initializer_list<const char*> k
   std::string found;
   for (const char* key : keys)
     if (const double rate = settings.number(key, otherwise, 0, "from 0"); rate > 0)
-      found += (found.empty() ? "" : ", ") + std::string(key) + " " + io::shortest_text(rate);
+      found += (found.empty() ? "" : ", ") + std::string(key) + " " + base::shortest_text(rate);
   if (!found.empty()) config.notes.push_back("dropout of config.json is left out (" + found + ")");
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace models {
 namespace {
@@ -17,7 +17,9 @@ std::string option(const char* key, const std::string& value) {
 std::string option(const char* key, std::int64_t value) {
   return option(key, std::to_string(value));
 }
-std::string option(const char* key, double value) { return option(key, io::shortest_text(value)); }
+std::string option(const char* key, double value) {
+  return option(key, base::shortest_text(value));
+}
 std::string flag(const char* key, bool value) { return option(key, value ? "true" : "false"); }
 
 // Adds layers one after another. Every layer has a name, which later ones may read.

@@ -21,12 +21,6 @@ namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-std::string shape_text(const Extents& shape) {
-  std::vector<std::string> extents;
-  for (const std::int64_t extent : shape) extents.push_back(std::to_string(extent));
-  return "[" + base::join_text(extents) + "]";
-}
-
 // The prefix of all tensors but the output layer's. Files of the model without that layer lack it.
 std::string_view prefix_of(const PublishedConfig& config) {
   return config.family == PublishedFamily::kGpt2 ? "transformer." : "model.";
@@ -95,8 +89,8 @@ class WeightReader {
     const std::string& file = files_.file_name(found->second);
     if (entry.shape != tensor.shape)
       throw engine::ModelError(file + ": '" + found->first + "' has shape " +
-                               shape_text(entry.shape) + "; config.json implies " +
-                               shape_text(tensor.shape));
+                               base::shape_text(entry.shape) + "; config.json implies " +
+                               base::shape_text(tensor.shape));
     if (!base::is_floating(entry.type))
       throw engine::ModelError(file + ": '" + found->first + "' has type " +
                                std::string(to_string(entry.type)) +
@@ -187,8 +181,8 @@ std::vector<io::NamedArray> published_tensors(const PublishedConfig& config,
     if (wanted.transposed) std::swap(expected[0], expected[1]);
     if (array.shape != expected)
       throw engine::ModelError(source + ": '" + array.name + "' has shape " +
-                               shape_text(array.shape) + "; a " + config.type +
-                               " of this config has " + shape_text(expected));
+                               base::shape_text(array.shape) + "; a " + config.type +
+                               " of this config has " + base::shape_text(expected));
     if (wanted.transposed) array = io::transposed(std::move(array));
     if (wanted.stored.size() == 1) {
       array.name = wanted.stored.front().name;

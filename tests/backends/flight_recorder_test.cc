@@ -58,7 +58,7 @@ std::atomic<std::int64_t> set_time{0};  // microseconds
 // A clock that is set, by a user or a server of time, makes nobody wait longer.
 TEST(FlightRecorder, ASetClockChangesNoDuration) {
   constexpr std::int64_t kHour = 3'600'000'000;
-  FlightRecorder recorder(+[] { return FlightRecorder::system_time_us() + set_time; });
+  FlightRecorder recorder(+[] { return base::unix_us() + set_time; });
   recorder.begin(0, backends::transfer_word(Operation::kBarrier, 1, 0));
   for (const std::int64_t hours : {100, -100, 0}) {
     set_time = hours * kHour;

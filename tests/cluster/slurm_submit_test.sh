@@ -32,9 +32,9 @@ submit() {
 }
 newest() { cat "$run/latest" 2>/dev/null || true; }
 advanced() { [ -n "$(newest)" ] && [ "$(newest)" != "$before" ]; }
-wait_for_snapshot() {
+wait_for_checkpoint() {
   before=$1
-  wait_for 40 "snapshot of job $job after ${before:-step 0}" advanced
+  wait_for 40 "checkpoint of job $job after ${before:-step 0}" advanced
 }
 count_notes() { [ "$(grep -c "^$1" "$notes")" -ge "$2" ]; }
 # SLURM holds a requeued job back for two minutes, and its nodes refuse it within a second of its end.
@@ -44,7 +44,7 @@ start_again() {
 }
 # limit N: the signal that SLURM sends before the time limit, after some more steps
 limit() {
-  wait_for_snapshot "$(newest)"
+  wait_for_checkpoint "$(newest)"
   scancel --signal=USR1 "$job"
   wait_for 40 "requeue $1 of job $job" count_notes 'requeue 75' "$1"
   start_again
@@ -92,11 +92,11 @@ wait_for 40 "end of job $job" gone
 
 # A preemption with a grace time: SIGTERM, and the nodes are taken away when the program has saved.
 submit spare --partition spare --nodes 3 --cpus-per-task 4 "${train[@]}" --steps 100000000
-wait_for_snapshot ""
+wait_for_checkpoint ""
 srun --partition urgent --nodes 3 --cpus-per-task 4 true 2>urgent.log || fail "a job that preempts another" urgent.log
 check "a preempted job goes back" has '^requeue 143' "$notes"
 start_again
-wait_for_snapshot "$(newest)"
+wait_for_checkpoint "$(newest)"
 check "and continues" test "$(grep -c '^start ' "$notes")" = 2
 "$engine" submit --cancel "$run" >cancel.txt
 wait_for 40 "end of job $job" gone
@@ -108,7 +108,7 @@ srun -N 2 -n 2 "$engine" "${train[@]}" --steps "$steps" --save-dir whole >whole.
 submit two --nodes 2 "${train[@]}" --steps "$steps"
 limit 1
 limit 2
-wait_for_snapshot "$(newest)"
+wait_for_checkpoint "$(newest)"
 lost=$(last_node)
 lose_node "$lost"
 start_again
@@ -125,7 +125,7 @@ elastic=("${train[@]}" --elastic 2:3 --reduction-order canonical --heartbeat 0.5
 submit elastic --nodes 2-3 "${elastic[@]}"
 limit 1
 limit 2
-wait_for_snapshot "$(newest)"
+wait_for_checkpoint "$(newest)"
 lost=$(last_node)
 lose_node "$lost"
 wait_for 40 "two ranks to go on" has 'membership: 2 ranks' "$log"

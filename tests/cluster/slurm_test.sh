@@ -116,7 +116,7 @@ long=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --
 timeout "$(scaled 60)" srun -N 2 -n 2 "${long[@]}" --save-dir "$folder/whole" >"$folder/whole.log" 2>&1 || fail "a whole run" "$folder/whole.log"
 job=$(sbatch --parsable --requeue -N 2 -n 2 --open-mode=append --output="$folder/requeued.log" \
   --wrap "srun ${long[*]} --save-dir $folder/requeued --resume auto")
-wait_for 30 "snapshot of job $job" test -e "$folder/requeued/latest"
+wait_for 30 "checkpoint of job $job" test -e "$folder/requeued/latest"
 scontrol requeue "$job"
 state() { squeue --noheader --jobs "$job" --format=%T 2>/dev/null; }
 pending() { [ "$(state)" = PENDING ]; }
@@ -125,7 +125,7 @@ wait_for 30 "job $job to be in the queue again" pending
 scontrol update "JobId=$job" StartTime=now+2
 ended() { [ -z "$(state)" ]; }
 wait_for 60 "end of job $job" ended
-check "the job went on from a snapshot" grep -q 'resumed ' "$folder/requeued.log"
+check "the job went on from a checkpoint" grep -q 'resumed ' "$folder/requeued.log"
 check "and ended like the undisturbed one" "$engine" verify "$folder/whole" "$folder/requeued"
 
 # The scripts of the documentation, shorter.

@@ -228,7 +228,7 @@ class Driver:
         for name, more in (("half", ["--epochs", "1"]), ("done", []), ("other", ["--lr", "0.001"])):
             (home / name).mkdir()
             self.must(["train", *NEW, *train_with(*more)], home / name)
-        # Its best snapshot is not the newest: so small a learning rate makes nothing better.
+        # Its best checkpoint is not the newest: so small a learning rate makes nothing better.
         self.must(["train", "--resume", "run", "--epochs", "3", "--lr", "1e-30", "--keep-last", "3"], home / "done")
         self.must(["export", "{done}", "-o", "weights.safetensors"], home / "done")
         self.prepared = home

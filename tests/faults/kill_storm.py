@@ -258,7 +258,7 @@ def main():
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--order", default="canonical", choices=["canonical", "fast"])
     parser.add_argument("--pause", default="0.5:2", type=lambda text: [float(part) for part in text.split(":")])
-    parser.add_argument("--save-async", action="store_true", help="snapshots are written beside the training")
+    parser.add_argument("--save-async", action="store_true", help="checkpoints are written beside the training")
     parser.add_argument("--keep", action="store_true", help="keep the folder with runs and logs")
     options = parser.parse_args()
     options.engine = str(pathlib.Path(options.engine).resolve())

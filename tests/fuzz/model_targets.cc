@@ -1,4 +1,4 @@
-// Models from a file or a snapshot: a definition made of the input's bytes becomes a graph and
+// Models from a file or a checkpoint: a definition made of the input's bytes becomes a graph and
 // plans, and, if it is small, runs a step.
 #include <algorithm>
 #include <array>

@@ -10,7 +10,7 @@
 
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "models/onnx_import/onnx_import.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/input_folder.h"

@@ -15,6 +15,7 @@
 #include "tools/commands/top/top_view.h"
 #include "tools/folder/run_record.h"
 #include "tools/launch/nodes/control_line.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/option_table.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_text.h"
@@ -98,7 +99,7 @@ void run_status(Input input) {
 
 void sample_statement(Input input) {
   try {
-    const tools::InputSchema stated = tools::read_sample_statement(text_of(input), "snapshot");
+    const tools::InputSchema stated = tools::read_sample_statement(text_of(input), "checkpoint");
     const auto normalization = stated.normalization.value_or(io::Normalization::kStandard);
     const std::string text = tools::sample_statement(stated.splits, normalization);
     if (tools::sample_statement(tools::read_sample_statement(text, "again").splits,

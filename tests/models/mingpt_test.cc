@@ -13,6 +13,7 @@
 #include "engine/optim/optimizer.h"
 #include "models/model_catalog.h"
 #include "models/next_token.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/support/test_support.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/base/formats/protobuf_message.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "tests/support/array_numbers.h"
 #include "tests/support/test_support.h"
 

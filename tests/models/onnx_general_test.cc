@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "engine/core/error.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "tests/models/onnx_constants.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "models/model_catalog.h"
 #include "tests/models/onnx_constants.h"
 #include "tests/support/error_of.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "io/base/formats/protobuf_message.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "models/model_catalog.h"
 #include "models/onnx_import/onnx_import.h"
 #include "tests/models/onnx_constants.h"

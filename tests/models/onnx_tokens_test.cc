@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/core/error.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "models/onnx_import/onnx_import.h"
 #include "tests/models/onnx_constants.h"
 #include "tests/support/error_of.h"

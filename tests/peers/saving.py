@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Snapshots of `engine bench save` beside torch.save and torch.load of as many bytes, in turns.
+"""Checkpoints of `engine bench save` beside torch.save and torch.load of as many bytes, in turns.
 
     tests/peers/saving.py build/release/tools/engine --python VENV/bin/python --dir DIR
 

@@ -63,7 +63,7 @@ check "train on ARM" on_arm "$there" "${train[@]}" --epochs 1 --save-dir "$runs/
 check "train here" "$here" "${train[@]}" --epochs 1 --save-dir "$runs/here"
 check "what ARM wrote, here" "$here" eval "$runs/arm"
 check "what this machine wrote, on ARM" on_arm "$there" eval "$runs/here"
-check "goes on here from ARM's snapshot" "$here" train --resume "$runs/arm" --epochs 2
+check "goes on here from ARM's checkpoint" "$here" train --resume "$runs/arm" --epochs 2
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -42,6 +42,12 @@ printf '// Takes what users include.\n#include "engine/model.h"\n' >"$tree/tools
 expect 'tools/run/session/user.h:2: "engine/model.h" is for users of the library'
 printf '// Takes what only the library may.\n#include "tools/api/model_impl.h"\n' >"$tree/tools/run/session/inner.h"
 expect "tools/run/session/inner.h:2: includes the shared library's own part, tools/api/model_impl.h"
+mkdir -p "$tree/backends/relay"
+printf '// Declares what another folder defines.\nint relayed(int count);\n' >"$tree/backends/store/relayed.h"
+printf '// Defines it.\n#include "backends/store/relayed.h"\nint relayed(int count) {\n  return count;\n}\n' >"$tree/backends/relay/relaying.cc"
+expect 'backends/store/relayed.h: declares relayed() without "// Defined in backends/relay/relaying.cc."'
+printf '// Declares what another folder defines.\n// Defined in backends/relay/relaying.cc.\nint relayed(int count);\n' >"$tree/backends/store/relayed.h"
+[ "$("$checker" "$tree" | grep -c 'declares relayed')" = 0 ] || { echo "a declaration that says where is refused"; exit 1; }
 printf '// Includes test code.\n#include "tests/emulator/simt/x.h"\n' >"$tree/backends/store/tested.h"
 expect 'backends/store/tested.h:2: includes test code, "tests/emulator/simt/x.h"'
 printf '// Takes the emulator for a device.\n#include <emulated_kernel_language.h>\n' >"$tree/backends/store/emulated.h"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks who includes whom between folders: their order in a layer, circles, and the public headers.
+"""Checks who includes whom between folders: their order in a layer, circles, and the public headers. A header that declares
+functions of another folder makes those that include it depend on that folder, so it says so: "// Defined in FOLDER/FILE."
 
 Usage: tests/scripts/include_folders.py [--exceptions FILE] <SOURCES     names of files, one a line, from the root of the tree
 Prints one line a fault and exits with 1 if there is any; else says how many exceptions are left. A line of the exceptions
@@ -27,7 +28,7 @@ ORDER = {
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],
     "io/base": ["machine", "numbers text time", "digests files formats threads"],
-    "models": ["onnx onnx_origins published", "onnx_import", "onnx_parameters onnx_tokens onnx_windows", "."],
+    "models": ["onnx_export onnx_origins published", "onnx_translation", "onnx_parameters", "onnx_tokens onnx_windows", "onnx_import", "."],
     "tools": ["report", "options", "launch", "folder", "html", "run", "commands", "bench", ".", "api"],
     "tools/report": ["output", "observers", "trace"],
     "tools/options": ["table", "rows input", "manual"],
@@ -154,6 +155,38 @@ def unused_exceptions(files, exceptions, used):
             yield f"exception is over, remove it: {pair[0]} -> {pair[1]}"
 
 
+# Functions of a namespace begin at the first column.
+NO_TYPE = r"^(?!return|using|typedef|class|struct|enum|namespace|static|template|friend|#|//|\})"
+DECLARATION = re.compile(NO_TYPE + r"[A-Za-z_][\w:<>,&*\s\[\]]*?[ &*](\w+)\([^;{}]*\)(?: const)?(?: noexcept)?;", re.M)
+DEFINITION = re.compile(NO_TYPE + r"[A-Za-z_][\w:<>,&*\s\[\]]*?[ &*](?:\w+::)*(\w+)\((?:[^;{}]|\{\})*\)"
+                        r"(?: const)?(?: noexcept)?(?: try)? \{", re.M)
+
+
+def text_of(file):
+    with open(file, encoding="utf-8", errors="replace") as text:
+        return text.read()
+
+
+def declaration_faults(files):
+    """Functions that a header of the product declares and that only other folders define, without a line that says where."""
+    product = [file for file in files if file.startswith(("backends/", "engine/", "io/", "models/", "tools/")) and os.path.exists(file)]
+    texts = {file: text_of(file) for file in product}
+    definitions, includes = defaultdict(set), defaultdict(set)
+    for file in product:
+        for name in DEFINITION.findall(texts[file]):
+            definitions[name].add(file)
+    for file, _, path in includes_of(product):
+        includes[file].add(path)
+    for header in product:
+        own = os.path.dirname(header)
+        for name in DECLARATION.findall(texts[header]) if header.endswith(".h") else ():
+            if any(os.path.dirname(file) == own for file in definitions[name]):
+                continue
+            for file in sorted(definitions[name]):
+                if header in includes[file] and f"Defined in {os.path.dirname(file)}" not in texts[header]:
+                    yield f'{header}: declares {name}() without "// Defined in {file}."'
+
+
 def read_exceptions(file):
     pairs = set()
     if os.path.exists(file):
@@ -178,6 +211,7 @@ def main():
         faults += order_faults(*include, exceptions, used)
         faults += public_faults(*include)
     faults += circle_faults(files, exceptions)
+    faults += declaration_faults(files)
     faults += unused_exceptions(files, exceptions, used)
     print("\n".join(faults) if faults else
           f"{len(exceptions)} includes between folders against their order: "

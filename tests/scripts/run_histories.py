@@ -129,17 +129,17 @@ class History:
         self.saved = {}
         for run, folders in found.items():
             for name in ("latest", "best"):
-                snapshot = self.name_in(folders[0], name)
-                if snapshot is None:
+                checkpoint = self.name_in(folders[0], name)
+                if checkpoint is None:
                     continue
-                path = folders[0] / snapshot
+                path = folders[0] / checkpoint
                 for arguments in (["inspect", path, "--check"], ["eval", path]):
                     result = subprocess.run([self.engine, *arguments], capture_output=True, text=True, timeout=DEADLINE)
                     # A learning rate that is too high makes outputs infinite before parameters.
                     diverged = result.returncode == 65 and "output" in result.stderr and "is not finite" in result.stderr
                     if result.returncode != 0 and not diverged:
-                        raise Lost(f"{name} of {folders[0]}, {snapshot}: {result.stderr.strip()}")
-                self.saved.setdefault(run, {})[name] = snapshot
+                        raise Lost(f"{name} of {folders[0]}, {checkpoint}: {result.stderr.strip()}")
+                self.saved.setdefault(run, {})[name] = checkpoint
 
     @staticmethod
     def name_in(folder, name):

@@ -13,6 +13,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
+#include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"
@@ -26,19 +27,12 @@ namespace {
 
 constexpr std::size_t kBatch = 64;  // samples per forward pass
 
-std::string text_of(const std::vector<std::int64_t>& extents) {
-  std::string text;
-  for (const std::int64_t extent : extents)
-    text += (text.empty() ? "" : "x") + std::to_string(extent);
-  return "[" + text + "]";
-}
-
 models::ModelOptions options_of(const ModelShape& shape, std::string definition) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   const auto fits = [](std::int64_t extent) { return extent >= 1 && extent <= kMost; };
   const std::vector<std::int64_t>& s = shape.sample;
   if ((s.size() != 1 && s.size() != 3) || !std::ranges::all_of(s, fits))
-    throw io::ConfigError("the sample's shape is " + text_of(s) +
+    throw io::ConfigError("the sample's shape is " + base::shape_text(s) +
                           ", expected [height, width, channels], or [context] for text");
   if (!fits(shape.classes))
     throw io::ConfigError("the number of classes is " + std::to_string(shape.classes) +
@@ -104,7 +98,7 @@ std::vector<float> Model::Impl::predict(std::size_t items, std::size_t given, co
   if (given % items != 0)
     throw io::DataError("predict: " + std::to_string(given) + " " + what +
                         " are no whole samples, which have " + std::to_string(items) + " each (" +
-                        text_of(shape.sample) + ")");
+                        base::shape_text(shape.sample) + ")");
   if (!inference)
     inference = std::make_unique<engine::Inference>(
         graph, state, pool,
@@ -180,7 +174,8 @@ void Model::set_tensors(const std::vector<Tensor>& tensors) {
       if (count != static_cast<std::int64_t>(tensor.values.size()))
         throw io::DataError("tensor '" + tensor.name + "' has " +
                             std::to_string(tensor.values.size()) + " values, expected " +
-                            std::to_string(count) + " for its shape " + text_of(tensor.shape));
+                            std::to_string(count) + " for its shape " +
+                            base::shape_text(tensor.shape));
       io::NamedArray array{.name = tensor.name,
                            .section = io::section_of_name(tensor.name),
                            .type = base::DType::kF32,
@@ -201,7 +196,7 @@ void Model::load(const std::string& path) {
       chosen = file;
       return tools::load_weights(engine::AverageKind::kNone, file, &unread);
     };
-    const auto arrays = tools::read_snapshot(path, tools::Snapshot::kBest, load);
+    const auto arrays = tools::read_checkpoint(path, tools::CheckpointChoice::kBest, load);
     impl_->take(arrays, chosen, unread);
   });
 }

@@ -22,6 +22,7 @@
 #include "tools/folder/output_paths.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/machine/thread_choice.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/run_config.h"
 #include "tools/report/observers/session_text.h"
 #include "tools/report/output/build_info.h"

@@ -58,7 +58,7 @@ SavedTraining::SavedTraining(const std::string& model)
     : graph_(models::build_model(model, models::default_options(model))),
       state_(engine::ModelState::allocate(graph_, engine::DType::kF32)) {
   state_.initialize(graph_, 0);
-  optimizer_ = engine::make_sgd({.momentum = 0.9}, state_.parameters.values);
+  optimizer_ = engine::make_optimizer("sgd", {{"momentum", 0.9}}, state_.parameters.values);
 }
 
 void SavedTraining::copy() {

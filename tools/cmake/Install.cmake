@@ -124,7 +124,7 @@ synchronized by averaging gradients every step, or parameters every few steps.
 On one machine or a few; started by hand, by the program's own launcher, by
 SLURM or by MPI.
 .
-Snapshots are atomic, a resumed run continues bit for bit, and the program
+Checkpoints are atomic, a resumed run continues bit for bit, and the program
 checks that replicas are identical.")
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # so that packages of programs depend on the library's
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")

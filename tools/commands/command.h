@@ -9,6 +9,7 @@ namespace tools {
 
 int train_command(const Arguments& arguments);
 int launch_command(const Arguments& arguments);
+// Defined in tools/commands/submit/submit_command.cc.
 int submit_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
@@ -16,17 +17,11 @@ int verify_command(const Arguments& arguments);
 int report_command(const Arguments& arguments);
 int top_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
+// Defined in tools/bench/commands/bench_command.cc.
 int bench_command(const Arguments& arguments);
-int bench_comm_command(const Arguments& arguments);  // engine bench comm
-int bench_link_command(const Arguments& arguments);  // engine bench link
-int bench_scaling_command(const Arguments& arguments);
-int bench_demos_command(const Arguments& arguments);
-int bench_kernels_command(const Arguments& arguments);
-int bench_save_command(const Arguments& arguments);
-int bench_io_command(const Arguments& arguments);
-int bench_verify_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
+// Defined in tools/commands/tokenize/tokenize_command.cc.
 int tokenize_command(const Arguments& arguments);
 int sample_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
@@ -48,6 +43,7 @@ struct Command {
   bool hidden = false;           // not for users
 };
 // Returns the commands in the order of the manual page.
+// Defined in tools/command_table.cc, which knows all parts.
 const std::vector<Command>& commands();
 
 }  // namespace tools

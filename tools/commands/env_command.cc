@@ -15,6 +15,7 @@
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/shell_text.h"

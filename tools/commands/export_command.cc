@@ -12,17 +12,16 @@
 #include "io/base/files/create_folder.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/data/readers/tokens/text_files.h"
 #include "io/interchange/array_files.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "models/image_weights.h"
 #include "models/model_catalog.h"
-#include "models/onnx/onnx_export.h"
+#include "models/onnx_export/onnx_export.h"
 #include "models/publish.h"
 #include "tools/commands/command.h"
 #include "tools/commands/predict/published_companions.h"
@@ -119,7 +118,7 @@ void export_arrays(const ExportOptions& o) {
 
 // A model's definition and its source.
 struct SavedModel {
-  std::optional<io::Checkpoint> snapshot;  // its description; none: weights without a run
+  std::optional<io::Checkpoint> checkpoint;  // its description; none: weights without a run
   std::string name, definition, tokenizer;
   SavedInput input;
 };
@@ -132,10 +131,10 @@ SavedModel find_definition(const ExportOptions& o, ConfigValues& values) {
     values.try_emplace("model", ConfigValue{o.path, o.path});
     model.tokenizer = io::read_stored_tokenizer(o.path);
   } else if (io::is_checkpoint(*io::open_bytes(o.path))) {
-    model.snapshot = io::load_description(o.path);
-    model.tokenizer = model.snapshot->tokenizer;
-    if (!values.contains("model")) model.definition = model.snapshot->definition;
-    take_saved_options(options_in(*model.snapshot, o.path), values);
+    model.checkpoint = io::load_description(o.path);
+    model.tokenizer = model.checkpoint->tokenizer;
+    if (!values.contains("model")) model.definition = model.checkpoint->definition;
+    take_saved_options(options_in(*model.checkpoint, o.path), values);
   }
   if (!values.contains("model"))
     throw UsageError("--model is required: " + o.path + " does not say which model it is of");
@@ -148,8 +147,8 @@ SavedModel find_model(const ExportOptions& o) {
   const bool other_data = std::ranges::any_of(
       values, [](const auto& given) { return !leaves_data_alone(given.first); });
   SavedModel model = find_definition(o, values);
-  model.input = saved_input(model.snapshot ? &*model.snapshot : nullptr, o.path, values, other_data,
-                            o.input == "pixels");
+  model.input = saved_input(model.checkpoint ? &*model.checkpoint : nullptr, o.path, values,
+                            other_data, o.input == "pixels");
   return model;
 }
 
@@ -170,18 +169,18 @@ std::string list_json(const auto& list) {
 std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions& o,
                                                              const SavedModel& model) {
   std::vector<std::pair<std::string, std::string>> entries{{"model", model.name}};
-  if (model.snapshot) {
-    entries.emplace_back("run_id", model.snapshot->run_id);
-    entries.emplace_back("step", std::to_string(model.snapshot->global_step));
-    entries.emplace_back("dataset", model.snapshot->dataset);
-    entries.emplace_back("written_by", model.snapshot->build);
+  if (model.checkpoint) {
+    entries.emplace_back("run_id", model.checkpoint->run_id);
+    entries.emplace_back("step", std::to_string(model.checkpoint->global_step));
+    entries.emplace_back("dataset", model.checkpoint->dataset);
+    entries.emplace_back("written_by", model.checkpoint->build);
   }
   entries.emplace_back("weights", weights_name(o.weights));
   if (const auto& target = model.input.target) {
     // The output is (number - mean) / deviation.
     entries.emplace_back("target", target->name);
-    entries.emplace_back("target_mean", io::shortest_text(target->mean));
-    entries.emplace_back("target_deviation", io::shortest_text(target->deviation));
+    entries.emplace_back("target_mean", base::shortest_text(target->mean));
+    entries.emplace_back("target_deviation", base::shortest_text(target->deviation));
   } else {
     entries.emplace_back("classes", std::to_string(model.input.classes));
   }
@@ -361,12 +360,12 @@ int export_command(const Arguments& arguments) {
   o.format = format_of(o);
   check_format(o);
   const std::string given = o.path;
-  const Snapshot wanted = snapshot_with(o.weights);
-  read_snapshot(given, wanted, [&](const std::string& file) {
+  const CheckpointChoice wanted = choice_for(o.weights);
+  read_checkpoint(given, wanted, [&](const std::string& file) {
     o.path = file;
     export_model(o);
   });
-  if (const std::string taken = taken_snapshot(given, wanted, o.path); !taken.empty())
+  if (const std::string taken = checkpoint_choice_text(given, wanted, o.path); !taken.empty())
     std::fprintf(stderr, "export: %s\n", base::escape_text(taken).c_str());
   return kExitOk;
 }

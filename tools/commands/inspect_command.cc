@@ -8,7 +8,6 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/utc_time.h"
 #include "io/checkpoint/checkpoint_directory.h"
@@ -19,6 +18,7 @@
 #include "tools/folder/run_record.h"
 #include "tools/folder/run_reference.h"
 #include "tools/options/input/command_line.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/progress_line.h"
@@ -33,13 +33,6 @@ namespace {
 
 using base::escape_text;
 
-std::string shape_text(const io::NamedArray& array) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < array.shape.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(array.shape[i]);
-  return text + "]";
-}
-
 std::int64_t elements(const io::NamedArray& array) {
   return static_cast<std::int64_t>(array.data.size() / base::size_of(array.type));
 }
@@ -47,7 +40,7 @@ std::int64_t elements(const io::NamedArray& array) {
 // The values of the best evaluations are stored as the bits of a double.
 std::string counter_text(const std::string& name, std::int64_t value) {
   const bool number = name.starts_with("best.") && name.ends_with("value");
-  return number ? io::shortest_text(std::bit_cast<double>(value)) : std::to_string(value);
+  return number ? base::shortest_text(std::bit_cast<double>(value)) : std::to_string(value);
 }
 
 // `with_model`: true if the run's model has not been printed.
@@ -111,7 +104,7 @@ void print_tensors(const io::Checkpoint& c) {
   for (const io::NamedArray& a : c.arrays)
     std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(),
                 escape_text(a.name).c_str(), std::string(base::to_string(a.type)).c_str(),
-                shape_text(a).c_str(), escape_text(a.device).c_str());
+                base::shape_text(a.shape).c_str(), escape_text(a.device).c_str());
 }
 
 void print_columns(const io::Checkpoint& c, const std::string& path) {
@@ -232,7 +225,7 @@ int inspect_command(const Arguments& arguments) {
   if (run) print_run(*run, path);
   const std::string given = path;
   const io::Checkpoint checkpoint =
-      read_snapshot(given, Snapshot::kNewest, [&](const std::string& file) {
+      read_checkpoint(given, CheckpointChoice::kNewest, [&](const std::string& file) {
         path = file;
         return io::load_checkpoint(file);
       });

@@ -209,8 +209,8 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   run_on_all_ranks(group, model.control(), [&] {
     if (!root) return;
     outputs.finish();
-    const Snapshot wanted = snapshot_with(o.model.weights);
-    if (const std::string taken = taken_snapshot(o.model.given, wanted, o.model.path);
+    const CheckpointChoice wanted = choice_for(o.model.weights);
+    if (const std::string taken = checkpoint_choice_text(o.model.given, wanted, o.model.path);
         !taken.empty())
       print_notice(taken);
     for (const std::string& line : predictor->unknown()) print_notice("warning: " + line);

@@ -169,7 +169,7 @@ std::optional<RunPredictions> predicted_run(const ReportOptions& o) {
     const RunConfig config = trained_config(reference, values, DataUse::kSamples);
     run_group(config, [&](backends::Group& group) {
       TrainedModel model(config, reference, group, DataUse::kSamples);
-      result.snapshot = model.path();
+      result.checkpoint = model.path();
       is_text = !model.data().train.sample_traits().single;
       if (is_text) return kExitOk;
       if (model.other_data())
@@ -180,7 +180,7 @@ std::optional<RunPredictions> predicted_run(const ReportOptions& o) {
       return kExitOk;
     });
   } catch (const io::Error& error) {
-    result = {.snapshot = {}, .set = {}, .left_out = error.what(), .names = {}};
+    result = {.checkpoint = {}, .set = {}, .left_out = error.what(), .names = {}};
     print_notice("the page has no predictions: " + result.left_out);
   }
   if (is_text) return std::nullopt;

@@ -6,6 +6,7 @@
 
 #include "io/base/files/io_error.h"
 #include "tools/folder/run_reference.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/report/output/exit_codes.h"
 
 namespace tools {

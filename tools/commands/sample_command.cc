@@ -290,7 +290,7 @@ int sample_command(const Arguments& arguments) {
 
   const std::string given = o.path;
   io::Checkpoint checkpoint =
-      read_snapshot(given, snapshot_with(o.weights), [&](const std::string& file) {
+      read_checkpoint(given, choice_for(o.weights), [&](const std::string& file) {
         o.path = file;
         return load_text_model(file);
       });

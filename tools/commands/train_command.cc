@@ -70,7 +70,7 @@ int train_elastic(const RunConfig& config, const std::string& command,
   return run_elastic(config, [&](backends::Group& group, const backends::View& view,
                                  const std::function<bool()>& pause) {
     if (view.is_new_member) {  // the others have continued without this rank
-      retained.state.image = {};
+      retained.state.state = {};
       retained.state.writer.reset();
       retained.run = {};
     }

@@ -126,11 +126,11 @@ std::vector<std::string> expanded(const std::vector<std::string>& paths) {
 // For a run, opens the newest checkpoint and prints a notice; `path` becomes that file.
 std::unique_ptr<io::ArraySource> open_to_compare(std::string& path, bool quiet) {
   std::string file;
-  auto arrays = read_snapshot(path, Snapshot::kNewest, [&](const std::string& chosen) {
+  auto arrays = read_checkpoint(path, CheckpointChoice::kNewest, [&](const std::string& chosen) {
     file = chosen;
     return io::open_arrays(chosen);
   });
-  if (const std::string taken = taken_snapshot(path, Snapshot::kNewest, file);
+  if (const std::string taken = checkpoint_choice_text(path, CheckpointChoice::kNewest, file);
       !taken.empty() && !quiet)
     std::fprintf(stderr, "verify: %s\n", base::escape_text(taken).c_str());
   path = file;

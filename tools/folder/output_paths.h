@@ -28,7 +28,7 @@ void check_own_names(const std::string& folder);
 void check_folder_is_free(const std::string& folder);
 
 // Returns e.g. "runs/a: its job has not begun to train (run.lock or log.txt, but no run.json and no
-// snapshot)": a job that was killed while it read its data has left this folder, and one that is
+// checkpoint)": a job that was killed while it read its data has left this folder, and one that is
 // starting has it. Returns "" for other folders.
 std::string unstarted_run_text(const std::string& folder);
 

@@ -97,7 +97,7 @@ std::string move_aside(const std::string& folder) {
 }
 
 // Returns the run of a checkpoint outside or inside the folder; "" if it states none.
-std::string run_of_snapshot(const std::string& path) {
+std::string run_of_checkpoint(const std::string& path) {
   try {
     return io::load_description(path).run_id;
   } catch (const io::Error&) {
@@ -129,7 +129,7 @@ bool resumes_this(const Resume& resume, const std::string& folder, const std::st
   if (fs::is_directory(path, unknown)) return false;
   const std::string parent = fs::path(path).parent_path().string();
   return same_folder(parent.empty() ? "." : parent, folder) ||
-         (!id.empty() && run_of_snapshot(path) == id);
+         (!id.empty() && run_of_checkpoint(path) == id);
 }
 
 }  // namespace

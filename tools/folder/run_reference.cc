@@ -16,6 +16,8 @@
 #include "tools/folder/run_comparison.h"
 #include "tools/folder/run_folder.h"
 #include "tools/folder/run_record.h"
+#include "tools/options/input/config_sources.h"
+#include "tools/options/table/option_rows.h"
 #include "tools/options/table/option_rules.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/value_text.h"
@@ -105,18 +107,18 @@ void drop_options_of_saving(ConfigValues& saved) {
 
 // Takes the checkpoint's own configuration; returns the layer list of its model if that is used.
 // `in_folder`: the checkpoint is in a folder in which the run continues anyway.
-std::string take_snapshot(const io::DescribedCheckpoint& source, bool in_folder,
-                          ConfigValues& values) {
+std::string take_checkpoint(const io::DescribedCheckpoint& source, bool in_folder,
+                            ConfigValues& values) {
   const bool spawned_by_user = values.contains("spawn");
-  const auto& [path, snapshot] = source;
-  refuse_import(snapshot, path);
-  std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
-  ConfigValues saved = options_in(snapshot, path);
+  const auto& [path, checkpoint] = source;
+  refuse_import(checkpoint, path);
+  std::string definition = value_of(values, "model").empty() ? checkpoint.definition : "";
+  ConfigValues saved = options_in(checkpoint, path);
   forget_defaults(saved, values, /*with_sources=*/false);
   if (!in_folder && value_of(values, "save-dir").empty()) {
     const std::string parent = fs::path(path).parent_path().string();
     const std::string folder = parent.empty() ? "." : parent;
-    if (is_of_the_run_in(folder, snapshot.run_id))
+    if (is_of_the_run_in(folder, checkpoint.run_id))
       values["save-dir"] = {folder, "--resume"};
     else
       drop_options_of_saving(saved);
@@ -146,7 +148,7 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
                ? folder + ": the folder holds no run (no run.json, no checkpoint)"
                : unstarted + "; start it with --save-dir " + folder + " and its options"));
     }
-    definition = take_snapshot(*newest, /*in_folder=*/true, values);
+    definition = take_checkpoint(*newest, /*in_folder=*/true, values);
   }
   const std::string save_dir = value_of(values, "save-dir");
   std::error_code unknown;
@@ -159,7 +161,7 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
 // Returns the checkpoint that `best` names; "" if it names none. Throws io::MissingFileError if the
 // checkpoint does not exist: the newest may be a much worse model. A running run that writes a
 // better one deletes the former after it has changed `best`, which is then read again.
-std::string best_snapshot(const std::string& folder) {
+std::string best_checkpoint(const std::string& folder) {
   constexpr int kReads = 10;
   std::string missing;
   for (int read = 0; read < kReads; ++read) {
@@ -177,7 +179,7 @@ std::string best_snapshot(const std::string& folder) {
 
 }  // namespace
 
-std::string snapshot_of(const std::string& path, Snapshot wanted) {
+std::string find_checkpoint(const std::string& path, CheckpointChoice wanted) {
   if (path.empty()) throw io::MissingFileError("the name of the run or checkpoint is empty");
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) return path;
@@ -186,8 +188,8 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
       print_notice("warning: " + path + ": " + adapter);
     return path;
   }
-  if (wanted == Snapshot::kBest)
-    if (std::string best = best_snapshot(path); !best.empty()) return best;
+  if (wanted == CheckpointChoice::kBest)
+    if (std::string best = best_checkpoint(path); !best.empty()) return best;
   std::vector<std::string> skipped;
   std::string newest = io::find_newest_checkpoint(path, &skipped);
   if (newest.empty()) {
@@ -201,25 +203,26 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   return newest;
 }
 
-std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file) {
+std::string checkpoint_choice_text(const std::string& path, CheckpointChoice wanted,
+                                   const std::string& file) {
   if (file == path) return "";
-  const bool best = wanted == Snapshot::kBest && io::find_best_checkpoint(path) == file;
+  const bool best = wanted == CheckpointChoice::kBest && io::find_best_checkpoint(path) == file;
   return path + ": its " + (best ? "best" : "newest") + " checkpoint, " +
          fs::path(file).filename().string();
 }
 
-ConfigValues options_in(const io::Checkpoint& snapshot, const std::string& path) {
+ConfigValues options_in(const io::Checkpoint& checkpoint, const std::string& path) {
   ConfigValues options;
-  apply_config_text(snapshot.config, path, options);
+  apply_config_text(checkpoint.config, path, options);
   return options;
 }
 
-bool is_import(const io::Checkpoint& snapshot) {
-  return snapshot.global_step == 0 && snapshot.run_id.empty();
+bool is_import(const io::Checkpoint& checkpoint) {
+  return checkpoint.global_step == 0 && checkpoint.run_id.empty();
 }
 
-void refuse_import(const io::Checkpoint& snapshot, const std::string& path) {
-  if (is_import(snapshot))
+void refuse_import(const io::Checkpoint& checkpoint, const std::string& path) {
+  if (is_import(checkpoint))
     throw io::ConfigError(path + " is an import, which has weights but no run to continue: " +
                           "use --init-from " + path);
 }
@@ -230,7 +233,7 @@ std::string take_resumed_run(ConfigValues& values) {
   if (resume.empty() || resume == "none" || resume == "auto") return "";
   if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
   if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
-  return take_snapshot(*resume_source(Resume::parse(resume), ""), /*in_folder=*/false, values);
+  return take_checkpoint(*resume_source(Resume::parse(resume), ""), /*in_folder=*/false, values);
 }
 
 }  // namespace tools

@@ -10,23 +10,23 @@
 
 namespace tools {
 
-enum class Snapshot { kBest, kNewest };
+enum class CheckpointChoice { kBest, kNewest };
 
 // Returns the checkpoint that `path` refers to: a file or a folder of Hugging Face itself; for a
 // run's folder the one that `best` names if that is wanted, else the newest that loads. Throws
 // io::MissingFileError for a folder without checkpoints, and if the one that `best` names does not
 // exist.
-std::string snapshot_of(const std::string& path, Snapshot wanted);
+std::string find_checkpoint(const std::string& path, CheckpointChoice wanted);
 
 // Returns the result of `read` for the checkpoint that `path` refers to; `file`: already chosen by
-// snapshot_of(). A running run may delete it before it is opened: then it is chosen again, a few
-// times. Throws as snapshot_of() and `read` do.
+// find_checkpoint(). A running run may delete it before it is opened: then it is chosen again, a
+// few times. Throws as find_checkpoint() and `read` do.
 template <typename Read>
-auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
-                   std::string file = "") {
+auto read_checkpoint(const std::string& path, CheckpointChoice wanted, const Read& read,
+                     std::string file = "") {
   constexpr int kChoices = 10;
   for (int choice = 1;; ++choice) {
-    if (file.empty()) file = snapshot_of(path, wanted);
+    if (file.empty()) file = find_checkpoint(path, wanted);
     try {
       return read(file);
     } catch (const io::MissingFileError&) {
@@ -38,17 +38,18 @@ auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
 }
 
 // Returns e.g. "runs/a: its best checkpoint, step-00000938.ckpt" if `file` is the choice of
-// snapshot_of() in a folder; "" if it is `path` itself.
-std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file);
+// find_checkpoint() in a folder; "" if it is `path` itself.
+std::string checkpoint_choice_text(const std::string& path, CheckpointChoice wanted,
+                                   const std::string& file);
 
 // Returns the options of the run that wrote the checkpoint, which `path` names in errors. Throws as
 // apply_config_text() does.
-ConfigValues options_in(const io::Checkpoint& snapshot, const std::string& path);
+ConfigValues options_in(const io::Checkpoint& checkpoint, const std::string& path);
 // Returns true if `engine import` wrote it.
-bool is_import(const io::Checkpoint& snapshot);
+bool is_import(const io::Checkpoint& checkpoint);
 // Throws io::ConfigError for a checkpoint of `engine import`, which belongs to no run. `path` names
 // it.
-void refuse_import(const io::Checkpoint& snapshot, const std::string& path);
+void refuse_import(const io::Checkpoint& checkpoint, const std::string& path);
 
 // `--resume DIR` alone continues the run in DIR: options that neither the command line nor the
 // environment nor a file has set come from DIR/run.json, --save-dir is DIR, and --resume is auto.

@@ -80,9 +80,7 @@ class Reader {
     } else if (kind == "averaging") {
       h_.averagings.push_back({step, number(event, "spread"), number(event, "bytes_sent")});
     } else if (kind == "gpu") {
-      constexpr double kGib = 1 << 30;
-      h_.gpus.push_back({step, number(event, "utilization"), number(event, "memory_used") / kGib,
-                         event.value("device", Json()).dump()});
+      h_.gpus.push_back({step, number(event, "utilization"), event.value("device", Json()).dump()});
     } else if (kind == "end") {
       h_.seconds += number(event, "seconds");
       if (const double code = number(event, "exit"); std::isfinite(code))

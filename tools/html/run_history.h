@@ -25,7 +25,7 @@ struct RunHistory {
     double step, spread, bytes_sent;
   };
   struct Gpu {
-    double step, utilization, memory_gib;
+    double step, utilization;
     std::string device;
   };
   struct Event {

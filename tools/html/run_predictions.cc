@@ -53,7 +53,7 @@ class Section {
     }
     const double share =
         samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
-    out_ += "<p>" + html_text(run_.snapshot) + " on the test samples of " + html_text(run_.set) +
+    out_ += "<p>" + html_text(run_.checkpoint) + " on the test samples of " + html_text(run_.set) +
             ": " + std::to_string(correct) + " of " + std::to_string(samples) +
             (run_.by_position ? " positions" : "") + " right (" +
             base::number_text("%.2f\u00a0%%", 100 * share) + ")";
@@ -65,7 +65,7 @@ class Section {
   void numbers() {
     const auto text = [](double value) { return base::number_text("%.6g", value); };
     out_ +=
-        "<p>" + html_text(run_.snapshot) + " on the " + std::to_string(run_.samples) +
+        "<p>" + html_text(run_.checkpoint) + " on the " + std::to_string(run_.samples) +
         " test samples of " + html_text(run_.set) + ", target " + html_text(run_.target) +
         ": mean squared error " + text(run_.errors->mse) + ", mean absolute error " +
         text(run_.errors->mae) +

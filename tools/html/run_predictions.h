@@ -20,7 +20,7 @@ struct RunPredictions {
     std::int64_t height = 0, width = 0;             // size of the picture
   };
 
-  std::string snapshot, set;
+  std::string checkpoint, set;
   std::string left_out = {};            // why the following fields are empty; "": they are not
   std::vector<std::string> names = {};  // names of the classes
   std::optional<engine::ClassCounts> counts = {};

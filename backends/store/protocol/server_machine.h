@@ -3,7 +3,8 @@
 //
 // It has no clock, socket, thread or randomness of its own: events go in together with the time,
 // and actions are taken out. store_server.h runs it on sockets, tests/simulation on a network and a
-// clock that exist only in memory.
+// clock that exist only in memory. server_machine.cc has the handling of events, server_members.cc
+// that of members and keys, server_links.cc that of broken connections.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <string>
 
+#include "backends/store/tcp_socket.h"
+
 namespace backends {
 
 inline std::string patience_text(std::chrono::milliseconds time) {
@@ -40,13 +42,10 @@ inline std::string restored_link_text(const std::string& peer, std::chrono::nano
 // Makes the kernel find within a third of the patience that an idle connection is cut.
 inline void notice_silence(int fd, std::chrono::milliseconds patience) {
   constexpr int kMaxIdleSeconds = 15;  // routers forget idle connections
-  const int on = 1, tries = 3;
-  const auto sixth = std::chrono::floor<std::chrono::seconds>(patience / (2 * tries));
+  constexpr int kTries = 3;
+  const auto sixth = std::chrono::floor<std::chrono::seconds>(patience / (2 * kTries));
   const int seconds = std::clamp(static_cast<int>(sixth.count()), 1, kMaxIdleSeconds);
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+  keep_alive(fd, {.idle_seconds = seconds, .interval_seconds = 1, .max_unanswered = kTries});
 }
 
 // Data are not acknowledged, and nothing else comes. (TCP_USER_TIMEOUT would also end a connection

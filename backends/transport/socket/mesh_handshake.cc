@@ -7,6 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/relay/relay_route.h"
+#include "backends/store/tcp_socket.h"
 #include "backends/transport/socket/link_patience.h"
 #include "backends/transport/socket/mesh_setup.h"
 #include "io/base/files/transient_error.h"
@@ -25,12 +26,6 @@ std::string_view bytes_of(const T& value) {
 
 // Between two ranks that the relay has joined.
 constexpr auto kRelayedLinkTime = std::chrono::seconds(5);
-
-// The handshake's messages fit into an empty send buffer.
-bool send_now(int fd, std::string_view bytes) {
-  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-         static_cast<ssize_t>(bytes.size());
-}
 
 }  // namespace
 
@@ -82,7 +77,7 @@ void MeshSetup::serve(Attempt& attempt) {
 
 void MeshSetup::on_relay_connected(Attempt& attempt) {
   const bool sent = take_connect_error(attempt.socket.fd()) == 0 &&
-                    send_now(attempt.socket.fd(), bytes_of(attempt.relay_hello));
+                    send_at_once(attempt.socket.fd(), bytes_of(attempt.relay_hello));
   attempt.stage = sent ? Stage::kRelayChallenge : Stage::kFailed;
 }
 
@@ -99,7 +94,7 @@ void MeshSetup::on_relay_challenge(Attempt& attempt) {
   }
   relay_failures_ = 0;
   relay_until_.reset();
-  const bool sent = send_now(
+  const bool sent = send_at_once(
       attempt.socket.fd(), relay_rank_proof(secret, attempt.relay_hello, attempt.relay_challenge));
   attempt.stage = sent ? Stage::kRelayWaiting : Stage::kFailed;
   attempt.until = last_time();
@@ -134,7 +129,7 @@ void MeshSetup::send_hello(Attempt& attempt) {
   }
   attempt.hello.epoch = target.epoch;
   attempt.hello.received = received_from(target.peer, target.stream);
-  const bool sent = send_now(attempt.socket.fd(), bytes_of(attempt.hello));
+  const bool sent = send_at_once(attempt.socket.fd(), bytes_of(attempt.hello));
   attempt.stage = sent ? Stage::kChallenge : Stage::kFailed;
 }
 
@@ -150,7 +145,7 @@ void MeshSetup::on_hello(Attempt& attempt) {
       (repairing_ && !may_replace(hello)))
     return;
   attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
-  if (send_now(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
+  if (send_at_once(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
 }
 
 void MeshSetup::on_challenge(Attempt& attempt) {
@@ -162,7 +157,7 @@ void MeshSetup::on_challenge(Attempt& attempt) {
   }
   const std::string proof =
       connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
-  attempt.stage = send_now(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
+  attempt.stage = send_at_once(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
 }
 
 // With a relay, another host of the own network may have the peer's address, which is not an error.
@@ -198,7 +193,7 @@ void MeshSetup::on_proof(Attempt& attempt) {
   std::ranges::copy(
       welcome_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge, welcome),
       welcome.mac);
-  const bool welcomed = send_now(attempt.socket.fd(), bytes_of(welcome));
+  const bool welcomed = send_at_once(attempt.socket.fd(), bytes_of(welcome));
   require_equal_streams(attempt.hello.streams, attempt.hello.from);
   require_equal_cipher(attempt.hello.cipher, attempt.hello.from);
   if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < mesh_.streams())
@@ -216,7 +211,7 @@ void MeshSetup::on_welcome(Attempt& attempt) {
   require_equal_streams(welcome.streams, attempt.hello.to);
   require_equal_cipher(welcome.cipher, attempt.hello.to);
   if (attempt.hello.epoch != attempt.target->epoch) return;  // another attempt was quicker
-  if (!send_now(attempt.socket.fd(), {"\0", 1})) return;
+  if (!send_at_once(attempt.socket.fd(), {"\0", 1})) return;
   ++attempt.target->epoch;  // this byte is sent once for each
   if (attempt.hello.to == 0 && !repairing_) mesh_.oversubscribed_ = welcome.oversubscribed != 0;
   attempt.peer_received = welcome.received;

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::int64_t kMaxEpochsCounted = 10'000'000, kMaxSavesCounted = kMaxEpochsCounted;
 
-std::string times(std::int64_t n, const std::string& what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
 std::string phase_text(const AveragingPlan& plan) {
   std::string text;
   for (const auto& [from, every] : plan.schedule.phases())
@@ -34,15 +30,15 @@ void add_long_periods(const AveragingPlan& plan, std::vector<std::string>& lines
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const auto [from, every] = phases[i];
     if (from >= plan.steps.total) {
-      lines.push_back("the run has " + times(plan.steps.total, "step") + ": the phase from step " +
-                      std::to_string(from) + " never begins");
+      lines.push_back("the run has " + base::count_text(plan.steps.total, "step") +
+                      ": the phase from step " + std::to_string(from) + " never begins");
       continue;
     }
     const std::int64_t until =
         i + 1 < phases.size() ? std::min(phases[i + 1].from, plan.steps.total) : plan.steps.total;
     const std::string k = "K = " + std::to_string(every);
     if (every > until - from) {
-      lines.push_back(k + " > " + times(until - from, "step") +
+      lines.push_back(k + " > " + base::count_text(until - from, "step") +
                       (phases.size() > 1 ? " of its phase" : " in all") +
                       (every > plan.steps.of_epoch
                            ? " and " + std::to_string(plan.steps.of_epoch) + " an epoch"
@@ -68,7 +64,7 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
                   (plan.warmup > 0 || plan.islands > 0 ? "; gradients uncompressed" : ""));
   if (plan.ranks > 1 && plan.bytes_received * plan.ranks >=
                             2 * std::int64_t{plan.ranks - 1} * plan.bytes_uncompressed)
-    lines.push_back(plan.compression + " over " + times(plan.ranks, "rank") +
+    lines.push_back(plan.compression + " over " + base::count_text(plan.ranks, "rank") +
                     ": each rank receives " + std::to_string(plan.bytes_received) +
                     " bytes, not less than without --compress");
   if (plan.sparse_beside_momentum)
@@ -128,23 +124,24 @@ std::string outer_text(const AveragingPlan& plan, std::int64_t planned) {
 std::string state_text(const StatePlan& state, std::int64_t before, std::int64_t planned) {
   const std::int64_t count = (before + planned) / state.every - before / state.every;
   return state.name + " in 1 of " + std::to_string(state.every) +
-         " averagings by the clock: " + times(count, "time") +
+         " averagings by the clock: " + base::count_text(count, "time") +
          (count > 0 ? ", " + std::to_string(state.bytes) + " bytes each"
                     : ": never averaged; --average-state needs a shorter period, the clock "
                       "averages " +
-                          times(planned, "time"));
+                          base::count_text(planned, "time"));
 }
 
 // Adds a line for the outer steps and for each state that is averaged less often.
 void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
                std::vector<std::string>& lines) {
   if (const auto& streaming = plan.streaming)
-    lines.push_back(
-        "in " + times(streaming->fragments, "fragment") + " of at most " +
-        std::to_string(streaming->largest_bytes) +
-        " bytes, each on its own clock; results are merged " +
-        (streaming->overlap == 0 ? "at once" : times(streaming->overlap, "step") + " later") +
-        ", with weight " + base::number_text("%.3g", streaming->mixing));
+    lines.push_back("in " + base::count_text(streaming->fragments, "fragment") + " of at most " +
+                    std::to_string(streaming->largest_bytes) +
+                    " bytes, each on its own clock; results are merged " +
+                    (streaming->overlap == 0
+                         ? "at once"
+                         : base::count_text(streaming->overlap, "step") + " later") +
+                    ", with weight " + base::number_text("%.3g", streaming->mixing));
   const bool by_rule = plan.outer && !(plan.outer->lr && plan.outer->momentum);
   const std::int64_t fragments = plan.streaming ? plan.streaming->fragments : 1;
   if (by_rule && planned.by_clock > 0)
@@ -216,12 +213,13 @@ PlannedAveragings count_averagings(const AveragingPlan& plan) {
 std::vector<std::string> describe(const AveragingPlan& plan) {
   const PlannedAveragings planned = count_averagings(plan);
   std::string first;
-  if (plan.warmup > 0) first = "gradients in the first " + times(plan.warmup, "step") + ", then ";
+  if (plan.warmup > 0)
+    first = "gradients in the first " + base::count_text(plan.warmup, "step") + ", then ";
   if (plan.islands > 0)
-    first += "gradients within " + times(plan.islands, "host") + " every step, ";
+    first += "gradients within " + base::count_text(plan.islands, "host") + " every step, ";
   first +=
       std::string("parameters ") + (plan.in_pairs ? "of random pairs of ranks " : "") +
-      phase_text(plan) + ": " + times(planned.by_clock, "averaging") +
+      phase_text(plan) + ": " + base::count_text(planned.by_clock, "averaging") +
       (plan.streaming ? " of a fragment" : "") + " by the clock, " +
       std::to_string(planned.at_ends) + " more " +
       (plan.streaming  ? "of all "
@@ -237,7 +235,7 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
   add_pairs(plan, lines);
   add_parts(plan, planned, lines);
   if (plan.warmup >= plan.steps.total)
-    lines.push_back("the first " + times(plan.warmup, "step") +
+    lines.push_back("the first " + base::count_text(plan.warmup, "step") +
                     " average gradients and the run has " + std::to_string(plan.steps.total) +
                     ": parameters are never averaged");
   else if (!plan.streaming || planned.by_clock == 0)

@@ -1,4 +1,4 @@
-// Views of memory as Eigen arrays and matrices. Only for sources compiled once per instruction set
+// Views of memory as Eigen matrices. Only for sources compiled once per instruction set
 // (simd.h), because each of them has its own Eigen namespace.
 #pragma once
 
@@ -7,14 +7,6 @@
 #include "engine/ops/common/simd.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
-
-// Views `count` floats from `p` on; the address may be unaligned.
-ENGINE_INLINE Eigen::Map<Eigen::ArrayXf> array_at(float* p, std::int64_t count) {
-  return {p, count};
-}
-ENGINE_INLINE Eigen::Map<const Eigen::ArrayXf> array_at(const float* p, std::int64_t count) {
-  return {p, count};
-}
 
 // Rows of doubles at a distance of `stride`.
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;

@@ -23,17 +23,17 @@ std::string to_string(const NonFiniteReport& report) {
   return "the " + report.what + " is " + found + " (the loss " + good + ")";
 }
 
-std::string to_error(const NonFiniteReport& report, const std::string& snapshot) {
+std::string to_error(const NonFiniteReport& report, const std::string& checkpoint) {
   const std::string text = to_string(report);
   if (report.at_start)
     return text +
            "; no earlier check of this start found finite ones: resume from an earlier "
            "checkpoint, start from other weights, or look at the data";
-  if (snapshot.empty())
+  if (checkpoint.empty())
     return text +
            "; there is no checkpoint to continue from: start again with a lower --lr, or "
            "--clip-grad";
-  return text + "; last good checkpoint: " + snapshot + "; continue with --resume " + snapshot +
+  return text + "; last good checkpoint: " + checkpoint + "; continue with --resume " + checkpoint +
          " and a lower --lr, or --clip-grad";
 }
 

@@ -32,7 +32,7 @@ struct NonFiniteReport {
 // "the loss was finite at step 600, not finite at step 612"; "the parameter 'fc.weight' is not
 // finite at step 612 (the loss was finite at step 611)".
 std::string to_string(const NonFiniteReport& report);
-// The same with the way to continue: `snapshot` is the last good checkpoint, "" if there is none.
-std::string to_error(const NonFiniteReport& report, const std::string& snapshot);
+// The same with the way to continue: `checkpoint` is the last good checkpoint, "" if there is none.
+std::string to_error(const NonFiniteReport& report, const std::string& checkpoint);
 
 }  // namespace engine

@@ -30,10 +30,10 @@ void append(io::SaveRecord record, std::vector<io::SaveRecord>& history) {
 
 CheckpointManager::CheckpointManager(backends::Communicator& communicator,
                                      const CheckpointManagerOptions& options,
-                                     std::shared_ptr<SnapshotWriter> writer)
+                                     std::shared_ptr<CheckpointWriter> writer)
     : communicator_(communicator),
       options_(options),
-      writer_(writer ? std::move(writer) : std::make_shared<SnapshotWriter>()) {
+      writer_(writer ? std::move(writer) : std::make_shared<CheckpointWriter>()) {
   if (enabled())
     run_on_root(
         communicator_, [&] { io::ensure_writable_directory(options_.directory); },
@@ -124,14 +124,15 @@ std::optional<TrainProgress> CheckpointManager::save_kept(const LoneSave& mode) 
   return kept_;
 }
 
-io::Checkpoint CheckpointManager::image(const TrainState& state) const {
+io::Checkpoint CheckpointManager::checkpoint_in_memory(const TrainState& state) const {
   StateCopy copy;
   copy.begin(described());
   capture_beside(state, communicator_.world_size(), copy);
   return copy.take();
 }
 
-std::optional<io::Checkpoint> CheckpointManager::share(const StateImage& own, TrainState& state) {
+std::optional<io::Checkpoint> CheckpointManager::share(const StateInMemory& own,
+                                                       TrainState& state) {
   std::optional<io::Checkpoint> shared = share_state(communicator_, own, state);
   if (shared) history_ = shared->history;
   return shared;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/train/replicas/replica_sync.h"
+#include "engine/train/saving/checkpoint_writer.h"
 #include "engine/train/saving/shared_state.h"
-#include "engine/train/saving/snapshot_writer.h"
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/train_state.h"
 #include "io/checkpoint/array_source.h"
@@ -57,11 +57,11 @@ class CheckpointManager {
   // Collective: rank 0 checks that the folder is writable before any work is done. `writer` (null:
   // a new one) may still be writing a checkpoint of an earlier group. Throws io::CannotCreateError.
   CheckpointManager(backends::Communicator& communicator, const CheckpointManagerOptions& options,
-                    std::shared_ptr<SnapshotWriter> writer = nullptr);
+                    std::shared_ptr<CheckpointWriter> writer = nullptr);
 
   bool enabled() const { return !options_.directory.empty(); }
   // A checkpoint that has been written, with `background` by a thread of rank 0.
-  using Saved = SnapshotWriter::Saved;
+  using Saved = CheckpointWriter::Saved;
 
   struct SaveMode {
     bool best = false;      // the folder's `best` names it: it is not pruned until another one is
@@ -96,9 +96,9 @@ class CheckpointManager {
   }
   // Returns what this replica would resume from, in addition to the state that stays in its model
   // and optimizer; not collective. Nothing is written.
-  io::Checkpoint image(const TrainState& state) const;
+  io::Checkpoint checkpoint_in_memory(const TrainState& state) const;
   // Collective: like share_state(), with the run's history.
-  std::optional<io::Checkpoint> share(const StateImage& own, TrainState& state);
+  std::optional<io::Checkpoint> share(const StateInMemory& own, TrainState& state);
   // Collective: lets the folder's `best` name the checkpoint of this step, which must exist.
   void name_best(std::int64_t step);
   // Collective: waits for the last write; throws if it failed. Does nothing without `background`.
@@ -130,9 +130,9 @@ class CheckpointManager {
 
   backends::Communicator& communicator_;
   CheckpointManagerOptions options_;
-  std::vector<io::SaveRecord> history_;     // the run's first save and its last ones
-  std::shared_ptr<SnapshotWriter> writer_;  // used on rank 0, and on a rank that saves alone
-  std::optional<TrainProgress> kept_;       // set while the writer's copy is that of keep()
+  std::vector<io::SaveRecord> history_;       // the run's first save and its last ones
+  std::shared_ptr<CheckpointWriter> writer_;  // used on rank 0, and on a rank that saves alone
+  std::optional<TrainProgress> kept_;         // set while the writer's copy is that of keep()
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all

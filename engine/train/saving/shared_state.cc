@@ -38,30 +38,30 @@ std::uint64_t digest_of_counters(const io::Checkpoint& state) {
   return base::short_digest_of(text);
 }
 
-std::vector<Standing> standings(backends::Communicator& communicator, const StateImage& own) {
+std::vector<Standing> standings(backends::Communicator& communicator, const StateInMemory& own) {
   Standing mine;
-  if (own.state)
+  if (own.checkpoint)
     mine = {.trained = 1,
             .whole = own.whole,
-            .step = own.state->global_step,
+            .step = own.checkpoint->global_step,
             .in_sync = own.apart == 0,
             .apart = own.apart,
-            .counters = digest_of_counters(*own.state)};
+            .counters = digest_of_counters(*own.checkpoint)};
   std::vector<Standing> all(static_cast<std::size_t>(communicator.world_size()), mine);
   if (all.size() > 1) communicator.all_gather(&mine, sizeof mine, all.data());
   return all;
 }
 
-io::Checkpoint sent_by(backends::Communicator& communicator, int source, const StateImage& own,
+io::Checkpoint sent_by(backends::Communicator& communicator, int source, const StateInMemory& own,
                        const std::string& name) {
-  if (communicator.world_size() == 1) return *own.state;
+  if (communicator.world_size() == 1) return *own.checkpoint;
   std::vector<std::byte> bytes;
-  if (communicator.rank() == source) bytes = io::checkpoint_bytes(*own.state);
+  if (communicator.rank() == source) bytes = io::checkpoint_bytes(*own.checkpoint);
   std::uint64_t size = bytes.size();
   communicator.broadcast(&size, sizeof size, source);
   bytes.resize(size);
   broadcast_blocks(communicator, bytes.data(), bytes.size(), source);
-  return communicator.rank() == source ? *own.state : io::parse_checkpoint(bytes, name);
+  return communicator.rank() == source ? *own.checkpoint : io::parse_checkpoint(bytes, name);
 }
 
 // The averaging's memory of this rank alone (error feedback) stays on this rank.
@@ -162,7 +162,7 @@ void average_replicas(backends::Communicator& communicator, double weight, Train
 }  // namespace
 
 std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
-                                          const StateImage& own, TrainState& state) {
+                                          const StateInMemory& own, TrainState& state) {
   const std::vector<Standing> all = standings(communicator, own);
   const auto furthest = std::ranges::max_element(
       all, [](const Standing& a, const Standing& b) { return a.rank() < b.rank(); });
@@ -177,11 +177,12 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   };
   const bool anybody_takes = std::ranges::any_of(all, takes);
   io::Checkpoint shared =
-      anybody_takes || apart ? sent_by(communicator, source, own, name) : *own.state;
+      anybody_takes || apart ? sent_by(communicator, source, own, name) : *own.checkpoint;
   shared.world_size = 0;  // state of single ranks is not taken over
   const bool takes_here = takes(all[static_cast<std::size_t>(communicator.rank())]);
-  if (anybody_takes) send_buffers(communicator, source, takes_here, own.state.has_value(), state);
-  if (!takes_here) keep_own_updates(*own.state, shared);
+  if (anybody_takes)
+    send_buffers(communicator, source, takes_here, own.checkpoint.has_value(), state);
+  if (!takes_here) keep_own_updates(*own.checkpoint, shared);
 
   std::int64_t samples = 0;
   for (const Standing& standing : all) samples += standing.apart;
@@ -189,7 +190,7 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
     average_replicas(communicator, static_cast<double>(own.apart) / static_cast<double>(samples),
                      state);
   restore_beside(shared, name, communicator.rank(), communicator.world_size(), state, {});
-  if (own.state) keep_own_memory(*own.state, state);
+  if (own.checkpoint) keep_own_memory(*own.checkpoint, state);
   shared.arrays.clear();
   return shared;
 }

@@ -12,10 +12,10 @@
 namespace engine {
 
 // The state that a rank has kept of a run whose group has ended.
-struct StateImage {
+struct StateInMemory {
   // From capture_beside(); model and optimizer have stayed in place. None: this rank has not
   // trained.
-  std::optional<io::Checkpoint> state;
+  std::optional<io::Checkpoint> checkpoint;
   bool whole = false;      // TrainState::whole
   std::int64_t apart = 0;  // AveragingPolicy::samples_since_sync()
 };
@@ -27,10 +27,10 @@ struct StateImage {
 // the optimizer's states if the policy keeps them equal (PolicyCheckpoint::differences()). The
 // averaging's memory that replicas share (anchor, outer momentum, sums in flight) is then that
 // rank's on all of them, since it belongs to its counters. Returns the state taken, without its
-// arrays; if no rank has an image, returns nothing and changes nothing. If a collective fails,
-// model and optimizer of a rank with an image are unchanged. Throws io::DataError and ModelError as
+// arrays; if no rank has any, returns nothing and changes nothing. If a collective fails,
+// model and optimizer of a rank with one are unchanged. Throws io::DataError and ModelError as
 // restore() does, and DesyncError if the received data differ from the sent data.
 std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
-                                          const StateImage& own, TrainState& state);
+                                          const StateInMemory& own, TrainState& state);
 
 }  // namespace engine

@@ -11,10 +11,6 @@
 namespace engine {
 namespace {
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return Shape(std::span<const std::int64_t>(shape)).to_string();
-}
-
 // Returns element i of a floating-point array as double, which represents every source type
 // exactly.
 double element(const io::NamedArray& array, std::size_t i) {
@@ -78,8 +74,9 @@ void from_array(const io::NamedArray& array, const std::string& source, bool exa
                 const FlatBuffer& buffer, std::size_t slot) {
   const FlatBuffer::Slot& s = buffer.slots()[slot];
   if (!fits(array, s.layout.file_shape, exact))
-    throw io::DataError(source + ": '" + array.name + "' has shape " + shape_text(array.shape) +
-                        ", the model wants " + s.layout.file_shape.to_string());
+    throw io::DataError(source + ": '" + array.name + "' has shape " +
+                        base::shape_text(array.shape) + ", the model wants " +
+                        s.layout.file_shape.to_string());
   const bool same = array.type == buffer.dtype();
   if (!same && (exact || !base::is_floating(array.type) || buffer.dtype() == DType::kI64))
     throw io::DataError(source + ": '" + array.name + "' has type " +
@@ -216,7 +213,7 @@ class StateImport {
   void take(const io::NamedArray& array, const ModelState& state, const ModelState::Entry& e) {
     const Shape& wanted = state.layout(e).file_shape;
     if (!fits(array, wanted, exact_) && may_lack(e.name)) {
-      left_out_.push_back(e.name + " (" + shape_text(array.shape) + " there, the model has " +
+      left_out_.push_back(e.name + " (" + base::shape_text(array.shape) + " there, the model has " +
                           wanted.to_string() + ")");
       return;
     }
@@ -231,7 +228,7 @@ class StateImport {
       throw io::DataError(source_ + ": '" + array.name + "' is not of this model (" +
                           std::to_string(unused_.size()) + " arrays are not used, " +
                           std::to_string(used_) + " are)");
-    left_out_.push_back(name + " (" + shape_text(array.shape) + " there, not of this model)");
+    left_out_.push_back(name + " (" + base::shape_text(array.shape) + " there, not of this model)");
   }
 
   const std::vector<io::NamedArray>& arrays_;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace base {
 
@@ -44,7 +44,7 @@ JsonWriter& JsonWriter::key(std::string_view name) {
 JsonWriter& JsonWriter::value(std::string_view text) { return ready_made(json_string(text)); }
 
 JsonWriter& JsonWriter::value(double number) {
-  return std::isfinite(number) ? ready_made(io::shortest_text(number)) : null();
+  return std::isfinite(number) ? ready_made(shortest_text(number)) : null();
 }
 
 JsonWriter& JsonWriter::ready_made(std::string_view json) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 
 namespace base {
 namespace {
@@ -24,7 +24,7 @@ Character first_character(std::string_view text) {
   const std::uint32_t first = byte(0);
   if (first < 0x80) return {1, first, true};
   const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || text.size() < bytes || !io::is_utf8(text.substr(0, bytes)))
+  if (first < 0xC2 || text.size() < bytes || !is_utf8(text.substr(0, bytes)))
     return {1, first, false};
   std::uint32_t code = first & (0x7Fu >> bytes);
   for (std::size_t i = 1; i < bytes; ++i) code = code << 6 | (byte(i) & 0x3Fu);

@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "io/base/text/text_parts.h"
+
 namespace base {
 namespace {
-
-std::string with_dashes(std::string_view name) {
-  std::string result(name);
-  std::replace(result.begin(), result.end(), '_', '-');
-  return result;
-}
 
 std::size_t typing_errors(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);

@@ -2,6 +2,7 @@
 #include "io/base/text/text_parts.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -27,6 +28,23 @@ std::string join_text(const std::vector<std::string>& parts, std::string_view se
   return text;
 }
 
+std::string count_text(std::int64_t count, std::string_view what) {
+  return std::to_string(count).append(" ").append(what) + (count == 1 ? "" : "s");
+}
+
+std::string shape_text(const std::vector<std::int64_t>& extents) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < extents.size(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(extents[i]);
+  return text + "]";
+}
+
+std::string with_dashes(std::string_view name) {
+  std::string result(name);
+  std::replace(result.begin(), result.end(), '_', '-');
+  return result;
+}
+
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -46,6 +64,11 @@ std::string number_text(const char* format, double value) {
   if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // without a sign
   const int length = std::snprintf(text, sizeof text, format, value);
   return {text, std::min(static_cast<std::size_t>(std::max(length, 0)), sizeof text - 1)};
+}
+
+std::string shortest_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 }  // namespace base

@@ -12,6 +12,10 @@ std::int64_t unix_us() {
       .count();
 }
 
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 std::string utc_text(std::int64_t unix_us) {
   char millis[8];
   std::snprintf(millis, sizeof millis, ".%03dZ", static_cast<int>(unix_us / 1000 % 1000));

@@ -11,6 +11,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/numbers/number_bytes.h"
 
 namespace io {
 namespace {
@@ -19,12 +20,6 @@ constexpr std::size_t kBlockBytes = std::size_t{1} << 16;  // a multiple of ever
 // The digest of a large stream reads parts of it.
 constexpr std::int64_t kSampledParts = 64;
 constexpr std::size_t kSampledIds = std::size_t{1} << 14;
-
-std::uint64_t little_endian(const std::uint8_t* at, std::size_t width) {
-  std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;) value = value << 8 | at[i];
-  return value;
-}
 
 [[noreturn]] void refuse(const std::string& path, std::int64_t position, const std::string& found,
                          std::int64_t limit, const std::string& how) {
@@ -56,7 +51,7 @@ void decode_tokens(const std::string& path, const TokenLayout& layout, std::int6
   }
   for (std::size_t i = 0; i < out.size(); ++i)
     out[i] = checked_id(path, layout, position + static_cast<std::int64_t>(i),
-                        little_endian(&bytes[i * layout.width], layout.width));
+                        base::little_endian(&bytes[i * layout.width], layout.width));
 }
 
 TokenStream::TokenStream(std::vector<std::int32_t> tokens)

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {
@@ -213,7 +213,7 @@ bool is_unnamed(std::string_view name) { return name.empty() || name == "Unnamed
 
 std::string encoding_hint(const std::vector<std::string>& names) {
   const auto other =
-      std::ranges::find_if(names, [](const std::string& name) { return !is_utf8(name); });
+      std::ranges::find_if(names, [](const std::string& name) { return !base::is_utf8(name); });
   if (other == names.end()) return "";
   return "; '" + base::escape_text(*other) +
          "' is not UTF-8: save the file as UTF-8, or convert it, as iconv -f latin1 -t utf-8 does";

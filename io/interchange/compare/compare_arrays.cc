@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare/compare_blocks.h"
 
@@ -11,12 +12,6 @@ namespace io {
 namespace {
 
 using Key = std::pair<Section, std::string>;
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
 
 std::string plain(std::string name, const CompareOptions& options) {
   for (const std::string& prefix : options.strip_prefix)
@@ -119,7 +114,7 @@ class RowComparer {
         .name = key.second,
         .section = key.first,
         .type = std::string(entry.stored_as.empty() ? to_string(entry.type) : entry.stored_as),
-        .shape = shape_text(entry.shape),
+        .shape = base::shape_text(entry.shape),
         .reason = mismatch(columns, 0, differing.front()),
         .values = row.report.values[differing.front()],
         .minority = {}};

@@ -8,18 +8,12 @@
 #include <limits>
 
 #include "io/base/numbers/half.h"
+#include "io/base/numbers/number_bytes.h"
 
 namespace io {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-
-template <class T>
-T load(Bytes bytes, std::size_t i) {
-  T value;
-  std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-  return value;
-}
 
 // Returns the distance in representable numbers; -0 and +0 have distance 0. Bits is the signed
 // integer of the number's size.
@@ -48,7 +42,7 @@ template <class Bits, class ValueOf>
 void compare_floats(Bytes a, Bytes b, std::int64_t first, const Tolerance& t, ValueOf value_of,
                     ValueReport& report) {
   for (std::size_t i = 0; i < a.size() / sizeof(Bits); ++i) {
-    const Bits p = load<Bits>(a, i), q = load<Bits>(b, i);
+    const Bits p = base::element_at<Bits>(a, i), q = base::element_at<Bits>(b, i);
     if (p == q) continue;
     const double x = value_of(p), y = value_of(q), distance = std::abs(x - y);
     const bool measured = !std::isnan(x) && !std::isnan(y),
@@ -68,7 +62,7 @@ void compare_floats(Bytes a, Bytes b, std::int64_t first, const Tolerance& t, Va
 template <class T>
 void compare_integers(Bytes a, Bytes b, std::int64_t first, ValueReport& report) {
   for (std::size_t i = 0; i < a.size() / sizeof(T); ++i) {
-    const T x = load<T>(a, i), y = load<T>(b, i);
+    const T x = base::element_at<T>(a, i), y = base::element_at<T>(b, i);
     if (x != y)
       note(first + static_cast<std::int64_t>(i),
            std::abs(static_cast<double>(x) - static_cast<double>(y)), -1, report);

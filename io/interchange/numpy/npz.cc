@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/numpy/npy.h"
@@ -76,7 +76,7 @@ class NpzSource : public ArraySource {
 // Throws for names that the reader would reject.
 void check_name(const std::string& name, std::set<std::string>& names, const std::string& what) {
   const std::string path = "/" + name + std::string(kEnding) + "/";
-  if (name.empty() || name.size() > format::kLongestName - kEnding.size() || !is_utf8(name) ||
+  if (name.empty() || name.size() > format::kLongestName - kEnding.size() || !base::is_utf8(name) ||
       name.find('\0') != std::string::npos || name.find('\\') != std::string::npos ||
       name.front() == '/' || path.find("/../") != std::string::npos ||
       path.find("/./") != std::string::npos)

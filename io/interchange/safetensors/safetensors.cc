@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/interchange/safetensors/safetensors_header.h"
 
@@ -113,7 +113,7 @@ void save_safetensors(const std::vector<NamedArray>& arrays, const std::string& 
                                    [&](const auto& t) { return t.second == array.type; });
     if (type == std::end(kSafetensorsTypes))
       throw DataError(path + ": '" + array.name + "' has no safetensors type");
-    if (!is_utf8(array.name))
+    if (!base::is_utf8(array.name))
       throw DataError(path + ": '" + array.name + "' cannot be saved: its name is not UTF-8");
     entries.push_back(
         {array.name, std::string(type->first), array.shape, at, at + array.data.size()});

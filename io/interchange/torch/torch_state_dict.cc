@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "io/base/files/io_error.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/interchange/torch/pickle_values.h"
 
 namespace io::pickle {
@@ -106,7 +106,7 @@ class StateDict {
       const Value &key = pickle_.at(dict.items[i]), &value = pickle_.at(dict.items[i + 1]);
       if (key.kind != Kind::kText)
         fail("a key of its state dict is " + std::string(name_of(key.kind)) + "; expected text");
-      if (key.text.empty() || key.text.size() > kLongestTensorKey || !is_utf8(key.text))
+      if (key.text.empty() || key.text.size() > kLongestTensorKey || !base::is_utf8(key.text))
         fail("a key of its state dict is not 1 to 4096 bytes of UTF-8");
       const std::string what = "'" + std::string(key.text) + "'";
       if (!names.insert(key.text).second) fail(what + " stands twice in its state dict");

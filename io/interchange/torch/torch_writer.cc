@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/torch/pickle_values.h"
@@ -107,7 +107,8 @@ void check_arrays(const std::vector<NamedArray>& arrays, const std::string& path
   std::unordered_set<std::string_view> names;
   for (const NamedArray& array : arrays) {
     const std::string what = path + ": '" + array.name + "'";
-    if (array.name.empty() || array.name.size() > format::kLongestName || !is_utf8(array.name))
+    if (array.name.empty() || array.name.size() > format::kLongestName ||
+        !base::is_utf8(array.name))
       throw DataError(what + " cannot be saved: its name is not 1 to 4096 bytes of UTF-8");
     if (!names.insert(array.name).second) throw DataError(what + " occurs twice");
     if (format::array_bytes(array.shape, array.type, what) != array.data.size())

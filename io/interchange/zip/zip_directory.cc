@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "io/interchange/zip/zip_archive.h"
 #include "io/interchange/zip/zip_format.h"
 
@@ -153,7 +153,7 @@ class DirectoryReader {
                                    [](char c) { return static_cast<unsigned char>(c) < 0x80; });
     if (name.empty() || name.size() > kLongestMemberName)
       fail("a name of " + std::to_string(name.size()) + " bytes; expected 1 to 4096");
-    if (!is_utf8(name) || (!ascii && (flags & kUtf8) == 0)) fail("a name that is not UTF-8");
+    if (!base::is_utf8(name) || (!ascii && (flags & kUtf8) == 0)) fail("a name that is not UTF-8");
     if (name.find('\0') != std::string::npos || name.find('\\') != std::string::npos)
       fail("a name with a zero or a backslash");
     if (name.front() == '/' || ("/" + name + "/").find("/../") != std::string::npos ||

@@ -42,6 +42,7 @@ bool scontrol_guesses(const std::string& list) {
   return depth != 0;
 }
 
+// record_hostlists.py records them.
 TEST(Hostlist, EqualsTheRecordedAnswersOfScontrol) {
   std::istringstream lines(test_support::read_text(test_support::source_directory() +
                                                    "/tests/backends/identity/hostlists.txt"));

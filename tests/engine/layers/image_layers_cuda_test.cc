@@ -220,7 +220,7 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
     layer.forward(run);
     if (o.training) layer.backward(run);
   };
-  if (layer.traits().synchronizes_host && run.statistics.replicas != nullptr) {
+  if (layer.traits().uses_replicas && run.statistics.replicas != nullptr) {
     execute();
     EXPECT_EQ(other.calls, o.training ? 2 : 0);
   } else {
@@ -418,8 +418,8 @@ TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {
 // Alone, with another replica, and without samples of its own beside one that has some.
 TYPED_TEST(ImageLayersCuda, SynchronisedBatchNormAgreesWithFloat64) {
   const LayerPtr layer = layers::sync_batch_norm2d({});
-  EXPECT_TRUE(layer->traits().synchronizes_host);
-  EXPECT_FALSE(layers::batch_norm2d({})->traits().synchronizes_host);
+  EXPECT_TRUE(layer->traits().uses_replicas);
+  EXPECT_FALSE(layers::batch_norm2d({})->traits().uses_replicas);
   for (const std::int64_t other : {-1, 0, 100})
     for (const std::int64_t batch : {0, 3})
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {

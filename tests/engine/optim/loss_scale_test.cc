@@ -14,6 +14,7 @@
 #include "engine/ops/optim_step/device_step.h"
 #include "engine/optim/optimizer.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/optim/typed_optimizers.h"
 
 namespace engine {
 namespace {

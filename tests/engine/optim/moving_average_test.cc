@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/optim/optimizer_spec.h"
+#include "tests/engine/optim/typed_optimizers.h"
 
 namespace engine {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(MovingAverageTest, FollowsTheValues) {
   for (std::size_t i = 2; i < average.size(); ++i) EXPECT_EQ(average[i], 0) << "a gap";
 }
 
-TEST_F(MovingAverageTest, GoesOnFromTheCountOfASnapshot) {
+TEST_F(MovingAverageTest, GoesOnFromTheCountOfACheckpoint) {
   const auto optimizer =
       with_moving_average(make_sgd({}, parameters_.values), 0.75, parameters_.values);
   const std::span<double> average = moving_average(*optimizer)->span<double>();

@@ -1,4 +1,4 @@
-// Lion and Muon in float64 against optimizer_reference.txt, whose makers are written apart from
+// Every optimizer in float64 against optimizer_reference.txt, whose formulas are written apart from
 // them (optimizer_reference.py, which also defines the parameters and gradients that are used
 // here).
 #include <gtest/gtest.h>

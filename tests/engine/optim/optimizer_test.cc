@@ -1,6 +1,7 @@
 // Optimizers over several steps against PyTorch: torch.optim.SGD / AdamW in float64 on one
 // parameter [1, -2] with the gradients [0.5, -1], [0.25, 3], [-1, 0.125].
 #include "engine/optim/optimizer.h"
+#include "tests/engine/optim/typed_optimizers.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/optim/optimizer.h"
 #include "engine/optim/optimizer_spec.h"
+#include "tests/engine/optim/typed_optimizers.h"
 
 namespace trainer_fixture {
 

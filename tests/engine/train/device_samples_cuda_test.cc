@@ -12,6 +12,7 @@
 #include "engine/optim/loss_scale.h"
 #include "engine/train/step/batch_views.h"
 #include "engine/train/step/device_work.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/engine/train/tiny_training.h"
 
 namespace {

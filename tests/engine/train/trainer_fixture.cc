@@ -7,6 +7,7 @@
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/layers/layers.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/support/time_limits.h"
 
 namespace trainer_fixture {

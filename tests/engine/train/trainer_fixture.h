@@ -27,7 +27,7 @@ struct Options {
   std::int64_t steps = 2 * kStepsPerEpoch;
   engine::Every evaluate = {}, save = {};
   std::optional<std::int64_t> log_every = 0;
-  std::string folder = {};  // of snapshots; "": nothing is saved
+  std::string folder = {};  // of checkpoints; "": nothing is saved
   // Takes the folder from a lost rank 0 for another rank; empty: no rank can.
   std::function<bool()> take_folder = {};
   bool evaluates = true;
@@ -48,7 +48,7 @@ class Rank final : private engine::TrainObserver {
   ~Rank() override;
 
   int number() const { return control->rank(); }
-  // Starts the run, or goes on with it from the newest snapshot of the folder.
+  // Starts the run, or goes on with it from the newest checkpoint of the folder.
   engine::TrainResult run();
   engine::TrainResult resume();
   // Parameters, running statistics, counters and momentum as they lie in memory.

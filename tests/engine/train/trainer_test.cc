@@ -50,7 +50,7 @@ Events events_of_one(const Options& options) {
   return events;
 }
 
-std::string snapshot(const test_support::TemporaryDirectory& folder, std::int64_t step) {
+std::string checkpoint(const test_support::TemporaryDirectory& folder, std::int64_t step) {
   char name[40];
   std::snprintf(name, sizeof name, "step-%08lld.ckpt", static_cast<long long>(step));
   return folder / name;
@@ -134,7 +134,7 @@ TEST(Trainer, OneRanksSignalStopsAllAfterTheSameStepAndSavesItWithoutAnEvaluatio
     EXPECT_EQ(std::count(events[r].begin(), events[r].end(), "evaluated " + std::to_string(end)),
               0);
   }
-  EXPECT_TRUE(std::filesystem::exists(snapshot(folder, end)));
+  EXPECT_TRUE(std::filesystem::exists(checkpoint(folder, end)));
 }
 
 TEST(Trainer, ARequestToPauseOnOneRankPausesAllWithoutASave) {
@@ -254,7 +254,7 @@ TEST(Trainer, AnInterruptedRankZeroSavesTheLastWholeStepAlone) {
     EXPECT_EQ(results[r].signal, SIGINT);
     EXPECT_EQ(results[r].interrupted, "waits no longer");
   }
-  EXPECT_TRUE(std::filesystem::exists(snapshot(folder, 2)));
+  EXPECT_TRUE(std::filesystem::exists(checkpoint(folder, 2)));
 }
 
 TEST(Trainer, AnInterruptedRankZeroStatesWhatTheOthersHad) {
@@ -282,7 +282,7 @@ TEST(Trainer, AnInterruptedRankZeroStatesWhatTheOthersHad) {
              });
     EXPECT_CONTAINS(results[0].interrupted, std::string("waits no longer; ") + lacks);
     EXPECT_EQ(results[1].interrupted, "waits no longer");
-    EXPECT_TRUE(std::filesystem::exists(snapshot(folder, 2)));
+    EXPECT_TRUE(std::filesystem::exists(checkpoint(folder, 2)));
   }
 }
 
@@ -353,7 +353,7 @@ TEST(Trainer, AMadeUpEvaluationThatIsTheBestIsSaved) {
            });
 }
 
-TEST(Trainer, ADivergedRunEndsOnAllRanksAndNamesTheLastGoodSnapshot) {
+TEST(Trainer, ADivergedRunEndsOnAllRanksAndNamesTheLastGoodCheckpoint) {
   const test_support::TemporaryDirectory folder;
   PerRank<std::string> errors(2);
   on_ranks(2, {.steps = kWithoutEnd, .save = {.count = 2}, .folder = folder.path().string()},
@@ -367,7 +367,7 @@ TEST(Trainer, ADivergedRunEndsOnAllRanksAndNamesTheLastGoodSnapshot) {
                  test_support::error_of<engine::NonFiniteError>([&] { rank.run(); });
              EXPECT_EQ(rank.events.back().substr(0, 11), "not finite:");
            });
-  EXPECT_CONTAINS(errors[0], snapshot(folder, 2));
+  EXPECT_CONTAINS(errors[0], checkpoint(folder, 2));
   EXPECT_EQ(errors[1], errors[0]);
 }
 

@@ -14,14 +14,15 @@
 #include <utility>
 #include <vector>
 
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "io/checkpoint/byte_source.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
-using namespace snapshot_fixture;
+using namespace checkpoint_fixture;
 
 class Taking final : public io::ArrayTarget {
  public:

@@ -5,14 +5,15 @@
 
 #include <random>
 
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "io/checkpoint/byte_source.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
-using namespace snapshot_fixture;
+using namespace checkpoint_fixture;
 
 constexpr const char* kName = "some/file.ckpt";
 constexpr std::size_t kLittleMemory = 1 << 20;

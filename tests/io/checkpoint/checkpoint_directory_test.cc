@@ -1,4 +1,4 @@
-// A save folder over time: latest, pruning, fallback to older snapshots, and processes killed in
+// A save folder over time: latest, pruning, fallback to older checkpoints, and processes killed in
 // the middle of saving.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,14 +13,14 @@
 
 #include "io/checkpoint/checkpoint_directory.h"
 #include "io/checkpoint/checkpoint_names.h"
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
 namespace {
 
-using namespace snapshot_fixture;
+using namespace checkpoint_fixture;
 using Names = std::vector<std::string>;
 
 class CheckpointDirectory : public testing::Test {
@@ -37,7 +37,7 @@ class CheckpointDirectory : public testing::Test {
   void name_latest(std::int64_t step) {
     test_support::write_text(folder_ / "latest", io::checkpoint_file_name(step) + "\n");
   }
-  // The step of the newest snapshot that loads; -1 when there is none.
+  // The step of the newest checkpoint that loads; -1 when there is none.
   std::int64_t newest(std::vector<std::string>* skipped = nullptr) const {
     const std::string path = io::find_newest_checkpoint(directory(), skipped);
     return path.empty() ? -1 : io::load_checkpoint(path).global_step;
@@ -82,7 +82,7 @@ TEST_F(CheckpointDirectory, PruningLeavesOtherFilesAlone) {
 
 TEST_F(CheckpointDirectory, AfterGoingBackTheNewBranchWins) {
   for (const std::int64_t step : {500, 600, 700}) save(step);
-  save(200);  // resumed from an older snapshot
+  save(200);  // resumed from an older checkpoint
   EXPECT_EQ(newest(), 200);
   EXPECT_EQ(names_in(directory()),
             (Names{"latest", "step-00000200.ckpt", "step-00000600.ckpt", "step-00000700.ckpt"}));
@@ -93,7 +93,7 @@ TEST_F(CheckpointDirectory, AfterGoingBackTheNewBranchWins) {
   EXPECT_EQ(newest(), 200);
 }
 
-TEST_F(CheckpointDirectory, ARunPrunesOnlyItsOwnSnapshots) {
+TEST_F(CheckpointDirectory, ARunPrunesOnlyItsOwnCheckpoints) {
   save_as("first", 900, 1);
   save(950, 1);  // of no run that is known
   damage(950);
@@ -134,7 +134,7 @@ TEST_F(CheckpointDirectory, AnOldLatestDoesNotHideWhatTheRunSavedAfterIt) {
 }
 
 // The step stated inside decides, and a copy is the user's: it is not pruned either.
-TEST_F(CheckpointDirectory, ARenamedSnapshotIsNotTheNewest) {
+TEST_F(CheckpointDirectory, ARenamedCheckpointIsNotTheNewest) {
   for (const std::int64_t step : {100, 200}) save_as("this", step);
   std::filesystem::copy(folder_ / "step-00000100.ckpt", folder_ / "step-00000900.ckpt");
   EXPECT_EQ(io::newest_checkpoint_name(directory()), "step-00000200.ckpt");
@@ -148,11 +148,11 @@ TEST_F(CheckpointDirectory, ARenamedSnapshotIsNotTheNewest) {
   }
   save_as("this", 300, 1);
   EXPECT_EQ(names_in(directory()), (Names{"latest", "step-00000300.ckpt", "step-00000900.ckpt"}));
-  EXPECT_EQ(io::delete_older_snapshots(directory(), "this"), 0);
+  EXPECT_EQ(io::delete_older_checkpoints(directory(), "this"), 0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "step-00000900.ckpt"));
 }
 
-TEST_F(CheckpointDirectory, TheBestSnapshotIsNotPruned) {
+TEST_F(CheckpointDirectory, TheBestCheckpointIsNotPruned) {
   EXPECT_EQ(io::find_best_checkpoint(directory()), "");
   save(100, 2);
   io::save_to_directory(sample_checkpoint(200), directory(), 2, /*best=*/true);
@@ -181,7 +181,7 @@ TEST_F(CheckpointDirectory, WhereBestCannotBeReadNothingIsPruned) {
   EXPECT_EQ(io::find_best_checkpoint(directory()), folder_ / "step-00000100.ckpt");
 }
 
-TEST_F(CheckpointDirectory, DamagedSnapshotsAreSkippedAndReported) {
+TEST_F(CheckpointDirectory, DamagedCheckpointsAreSkippedAndReported) {
   for (const std::int64_t step : {100, 200, 300}) save(step);
   damage(300);
   std::vector<std::string> skipped;
@@ -208,7 +208,7 @@ TEST_F(CheckpointDirectory, LatestIsOnlyAHint) {
   EXPECT_EQ(newest(), 200);
 }
 
-// A run that keeps one snapshot prunes what a reader has just listed.
+// A run that keeps one checkpoint prunes what a reader has just listed.
 TEST_F(CheckpointDirectory, OneIsAlwaysFoundInTheFolderOfARunThatPrunes) {
   save(1, 1);
   std::atomic<bool> finished{false};
@@ -228,7 +228,7 @@ TEST_F(CheckpointDirectory, OneIsAlwaysFoundInTheFolderOfARunThatPrunes) {
   EXPECT_EQ(missed, 0);
 }
 
-TEST_F(CheckpointDirectory, NoFolderMeansNoSnapshotButAFileIsAnError) {
+TEST_F(CheckpointDirectory, NoFolderMeansNoCheckpointButAFileIsAnError) {
   EXPECT_EQ(io::find_newest_checkpoint(folder_ / "none", nullptr), "");
   test_support::write_text(folder_ / "file", "");
   EXPECT_THROW(io::find_newest_checkpoint(folder_ / "file", nullptr), io::DataError);
@@ -244,7 +244,7 @@ TEST_F(CheckpointDirectory, EnsureMakesTheFolderAndLeavesNothingInIt) {
   EXPECT_THROW(io::ensure_writable_directory("/proc/engine"), io::CannotCreateError);
 }
 
-TEST_F(CheckpointDirectory, FullFileSystemKeepsTheOldSnapshot) {
+TEST_F(CheckpointDirectory, FullFileSystemKeepsTheOldCheckpoint) {
   std::filesystem::create_directory(folder_ / "disk");
   if (mount("tmpfs", (folder_ / "disk").c_str(), "tmpfs", 0, "size=64k") != 0)
     GTEST_SKIP() << "may not mount a file system";
@@ -267,10 +267,10 @@ TEST_F(CheckpointDirectory, FullFileSystemKeepsTheOldSnapshot) {
   EXPECT_EQ(found, disk + "/step-00000001.ckpt");
 }
 
-// A child saves one snapshot after another and counts the completed ones; it is killed at a random
-// moment of its first saves. What it had completed must be there and intact, and the next process
-// that saves removes the temporary files. Every kill waits for the child's progress, not for a
-// time, so that it hits a save on slow machines as well.
+// A child saves one checkpoint after another and counts the completed ones; it is killed at a
+// random moment of its first saves. What it had completed must be there and intact, and the next
+// process that saves removes the temporary files. Every kill waits for the child's progress, not
+// for a time, so that it hits a save on slow machines as well.
 TEST_F(CheckpointDirectory, SurvivesKillsAtAnyMoment) {
   auto* done = static_cast<std::atomic<std::int64_t>*>(
       mmap(nullptr, sizeof(std::atomic<std::int64_t>), PROT_READ | PROT_WRITE,
@@ -308,7 +308,7 @@ TEST_F(CheckpointDirectory, SurvivesKillsAtAnyMoment) {
   EXPECT_GT(done->load(), 10);
   EXPECT_GT(kills_in_a_save, 0) << "none of " << kills << " kills hit a save";
   save(done->load() + 1, 2);
-  EXPECT_EQ(names_in(directory()).size(), 3u);  // latest and two snapshots
+  EXPECT_EQ(names_in(directory()).size(), 3u);  // latest and two checkpoints
   munmap(done, sizeof *done);
 }
 

@@ -1,4 +1,4 @@
-// One snapshot file: round trip, atomic replacement, and what happens when the output cannot be
+// One checkpoint file: round trip, atomic replacement, and what happens when the output cannot be
 // written.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,17 +15,18 @@
 
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint_directory.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/checkpoint/late_arrays.h"
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
-using namespace snapshot_fixture;
+using namespace checkpoint_fixture;
 using io::CannotCreateError;
 
 TEST(CheckpointFile, RoundTripKeepsEveryField) {
@@ -37,7 +38,7 @@ TEST(CheckpointFile, RoundTripKeepsEveryField) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a.ckpt"});
 }
 
-TEST(CheckpointFile, RoundTripOfAnEmptySnapshot) {
+TEST(CheckpointFile, RoundTripOfAnEmptyCheckpoint) {
   const test_support::TemporaryDirectory folder;
   io::save_checkpoint({}, folder / "a.ckpt");
   expect_equal(io::load_checkpoint(folder / "a.ckpt"), {});

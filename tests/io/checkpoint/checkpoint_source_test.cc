@@ -1,4 +1,4 @@
-// The arrays of a snapshot, asked for in any order, in pieces and more than once: its digest is
+// The arrays of a checkpoint, asked for in any order, in pieces and more than once: its digest is
 // checked all the same.
 #include <gtest/gtest.h>
 
@@ -8,16 +8,17 @@
 
 #include "io/base/numbers/split_mix.h"
 #include "io/checkpoint/array_source.h"
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "io/checkpoint/byte_source.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
-using snapshot_fixture::Bytes;
+using checkpoint_fixture::Bytes;
 
 constexpr std::size_t kArrays = 5, kArrayBytes = 400'000;
 
-Bytes snapshot() {
+Bytes checkpoint() {
   const test_support::TemporaryDirectory folder;
   io::Checkpoint checkpoint;
   io::SplitMix random(1, 2, 3);
@@ -46,7 +47,7 @@ void read_some(io::ArraySource& source, std::uint64_t seed) {
 }
 
 TEST(CheckpointSource, AnyOrderEndsWithTheDigest) {
-  const Bytes good = snapshot();
+  const Bytes good = checkpoint();
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const auto source = io::open_checkpoint_arrays(io::memory_bytes(good, "file"));
     read_some(*source, seed);
@@ -55,7 +56,7 @@ TEST(CheckpointSource, AnyOrderEndsWithTheDigest) {
 }
 
 TEST(CheckpointSource, AnyOrderFindsDamage) {
-  Bytes bad = snapshot();
+  Bytes bad = checkpoint();
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const std::size_t at = bad.size() - 24 - kArrays * kArrayBytes + seed * 99'991;
     bad[at] ^= std::byte{1};
@@ -67,7 +68,7 @@ TEST(CheckpointSource, AnyOrderFindsDamage) {
 }
 
 TEST(CheckpointSource, SeveralThreadsReadAtTheSameTime) {
-  const Bytes good = snapshot();
+  const Bytes good = checkpoint();
   for (std::uint64_t round = 0; round < 10; ++round) {
     const auto source = io::open_checkpoint_arrays(io::memory_bytes(good, "file"));
     std::vector<std::thread> threads;

@@ -8,7 +8,7 @@
 
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_directory.h"
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -29,7 +29,7 @@ extern "C" int fsync(int fd) {
 
 namespace {
 
-using namespace snapshot_fixture;
+using namespace checkpoint_fixture;
 
 TEST(InterruptedSave, FsyncOfTheFileAndOfTheFolderAreCalledAgain) {
   const test_support::TemporaryDirectory folder;

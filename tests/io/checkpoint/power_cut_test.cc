@@ -1,6 +1,6 @@
 // What a power cut can leave of a save folder. The calls of a sequence of saves are recorded; then
 // the machine "loses power" at any of them, with any part of what was not synced lost or torn, and
-// the folder must hold the last snapshot that was reported as saved, or a later one.
+// the folder must hold the last checkpoint that was reported as saved, or a later one.
 //
 // This program defines the calls that change files, so that the ones of the code under test arrive
 // here first. Names in a folder that were not synced may survive in any combination, as POSIX
@@ -23,7 +23,7 @@
 
 #include "io/checkpoint/checkpoint_directory.h"
 #include "io/checkpoint/checkpoint_names.h"
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -179,7 +179,7 @@ int remove(const char* path) noexcept {
 
 namespace {
 
-using namespace snapshot_fixture;
+using namespace checkpoint_fixture;
 using Bits = std::mt19937_64;
 
 // A disk after the first `count` calls and a power cut.
@@ -260,7 +260,7 @@ class Disk {
   std::map<int, std::vector<const Call*>> pending_;
 };
 
-TEST(PowerCut, TheLastSnapshotThatWasReportedAsSavedCanBeLoaded) {
+TEST(PowerCut, TheLastCheckpointThatWasReportedAsSavedCanBeLoaded) {
   test_support::TemporaryDirectory folder;
   recorder.folder = folder.path().string();
   constexpr std::int64_t kSteps = 6, kBest = 2;

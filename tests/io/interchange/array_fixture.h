@@ -15,6 +15,7 @@ namespace array_fixture {
 using Arrays = std::vector<io::NamedArray>;
 using Bytes = std::vector<std::byte>;
 
+// make_interchange_files.py writes these files with NumPy and PyTorch.
 inline std::string data_file(const std::string& name) {
   return test_support::source_directory() + "/tests/io/interchange/data/" + name;
 }

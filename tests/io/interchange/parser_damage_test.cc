@@ -4,8 +4,9 @@
 
 #include <random>
 
+#include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
-#include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/io/checkpoint/checkpoint_fixture.h"
 #include "tests/io/interchange/array_fixture.h"
 #include "tests/io/interchange/zip/zip_fixture.h"
 
@@ -67,7 +68,7 @@ std::vector<Format> formats() {
 // Reads the bytes as any file of arrays would be. Whether they are refused; any other way out fails
 // the test.
 bool refused(const Bytes& bytes) {
-  snapshot_fixture::reset_largest_allocation();
+  checkpoint_fixture::reset_largest_allocation();
   bool result = false;
   try {
     static_cast<void>(io::read_arrays(*io::open_arrays(io::memory_bytes(bytes, kDamagedName))));
@@ -75,7 +76,7 @@ bool refused(const Bytes& bytes) {
     EXPECT_EQ(std::string_view(error.what()).find(kDamagedName), 0u) << error.what();
     result = true;
   }
-  EXPECT_LE(snapshot_fixture::largest_allocation(), 2 * bytes.size() + kMaxMemory);
+  EXPECT_LE(checkpoint_fixture::largest_allocation(), 2 * bytes.size() + kMaxMemory);
   return result;
 }
 
@@ -130,10 +131,10 @@ TEST(ParserDamage, HugeNumbersEverywhere) {
       for (const std::uint64_t value : {~std::uint64_t{0}, std::uint64_t{1} << 63,
                                         std::uint64_t{1} << 40, std::uint64_t{0x7FFFFFFF}}) {
         Bytes bad = format.file;
-        snapshot_fixture::set(bad, at, value);
+        checkpoint_fixture::set(bad, at, value);
         count(bad);
         bad = format.file;
-        snapshot_fixture::set(bad, at, static_cast<std::uint32_t>(value));
+        checkpoint_fixture::set(bad, at, static_cast<std::uint32_t>(value));
         count(bad);
       }
     EXPECT_GT(found, 0) << format.name;

@@ -149,7 +149,7 @@ TEST(BenchScaling, LeavesOutABackendThatIsNotHereAndSaysWhy) {
   EXPECT_NE(table.out.find("\nleft out: nccl: "), std::string::npos) << table.out << table.err;
 }
 
-TEST(BenchIo, MeasuresDataAndSnapshotsBesideTheDisk) {
+TEST(BenchIo, MeasuresDataAndCheckpointsBesideTheDisk) {
   const test_support::TemporaryDirectory folder;
   const auto measured = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"bench", "io", "--model", "convnet", "--synthetic-size", "200",
@@ -296,7 +296,7 @@ TEST(Bench, SaysWhatItCanMeasure) {
   EXPECT_EQ(engine({"bench", "--help"}).exit_code, 0);
 }
 
-// The largest snapshots are gigabytes.
+// The largest checkpoints are gigabytes.
 TEST(BenchSave, LeavesNothingBehindWhenItIsStopped) {
   const test_support::TemporaryDirectory folder;
   const CommandResult run = test_support::run_command(

@@ -501,7 +501,7 @@ TEST(Version, OfABuildHasTheCudaToolkitAndWhatKernelsAreCompiledFor) {
 TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
   const TemporaryDirectory folder;
   expect_success(engine(logged_train(argv("--save-dir", folder / "run", "--save-every 2s"))));
-  const std::string snapshot = folder / "run/step-00000005.ckpt",
+  const std::string checkpoint = folder / "run/step-00000005.ckpt",
                     earlier = folder / "run/step-00000002.ckpt";
   const std::string train =
       "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
@@ -510,8 +510,8 @@ TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
   for (const std::string& command :
        {std::string("env"), std::string("doctor"), std::string("version"), std::string("help"),
         std::string("train --help all"), train + " --print-config",
-        train + " --batch-size 12 --dry-run", "inspect " + snapshot,
-        "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot, train,
+        train + " --batch-size 12 --dry-run", "inspect " + checkpoint,
+        "verify " + earlier + " " + checkpoint, "eval --threads 1 " + checkpoint, train,
         train + " --spawn 2"}) {
     expect_last_error(shell("\"$0\" " + command + " >/dev/full"), 74,
                       {"cannot write to standard output: No space left on device"});
@@ -669,10 +669,10 @@ TEST(Save, KeepsTheLastAndPointsToTheNewest) {
   const TemporaryDirectory folder;
   expect_success(
       engine(logged_train(argv("--save-dir", folder / "run", "--save-every 1s --keep-last 2"))));
-  int snapshots = 0;
+  int checkpoints = 0;
   for (const auto& entry : fs::directory_iterator(folder / "run"))
-    snapshots += entry.path().extension() == ".ckpt";
-  EXPECT_EQ(snapshots, 2);
+    checkpoints += entry.path().extension() == ".ckpt";
+  EXPECT_EQ(checkpoints, 2);
   EXPECT_CONTAINS(test_support::read_text(folder / "run/latest"), "step-00000005.ckpt");
 }
 
@@ -699,7 +699,7 @@ class Trained : public testing::Test {
   static std::string rank_model(int r) {
     return run() + "/final_model_rank_" + std::to_string(r) + ".ckpt";
   }
-  static std::string snapshot() { return run() + "/step-00000004.ckpt"; }
+  static std::string checkpoint() { return run() + "/step-00000004.ckpt"; }
 
   static TemporaryDirectory* folder_;
   static CommandResult* result_;
@@ -727,7 +727,7 @@ TEST_F(Trained, VerifyListsTheRunningStatisticsOnly) {
   expect_success(call("verify --ignore *running_*", rank_model(0), rank_model(1)));
   expect_success(call("verify --atol 100", rank_model(0), rank_model(1)));
   EXPECT_EQ(engine({"verify", rank_model(0), rank_model(0), rank_model(1)}).exit_code, 1);
-  expect_success(engine({"verify", rank_model(0), snapshot()}));
+  expect_success(engine({"verify", rank_model(0), checkpoint()}));
 }
 
 TEST_F(Trained, VerifyFormatsTellMore) {
@@ -749,25 +749,25 @@ TEST_F(Trained, VerifySaysTroubleWithTwo) {
 }
 
 TEST_F(Trained, InspectShowsWhatIsThere) {
-  const CommandResult summary = expect_success(call("inspect --tensors", snapshot()));
+  const CommandResult summary = expect_success(call("inspect --tensors", checkpoint()));
   for (const char* part : {"model    convnet", "step 4: epoch 1, 0 steps into it",
                            "layer1.0.weight", "[16, 1, 5, 5]", "momentum/fc.weight", "cpu:0"})
     EXPECT_CONTAINS(summary.out, part) << part;
-  EXPECT_CONTAINS(call("inspect --config", snapshot()).out, "model = \"convnet\"");
-  const CommandResult order = call("inspect --order 0", snapshot());
+  EXPECT_CONTAINS(call("inspect --config", checkpoint()).out, "model = \"convnet\"");
+  const CommandResult order = call("inspect --order 0", checkpoint());
   EXPECT_EQ(std::count(order.out.begin(), order.out.end(), '\n'), 40);
 }
 
 TEST_F(Trained, EvalGivesTheSameForAnyNumberOfRanks) {
-  const CommandResult one = expect_success(call("eval", snapshot(), "--format json --threads 1"));
+  const CommandResult one = expect_success(call("eval", checkpoint(), "--format json --threads 1"));
   const CommandResult three = expect_success(
-      call("eval", snapshot(), "--format json --spawn 3 --backend inproc --threads 1"));
+      call("eval", checkpoint(), "--format json --spawn 3 --backend inproc --threads 1"));
   const auto counts = [](const std::string& text) { return text.substr(text.find("\"correct\"")); };
   EXPECT_EQ(counts(one.out), counts(three.out));
 }
 
-TEST_F(Trained, DamagedAndForeignSnapshotsAreRefused) {
-  std::string bytes = test_support::read_text(snapshot());
+TEST_F(Trained, DamagedAndForeignCheckpointsAreRefused) {
+  std::string bytes = test_support::read_text(checkpoint());
   bytes[bytes.size() / 2] ^= 1;
   const std::string damaged = *folder_ / "damaged.ckpt";
   test_support::write_text(damaged, bytes);
@@ -775,16 +775,16 @@ TEST_F(Trained, DamagedAndForeignSnapshotsAreRefused) {
   expect_last_error(resume(damaged), 65, {damaged});
   expect_last_error(resume(engine_binary()), 65, {engine_binary()});
   expect_last_error(resume("/no/such.ckpt"), 65, {"/no/such.ckpt"});
-  expect_last_error(engine(logged_train({"--resume", snapshot()})), 78,
+  expect_last_error(engine(logged_train({"--resume", checkpoint()})), 78,
                     {"was trained with --model convnet, asked for is mlp"});
   EXPECT_EQ(call("inspect --check", damaged).exit_code, 65);
 }
 
-TEST_F(Trained, ResumingTwiceFromOneSnapshotGivesTheSameModel) {
+TEST_F(Trained, ResumingTwiceFromOneCheckpointGivesTheSameModel) {
   for (const char* name : {"a", "b"}) {
-    const CommandResult result = expect_success(
-        train("--resume", snapshot(), "--epochs 2 --save-rank-models --save-dir", *folder_ / name));
-    EXPECT_CONTAINS(result.out, "resumed " + snapshot() + " at step 4");
+    const CommandResult result = expect_success(train(
+        "--resume", checkpoint(), "--epochs 2 --save-rank-models --save-dir", *folder_ / name));
+    EXPECT_CONTAINS(result.out, "resumed " + checkpoint() + " at step 4");
   }
   const CommandResult verify = expect_success(call(
       "verify --only all", *folder_ / "a/step-00000008.ckpt", *folder_ / "b/step-00000008.ckpt"));
@@ -793,7 +793,7 @@ TEST_F(Trained, ResumingTwiceFromOneSnapshotGivesTheSameModel) {
 
 TEST_F(Trained, ARunThatIsDoneSaysSoAndWhatGoesOn) {
   const auto again = [&](const std::vector<std::string>& more) {
-    return train("--batch-size 20 --resume", snapshot(), more);
+    return train("--batch-size 20 --resume", checkpoint(), more);
   };
   const CommandResult done = expect_success(again({"--epochs", "1"}));
   EXPECT_CONTAINS(done.out,
@@ -810,7 +810,7 @@ TEST_F(Trained, ARunThatIsDoneSaysSoAndWhatGoesOn) {
 
 TEST_F(Trained, MapLocationDecidesWhereArraysGo) {
   const auto resume = [&](const std::string& spec) {
-    return train("--steps 5 --resume", snapshot(), "--map-location", spec);
+    return train("--steps 5 --resume", checkpoint(), "--map-location", spec);
   };
   expect_success(resume("auto"));
   expect_success(resume("cpu:0=cpu"));

@@ -1,5 +1,5 @@
 // `engine train` on the GPUs that the CPU plays: which device a rank takes, what is refused,
-// snapshots that change devices.
+// checkpoints that change devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -198,17 +198,17 @@ TEST_F(DevicePrograms, HistogramsAreOfGradientsAsWell) {
     EXPECT_NE(events.find(std::string(kind) + "/layers.0.bias"), std::string::npos) << kind;
 }
 
-TEST_F(DevicePrograms, SnapshotsChangeDevices) {
+TEST_F(DevicePrograms, CheckpointsChangeDevices) {
   const TemporaryDirectory folder;
   const CommandResult saved =
       expect_success(train("2", {"--device", "cuda:1", "--save-dir", folder / "a"}));
-  const std::string snapshot = folder / "a/step-00000002.ckpt";
+  const std::string checkpoint = folder / "a/step-00000002.ckpt";
   const auto resume = [&](const std::string& gpus, const std::string& device,
                           const std::string& map) {
-    return train(gpus,
-                 {"--device", device, "--resume", snapshot, "--map-location", map, "--steps", "3"});
+    return train(
+        gpus, {"--device", device, "--resume", checkpoint, "--map-location", map, "--steps", "3"});
   };
-  const std::string resumed = "resumed " + snapshot + " at step 2";
+  const std::string resumed = "resumed " + checkpoint + " at step 2";
   expect_start(resume("1", "cuda", "auto"), resumed);  // cuda:1 is not there
   expect_start(resume("0", "cpu", "auto"), resumed);
   expect_start(resume("2", "cuda:1", "cuda:1=cuda:1"), resumed);

@@ -1,5 +1,5 @@
-// Runs and snapshots that somebody else has prepared: they run no code, write to no other file, and
-// end in one line.
+// Runs and checkpoints that somebody else has prepared: they run no code, write to no other file,
+// and end in one line.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,10 +62,10 @@ class ForeignRun : public testing::Test {
   static CommandResult resume(const std::string& what) {
     return call("train --resume", what, "--epochs 2");
   }
-  std::string snapshot() const { return io::find_newest_checkpoint(run_, nullptr); }
-  // The run's snapshot as it is after `change`.
-  void change_snapshot(const std::function<void(io::Checkpoint&)>& change) const {
-    const std::string path = snapshot();
+  std::string checkpoint() const { return io::find_newest_checkpoint(run_, nullptr); }
+  // The run's checkpoint as it is after `change`.
+  void change_checkpoint(const std::function<void(io::Checkpoint&)>& change) const {
+    const std::string path = checkpoint();
     io::Checkpoint checkpoint = io::load_checkpoint(path);
     change(checkpoint);
     io::save_checkpoint(checkpoint, path);
@@ -87,12 +87,12 @@ TEST_F(ForeignRun, ItsBackendIsNoLibrary) {
                                           "\"backend\":{\"value\":\"" + library + "\""));
   expect_refused(resume(run_), 78, "run.json: its backend is " + library);
   fs::remove(run_ + "/run.json");
-  change_snapshot([&](io::Checkpoint& c) {
+  change_checkpoint([&](io::Checkpoint& c) {
     c.config =
         replaced(c.config, "backend = \"auto\"", "backend = \"checked:shm," + library + "\"");
   });
   expect_refused(resume(run_), 78, "its backend is checked:shm," + library);
-  expect_refused(resume(snapshot()), 78, "its backend is checked:shm," + library);
+  expect_refused(resume(checkpoint()), 78, "its backend is checked:shm," + library);
   // It was typed, and is looked for.
   const CommandResult typed =
       call("train --resume", run_, "--epochs 2 --spawn 2 --backend", library);
@@ -157,7 +157,7 @@ TEST_F(ForeignRun, DeepJsonIsRefusedByEveryCommand) {
   write_text(run_ + "/metrics.jsonl", "{\"event\":" + deep + "}\n" + deep + "\n");
   expect_success(call("report", run_, "-o", folder_ / "page.html"));
   EXPECT_CONTAINS(read_text(folder_ / "page.html"), "2 lines");
-  change_snapshot([&](io::Checkpoint& c) { c.samples = deep; });
+  change_checkpoint([&](io::Checkpoint& c) { c.samples = deep; });
   expect_refused(engine({"predict", run_, target_}), 65, "nests more than 64 levels");
 }
 
@@ -170,23 +170,23 @@ TEST_F(ForeignRun, DeepTomlIsRefusedByEveryCommand) {
          std::vector<std::vector<std::string>>{{"eval", run_},
                                                {"predict", run_, target_},
                                                {"train", "--resume", run_},
-                                               {"train", "--resume", snapshot()}})
+                                               {"train", "--resume", checkpoint()}})
       expect_refused(engine(command), 78, "nests more than 64 levels deep");
   };
   fs::remove(run_ + "/run.json");
   for (const std::string& text : {lists, dotted, header}) {
     std::string definition, config;
-    change_snapshot([&](io::Checkpoint& c) {
+    change_checkpoint([&](io::Checkpoint& c) {
       definition = std::exchange(c.definition, text);
       config = c.config;
     });
     expect_refusals();
-    change_snapshot([&](io::Checkpoint& c) {
+    change_checkpoint([&](io::Checkpoint& c) {
       c.definition = definition;
       c.config = text;
     });
     expect_refusals();
-    change_snapshot([&](io::Checkpoint& c) { c.config = config; });
+    change_checkpoint([&](io::Checkpoint& c) { c.config = config; });
   }
 }
 
@@ -229,12 +229,12 @@ TEST_F(ForeignRun, NumbersOfADefinitionAreLimited) {
     fs::remove_all(run_);
     fs::copy(*made_ / "run", run_, fs::copy_options::recursive);
     fs::remove(run_ + "/run.json");
-    change_snapshot([text = definition](io::Checkpoint& c) { c.definition = text; });
+    change_checkpoint([text = definition](io::Checkpoint& c) { c.definition = text; });
     for (const std::vector<std::string>& command :
          std::vector<std::vector<std::string>>{quick_train({"--model", folder_ / "net.toml"}),
                                                {"eval", run_},
                                                {"train", "--resume", run_},
-                                               {"train", "--resume", snapshot()}})
+                                               {"train", "--resume", checkpoint()}})
       expect_refused(engine(command), 78, words);
   }
 }

@@ -31,7 +31,7 @@ std::string differing(const std::string& a, const std::string& b) {
   return result.out;
 }
 
-TEST(Freeze, IsToldAndKeptBySnapshotsAndResumedRuns) {
+TEST(Freeze, IsToldAndKeptByCheckpointsAndResumedRuns) {
   const TemporaryDirectory folder;
   const std::vector<std::string> freeze{"--freeze", "layer1.*", "--spawn", "2"};
   const auto with = [&](std::vector<std::string> more) {

@@ -429,27 +429,27 @@ TEST_F(VerifyFiles, OutputsDoNotReplaceWhatIsNeeded) {
       call("train --model mlp --dataset synthetic --synthetic-size 40 --batch-size 10 --steps 3 "
            "--threads 1 --save-dir",
            folder_ / "run"));
-  const std::string snapshot = folder_ / "run/step-00000003.ckpt", weights = folder_ / "w.pth",
+  const std::string checkpoint = folder_ / "run/step-00000003.ckpt", weights = folder_ / "w.pth",
                     link = folder_ / "link.pth";
-  expect_success(call("export", snapshot, "-o", weights));
+  expect_success(call("export", checkpoint, "-o", weights));
   std::filesystem::create_symlink("w.pth", link);
   const std::string of_run = "it is a file of the run in " + folder_ / "run; give another name";
-  expect_error(call("export", folder_ / "run", "-o", snapshot, "--format pth"), 73,
+  expect_error(call("export", folder_ / "run", "-o", checkpoint, "--format pth"), 73,
                "it is the file that is read");
   expect_error(call("export", weights, "-o", folder_ / "run/step-00000009.ckpt", "--format npz"),
                73, of_run);
-  expect_error(call("export", snapshot, "-o", link), 73,
+  expect_error(call("export", checkpoint, "-o", link), 73,
                "it is a link to w.pth; expected the name of a file");
-  expect_error(call("export", snapshot, "-o - --format npz"), 2,
+  expect_error(call("export", checkpoint, "-o - --format npz"), 2,
                "'-' is standard output; expected the name of a file");
-  expect_error(call("import", weights, "-o", snapshot, "--model mlp"), 73, of_run);
+  expect_error(call("import", weights, "-o", checkpoint, "--model mlp"), 73, of_run);
   expect_error(call("import", weights, "-o", weights, "--model mlp"), 73,
                "it is the file that is read");
   expect_error(call("report", folder_ / "run", "-o", folder_ / "run/run.json"), 73, of_run);
   expect_error(
       call("train --resume", folder_ / "run", "--steps 4 --trace", folder_ / "run/status.json"), 73,
       of_run);
-  expect_success(verify({snapshot, weights}));
+  expect_success(verify({checkpoint, weights}));
   EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 

@@ -1,4 +1,4 @@
-// Other data than the run's are coded as the snapshot states: by names, and all of them count.
+// Other data than the run's are coded as the checkpoint states: by names, and all of them count.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,9 +84,9 @@ class ModelCoding : public ::testing::Test {
   }
   // What an earlier version wrote: no statement of the samples.
   static void forget_samples(const std::string& path) {
-    io::Checkpoint snapshot = io::load_checkpoint(path);
-    snapshot.samples.clear();
-    io::save_checkpoint(snapshot, path);
+    io::Checkpoint checkpoint = io::load_checkpoint(path);
+    checkpoint.samples.clear();
+    io::save_checkpoint(checkpoint, path);
   }
 
   test_support::TemporaryDirectory folder_;
@@ -148,8 +148,8 @@ TEST_F(ModelCoding, AFileChangedInPlaceIsAHoldOutWhateverIsTakenOfIt) {
   expect_error(call("eval", run(), "--limit 30"), 65, "train.csv");
 }
 
-// A snapshot of an earlier version needs the run's own data to learn the coding from.
-TEST_F(ModelCoding, AnEarlierSnapshotRefusesAFileChangedInPlaceWhateverIsTakenOfIt) {
+// A checkpoint of an earlier version needs the run's own data to learn the coding from.
+TEST_F(ModelCoding, AnEarlierCheckpointRefusesAFileChangedInPlaceWhateverIsTakenOfIt) {
   train_colours();
   const std::string file = io::find_newest_checkpoint(run(), nullptr);
   forget_samples(file);
@@ -370,17 +370,17 @@ TEST_F(ModelCoding, TheDigestKnowsNames) {
   EXPECT_FALSE(one.is(classes.text));
 }
 
-TEST_F(ModelCoding, SnapshotsOfEarlierVersionsAreResumedAndEvaluated) {
+TEST_F(ModelCoding, CheckpointsOfEarlierVersionsAreResumedAndEvaluated) {
   train_colours();
   io::DatasetOptions options;
   options.name = "csv";
   options.csv.annotations = path("train.csv");
   const io::DataDigest digest = io::data_digest(io::load_dataset(options).train);
   const std::string file = io::find_newest_checkpoint(run(), nullptr);
-  io::Checkpoint snapshot = io::load_checkpoint(file);
-  snapshot.samples.clear();
-  snapshot.data_digest = digest.nameless;
-  io::save_checkpoint(snapshot, file);
+  io::Checkpoint checkpoint = io::load_checkpoint(file);
+  checkpoint.samples.clear();
+  checkpoint.data_digest = digest.nameless;
+  io::save_checkpoint(checkpoint, file);
   const std::string old = path("old.ckpt");
   fs::copy_file(file, old);
   EXPECT_EQ(evaluate(old).report["samples"], 48);

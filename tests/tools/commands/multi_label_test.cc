@@ -195,7 +195,7 @@ TEST_F(MultiLabel, GoesOnWhereItStopped) {
   expect_success(engine({"verify", whole, half}));
 }
 
-TEST_F(MultiLabel, TheSnapshotKnowsTheLabelsWithoutTheTable) {
+TEST_F(MultiLabel, TheCheckpointKnowsTheLabelsWithoutTheTable) {
   const std::string run = trained("run", {"--epochs", "2"});
   const auto before = predicted(run, table());
   const std::string rows = folder_ / "other.csv";

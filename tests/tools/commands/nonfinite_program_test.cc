@@ -1,5 +1,5 @@
-// Runs that diverge, and models that did, in the real program: exit codes, one line, good snapshots
-// left alone.
+// Runs that diverge, and models that did, in the real program: exit codes, one line, good
+// checkpoints left alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ TEST(Diverged, EndsAllRanksWith79) {
   expect_words(result.err, {"engine: error: rank ", "not finite at step 3"});
 }
 
-TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
+TEST(Diverged, AResumedRunLeavesGoodCheckpoints) {
   const TemporaryDirectory folder;
   const std::vector<std::string> keep{"--save-dir", folder / "run", "--save-every",
                                       "1s",         "--keep-last",  "2"};

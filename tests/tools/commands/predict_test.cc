@@ -98,12 +98,12 @@ class Predictions : public ::testing::Test {
                              "--epochs", "2", "--lr", "0.02"});
     train(more);
   }
-  // Makes of a snapshot one that does not state what its samples are.
+  // Makes of a checkpoint one that does not state what its samples are.
   static void forget_samples(const std::string& path) {
-    io::Checkpoint snapshot = io::load_checkpoint(path);
-    ASSERT_FALSE(snapshot.samples.empty());
-    snapshot.samples.clear();
-    io::save_checkpoint(snapshot, path);
+    io::Checkpoint checkpoint = io::load_checkpoint(path);
+    ASSERT_FALSE(checkpoint.samples.empty());
+    checkpoint.samples.clear();
+    io::save_checkpoint(checkpoint, path);
   }
   test_support::TemporaryDirectory folder_;
 };
@@ -265,7 +265,7 @@ TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
   program::expect_words(
       csv.out,
       {"input,sample,prediction,probability,prediction_2,probability_2\n", "\"dog, big\""});
-  // The snapshot states all of that: the table may have changed, or be gone.
+  // The checkpoint states all of that: the table may have changed, or be gone.
   write_text(folder_ / "rows.csv", rows + "cat,999,red,999\n");
   EXPECT_EQ(predicted(run(), {folder_ / "others.csv"}), again);
   std::filesystem::remove(folder_ / "rows.csv");
@@ -297,7 +297,7 @@ TEST_F(Predictions, OfFilesWhoseNamesAreNotUtf8AreJsonAllTheSame) {
   EXPECT_CONTAINS(csv.out, "caf\xe9\xff ") << "CSV has the bytes";
 }
 
-TEST_F(Predictions, OfImagesNeedNoDataButTheSnapshot) {
+TEST_F(Predictions, OfImagesNeedNoDataButTheCheckpoint) {
   train_on_idx({"--normalize", "standard"});
   const std::string images = folder_ / "inputs";
   std::filesystem::rename(folder_ / "t10k-images-idx3-ubyte", images);
@@ -360,7 +360,7 @@ TEST_F(Predictions, OfCifarsBinFilesAreThoseOfEval) {
                "test_batch.bin: truncated at image 71: found 1 bytes, expected 3073");
 }
 
-TEST_F(Predictions, OfWeightsWithoutASnapshotAreTheSame) {
+TEST_F(Predictions, OfWeightsWithoutACheckpointAreTheSame) {
   train_on_idx();
   const std::string images = folder_ / "t10k-images-idx3-ubyte";
   const std::vector<Json> lines = predicted(run(), {images});

@@ -178,7 +178,7 @@ TEST_F(Regression, GoesOnWhereItStopped) {
   expect_error(other, 78, "loss");
 }
 
-TEST_F(Regression, TheSnapshotKnowsTheTargetWithoutTheTable) {
+TEST_F(Regression, TheCheckpointKnowsTheTargetWithoutTheTable) {
   const std::string run = trained("run", {"--epochs", "2"});
   const std::vector<double> before = predicted(run);
   const std::string rows = folder_ / "rows.csv";

@@ -205,7 +205,7 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
 }
 
 TEST(Report, OfManyClassesShowsAPictureAndTheCommonestMistakes) {
-  tools::RunPredictions result{.snapshot = "s", .set = "d"};
+  tools::RunPredictions result{.checkpoint = "s", .set = "d"};
   result.counts.emplace(50);
   for (int c = 0; c < 50; ++c) result.names.push_back("<" + std::to_string(c) + ">");
   std::vector<double> logits(50);

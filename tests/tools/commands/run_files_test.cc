@@ -33,10 +33,10 @@ namespace fs = std::filesystem;
 class RunFiles : public testing::Test {
  protected:
   std::string dir() const { return folder_ / "run"; }
-  std::string snapshot(std::int64_t step) const {
+  std::string checkpoint(std::int64_t step) const {
     return dir() + "/" + io::checkpoint_file_name(step);
   }
-  // 5 steps an epoch, with a snapshot after each.
+  // 5 steps an epoch, with a checkpoint after each.
   template <class... More>
   CommandResult train(const More&... more) const {
     return engine(
@@ -56,14 +56,14 @@ class RunThatImproves : public RunFiles {
  protected:
   void SetUp() override {
     expect_success(train("--keep-best loss --lr 0.01 --momentum 0"));
-    const auto first = engine::best_step_of(io::load_description(snapshot(5)));
+    const auto first = engine::best_step_of(io::load_description(checkpoint(5)));
     ASSERT_EQ(first, 5);
     ASSERT_NE(best(), "step-00000005.ckpt\n");
   }
 };
 
-TEST_F(RunThatImproves, BestIsTheSnapshotsAfterGoingBack) {
-  const CommandResult back = resume(snapshot(5), "--lr 1 --keep-last 1");
+TEST_F(RunThatImproves, BestIsTheCheckpointsAfterGoingBack) {
+  const CommandResult back = resume(checkpoint(5), "--lr 1 --keep-last 1");
   expect_success(back);
   EXPECT_CONTAINS(back.err, dir() + ": `best` names step-00000005.ckpt again\n");
   const std::string mark = "Best so far: loss ";
@@ -72,61 +72,61 @@ TEST_F(RunThatImproves, BestIsTheSnapshotsAfterGoingBack) {
   const std::size_t at = back.out.find(" at step ", reported) + 9;
   const std::int64_t step = std::stoll(back.out.substr(at));
   EXPECT_EQ(best(), io::checkpoint_file_name(step) + "\n");
-  EXPECT_TRUE(fs::exists(snapshot(step)));
+  EXPECT_TRUE(fs::exists(checkpoint(step)));
   EXPECT_CONTAINS(call("export", dir(), "-o", folder_ / "a.npz").err,
                   "its best checkpoint, " + io::checkpoint_file_name(step));
 }
 
 TEST_F(RunThatImproves, WithoutEvaluationsToo) {
-  expect_success(resume(snapshot(5), "--eval-every 0 --keep-best none --keep-last 1"));
+  expect_success(resume(checkpoint(5), "--eval-every 0 --keep-best none --keep-last 1"));
   EXPECT_EQ(best(), "step-00000005.ckpt\n");
-  EXPECT_TRUE(fs::exists(snapshot(5)));
+  EXPECT_TRUE(fs::exists(checkpoint(5)));
   expect_success(call("eval --threads 1", dir()));
 }
 
 // The names are those of existing files however early the resumed run ends.
 TEST_F(RunThatImproves, NamesAreGoodIfTheResumedRunDiverges) {
-  EXPECT_EQ(resume(snapshot(10), "--lr 1e6").exit_code, 79);
+  EXPECT_EQ(resume(checkpoint(10), "--lr 1e6").exit_code, 79);
   EXPECT_EQ(read_text(dir() + "/latest"), "step-00000010.ckpt\n");
   EXPECT_TRUE(fs::exists(dir() + "/" + best().substr(0, best().size() - 1))) << best();
   expect_success(call("eval --threads 1", dir()));
 }
 
-TEST_F(RunThatImproves, BestIsRemovedIfItsSnapshotIsGone) {
-  fs::remove(snapshot(5));
-  io::Checkpoint without = io::load_checkpoint(snapshot(10));
+TEST_F(RunThatImproves, BestIsRemovedIfItsCheckpointIsGone) {
+  fs::remove(checkpoint(5));
+  io::Checkpoint without = io::load_checkpoint(checkpoint(10));
   for (auto& [name, value] : without.counters)
     if (name == "best.step") value = 5;
-  io::save_checkpoint(without, snapshot(10));
-  const CommandResult back = resume(snapshot(10), "--eval-every 0 --keep-best none");
+  io::save_checkpoint(without, checkpoint(10));
+  const CommandResult back = resume(checkpoint(10), "--eval-every 0 --keep-best none");
   expect_success(back);
   EXPECT_CONTAINS(back.err, "`best` is removed: it would name step-00000005.ckpt, which is not in");
   EXPECT_FALSE(fs::exists(dir() + "/best"));
   expect_success(call("eval --threads 1", dir()));
 }
 
-TEST_F(RunFiles, AMissingNewestSnapshotIsTold) {
+TEST_F(RunFiles, AMissingNewestCheckpointIsTold) {
   expect_success(train());
-  fs::rename(snapshot(20), folder_ / "elsewhere.ckpt");
+  fs::rename(checkpoint(20), folder_ / "elsewhere.ckpt");
   const CommandResult more = expect_success(resume(dir(), "--epochs 5"));
-  EXPECT_CONTAINS(more.err, snapshot(20) +
+  EXPECT_CONTAINS(more.err, checkpoint(20) +
                                 ": `latest` names it, but it does not exist; the newest "
                                 "is step-00000015.ckpt\n");
-  for (const int step : {5, 10, 15, 20, 25}) fs::remove(snapshot(step));
+  for (const int step : {5, 10, 15, 20, 25}) fs::remove(checkpoint(step));
   const CommandResult all = expect_success(resume(dir(), "--epochs 5"));
   EXPECT_CONTAINS(all.err, dir() + ": `latest` names step-00000025.ckpt, which does not exist");
 }
 
-TEST_F(RunFiles, ASnapshotOfALaterVersionEndsTheStart) {
+TEST_F(RunFiles, ACheckpointOfALaterVersionEndsTheStart) {
   expect_success(train());
-  std::string bytes = read_text(snapshot(20));
+  std::string bytes = read_text(checkpoint(20));
   bytes[8] = 99;
-  write_text(snapshot(20), bytes);
+  write_text(checkpoint(20), bytes);
   for (const CommandResult& result :
        {resume(dir()), train("--resume auto"), resume(dir(), "--epochs 5")})
-    program::expect_error(result, 65, snapshot(20) + ": format version 99; this build reads");
-  EXPECT_EQ(read_text(snapshot(20)), bytes);
-  const CommandResult back = expect_success(resume(snapshot(15)));
+    program::expect_error(result, 65, checkpoint(20) + ": format version 99; this build reads");
+  EXPECT_EQ(read_text(checkpoint(20)), bytes);
+  const CommandResult back = expect_success(resume(checkpoint(15)));
   EXPECT_EQ(read_text(dir() + "/given-up-1/step-00000020.ckpt"), bytes);
 }
 
@@ -136,43 +136,43 @@ bool can_become_another_user() {
                  .exit_code == 0;
 }
 
-TEST_F(RunFiles, ASnapshotThatCannotBeOpenedEndsTheStart) {
+TEST_F(RunFiles, ACheckpointThatCannotBeOpenedEndsTheStart) {
   if (!can_become_another_user()) GTEST_SKIP() << "cannot become another user";
   expect_success(train());
-  fs::permissions(snapshot(20), fs::perms::owner_read | fs::perms::owner_write);
+  fs::permissions(checkpoint(20), fs::perms::owner_read | fs::perms::owner_write);
   fs::permissions(folder_.path(), fs::perms::all);
   for (const auto& entry : fs::recursive_directory_iterator(dir()))
-    if (entry.path() != snapshot(20)) fs::permissions(entry.path(), fs::perms::all);
+    if (entry.path() != checkpoint(20)) fs::permissions(entry.path(), fs::perms::all);
   fs::permissions(dir(), fs::perms::all);
-  const std::string bytes = read_text(snapshot(20));
+  const std::string bytes = read_text(checkpoint(20));
   const CommandResult result = test_support::run_command(
       argv("setpriv --reuid 65534 --clear-groups", test_support::engine_binary(),
            "train --threads 1 --epochs 5 --resume", dir()));
   program::expect_error(result, 65,
-                        "cannot open " + snapshot(20) +
+                        "cannot open " + checkpoint(20) +
                             ": Permission denied; the run "
                             "does not go back to " +
-                            snapshot(15));
-  EXPECT_EQ(read_text(snapshot(20)), bytes);
+                            checkpoint(15));
+  EXPECT_EQ(read_text(checkpoint(20)), bytes);
 }
 
-TEST_F(RunFiles, WhatASnapshotWouldReplaceIsKept) {
+TEST_F(RunFiles, WhatACheckpointWouldReplaceIsKept) {
   expect_success(train());
-  const std::string damaged = read_text(snapshot(20)).substr(0, 999);
-  write_text(snapshot(20), damaged);
+  const std::string damaged = read_text(checkpoint(20)).substr(0, 999);
+  write_text(checkpoint(20), damaged);
   const CommandResult more = expect_success(resume(dir()));
   EXPECT_CONTAINS(more.err, "kept as step-00000020.ckpt.kept-1\n");
-  EXPECT_EQ(read_text(snapshot(20) + ".kept-1"), damaged);
-  EXPECT_NO_THROW(io::check_checkpoint(snapshot(20)));
+  EXPECT_EQ(read_text(checkpoint(20) + ".kept-1"), damaged);
+  EXPECT_NO_THROW(io::check_checkpoint(checkpoint(20)));
 
   const std::string other = folder_ / "other";
   expect_success(engine(quick_train(argv("--epochs 5 --save-dir", other))));
   const std::string others = read_text(other + "/step-00000025.ckpt");
-  write_text(snapshot(25), others);
+  write_text(checkpoint(25), others);
   const CommandResult beside = expect_success(resume(dir(), "--epochs 5"));
-  EXPECT_CONTAINS(beside.err, snapshot(25) + ": written by another run, ");
+  EXPECT_CONTAINS(beside.err, checkpoint(25) + ": written by another run, ");
   EXPECT_CONTAINS(beside.err, "kept as step-00000025.ckpt.kept-1\n");
-  EXPECT_EQ(read_text(snapshot(25) + ".kept-1"), others);
+  EXPECT_EQ(read_text(checkpoint(25) + ".kept-1"), others);
 }
 
 // The files that a running job's user has deleted, perhaps by mistake.
@@ -196,14 +196,14 @@ TEST_F(RunFiles, DeletedFilesAreMadeAgainAtTheNextSave) {
   expect_success(resume(dir(), "--steps 10"));
 }
 
-TEST_F(RunFiles, CheckFindsTheDamageOfANewerSnapshot) {
+TEST_F(RunFiles, CheckFindsTheDamageOfANewerCheckpoint) {
   expect_success(train());
   expect_success(call("inspect --check", dir()));
-  write_text(snapshot(20), read_text(snapshot(20)).substr(0, 999));
+  write_text(checkpoint(20), read_text(checkpoint(20)).substr(0, 999));
   const CommandResult checked = call("inspect --check", dir());
   EXPECT_EQ(checked.exit_code, 65);
-  EXPECT_CONTAINS(checked.out, snapshot(15) + ": intact, ");
-  EXPECT_CONTAINS(checked.err, "engine: error: " + snapshot(20) + ": truncated");
+  EXPECT_CONTAINS(checked.out, checkpoint(15) + ": intact, ");
+  EXPECT_CONTAINS(checked.err, "engine: error: " + checkpoint(20) + ": truncated");
   EXPECT_CONTAINS(checked.err, "; the newest intact one is step-00000015.ckpt\n");
 }
 
@@ -249,7 +249,7 @@ TEST_F(RunFiles, NoCommandReplacesFilesOfARun) {
       argv("eval --threads 1", dir(), "--confusion"),
       argv("export", dir(), "--format npz -o"),
       argv("report --no-predictions", dir(), "-o"),
-      argv("import", snapshot(5), "-o"),
+      argv("import", checkpoint(5), "-o"),
       argv("bench comm --backend single --plot"),
       quick_train({"--metrics"}),
       quick_train({"--log-file"})};
@@ -297,17 +297,17 @@ class Restarted : public RunFiles {
 TEST_F(Restarted, OverwriteMovesTheOlderRunAsideOnce) {
   const auto overwrite = argv("--overwrite --resume none --epochs 2");
   EXPECT_CONTAINS(expect_success(start(overwrite)).err, "to " + dir() + ".old-1\n");
-  EXPECT_EQ(io::load_description(snapshot(10)).global_step, 10);
+  EXPECT_EQ(io::load_description(checkpoint(10)).global_step, 10);
   EXPECT_CONTAINS(expect_success(start(overwrite)).out, "epoch 2 of 2 is done");
   EXPECT_FALSE(fs::exists(dir() + ".old-2"));
   EXPECT_CONTAINS(expect_success(start(overwrite, "c3")).err, "to " + dir() + ".old-2\n");
 }
 
-TEST_F(Restarted, ANamedSnapshotIsGoneBackToOnce) {
-  const auto back = argv("--epochs 4 --resume", snapshot(5));
+TEST_F(Restarted, ANamedCheckpointIsGoneBackToOnce) {
+  const auto back = argv("--epochs 4 --resume", checkpoint(5));
   const CommandResult first = expect_success(start(back));
   EXPECT_CONTAINS(first.err, "3 checkpoints newer than step 5 moved to " + dir() + "/given-up-1\n");
-  EXPECT_CONTAINS(first.out, "resumed " + snapshot(5));
+  EXPECT_CONTAINS(first.out, "resumed " + checkpoint(5));
   EXPECT_CONTAINS(expect_success(start(back)).out, "epoch 4 of 4 is done");
   EXPECT_FALSE(fs::exists(dir() + "/given-up-2"));
 }
@@ -331,7 +331,7 @@ TEST_F(Restarted, ALauncherStartsWhatWasAskedForAfterAFailedFirstAttempt) {
   EXPECT_EQ(job.wait(), 0) << job.err().substr(0, 2000);
   EXPECT_TRUE(fs::exists(dir() + ".old-1/step-00000020.ckpt"));
   EXPECT_FALSE(fs::exists(dir() + ".old-2"));
-  EXPECT_EQ(io::load_description(snapshot(10)).global_step, 10);
+  EXPECT_EQ(io::load_description(checkpoint(10)).global_step, 10);
 }
 
 TEST_F(RunFiles, ARunMayNameItsOwnMetrics) {

@@ -48,12 +48,12 @@ class RunFolderCli : public testing::Test {
 
 TEST_F(RunFolderCli, ASecondRunDoesNotTouchTheFirst) {
   expect_success(train("--epochs 4"));
-  const std::string snapshot = read_text(dir() + "/step-00000020.ckpt");
+  const std::string checkpoint = read_text(dir() + "/step-00000020.ckpt");
   expect_end(train("--epochs 1 --lr 0.1"), 73,
              {dir() + " holds a run (mlp on synthetic", "--resume", "--overwrite"});
-  EXPECT_EQ(read_text(dir() + "/step-00000020.ckpt"), snapshot);
+  EXPECT_EQ(read_text(dir() + "/step-00000020.ckpt"), checkpoint);
   expect_end(train("--epochs 1 --overwrite"), 0, {"moved the run"});
-  EXPECT_EQ(read_text(dir() + ".old-1/step-00000020.ckpt"), snapshot);
+  EXPECT_EQ(read_text(dir() + ".old-1/step-00000020.ckpt"), checkpoint);
   EXPECT_EQ(epochs_of(dir()), 1);
 }
 
@@ -283,7 +283,7 @@ TEST_F(RunFolderCli, CommandsTakeAFolder) {
 }
 
 // The newest model may have diverged, so it does not replace the best one without a word.
-TEST_F(RunFolderCli, ABestSnapshotThatIsMissingIsAnError) {
+TEST_F(RunFolderCli, ABestCheckpointThatIsMissingIsAnError) {
   expect_success(train("--epochs 2 --keep-last 0 --save-every 1"));
   const fs::path newest = io::find_newest_checkpoint(dir(), nullptr);
   test_support::write_text(dir() + "/best", "step-00000099.ckpt\n");
@@ -312,7 +312,7 @@ TEST_F(RunFolderCli, AutoTwiceIsRefused) {
              {"--save-dir auto makes a new folder", "name the folder"});
 }
 
-TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
+TEST_F(RunFolderCli, ACheckpointOfTheRunIsGoneOnFromInItsFolder) {
   expect_success(train("--epochs 4 --save-every 1 --keep-last 0"));
   const std::string old = dir() + "/step-00000010.ckpt";
   const CommandResult more = call("train --resume", old, "--epochs 3 --lr 0.02");
@@ -322,13 +322,13 @@ TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
   EXPECT_EQ(epochs_of(dir()), 3);
   EXPECT_TRUE(fs::exists(dir() + "/given-up-1/step-00000020.ckpt"));
 
-  // Elsewhere it is only a snapshot.
+  // Elsewhere it is only a checkpoint.
   fs::copy(old, folder_ / "alone.ckpt");
   const CommandResult alone = call("train --resume", folder_ / "alone.ckpt", "--epochs 3");
   expect_end(alone, 0, {"nothing will be saved"});
 }
 
-TEST_F(RunFolderCli, AnOldLatestDoesNotCostNewerSnapshots) {
+TEST_F(RunFolderCli, AnOldLatestDoesNotCostNewerCheckpoints) {
   expect_success(train("--epochs 4 --save-every 1 --keep-last 0"));
   const std::string passed_over =
       "skipped a checkpoint: " + dir() +
@@ -365,7 +365,7 @@ TEST_F(RunFolderCli, ARateThatDivergedAtOnceIsNotTheRuns) {
              {"given-up-1"});
 }
 
-TEST_F(RunFolderCli, ARunWithoutASnapshotBeginsAnewAndSaysSo) {
+TEST_F(RunFolderCli, ARunWithoutACheckpointBeginsAnewAndSaysSo) {
   expect_success(train("--lr 0.03"));
   for (const char* name : {"/step-00000005.ckpt", "/latest", "/best"}) fs::remove(dir() + name);
   expect_end(resume("--lr 0.01"), 0,
@@ -444,7 +444,7 @@ TEST_F(RunFolderCli, AnotherOptimizerBringsItsOwnDefaults) {
   expect_end(folder, 0, {"lr 0.05 -> 0.001 (default)", "weight-decay 0 -> 0.01 (default)"});
 }
 
-TEST_F(RunFolderCli, WithoutARecordItGoesOnAsItsSnapshotSays) {
+TEST_F(RunFolderCli, WithoutARecordItGoesOnAsItsCheckpointSays) {
   expect_success(train("--lr 0.03"));
   fs::remove(dir() + "/run.json");
   expect_end(train(), 73, {"a run without run.json"});

@@ -200,7 +200,7 @@ TEST_F(Sample, ResumingOnAnotherTextIsRefused) {
   const CommandResult result = engine(other);
   EXPECT_EQ(result.exit_code, 78) << result.err;
   EXPECT_CONTAINS(result.err, "was trained on other data");
-  // If it is asked for, ids mean what they meant: the snapshot's vocabulary stays.
+  // If it is asked for, ids mean what they meant: the checkpoint's vocabulary stays.
   other.insert(other.end(), {"--allow-change", "data", "--save-dir", *folder_ / "on"});
   const CommandResult on = expect_success(engine(other));
   EXPECT_CONTAINS(on.err, " bytes are characters that the model lacks: 'x'");

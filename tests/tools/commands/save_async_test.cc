@@ -1,4 +1,4 @@
-// --save-async: the same snapshots, written beside the training; a failed write ends the run.
+// --save-async: the same checkpoints, written beside the training; a failed write ends the run.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ CommandResult train_and_save(const std::string& folder, const std::vector<std::s
   return run_command(test_support::overridden(arguments, more), {}, 30'000);
 }
 
-TEST(SaveAsync, WritesTheSameSnapshotsAndSaysSo) {
+TEST(SaveAsync, WritesTheSameCheckpointsAndSaysSo) {
   const TemporaryDirectory folder;
   const std::vector<std::string> steps{"--steps", "9", "--save-every", "2s"};
   std::vector<std::string> background = steps;

@@ -1,4 +1,4 @@
-// --weights of eval, export and sample: an average of a snapshot in the model's place.
+// --weights of eval, export and sample: an average of a checkpoint in the model's place.
 #include <gtest/gtest.h>
 
 #include <algorithm>

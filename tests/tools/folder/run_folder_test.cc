@@ -37,7 +37,7 @@ class Folder : public testing::Test {
  protected:
   std::string dir() const { return folder_ / "run"; }
 
-  // A run with one snapshot; its id.
+  // A run with one checkpoint; its id.
   std::string finished_run(std::int64_t step = 100) {
     RunFolder folder({.folder = dir()});
     tools::RunRecord record{
@@ -49,10 +49,10 @@ class Folder : public testing::Test {
                           .hosts = {},
                           .step = 0,
                           .changed = {}});
-    io::Checkpoint snapshot;
-    snapshot.global_step = step;
-    snapshot.run_id = folder.id();
-    io::save_to_directory(snapshot, dir(), 3);
+    io::Checkpoint checkpoint;
+    checkpoint.global_step = step;
+    checkpoint.run_id = folder.id();
+    io::save_to_directory(checkpoint, dir(), 3);
     return folder.id();
   }
   std::string refusal(const tools::RunFolderRequest& request) {
@@ -118,7 +118,7 @@ TEST_F(Folder, OverwriteMovesTheRunAside) {
   }
 }
 
-TEST_F(Folder, WithoutASnapshotIsFree) {
+TEST_F(Folder, WithoutACheckpointIsFree) {
   { RunFolder({.folder = dir()}).begin({}, {}); }
   EXPECT_TRUE(tools::has_run_record(dir()));
   EXPECT_EQ(refusal({.folder = dir()}), "");
@@ -296,11 +296,11 @@ TEST_F(Folder, InWhichNoRunBeganIsGoneAgain) {
 
 TEST_F(Folder, WithoutARecordIsRefusedAndCanGoOn) {
   fs::create_directories(dir());
-  io::Checkpoint snapshot;
-  snapshot.global_step = 7;
-  snapshot.run_id = "20260102-030405-89abcdef";
-  snapshot.config = "[run]\nmodel = \"mlp\"\ndataset = \"csv\"\n";
-  io::save_to_directory(snapshot, dir(), 3);
+  io::Checkpoint checkpoint;
+  checkpoint.global_step = 7;
+  checkpoint.run_id = "20260102-030405-89abcdef";
+  checkpoint.config = "[run]\nmodel = \"mlp\"\ndataset = \"csv\"\n";
+  io::save_to_directory(checkpoint, dir(), 3);
   EXPECT_NE(refusal({.folder = dir()}).find("a run without run.json"), std::string::npos);
   tools::ConfigValues values{{"resume", {dir(), "--resume"}}};
   EXPECT_EQ(tools::take_resumed_run(values), "");
@@ -308,20 +308,20 @@ TEST_F(Folder, WithoutARecordIsRefusedAndCanGoOn) {
   EXPECT_EQ(values.at("dataset").value, "csv");
   const RunFolder folder({.folder = dir(), .resume = Resume::parse(values.at("resume").value)});
   EXPECT_TRUE(folder.continued());
-  EXPECT_EQ(folder.id(), snapshot.run_id);
+  EXPECT_EQ(folder.id(), checkpoint.run_id);
 }
 
 // Both files of a run that hold its options. A library that a sent run brings along must not run.
 TEST_F(Folder, ABackendInAStoredFileIsAName) {
   fs::create_directories(dir());
   for (const std::string path : {"./libengine_x.so", "/tmp/x.so", "checked:shm,./x.so"}) {
-    io::Checkpoint snapshot;
-    snapshot.global_step = 7;
-    snapshot.run_id = "20260102-030405-89abcdef";
-    snapshot.config = "[run]\nmodel = \"mlp\"\n[group]\nbackend = \"" + path + "\"\n";
-    io::save_to_directory(snapshot, dir(), 3);
+    io::Checkpoint checkpoint;
+    checkpoint.global_step = 7;
+    checkpoint.run_id = "20260102-030405-89abcdef";
+    checkpoint.config = "[run]\nmodel = \"mlp\"\n[group]\nbackend = \"" + path + "\"\n";
+    io::save_to_directory(checkpoint, dir(), 3);
     tools::RunRecord record;
-    record.id = snapshot.run_id;
+    record.id = checkpoint.run_id;
     record.options["backend"] = {path, "--backend"};
     for (const bool with_record : {false, true}) {
       if (with_record) tools::write_run_record(record, dir());
@@ -642,23 +642,27 @@ TEST_F(Folder, IsTakenAsSoonAsAnotherHostLetsItGo) {
       "");
 }
 
-TEST_F(Folder, StandsForASnapshot) {
+TEST_F(Folder, StandsForACheckpoint) {
   finished_run(100);
-  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kBest), dir() + "/step-00000100.ckpt");
+  EXPECT_EQ(tools::find_checkpoint(dir(), tools::CheckpointChoice::kBest),
+            dir() + "/step-00000100.ckpt");
   io::Checkpoint best;
   best.global_step = 50;
   io::save_to_directory(best, dir(), 3, /*best=*/true);
   io::Checkpoint newest;
   newest.global_step = 200;
   io::save_to_directory(newest, dir(), 3);
-  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kBest), dir() + "/step-00000050.ckpt");
-  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kNewest), dir() + "/step-00000200.ckpt");
-  EXPECT_EQ(tools::snapshot_of("some.ckpt", tools::Snapshot::kBest), "some.ckpt");
+  EXPECT_EQ(tools::find_checkpoint(dir(), tools::CheckpointChoice::kBest),
+            dir() + "/step-00000050.ckpt");
+  EXPECT_EQ(tools::find_checkpoint(dir(), tools::CheckpointChoice::kNewest),
+            dir() + "/step-00000200.ckpt");
+  EXPECT_EQ(tools::find_checkpoint("some.ckpt", tools::CheckpointChoice::kBest), "some.ckpt");
   fs::create_directories(folder_ / "empty");
-  EXPECT_THROW(tools::snapshot_of(folder_ / "empty", tools::Snapshot::kBest), io::MissingFileError);
+  EXPECT_THROW(tools::find_checkpoint(folder_ / "empty", tools::CheckpointChoice::kBest),
+               io::MissingFileError);
 }
 
-TEST_F(Folder, ASnapshotThatIsPrunedBeforeItIsReadIsChosenAgain) {
+TEST_F(Folder, ACheckpointThatIsPrunedBeforeItIsReadIsChosenAgain) {
   finished_run(100);
   std::vector<std::string> chosen;
   const auto prune_until = [&](int last) {
@@ -673,16 +677,17 @@ TEST_F(Folder, ASnapshotThatIsPrunedBeforeItIsReadIsChosenAgain) {
       return io::load_checkpoint(file).global_step;
     };
   };
-  EXPECT_EQ(tools::read_snapshot(dir(), tools::Snapshot::kNewest, prune_until(3)), 300);
+  EXPECT_EQ(tools::read_checkpoint(dir(), tools::CheckpointChoice::kNewest, prune_until(3)), 300);
   EXPECT_EQ(chosen, (std::vector<std::string>{"step-00000100.ckpt", "step-00000200.ckpt",
                                               "step-00000300.ckpt"}));
   chosen.clear();
-  EXPECT_THROW(tools::read_snapshot(dir(), tools::Snapshot::kNewest, prune_until(1000)),
+  EXPECT_THROW(tools::read_checkpoint(dir(), tools::CheckpointChoice::kNewest, prune_until(1000)),
                io::MissingFileError);
   EXPECT_LT(chosen.size(), 20u);
   chosen.clear();
-  EXPECT_THROW(tools::read_snapshot("none.ckpt", tools::Snapshot::kNewest, prune_until(0)),
-               io::MissingFileError);
+  EXPECT_THROW(
+      tools::read_checkpoint("none.ckpt", tools::CheckpointChoice::kNewest, prune_until(0)),
+      io::MissingFileError);
   EXPECT_EQ(chosen.size(), 1u);
 }
 

@@ -192,10 +192,10 @@ TEST_F(Lock, AProcessThatHasLostItWritesNothingMore) {
   std::optional<tools::RunFolder> run(std::in_place, tools::RunFolderRequest{.folder = dir()});
   tools::keep_log(folder_ / "log.txt");
   io::LineFile log("log", folder_ / "log.txt", io::NamedBy::kRun);
-  io::Checkpoint snapshot;
-  snapshot.model = "m";
-  snapshot.global_step = 1;
-  const auto save = [&] { io::save_to_directory(snapshot, dir(), 0, /*best=*/true); };
+  io::Checkpoint checkpoint;
+  checkpoint.model = "m";
+  checkpoint.global_step = 1;
+  const auto save = [&] { io::save_to_directory(checkpoint, dir(), 0, /*best=*/true); };
   save();
   io::replace_file(folder_ / "status.json", "of this process");
   EXPECT_EQ(log.write("before\n"), "");
@@ -204,7 +204,7 @@ TEST_F(Lock, AProcessThatHasLostItWritesNothingMore) {
     return 'y';
   });
   ASSERT_EQ(other.said(), 'y');
-  snapshot.global_step = 2;
+  checkpoint.global_step = 2;
   EXPECT_THROW(save(), io::CannotCreateError);
   EXPECT_THROW(io::replace_file(folder_ / "status.json", "no longer"), io::CannotCreateError);
   EXPECT_NE(log.write("after\n").find("another job has taken the folder"), std::string::npos);

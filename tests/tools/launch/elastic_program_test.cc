@@ -195,7 +195,7 @@ TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWen
 }
 
 // An epoch of 3,000,000 samples has 1,000,000 steps, which take many times longer than this test
-// needs from the first step to the signal: the snapshot is of the first epoch.
+// needs from the first step to the signal: the checkpoint is of the first epoch.
 TEST_F(ElasticProgram, TheOthersDivideThePartOfARankThatIsLost) {
   const Words words =
       train(argv("--elastic 1:3 --spawn 3 --shard file --synthetic-size 3000000 --synthetic-shape "
@@ -214,8 +214,8 @@ TEST_F(ElasticProgram, TheOthersDivideThePartOfARankThatIsLost) {
       << job->err();
   ASSERT_EQ(kill(job->pid(), SIGTERM), 0);
   EXPECT_EQ(job->wait(), 128 + SIGTERM) << job->err();
-  const CommandResult snapshot = expect_success(call("inspect", folder_ / "run"));
-  EXPECT_CONTAINS(snapshot.out, "trainer.file_parts@0");
+  const CommandResult checkpoint = expect_success(call("inspect", folder_ / "run"));
+  EXPECT_CONTAINS(checkpoint.out, "trainer.file_parts@0");
 }
 
 // A node is lost, launcher and all, and started again: whichever it was.

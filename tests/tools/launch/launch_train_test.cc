@@ -96,7 +96,7 @@ TEST_F(LaunchTrain, TheWorkersReasonIsTheLastLine) {
   EXPECT_LACKS(r.err, "restart 1");
 }
 
-TEST_F(LaunchTrain, RestartsGoOnFromTheSnapshots) {
+TEST_F(LaunchTrain, RestartsGoOnFromTheCheckpoints) {
   const auto saving = [this](const char* steps) {
     return quick_train(argv("--save-dir", folder_ / "run", "--steps", steps));
   };
@@ -184,7 +184,7 @@ pid_t worker(const std::string& mark, int rank) {
   return 0;
 }
 
-// Both folders end with the same snapshot, to the last bit.
+// Both folders end with the same checkpoint, to the last bit.
 void expect_same_end(const std::string& a, const std::string& b) {
   const std::string last = test_support::read_text(a + "/latest");
   EXPECT_EQ(test_support::read_text(b + "/latest"), last);

@@ -14,6 +14,7 @@
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/options/input/command_line.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/run_config.h"
 
 namespace {

@@ -2,6 +2,7 @@
 // settings to agree on.
 #include "tools/options/table/run_config.h"
 #include "io/base/text/text_parts.h"
+#include "tools/options/input/config_sources.h"
 
 #include <gtest/gtest.h>
 

@@ -126,7 +126,7 @@ TEST(SessionText, WhereTheStateCameFrom) {
   };
   using Source = StartFacts::Source;
   EXPECT_EQ(text({.source = Source::kSeed}), "fresh weights from seed 7");
-  EXPECT_EQ(text({.source = Source::kSnapshot, .path = "run/a.ckpt", .step = 400}),
+  EXPECT_EQ(text({.source = Source::kCheckpoint, .path = "run/a.ckpt", .step = 400}),
             "resumed run/a.ckpt at step 400");
   EXPECT_EQ(text({.source = Source::kMemory, .step = 12}), "the state of step 12");
   EXPECT_TRUE(facts.is_carried_over());

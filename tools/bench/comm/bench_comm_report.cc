@@ -1,5 +1,5 @@
-// Formats the results of `engine bench comm`: sizes, statistics, table, CSV, JSON, and a comparison
-// with an earlier run.
+// Names the collectives of `engine bench comm`, and formats its results: sizes, statistics, table,
+// CSV, JSON, and a comparison with an earlier run.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -242,6 +242,25 @@ Comparison compare_rows(const std::vector<CommRow>& now, const std::vector<CommR
                    "\n";
   }
   return result;
+}
+
+const std::vector<std::pair<std::string, CommOp>>& comm_ops() {
+  static const std::vector<std::pair<std::string, CommOp>> ops{
+      {"allreduce", CommOp::kAllReduce}, {"broadcast", CommOp::kBroadcast},
+      {"allgather", CommOp::kAllGather}, {"reduce_scatter", CommOp::kReduceScatter},
+      {"alltoall", CommOp::kAllToAll},   {"barrier", CommOp::kBarrier},
+      {"sendrecv", CommOp::kSendRecv}};
+  return ops;
+}
+
+std::string to_string(CommOp op) { return comm_ops()[static_cast<std::size_t>(op)].first; }
+
+double bus_factor(CommOp op, int ranks) {
+  const double n = ranks;
+  if (op == CommOp::kAllReduce) return 2 * (n - 1) / n;
+  return op == CommOp::kBroadcast || op == CommOp::kBarrier || op == CommOp::kSendRecv
+             ? 1
+             : (n - 1) / n;
 }
 
 }  // namespace tools

@@ -13,7 +13,7 @@
 #include "io/checkpoint/atomic_file.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_device.h"
-#include "tools/commands/command.h"
+#include "tools/bench/commands/bench_commands.h"
 #include "tools/folder/output_paths.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
@@ -255,25 +255,6 @@ int bench_comm_command(const Arguments& arguments) {
   if ((code != kExitOk && code != kExitMismatch) || result.rows.empty())
     return code;  // no rows: another rank reports
   return report(flags, baseline, std::move(result));
-}
-
-const std::vector<std::pair<std::string, CommOp>>& comm_ops() {
-  static const std::vector<std::pair<std::string, CommOp>> ops{
-      {"allreduce", CommOp::kAllReduce}, {"broadcast", CommOp::kBroadcast},
-      {"allgather", CommOp::kAllGather}, {"reduce_scatter", CommOp::kReduceScatter},
-      {"alltoall", CommOp::kAllToAll},   {"barrier", CommOp::kBarrier},
-      {"sendrecv", CommOp::kSendRecv}};
-  return ops;
-}
-
-std::string to_string(CommOp op) { return comm_ops()[static_cast<std::size_t>(op)].first; }
-
-double bus_factor(CommOp op, int ranks) {
-  const double n = ranks;
-  if (op == CommOp::kAllReduce) return 2 * (n - 1) / n;
-  return op == CommOp::kBroadcast || op == CommOp::kBarrier || op == CommOp::kSendRecv
-             ? 1
-             : (n - 1) / n;
 }
 
 }  // namespace tools

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "io/base/formats/json_writer.h"
+#include "tools/bench/commands/bench_commands.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/launch/group/run_group.h"

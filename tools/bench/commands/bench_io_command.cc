@@ -5,12 +5,13 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/loader/batch_loader.h"
 #include "tools/bench/bench_report.h"
+#include "tools/bench/commands/bench_commands.h"
 #include "tools/bench/saved_training.h"
 #include "tools/bench/step/bench_step.h"
-#include "tools/commands/command.h"
 #include "tools/options/table/value_check.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/session_data.h"
@@ -93,8 +94,8 @@ void measure_data(const RunConfig& config, const IoFlags& flags, std::vector<IoR
 }
 
 // Returns the checkpoint's size in bytes. Reads come from the system's file cache.
-std::uint64_t measure_snapshot(const std::string& model, const IoFlags& flags,
-                               std::vector<IoRow>& rows) {
+std::uint64_t measure_checkpoint(const std::string& model, const IoFlags& flags,
+                                 std::vector<IoRow>& rows) {
   const BenchFolder folder(flags.directory);
   SavedTraining training(model);
   training.copy();
@@ -180,7 +181,7 @@ int bench_io_command(const Arguments& arguments) {
   const BenchHeading heading = bench_heading();
   std::vector<IoRow> rows;
   measure_data(config, flags, rows);
-  const std::uint64_t bytes = measure_snapshot(config.model.name, flags, rows);
+  const std::uint64_t bytes = measure_checkpoint(config.model.name, flags, rows);
   const std::string text = io_text(config, flags, bytes, heading, rows);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;

@@ -5,7 +5,7 @@
 
 #include "io/base/text/text_parts.h"
 #include "tools/bench/bench_report.h"
-#include "tools/commands/command.h"
+#include "tools/bench/commands/bench_commands.h"
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/link_measure.h"
 #include "tools/launch/group/run_group.h"

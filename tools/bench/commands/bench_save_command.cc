@@ -4,9 +4,10 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "io/checkpoint/byte_source.h"
 #include "tools/bench/bench_report.h"
+#include "tools/bench/commands/bench_commands.h"
 #include "tools/bench/saved_training.h"
-#include "tools/commands/command.h"
 #include "tools/options/table/value_check.h"
 #include "tools/report/output/exit_codes.h"
 

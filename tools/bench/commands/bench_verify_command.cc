@@ -9,8 +9,8 @@
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare/compare_arrays.h"
 #include "tools/bench/bench_report.h"
+#include "tools/bench/commands/bench_commands.h"
 #include "tools/bench/saved_training.h"
-#include "tools/commands/command.h"
 #include "tools/options/table/value_check.h"
 #include "tools/report/output/exit_codes.h"
 

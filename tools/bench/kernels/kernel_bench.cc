@@ -1,5 +1,6 @@
 // Implements operands, timing and errors.
 #include "tools/bench/kernels/kernel_bench.h"
+#include "io/base/time/deadline.h"
 #include "tools/run/choices/compute_choice.h"
 
 #include <algorithm>
@@ -105,10 +106,6 @@ std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType dtype)
     for (std::size_t i = 0; i < result.size(); ++i) result[i] = to_double(values[i]);
   });
   return result;
-}
-
-double clock_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 double element(const std::vector<std::byte>& bytes, DType dtype, std::size_t i) {
@@ -249,10 +246,10 @@ double KernelBench::time(const std::function<void()>& call) {
   };
   call();
   finish();
-  double start = clock_now();
+  double start = base::steady_seconds();
   call();
   finish();
-  const double once = std::max(clock_now() - start, 1e-7);
+  const double once = std::max(base::steady_seconds() - start, 1e-7);
   const int inner = std::clamp(static_cast<int>(0.025 * options_.seconds / once), 1, 1000);
   const int rounds = std::clamp(static_cast<int>(options_.seconds / (inner * once)), 3, 41);
   engine::cuda::StepGraph graph;
@@ -279,9 +276,9 @@ double KernelBench::time(const std::function<void()>& call) {
       each.push_back(end.seconds_since(begin) / inner);
       continue;
     }
-    start = clock_now();
+    start = base::steady_seconds();
     for (int i = 0; i < inner; ++i) call();
-    each.push_back((clock_now() - start) / inner);
+    each.push_back((base::steady_seconds() - start) / inner);
   }
   std::nth_element(each.begin(), each.begin() + rounds / 2, each.end());
   return std::max(each[static_cast<std::size_t>(rounds / 2)], 1e-9);

@@ -10,6 +10,7 @@
 #include "models/model_catalog.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/launch/group/joining_options.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/value_check.h"
 #include "tools/report/observers/session_text.h"
 #include "tools/report/output/build_info.h"

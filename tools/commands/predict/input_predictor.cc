@@ -230,7 +230,7 @@ class Samples : public InputPredictor {
 
 void check_text_model(const PredictorRequest& request, const TrainedModel& model) {
   if (model.data().train.vocabulary().empty())
-    throw io::DataError(request.snapshot + ": a model of data set '" + model.data().train.name +
+    throw io::DataError(request.checkpoint + ": a model of data set '" + model.data().train.name +
                         "' has no vocabulary of characters; engine predict needs one of text");
   if (!request.layer.empty())
     throw UsageError("--embeddings is for models of images and tables, not for one of text");

@@ -13,8 +13,8 @@ namespace tools {
 
 struct PredictorRequest {
   std::vector<std::string> inputs;  // files, and folders of images
-  std::string layer = {};     // a layer whose output is also requested, by name or "#7"; "": none
-  std::string snapshot = {};  // for messages
+  std::string layer = {};       // a layer whose output is also requested, by name or "#7"; "": none
+  std::string checkpoint = {};  // for messages
 };
 
 class InputPredictor {

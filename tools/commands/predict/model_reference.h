@@ -13,7 +13,7 @@
 namespace tools {
 
 struct ModelReference {
-  std::string path;  // of a run, snapshot or file of weights
+  std::string path;  // of a run, checkpoint or file of weights
   engine::AverageKind weights = engine::AverageKind::kNone;
   std::string given = {};        // what path was before trained_config()
   std::string data_digest = {};  // of the run's training samples; "": unknown

@@ -10,7 +10,7 @@
 
 #include "engine/core/random.h"
 #include "io/base/files/io_error.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 #include "tools/report/output/exit_codes.h"
 
 namespace tools {
@@ -36,12 +36,12 @@ void keep_top_p(double part, std::vector<double>& weights) {
 // Returns the UTF-8 character that begins here, or one byte if there is none.
 std::string_view character(std::string_view text) {
   for (std::size_t length = 1; length <= std::min<std::size_t>(4, text.size()); ++length)
-    if (io::is_utf8(text.substr(0, length))) return text.substr(0, length);
+    if (base::is_utf8(text.substr(0, length))) return text.substr(0, length);
   return text.substr(0, 1);
 }
 
 std::string shown(std::string_view character) {
-  if (io::is_utf8(character) &&
+  if (base::is_utf8(character) &&
       (character.size() > 1 || (character[0] >= 0x20 && character[0] != 0x7F)))
     return "'" + std::string(character) + "'";
   constexpr std::string_view kHex = "0123456789abcdef";

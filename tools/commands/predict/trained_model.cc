@@ -28,7 +28,7 @@ namespace tools {
 namespace {
 
 // Throws as opening does if the file contains no weights.
-bool is_snapshot(const std::string& path) {
+bool is_checkpoint_file(const std::string& path) {
   if (models::is_published_model(path)) return false;
   std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
   if (io::is_checkpoint(*bytes)) return true;
@@ -182,10 +182,10 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values, DataUs
   const io::CsvOptions::Given named = named_for_reading(values);
   const auto describe = [&](const std::string& file) {
     reference.path = file;
-    return is_snapshot(file) ? std::optional(io::load_description(file)) : std::nullopt;
+    return is_checkpoint_file(file) ? std::optional(io::load_description(file)) : std::nullopt;
   };
   const std::optional<io::Checkpoint> found =
-      read_snapshot(reference.given, snapshot_with(reference.weights), describe);
+      read_checkpoint(reference.given, choice_for(reference.weights), describe);
   std::string definition;
   bool resized = false;
   if (models::is_published_model(reference.path)) {
@@ -193,15 +193,15 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values, DataUs
     reference.tokenizer = io::read_stored_tokenizer(reference.path);
   }
   if (found) {
-    const io::Checkpoint& snapshot = *found;
-    reference.of_run = !is_import(snapshot);
+    const io::Checkpoint& checkpoint = *found;
+    reference.of_run = !is_import(checkpoint);
     reference.names_data = names_data(values);
-    reference.data_digest = snapshot.data_digest;
-    reference.test_digest = snapshot.test_digest;
-    reference.tokenizer = snapshot.tokenizer;
+    reference.data_digest = checkpoint.data_digest;
+    reference.test_digest = checkpoint.test_digest;
+    reference.tokenizer = checkpoint.tokenizer;
     reference.other_samples = asks_for_other_samples(values);
-    const ConfigValues saved = options_in(snapshot, reference.path);
-    const StatedCoding stated = stated_coding(snapshot, reference.path);
+    const ConfigValues saved = options_in(checkpoint, reference.path);
+    const StatedCoding stated = stated_coding(checkpoint, reference.path);
     if (stated.coding) {
       check_columns(values, saved, reference.path);
       check_normalization(values, stated, reference.path);
@@ -214,7 +214,7 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values, DataUs
     reference.normalization = stated.normalization;
     resized = use == DataUse::kCoding && stated.coding && values.contains("image-size");
     if (!stated.coding || reference.other_samples) reference.data_of_run = data_of_run(saved);
-    if (!values.contains("model")) definition = snapshot.definition;
+    if (!values.contains("model")) definition = checkpoint.definition;
     take_saved_options(saved, values);
     if (const auto limit = saved.find("limit"); limit != saved.end())
       values.try_emplace("limit", limit->second);
@@ -252,7 +252,7 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
     return arrays;
   };
   const auto read = [&](const std::string& path) {
-    return read_snapshot(reference.given, snapshot_with(reference.weights), load, path);
+    return read_checkpoint(reference.given, choice_for(reference.weights), load, path);
   };
   engine::init_from(*control_, reference.path, read, exit_code_of, state_, {}, unread);
   if (const auto bad = engine::first_not_finite(state_, /*statistics=*/true))

@@ -12,6 +12,7 @@
 #include "tools/commands/train_instead.h"
 #include "tools/folder/run_folder.h"
 #include "tools/launch/nodes/own_program.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/input/own_arguments.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"

@@ -1,4 +1,4 @@
-// Reads the notes of job_body.sh: "start SNAPSHOT", "requeue CODE", "end CODE".
+// Reads the notes of job_body.sh: "start CHECKPOINT", "requeue CODE", "end CODE".
 #include "tools/commands/submit/submitted_job.h"
 
 #include <poll.h>

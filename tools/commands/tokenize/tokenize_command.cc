@@ -13,7 +13,6 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/threads/parallel_for.h"
 #include "io/checkpoint/atomic_file.h"
@@ -145,7 +144,7 @@ class Tokenization {
       throw io::DataError(options_.train.front() + ": found no text, expected one to train on");
     if (validation_text_ > 0 || options_.fraction == 0) return;
     throw io::DataError(
-        divided ? options_.train.back() + ": the last " + io::shortest_text(options_.fraction) +
+        divided ? options_.train.back() + ": the last " + base::shortest_text(options_.fraction) +
                       " of all texts, for validation, has no line at which they can be divided; "
                       "name texts with --val"
                 : options_.validation.front() + ": found no text, expected one for validation");

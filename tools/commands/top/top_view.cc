@@ -120,8 +120,8 @@ std::string top_text(const RunStatus& s, double age, int rows, int columns) {
   if (!s.evaluation.empty())
     text += cut("test " + grouped_counts(base::escape_text(s.evaluation)), columns) + "\n";
   if (s.bytes_sent > 0) text += "bytes sent by each rank: " + with_commas(s.bytes_sent) + "\n";
-  if (!s.newest_snapshot.empty())
-    text += "newest checkpoint: " + base::escape_text(s.newest_snapshot) + "\n";
+  if (!s.newest_checkpoint.empty())
+    text += "newest checkpoint: " + base::escape_text(s.newest_checkpoint) + "\n";
   if (running && age > kOld)
     text += cut("no news for " + clock_text(age) + ": is process " + std::to_string(s.process.pid) +
                     " on " + base::escape_text(s.process.host) + " still running?",

@@ -8,6 +8,7 @@
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/launch/machine/visible_gpus.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/report/output/run_log.h"
 
 namespace tools {

@@ -14,6 +14,7 @@
 #include "backends/transport/socket/link_counters.h"
 #include "io/base/text/text_parts.h"
 #include "io/base/time/deadline.h"
+#include "io/base/time/utc_time.h"
 #include "tools/launch/group/rank_exchange.h"
 
 namespace tools {
@@ -29,10 +30,6 @@ constexpr double kLongEnough = 0.15, kLongEnoughIfSteady = 0.02, kSteady = 1.3;
 // A first transfer is slow until the connection sends at its full rate, and a queue may take it at
 // once: it is large enough only if it takes this long, and some round trips.
 constexpr double kLongEnoughAtFirst = 0.4, kTripsAtFirst = 4;
-
-double wall_clock() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // Rank 0 of the pair measures and decides, and broadcasts its decisions.
 class PairTalk {
@@ -55,10 +52,10 @@ class PairTalk {
   // which the fastest trip shows best.
   double ping() {
     double question = 0, answer = 0;
-    const double sent = wall_clock();
+    const double sent = base::unix_seconds();
     const auto start = Clock::now();
     pair_.broadcast(&question, sizeof question, 0);
-    answer = wall_clock();
+    answer = base::unix_seconds();
     pair_.broadcast(&answer, sizeof answer, 1);
     const double trip = base::seconds_since(start);
     if (trip < shortest_) {

@@ -7,15 +7,12 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/part_bounds.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {
 
 using base::CpuSet;
-
-std::string counted(std::size_t n, const std::string& what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
 
 std::string named(const CpuSet& cpus) {
   return (cpus.count() == 1 ? "CPU " : "CPUs ") + base::cpus_text(cpus);
@@ -117,9 +114,10 @@ RankPlacement on_cores(const CpuTopology& cpus, const Sharers& sharers) {
     throw io::ConfigError(
         std::string(option_text(Bind::kCore)) + ": rank " +
         std::to_string(sharers.ranks[unfit].rank) + " has " +
-        counted(static_cast<std::size_t>(std::max(1, sharers.ranks[unfit].threads)), "thread") +
-        " and a share of " + counted(shares[unfit].size(), "CPU") + " (" + named(set_of(cpus)) +
-        " for " + counted(ranks, "rank") +
+        base::count_text(static_cast<std::size_t>(std::max(1, sharers.ranks[unfit].threads)),
+                         "thread") +
+        " and a share of " + base::count_text(shares[unfit].size(), "CPU") + " (" +
+        named(set_of(cpus)) + " for " + base::count_text(ranks, "rank") +
         "), expected a CPU for each thread; start fewer ranks or threads, or give --bind none");
   const RankNeed& self = sharers.ranks[sharers.own];
   const std::vector<Cpu> order = by_core(shares[sharers.own]);

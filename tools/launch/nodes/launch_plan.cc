@@ -114,8 +114,9 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
   if (plan.master_addr.empty())
     plan.master_addr = one_node ? "127.0.0.1" : base::environment("MASTER_ADDR");
   if (plan.master_addr.empty())
-    throw UsageError("no rendezvous address for " + std::to_string(options.nodes.count) +
-                     " nodes: give --master-addr, the host of rank 0, or --rdzv-endpoint");
+    throw UsageError(
+        "no rendezvous address for " + std::to_string(options.nodes.count) +
+        " nodes: give --master-addr (or MASTER_ADDR), the host of rank 0, or --rdzv-endpoint");
   const std::string port = one_node ? "" : base::environment("MASTER_PORT");
   plan.master_port = options.rendezvous.master_port ? *options.rendezvous.master_port
                      : !options.nodes.hosts.empty() && !one_node

@@ -12,6 +12,7 @@
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
 #include "tools/options/input/command_shape.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/input/foreign_options.h"
 #include "tools/options/input/help_text.h"
 #include "tools/options/table/value_text.h"

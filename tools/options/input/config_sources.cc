@@ -1,4 +1,6 @@
-// Reads the sources of values below the command line: environment, TOML files, defaults.
+// Implements the sources of values below the command line with toml++.
+#include "tools/options/input/config_sources.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -9,9 +11,8 @@
 #include "io/base/formats/toml_parser.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/nearest.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/input/config_variables.h"
-#include "tools/options/table/option_table.h"
 #include "tools/options/table/value_text.h"
 
 namespace tools {
@@ -206,7 +207,7 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
                    expected_text(option));
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
-  if (const auto* real = node.as_floating_point()) return io::shortest_text(real->get());
+  if (const auto* real = node.as_floating_point()) return base::shortest_text(real->get());
   if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
   std::vector<std::int64_t> list;
   for (const toml::node& item : *node.as_array()) {
@@ -264,15 +265,6 @@ void apply_config_text(const std::string& text, const std::string& name, ConfigV
   ConfigFile(name, values, open_files).apply_text(text);
 }
 
-std::string environment_name(std::string_view option) {
-  std::string name = "ENGINE_";
-  for (const char c : option) {
-    const bool lower = c >= 'a' && c <= 'z';
-    name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
-  }
-  return name;
-}
-
 namespace {
 
 // Returns the option's variable if it is set; "" if it is not.
@@ -293,11 +285,6 @@ void apply_environment(ConfigValues& values) {
     if (!name.empty())
       values.try_emplace(option.name, ConfigValue{std::getenv(name.c_str()), name});
   }
-}
-
-void apply_defaults(ConfigValues& values) {
-  for (const OptionSpec& option : train_options())
-    values.try_emplace(option.name, ConfigValue{option.default_value, kDefaultSource});
 }
 
 }  // namespace tools

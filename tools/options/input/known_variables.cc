@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "ENGINE_";
 
+// Names that belong to no option: those of the group, of libraries, of devices and of the tests.
 constexpr const char* kFurtherVariables[] = {
     "ENGINE_SECRET",            // the job's secret (backends/store/private_files.h)
     "ENGINE_SECRET_FILE",       // a file with the job's secret
@@ -49,8 +50,6 @@ constexpr const char* kFurtherVariables[] = {
 };
 
 }  // namespace
-
-std::span<const char* const> further_variables() { return kFurtherVariables; }
 
 std::vector<std::string> unknown_variables(std::span<const std::string> names,
                                            std::span<const std::string> more) {

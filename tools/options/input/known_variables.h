@@ -8,10 +8,6 @@
 
 namespace tools {
 
-// Returns names that begin with ENGINE_ and do not belong to options: those of the group, of
-// libraries, of devices and of the tests.
-std::span<const char* const> further_variables();
-
 // Returns a line for each of `names` that begins with ENGINE_ and is unknown, with the nearest
 // known one; `more` are names of options beyond the table, e.g. "max-restarts". The tests'
 // ENGINE_TEST_* are known.

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "engine/optim/optimizer_spec.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
 namespace tools {
@@ -27,55 +27,57 @@ using Decay = engine::LearningRate::Decay;
 std::string defaults_text(double OptimizerSpec::*value) {
   std::string text;
   for (const OptimizerSpec* spec : engine::optimizers())
-    text += (text.empty() ? "" : ", ") + io::shortest_text(spec->*value) + " for " + spec->name;
+    text += (text.empty() ? "" : ", ") + base::shortest_text(spec->*value) + " for " + spec->name;
   return text;
 }
 
-std::optional<ValueFault> fault_of(const OptimizerOption& option, double value) {
+// What the kind of an optimizer's option means for its row.
+struct KindTraits {
+  OptionSpec::Type type;
+  RealRange range;
+  double other;  // another valid value than the default
+};
+KindTraits traits_of(const OptimizerOption& option) {
+  using Kind = OptimizerOption::Kind;
+  using enum OptionSpec::Type;
   switch (option.kind) {
-    case OptimizerOption::Kind::kFlag:
-      return std::nullopt;
-    case OptimizerOption::Kind::kFraction:
-      if (value >= 0 && value < 1) return std::nullopt;
-      return ValueFault{"a number from 0 to below 1"};
-    case OptimizerOption::Kind::kPositive:
-      if (!(value > 0)) return ValueFault{"a number above 0"};
-      if (value > 1) return ValueFault{"at most 1"};
-      return std::nullopt;
-    case OptimizerOption::Kind::kCount:
-      break;
+    case Kind::kFlag:
+      return {kFlag, from_zero_to(1), 1 - option.initial};
+    case Kind::kFraction:
+      return {kReal, fraction(), (1 + option.initial) / 2};
+    case Kind::kPositive:
+      return {kReal, positive(1), option.initial / 10};
+    case Kind::kCount:
+      return {
+          kInteger,
+          {1.0, 1.0 * option.max_count, "an integer from 1 to " + std::to_string(option.max_count)},
+          option.initial + 1};
   }
-  if (value >= 1 && value <= 100) return std::nullopt;
-  return ValueFault{"an integer from 1 to 100"};
+  std::abort();  // the compiler names a kind that is missing above
 }
 
 // Returns e.g. "--optimizer lion --lion-beta1 0.95".
 std::string example_of(const OptimizerSpec& spec, const OptimizerOption& option) {
+  const KindTraits traits = traits_of(option);
   const std::string chosen =
       &spec == engine::optimizers().front() ? "" : "--optimizer " + std::string(spec.name) + " ";
-  if (option.kind == OptimizerOption::Kind::kFlag)
-    return chosen + (option.initial != 0 ? "--no-" : "--") + option.name;
-  const double other = option.kind == OptimizerOption::Kind::kFraction ? (1 + option.initial) / 2
-                       : option.kind == OptimizerOption::Kind::kCount  ? option.initial + 1
-                                                                       : option.initial / 10;
-  return chosen + "--" + option.name + " " + base::number_text("%g", other);
+  if (traits.type == OptionSpec::Type::kFlag)
+    return chosen + (traits.other == 0 ? "--no-" : "--") + option.name;
+  return chosen + "--" + option.name + " " + base::number_text("%g", traits.other);
 }
 
 OptionSpec row_of(const OptimizerSpec& spec, const OptimizerOption& option) {
-  const bool flag = option.kind == OptimizerOption::Kind::kFlag,
-             count = option.kind == OptimizerOption::Kind::kCount;
-  OptionField field{flag    ? OptionSpec::Type::kFlag
-                    : count ? OptionSpec::Type::kInteger
-                            : OptionSpec::Type::kReal};
-  field.store = [&spec, &option, flag](RunConfig& config, const std::string& text) {
-    const double value = flag ? static_cast<double>(text == "true") : parse_real(text).value();
+  OptionField field{traits_of(option).type};
+  const bool is_flag = field.type == OptionSpec::Type::kFlag;
+  field.store = [&spec, &option, is_flag](RunConfig& config, const std::string& text) {
+    const double value = is_flag ? static_cast<double>(text == "true") : parse_real(text).value();
     if (config.update.optimizer == &spec) config.update.settings[option.name] = value;
-    return fault_of(option, value);
+    return range_fault(value, traits_of(option).range);
   };
   return {.name = option.name,
           .field = std::move(field),
-          .initial =
-              flag ? (option.initial != 0 ? "true" : "false") : io::shortest_text(option.initial),
+          .initial = is_flag ? (option.initial != 0 ? "true" : "false")
+                             : base::shortest_text(option.initial),
           .help = option.help,
           .example = example_of(spec, option),
           .needs = {is("optimizer", spec.name)}};
@@ -286,7 +288,8 @@ void complete_by_optimizer(ConfigValues& values) {
   const OptimizerSpec& spec = *engine::find_optimizer(values.at("optimizer").value);
   for (const auto& [name, value] :
        {std::pair{"lr", spec.lr}, std::pair{"weight-decay", spec.weight_decay}})
-    if (values.at(name).value.empty()) values.at(name) = {io::shortest_text(value), kDefaultSource};
+    if (values.at(name).value.empty())
+      values.at(name) = {base::shortest_text(value), kDefaultSource};
 }
 
 }  // namespace tools

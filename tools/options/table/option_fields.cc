@@ -3,19 +3,12 @@
 
 #include <cmath>
 
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {
 
 using Limits = std::numeric_limits<double>;
-
-std::optional<ValueFault> range_fault(double value, const RealRange& range) {
-  if (!(value >= range.low && value <= range.high)) return ValueFault{range.expected};
-  if (value > range.cap) return ValueFault{"at most " + io::shortest_text(range.cap)};
-  return std::nullopt;
-}
 
 // Makes a real number that `set` and `get` store in another unit.
 template <class Set, class Get>
@@ -30,7 +23,7 @@ OptionField real_field(const RealRange& range, Set set, Get get) {
           },
           [=](RunConfig& config) {
             const double number = get(config);
-            return range_fault(number, range) ? std::string() : io::shortest_text(number);
+            return range_fault(number, range) ? std::string() : base::shortest_text(number);
           }};
 }
 
@@ -46,11 +39,17 @@ OptionField flag_field(Member<bool> member, bool opposite) {
 
 }  // namespace
 
+std::optional<ValueFault> range_fault(double value, const RealRange& range) {
+  if (!(value >= range.low && value <= range.high)) return ValueFault{range.expected};
+  if (value > range.cap) return ValueFault{"at most " + base::shortest_text(range.cap)};
+  return std::nullopt;
+}
+
 RealRange positive(double cap) { return {Limits::min(), Limits::max(), "a number above 0", cap}; }
 RealRange not_negative() { return {0, Limits::max(), "a number, 0 or above"}; }
 RealRange fraction() { return {0, std::nextafter(1.0, 0.0), "a number from 0 to below 1"}; }
 RealRange from_zero_to(double high) {
-  return {0, high, "a number from 0 to " + io::shortest_text(high)};
+  return {0, high, "a number from 0 to " + base::shortest_text(high)};
 }
 
 OptionField text(Member<std::string> member) {
@@ -92,7 +91,7 @@ OptionField real_or_auto(Member<std::optional<double>> member, RealRange range) 
           },
           [=](RunConfig& config) {
             const std::optional<double> number = *member(config);
-            return number ? io::shortest_text(*number) : "auto";
+            return number ? base::shortest_text(*number) : "auto";
           }};
 }
 

@@ -32,6 +32,7 @@ RealRange positive(double cap);  // above 0
 RealRange not_negative();
 RealRange fraction();  // from 0 to below 1
 RealRange from_zero_to(double high);
+std::optional<ValueFault> range_fault(double value, const RealRange& range);  // nothing: valid
 
 OptionField text(Member<std::string> member);
 OptionField flag(Member<bool> member);

@@ -43,6 +43,7 @@ struct OptionGroup {
 };
 
 // The groups are in the order of --help; help_text.cc has longer headings.
+// Defined in tools/options/rows/*_rows.cc.
 OptionGroup data_rows();  // [run]: model and data
 OptionGroup compute_rows();
 OptionGroup group_rows();
@@ -52,6 +53,10 @@ OptionGroup optimizer_rows();
 OptionGroup state_rows();
 OptionGroup report_rows();
 OptionGroup preempt_rows();
+
+// Sets the defaults of --lr and --weight-decay for the chosen optimizer.
+// Defined in tools/options/rows/optimizer_rows.cc.
+void complete_by_optimizer(ConfigValues& values);
 
 // Calls the checks of all groups.
 void check_groups(const GivenValues& given, RunConfig& config);

@@ -14,8 +14,6 @@ namespace tools {
 // Unsets what plays no part (kUnusedSource). Throws ConfigError for contradictions. REQUIRES:
 // an entry for every option.
 void apply_option_rules(ConfigValues& values);
-// Sets the defaults of --lr and --weight-decay for the chosen optimizer.
-void complete_by_optimizer(ConfigValues& values);
 // Returns a line for each option that an environment variable sets in `given` without effect: the
 // rules have unset it in `resolved`, because a source with a higher precedence made another choice.
 std::vector<std::string> variables_without_effect(const ConfigValues& given,

@@ -55,19 +55,13 @@ const OptionTable& option_table() {
   return table;
 }
 
-std::string with_dashes(std::string_view name) {
-  std::string result(name);
-  std::replace(result.begin(), result.end(), '_', '-');
-  return result;
-}
-
 }  // namespace
 
 std::span<const OptionSpec> train_options() { return option_table().options; }
 
 const OptionSpec* find_option(std::string_view name) {
   const OptionTable& table = option_table();
-  const auto found = table.places.find(with_dashes(name));
+  const auto found = table.places.find(base::with_dashes(name));
   return found == table.places.end() ? nullptr : &table.options[found->second];
 }
 
@@ -91,6 +85,20 @@ Precedence precedence_of(const ConfigValue& value) {
     return Precedence::kFile;  // "PATH:LINE"; other sources have no colon
   if (value.source.starts_with("--")) return Precedence::kCommandLine;
   return value.source.starts_with("ENGINE_") ? Precedence::kEnvironment : Precedence::kDefault;
+}
+
+std::string environment_name(std::string_view option) {
+  std::string name = "ENGINE_";
+  for (const char c : option) {
+    const bool lower = c >= 'a' && c <= 'z';
+    name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+void apply_defaults(ConfigValues& values) {
+  for (const OptionSpec& option : train_options())
+    values.try_emplace(option.name, ConfigValue{option.default_value, kDefaultSource});
 }
 
 }  // namespace tools

@@ -9,7 +9,7 @@ struct Resume {
   enum class From {
     kNothing,
     kOwnFolder,  // "auto": what the folder holds that it saves in, if anything
-    kPath,       // another folder, or one snapshot
+    kPath,       // another folder, or one checkpoint
   };
   From from = From::kNothing;
   std::string path = {};  // with kPath

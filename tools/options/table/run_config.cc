@@ -85,7 +85,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   return config;
 }
 
-std::optional<engine::ops::RegressionLoss> ModelOptions::regression_loss() const {
+std::optional<engine::ops::RegressionLoss> ModelRequest::regression_loss() const {
   if (task == io::Task::kMultiLabel) return engine::ops::RegressionLoss::kLogistic;
   return task == io::Task::kRegression ? std::optional(loss) : std::nullopt;
 }

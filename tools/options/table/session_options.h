@@ -58,7 +58,7 @@ struct DataOptions {
   bool check_sampler = false;
 };
 
-struct ModelOptions {
+struct ModelRequest {
   std::string name;             // or the path of a TOML layer list
   std::string definition = {};  // that list's text; "": it is read from the file
   double label_smoothing = 0, dropout = 0;
@@ -211,7 +211,7 @@ struct BestOptions {
 
 struct SessionOptions {
   DataOptions data;
-  ModelOptions model;
+  ModelRequest model;
   ComputeOptions compute = {};
   AveragingOptions averaging = {};
   UpdateOptions update = {};

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/table/value_text.h"
 
 namespace tools {
@@ -43,11 +43,11 @@ CLI::Validator number_from(double least, double most) {
     const auto value = parse_real(text);
     return value && *value >= least && *value <= most ? value : std::nullopt;
   };
-  const std::string low = io::shortest_text(least);
-  return checked(parse, io::shortest_text,
+  const std::string low = base::shortest_text(least);
+  return checked(parse, base::shortest_text,
                  most == std::numeric_limits<double>::max()
                      ? "a number of " + low + " or more"
-                     : "a number from " + low + " to " + io::shortest_text(most));
+                     : "a number from " + low + " to " + base::shortest_text(most));
 }
 
 CLI::Validator number_above_zero() {
@@ -55,7 +55,7 @@ CLI::Validator number_above_zero() {
     const auto value = parse_real(text);
     return value && *value > 0 ? value : std::nullopt;
   };
-  return checked(parse, io::shortest_text, "a number above 0");
+  return checked(parse, base::shortest_text, "a number above 0");
 }
 
 CLI::Validator some_text(const std::string& expected) {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "io/base/text/real_number.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
+#include "io/base/text/utf8.h"
 
 namespace tools {
 namespace {
@@ -113,11 +113,11 @@ std::optional<std::string> canonical_text(const OptionSpec& option, const std::s
   };
   switch (option.type()) {
     case OptionSpec::Type::kString:
-      return io::is_utf8(value) ? std::optional(value) : std::nullopt;
+      return base::is_utf8(value) ? std::optional(value) : std::nullopt;
     case OptionSpec::Type::kInteger:
       return convert(parse_integer(value), [](std::int64_t v) { return std::to_string(v); });
     case OptionSpec::Type::kReal:
-      return convert(parse_real(value), io::shortest_text);
+      return convert(parse_real(value), base::shortest_text);
     case OptionSpec::Type::kFlag:
       return convert(parse_flag(value), [](bool v) { return std::string(v ? "true" : "false"); });
     case OptionSpec::Type::kInterval:

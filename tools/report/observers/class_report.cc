@@ -7,7 +7,6 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "io/checkpoint/atomic_file.h"
 
@@ -89,9 +88,9 @@ std::string class_tables(const engine::ClassCounts& counts, const std::vector<st
 std::string class_csv(const engine::ClassCounts& counts, const std::vector<std::string>& names) {
   std::string text = "class,precision,recall,f1,support,iou\n";
   for (std::int64_t c = 0; c < counts.classes(); ++c)
-    text += base::csv_field(name_of(names, c)) + "," + io::shortest_text(counts.precision(c)) +
-            "," + io::shortest_text(counts.recall(c)) + "," + io::shortest_text(counts.f1(c)) +
-            "," + std::to_string(counts.labelled(c)) + "," + io::shortest_text(iou(counts, c)) +
+    text += base::csv_field(name_of(names, c)) + "," + base::shortest_text(counts.precision(c)) +
+            "," + base::shortest_text(counts.recall(c)) + "," + base::shortest_text(counts.f1(c)) +
+            "," + std::to_string(counts.labelled(c)) + "," + base::shortest_text(iou(counts, c)) +
             "\n";
   return text;
 }
@@ -164,11 +163,11 @@ std::string label_csv(const engine::LabelScores& scores, const std::vector<std::
     const engine::LabelScore& label = scores.labels[k];
     lines +=
         base::csv_field(names[k]) + "," +
-        (std::isnan(label.average_precision) ? "" : io::shortest_text(label.average_precision)) +
-        "," + io::shortest_text(label.precision()) + "," + io::shortest_text(label.recall()) + "," +
-        io::shortest_text(label.f1()) + "," + std::to_string(label.positives) + "," +
+        (std::isnan(label.average_precision) ? "" : base::shortest_text(label.average_precision)) +
+        "," + base::shortest_text(label.precision()) + "," + base::shortest_text(label.recall()) +
+        "," + base::shortest_text(label.f1()) + "," + std::to_string(label.positives) + "," +
         std::to_string(label.known) + "," +
-        (std::isnan(label.roc_auc) ? "" : io::shortest_text(label.roc_auc)) + "\n";
+        (std::isnan(label.roc_auc) ? "" : base::shortest_text(label.roc_auc)) + "\n";
   }
   return lines;
 }

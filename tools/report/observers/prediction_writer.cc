@@ -10,14 +10,13 @@
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/escape_text.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 #include "tools/report/output/standard_output.h"
 
 namespace tools {
 namespace {
 
-std::string number(double value) { return io::shortest_text(value); }
+std::string number(double value) { return base::shortest_text(value); }
 
 void put(const std::string& line) { print_output(line + "\n"); }
 

@@ -24,8 +24,6 @@ io::HttpResponderOptions responder_options(const PrometheusServer& server) {
           .notice = print_notice};
 }
 
-double unix_seconds() { return static_cast<double>(base::unix_us()) / 1e6; }
-
 struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;
@@ -147,7 +145,7 @@ class PrometheusPage::Observer final : public engine::TrainObserver {
                       .lr = r.lr,
                       .samples_per_s = r.samples_per_s,
                       .step_seconds = r.step_seconds,
-                      .time = unix_seconds(),
+                      .time = base::unix_seconds(),
                       .gradient_norm = r.gradient_norm,
                       .skipped_steps = r.skipped_steps,
                       .bytes_sent = r.bytes_sent,
@@ -179,7 +177,7 @@ class PrometheusPage::Observer final : public engine::TrainObserver {
   }
   void on_save(const engine::TrainProgress& p, const std::string&) override {
     const std::lock_guard lock(page_.mutex_);
-    numbers_.save = {p.global_step, unix_seconds()};
+    numbers_.save = {p.global_step, base::unix_seconds()};
   }
 
  private:

@@ -92,7 +92,7 @@ std::string run_status_json(const RunStatus& status) {
       .member("seconds_left", status.seconds_left)
       .member("bytes_sent", status.bytes_sent)
       .member("evaluation", status.evaluation)
-      .member("newest_snapshot", status.newest_snapshot)
+      .member("newest_snapshot", status.newest_checkpoint)
       .key("ranks")
       .begin_array();
   for (const RunStatus::Rank& rank : status.ranks) {
@@ -130,7 +130,7 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
                    .seconds_left = maybe_real(json, "seconds_left", source),
                    .bytes_sent = count("bytes_sent"),
                    .evaluation = text_member(json, "evaluation", source),
-                   .newest_snapshot = text_member(json, "newest_snapshot", source),
+                   .newest_checkpoint = text_member(json, "newest_snapshot", source),
                    .ranks = {}};
   if (status.end == kTraining) status.end.reset();
   const Json& ranks = list_member(json, "ranks", source);

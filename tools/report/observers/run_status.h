@@ -37,7 +37,7 @@ struct RunStatus {
   std::optional<double> seconds_left;
   std::int64_t bytes_sent = 0;  // by each rank, for averaging
   std::string evaluation;       // e.g. "after step 938: loss 0.03, accuracy 99.10 % (991/1000)"
-  std::string newest_snapshot;
+  std::string newest_checkpoint;
 
   struct Rank {
     backends::RankStatus now;

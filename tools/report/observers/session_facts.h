@@ -88,7 +88,7 @@ struct MemoryFacts {
 
 // The source of the state.
 struct StartFacts {
-  enum class Source { kNone, kSeed, kWeights, kSnapshot, kMemory };
+  enum class Source { kNone, kSeed, kWeights, kCheckpoint, kMemory };
   Source source = Source::kNone;           // kNone: it is not loaded yet
   std::string path = {};                   // for weights or a checkpoint
   std::vector<std::string> left_out = {};  // for weights

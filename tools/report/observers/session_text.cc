@@ -22,11 +22,6 @@ std::string_view schedule_text(engine::LearningRate::Schedule schedule) {
                                               : "constant";
 }
 
-// Returns e.g. "1 rank", "2 ranks".
-std::string count_text(std::int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 std::string counted_samples(std::int64_t count) {
   return with_commas(count) + (count == 1 ? " sample" : " samples");
 }
@@ -37,8 +32,9 @@ std::string batch_shares(const SessionFacts& facts) {
   const BatchFacts& batch = facts.batch;
   const int world = facts.ranks.count;
   if (batch.even)
-    return count_text(world / batch.devices, "rank") + " x " + count_text(batch.devices, "device") +
-           " x " + std::to_string(batch.global / (world * batch.micro_batches)) + " x " +
+    return base::count_text(world / batch.devices, "rank") + " x " +
+           base::count_text(batch.devices, "device") + " x " +
+           std::to_string(batch.global / (world * batch.micro_batches)) + " x " +
            std::to_string(batch.micro_batches);
   std::string line;
   for (std::size_t r = 0; r < batch.shares.size(); ++r) {
@@ -60,7 +56,7 @@ std::string data_text(const DataFacts& data) {
 }
 
 std::string ranks_and_backend(const RankFacts& ranks) {
-  std::string text = count_text(ranks.count, "rank") + " x " + ranks.computes;
+  std::string text = base::count_text(ranks.count, "rank") + " x " + ranks.computes;
   if (!ranks.bound_to.empty())
     text += std::string(" | ") + (ranks.count == 1 ? "" : "rank 0 ") + "bound to " + ranks.bound_to;
   return text + " | backend " + ranks.backend + " (" + ranks.backend_reason + ")";
@@ -71,7 +67,7 @@ std::string averaging_text(const SessionFacts& facts) {
   if (facts.averaging.canonical_shards)
     text += " (" + std::to_string(*facts.averaging.canonical_shards) + " shards)";
   if (facts.model.synchronized_layers)
-    text += " | sync-bn of " + count_text(*facts.model.synchronized_layers, "layer");
+    text += " | sync-bn of " + base::count_text(*facts.model.synchronized_layers, "layer");
   return text;
 }
 
@@ -109,9 +105,10 @@ std::string memory_line(const SessionFacts& facts) {
     line += "nothing is recomputed";
   else
     line += "recomputed: " + mib(memory.recomputed) + " in " +
-            count_text(memory.segments, "segment") + " (" +
-            std::to_string(memory.recomputed_layers) + " of " + count_text(memory.layers, "layer") +
-            "), " + base::number_text("%.1f", 100 * memory.added_flops) + " % more operations";
+            base::count_text(memory.segments, "segment") + " (" +
+            std::to_string(memory.recomputed_layers) + " of " +
+            base::count_text(memory.layers, "layer") + "), " +
+            base::number_text("%.1f", 100 * memory.added_flops) + " % more operations";
   return line + "; at most --batch-size-per-device " + std::to_string(memory.largest_batch) +
          " fits";
 }
@@ -160,7 +157,7 @@ std::string state_text(const SessionFacts& facts) {
   switch (start.source) {
     case Source::kMemory:
       return "the state of step " + std::to_string(start.step);
-    case Source::kSnapshot:
+    case Source::kCheckpoint:
       return "resumed " + start.path + " at step " + std::to_string(start.step);
     case Source::kWeights:
       return "weights from " + start.path +
@@ -197,7 +194,7 @@ std::string frozen_line(const SessionFacts& facts) {
                      with_commas(model.frozen_parameters) + " of " + with_commas(model.parameters) +
                      " values)";
   if (model.frozen_layers > 0)
-    line += "; the running statistics of " + count_text(model.frozen_layers, "layer") +
+    line += "; the running statistics of " + base::count_text(model.frozen_layers, "layer") +
             " stay as they are";
   return line;
 }

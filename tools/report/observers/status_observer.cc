@@ -71,7 +71,7 @@ class Writer final : public StatusObserver {
   }
   void on_save(const engine::TrainProgress&, const std::string& path) override {
     const std::lock_guard lock(mutex_);
-    status_.newest_snapshot = std::filesystem::path(path).filename().string();
+    status_.newest_checkpoint = std::filesystem::path(path).filename().string();
   }
   void on_end(const engine::TrainResult& r) override {
     if (r.paused) return;

@@ -1,4 +1,4 @@
-// Defines the exit codes of the program, and the only mapping from errors to them.
+// Defines the exit codes of the program, and maps errors to them. (`verify` maps any error to 2.)
 #pragma once
 
 #include <exception>

@@ -13,7 +13,6 @@
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "io/base/files/io_error.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
 namespace tools {
@@ -250,7 +249,7 @@ int host_count(const backends::Group& group) {
 }
 
 std::string rate_text(const std::optional<double>& rate) {
-  return rate ? io::shortest_text(*rate) : "auto";
+  return rate ? base::shortest_text(*rate) : "auto";
 }
 
 std::string gradients_text(const AveragingOptions& options) {
@@ -261,7 +260,7 @@ std::string gradients_text(const AveragingOptions& options) {
   std::string text = whole || !options.buckets.overlap ? " delayed" : " overlapped";
   if (options.compression == Compression::kBf16) text += ", bf16";
   if (options.compression == Compression::kTopK)
-    text += ", top-k " + io::shortest_text(options.topk_ratio);
+    text += ", top-k " + base::shortest_text(options.topk_ratio);
   if (options.compression == Compression::kPowerSgd)
     text += ", PowerSGD rank " + std::to_string(options.powersgd_rank);
   if (const auto lossy = codes_of(options, 0)) {
@@ -400,13 +399,13 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   text += " " + schedule_text(options);
   if (options.method == AveragingMethod::kStreaming)
     text += ", overlap " + std::to_string(options.streaming.overlap) + ", mixing " +
-            io::shortest_text(options.streaming.mixing);
+            base::shortest_text(options.streaming.mixing);
   if (const auto outer = outer_sgd_of(options))
     text += ", outer lr " + rate_text(outer->lr) + " momentum " + rate_text(outer->momentum) +
             (outer->nesterov ? " nesterov" : "");
   if (options.method == AveragingMethod::kSlowMo)
-    text += ", alpha " + io::shortest_text(options.slowmo.alpha) + " beta " +
-            io::shortest_text(options.slowmo.beta);
+    text += ", alpha " + base::shortest_text(options.slowmo.alpha) + " beta " +
+            base::shortest_text(options.slowmo.beta);
   if (const std::int64_t steps = gradient_steps(options); steps > 0)
     text += " after " + std::to_string(steps) + " of grad";
   if (options.stale.max_behind > 0)
@@ -478,7 +477,7 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.islands = options.host_islands ? host_count(group) : 0;
   if (const std::int64_t behind = options.stale.max_behind; behind > 0) {
     plan.notes.push_back("late ranks are waited for during at most " +
-                         io::shortest_text(100 * options.stale.patience) +
+                         base::shortest_text(100 * options.stale.patience) +
                          " % of a period, unless they are " + std::to_string(behind) +
                          (behind == 1 ? " averaging" : " averagings") +
                          " behind; they skip steps, and their changes join the next averaging");

@@ -14,6 +14,7 @@
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/launch/group/requeue.h"
+#include "tools/options/input/config_sources.h"
 #include "tools/options/table/option_rules.h"
 #include "tools/run/choices/tokenizer_check.h"
 

@@ -10,7 +10,6 @@
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/numbers/numpy_name.h"
-#include "io/base/text/text_format.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"
 #include "tools/report/output/json_file.h"
@@ -339,15 +338,16 @@ InputSchema read_sample_statement(const std::string& text, const std::string& so
   return read_statement(json, where);
 }
 
-StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& path) {
-  if (snapshot.samples.empty()) return {};
-  InputSchema stated = read_sample_statement(snapshot.samples, path);
+StatedCoding stated_coding(const io::Checkpoint& checkpoint, const std::string& path) {
+  if (checkpoint.samples.empty()) return {};
+  InputSchema stated = read_sample_statement(checkpoint.samples, path);
   auto coding =
       std::make_shared<io::SampleCoding>(io::SampleCoding{.like = std::move(stated.splits.train),
                                                           .table = std::move(stated.splits.coding),
                                                           .source = path,
-                                                          .digest = snapshot.data_digest});
-  if (auto* tokens = coding->like.find<io::NextTokens>()) tokens->vocabulary = snapshot.vocabulary;
+                                                          .digest = checkpoint.data_digest});
+  if (auto* tokens = coding->like.find<io::NextTokens>())
+    tokens->vocabulary = checkpoint.vocabulary;
   return {.coding = std::move(coding), .normalization = stated.normalization};
 }
 

@@ -31,7 +31,7 @@ struct StatedCoding {
   std::shared_ptr<const io::SampleCoding> coding = {};
   std::optional<io::Normalization> normalization = {};
 };
-StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& path);
+StatedCoding stated_coding(const io::Checkpoint& checkpoint, const std::string& path);
 // The model determines the columns: throws io::ConfigError if the options `given` contain others
 // than `saved`, those of its checkpoint at `path`. `remedy` ends the message.
 void check_columns(const ConfigValues& given, const ConfigValues& saved, const std::string& path,

@@ -20,14 +20,14 @@ namespace {
 
 // Returns the record of the run that wrote the checkpoint, if the checkpoint is in the run's
 // folder.
-std::optional<RunRecord> record_beside(const io::Checkpoint& snapshot, const std::string& path) {
+std::optional<RunRecord> record_beside(const io::Checkpoint& checkpoint, const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
-  if (snapshot.run_id.empty()) return std::nullopt;
+  if (checkpoint.run_id.empty()) return std::nullopt;
   std::string fault;
   std::optional<RunRecord> record = find_run_record(folder, fault);
   if (!fault.empty()) print_notice(fault + "; used without it");
-  if (!record || record->id != snapshot.run_id || record->data.shape.size() != 3)
+  if (!record || record->id != checkpoint.run_id || record->data.shape.size() != 3)
     return std::nullopt;
   return record;
 }
@@ -76,14 +76,14 @@ SavedInput of_data(const ConfigValues& given) {
 
 }  // namespace
 
-SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
+SavedInput saved_input(const io::Checkpoint* checkpoint, const std::string& path,
                        const ConfigValues& values, bool other_data, bool statistics) {
-  if (snapshot != nullptr && !other_data && !snapshot->samples.empty())
-    return of_statement(read_sample_statement(snapshot->samples, path), snapshot->vocabulary);
-  if (snapshot != nullptr && !other_data) {
-    const std::optional<RunRecord> record = record_beside(*snapshot, path);
+  if (checkpoint != nullptr && !other_data && !checkpoint->samples.empty())
+    return of_statement(read_sample_statement(checkpoint->samples, path), checkpoint->vocabulary);
+  if (checkpoint != nullptr && !other_data) {
+    const std::optional<RunRecord> record = record_beside(*checkpoint, path);
     if (record) {
-      SavedInput input = of_record(record->data, snapshot->dataset);
+      SavedInput input = of_record(record->data, checkpoint->dataset);
       if (!statistics || input.normalization != io::Normalization::kStandard) return input;
     }
   }

@@ -28,12 +28,12 @@ struct SavedInput {
   bool multi_label = false;  // the model predicts several labels of 0 or 1
 };
 
-// `snapshot`: the description of the checkpoint at `path`; nullptr: the file is not a checkpoint.
+// `checkpoint`: the description of the checkpoint at `path`; nullptr: the file is not a checkpoint.
 // `values`: options of the command line and, for a checkpoint, its saved options. The data are read
 // if the command line names a data set (`other_data`), or for `statistics` that the checkpoint does
 // not state. Without a data set, returns the input that the model was made for. Throws as reading
 // the files does.
-SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
+SavedInput saved_input(const io::Checkpoint* checkpoint, const std::string& path,
                        const ConfigValues& values, bool other_data, bool statistics);
 
 }  // namespace tools

@@ -25,13 +25,14 @@ void add_weights_option(CLI::App& app, engine::AverageKind& weights);
 
 // Returns the checkpoint of a run's folder to take them from: the best one for the model's weights,
 // the newest for an average, because the best was not chosen by it.
-inline Snapshot snapshot_with(engine::AverageKind weights) {
-  return weights == engine::AverageKind::kNone ? Snapshot::kBest : Snapshot::kNewest;
+inline CheckpointChoice choice_for(engine::AverageKind weights) {
+  return weights == engine::AverageKind::kNone ? CheckpointChoice::kBest
+                                               : CheckpointChoice::kNewest;
 }
 
 // Puts the average in the place of the model's parameters (and of what else it has), and leaves
 // nothing but these and the model's buffers. kNone: changes nothing. Throws io::DataError where
-// the snapshot has no such average; `path` stands for the file.
+// the checkpoint has no such average; `path` stands for the file.
 void choose_weights(engine::AverageKind weights, const std::string& path,
                     io::Checkpoint& checkpoint);
 
@@ -44,7 +45,7 @@ void refuse_separate_queries(const std::vector<io::NamedArray>& arrays, const st
                              const engine::ModelState& state,
                              const std::function<bool(const std::string& name)>& optional = {});
 
-// io::load_arrays(), or of a snapshot what choose_weights() makes of it, or the parameters of a
+// io::load_arrays(), or of a checkpoint what choose_weights() makes of it, or the parameters of a
 // folder of Hugging Face.
 std::vector<io::NamedArray> load_weights(engine::AverageKind weights, const std::string& path,
                                          std::vector<io::UnreadArray>* unread = nullptr);

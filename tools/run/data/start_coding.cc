@@ -71,11 +71,11 @@ io::CsvOptions::Given parse_given(const std::string& text) {
 
 std::optional<Start> initial_start(const KeepingOptions& keeping) {
   if (keeping.init_from.empty() || keeping.init_coding == InitCoding::kNone) return std::nullopt;
-  return read_snapshot(keeping.init_from, Snapshot::kBest,
-                       [](const std::string& file) -> std::optional<Start> {
-                         if (!io::is_checkpoint(*io::open_bytes(file))) return std::nullopt;
-                         return Start{file, io::load_description(file)};
-                       });
+  return read_checkpoint(keeping.init_from, CheckpointChoice::kBest,
+                         [](const std::string& file) -> std::optional<Start> {
+                           if (!io::is_checkpoint(*io::open_bytes(file))) return std::nullopt;
+                           return Start{file, io::load_description(file)};
+                         });
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // Distinguishes text by its encoding.
 #include "tools/run/data/statement_text.h"
 
-#include "io/base/text/text_format.h"
+#include "io/base/text/utf8.h"
 
 namespace tools {
 
 void write_text(base::JsonWriter& json, const std::string& text) {
-  if (io::is_utf8(text)) {
+  if (base::is_utf8(text)) {
     json.value(text);
     return;
   }

@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
+#include "engine/train/saving/checkpoint_writer.h"
 #include "engine/train/saving/shared_state.h"
-#include "engine/train/saving/snapshot_writer.h"
 #include "tools/run/data/session_data.h"
 
 namespace tools {
@@ -15,10 +15,10 @@ struct SessionModel;
 // Passed from one session to the next.
 struct RetainedState {
   std::shared_ptr<LoadedData> data;
-  engine::StateImage image;
-  std::shared_ptr<engine::SnapshotWriter> writer;  // may be writing
-  std::shared_ptr<SessionModel> model;             // with the state of the image, if there is one
-  std::optional<int> place;  // on this host (place_on_host()), which keeps the device
+  engine::StateInMemory state;
+  std::shared_ptr<engine::CheckpointWriter> writer;  // may be writing
+  std::shared_ptr<SessionModel> model;  // with the parameters of that state, if there is one
+  std::optional<int> place;             // on this host (place_on_host()), which keeps the device
 };
 
 }  // namespace tools

@@ -73,17 +73,17 @@ io::Checkpoint description(const SessionOptions& options, const SessionInput& in
   return c;
 }
 
-std::shared_ptr<engine::SnapshotWriter> writer_of(RetainedState& kept) {
-  if (!kept.writer) kept.writer = std::make_shared<engine::SnapshotWriter>();
+std::shared_ptr<engine::CheckpointWriter> writer_of(RetainedState& kept) {
+  if (!kept.writer) kept.writer = std::make_shared<engine::CheckpointWriter>();
   return kept.writer;
 }
 
 // The parts of `s` that stand before the one that is made are there already.
 ComputeOptions compute_options(const SessionParts& s) {
   ComputeOptions chosen = s.options.compute;
-  if (s.carried == nullptr) return chosen;
-  s.carried->place = place_on_host(s.carried->place, s.group, *s.control);
-  chosen.device.place = s.carried->place;
+  if (s.retained == nullptr) return chosen;
+  s.retained->place = place_on_host(s.retained->place, s.group, *s.control);
+  chosen.device.place = s.retained->place;
   return chosen;
 }
 
@@ -103,14 +103,14 @@ Compute with_skipping(Compute compute, const SessionOptions& options) {
 // Collective: a host may lack the memory that the others have.
 std::shared_ptr<SessionModel> make_model(const SessionParts& s) {
   std::shared_ptr<SessionModel> made;
-  if (s.carried != nullptr && s.carried->image.state) made = s.carried->model;
+  if (s.retained != nullptr && s.retained->state.checkpoint) made = s.retained->model;
   run_on_all_ranks(s.group, *s.control, [&] {
     if (made)
       made->refit(s.setting(), s.host.memory);
     else
       made = std::make_shared<SessionModel>(s.setting(), s.host.memory);
   });
-  if (s.carried != nullptr) s.carried->model = made;
+  if (s.retained != nullptr) s.retained->model = made;
   return made;
 }
 
@@ -159,10 +159,10 @@ engine::CheckpointManagerOptions checkpoint_manager_options(const SessionParts& 
           .description = description(s.options, s.input),
           .exit_code_of = exit_code_of,
           .admit =
-              [&s](const io::Checkpoint& snapshot, const std::string& path) {
+              [&s](const io::Checkpoint& checkpoint, const std::string& path) {
                 const SessionInput& input = s.input;
                 if (s.options.keeping.admit)
-                  s.options.keeping.admit(snapshot, path,
+                  s.options.keeping.admit(checkpoint, path,
                                           {.digest = input.digest,
                                            .test_digest = input.test_digest,
                                            .train = input.data.train().size(),
@@ -185,7 +185,7 @@ std::unique_ptr<engine::Evaluator> make_evaluator(const SessionParts& s) {
                                  .dtype = s.compute.storage,
                                  .device = s.compute.device,
                                  .products = s.compute.products,
-                                 .exit_code_of = s.carried == nullptr ? exit_code_of : nullptr});
+                                 .exit_code_of = s.retained == nullptr ? exit_code_of : nullptr});
   });
 }
 
@@ -263,7 +263,7 @@ SessionMonitors make_monitors(SessionParts& s) {
 SessionInput::SessionInput(const SessionParts& s)
     : options(with_start_coding(s.options, *s.control)),
       data(options, s.options.compute.micro_batches, s.group, *s.control,
-           coded_alike(s.carried == nullptr ? nullptr : s.carried->data, options)),
+           coded_alike(s.retained == nullptr ? nullptr : s.retained->data, options)),
       digest(digest_of_data(s.options.keeping, data)),
       test_digest(digest_of_test_data(s.options.keeping, data)) {}
 
@@ -271,7 +271,7 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
                            std::unique_ptr<backends::Communicator> c, RetainedState* kept)
     : options(of_group(o, g)),
       group(g),
-      carried(kept),
+      retained(kept),
       control(c ? std::move(c) : host_communicator(g)),
       compute(with_skipping(choose_compute(compute_options(*this), g, *control), options)),
       host{instruction_set_notice(g, *control, compute.products), memory_budget(g),
@@ -290,7 +290,7 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
       monitors(make_monitors(*this)) {
   engine::HomeMemory of_policy = policy->memory_at_home();
   allocate_on_device(setting(), model->planned(), [&] { state.home.add(std::move(of_policy)); });
-  if (carried != nullptr) carried->data = input.data.loaded();
+  if (retained != nullptr) retained->data = input.data.loaded();
   if (monitors.best) state.parts.push_back(monitors.best.get());
   if (monitors.epoch_average) state.parts.push_back(monitors.epoch_average.get());
   // An elastic job measures again: another rank may have the number of one that left.

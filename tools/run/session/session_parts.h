@@ -52,7 +52,7 @@ struct SessionMonitors {
 // The origin of the state.
 struct SessionStart {
   bool is_made = false;                            // the state is one to go on from
-  std::string resumed_from;                        // path of a snapshot, or ""
+  std::string resumed_from;                        // path of a checkpoint, or ""
   std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
 };
 
@@ -80,7 +80,7 @@ struct SessionParts {
 
   const SessionOptions options;
   backends::Group& group;
-  RetainedState* const carried;
+  RetainedState* const retained;
   const std::unique_ptr<backends::Communicator> control;  // for use between steps
   const Compute compute;
   const SessionHost host;

@@ -15,36 +15,36 @@ namespace tools {
 
 namespace {
 
-// Progress counters in the image of a state.
+// Progress counters of a state in memory.
 constexpr const char *kEvaluated = "trainer.evaluated", *kSaved = "trainer.saved";
 
 void take_over(SessionParts& s) {
-  if (s.carried == nullptr) return;
-  const std::optional<io::Checkpoint> taken = s.checkpoints.share(s.carried->image, s.state);
+  if (s.retained == nullptr) return;
+  const std::optional<io::Checkpoint> taken = s.checkpoints.share(s.retained->state, s.state);
   if (!taken) return;
   s.start.done = {.evaluated = engine::find_counter(taken->counters, kEvaluated, -1),
                   .saved = engine::find_counter(taken->counters, kSaved, -1)};
-  s.carried->image = {};
+  s.retained->state = {};
 }
 
 // Out of memory, or with a device that has failed, the rank has no state to continue from, and
 // takes another one's.
-void carry(SessionParts& s) {
-  if (s.carried == nullptr) return;
-  engine::StateImage& image = s.carried->image;
+void retain(SessionParts& s) {
+  if (s.retained == nullptr) return;
+  engine::StateInMemory& kept = s.retained->state;
   try {
     if (s.start.is_made) {
-      image = {.state = s.checkpoints.image(s.state),
-               .whole = s.state.whole,
-               .apart = s.state.policy.samples_since_sync()};
+      kept = {.checkpoint = s.checkpoints.checkpoint_in_memory(s.state),
+              .whole = s.state.whole,
+              .apart = s.state.policy.samples_since_sync()};
       const engine::TrainerParts::Done last =
           s.training.trainer ? s.training.trainer->done()
                              : s.start.done.value_or(engine::TrainerParts::Done{});
-      image.state->counters.emplace_back(kEvaluated, last.evaluated);
-      image.state->counters.emplace_back(kSaved, last.saved);
+      kept.checkpoint->counters.emplace_back(kEvaluated, last.evaluated);
+      kept.checkpoint->counters.emplace_back(kSaved, last.saved);
     }
   } catch (const std::exception&) {
-    image = {};
+    kept = {};
   }
 }
 
@@ -57,8 +57,8 @@ std::vector<std::string> load_weights(SessionParts& s) {
   };
   const auto read = [&](const std::string& path) {
     std::vector<io::NamedArray> arrays =
-        read_snapshot(path, Snapshot::kBest,
-                      [&](const std::string& file) { return io::load_arrays(file, &unread); });
+        read_checkpoint(path, CheckpointChoice::kBest,
+                        [&](const std::string& file) { return io::load_arrays(file, &unread); });
     refuse_transposed_gpt2(arrays, path);
     refuse_separate_queries(arrays, path, s.model->state, optional);
     for (const io::NamedArray& array : arrays) place_saved(s, array.device);
@@ -95,13 +95,13 @@ StartFacts load_or_share_state(SessionParts& s) {
   model.initialize(s.model->graph, s.options.seed, engine::ModelState::nothing);
   if (keeping.resume.is_wanted())
     resumed_from = s.checkpoints.resume(keeping.resume.text(), s.state);
-  // A job that ended between a snapshot and the line that names it the best: nobody would name it
+  // A job that ended between a checkpoint and the line that names it the best: nobody would name it
   // later, and it would be pruned.
   const std::int64_t step = s.state.progress.global_step;
   if (keeping.resume.is_automatic() && !resumed_from.empty() && s.monitors.best != nullptr &&
       s.monitors.best->is_best(step))
     s.checkpoints.name_best(step);
-  if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
+  if (!resumed_from.empty()) return {.source = Source::kCheckpoint, .path = resumed_from};
   const bool reads = !keeping.init_from.empty() || models::is_published_model(s.options.model.name);
   model.initialize(s.model->graph, s.options.seed, [&](const std::string& parameter) {
     return !reads || matches_any(keeping.allowed_mismatches, parameter);
@@ -119,9 +119,9 @@ StartFacts load_or_share_state(SessionParts& s) {
 }  // namespace
 
 TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
-                           std::unique_ptr<backends::Communicator> control, RetainedState* carried)
-    : parts_(std::make_unique<SessionParts>(options, group, std::move(control), carried)) {}
-TrainSession::~TrainSession() { carry(*parts_); }
+                           std::unique_ptr<backends::Communicator> control, RetainedState* retained)
+    : parts_(std::make_unique<SessionParts>(options, group, std::move(control), retained)) {}
+TrainSession::~TrainSession() { retain(*parts_); }
 
 const SessionFacts& TrainSession::start_state() {
   SessionParts& s = *parts_;
@@ -170,7 +170,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .positions = s.input.data.train().positions(),
        .has_labels = s.input.data.train().label_traits().classes,
        .on_nonfinite = s.options.on_nonfinite,
-       .supports_rollback = s.carried != nullptr,
+       .supports_rollback = s.retained != nullptr,
        .min_ranks = changes.min_ranks,
        .leave_signal = changes.leave_signal},
       {.work = *s.work,

@@ -33,13 +33,13 @@ struct RankChanges {
 class TrainSession {
  public:
   // Collective over the group. `group` outlives the session. `control` is for agreement between
-  // steps; null: the session makes one. `carried` is the state retained from the previous session
+  // steps; null: the session makes one. `retained` is the state retained from the previous session
   // (null: none), which is taken from it when it has been used, and outlives the session. Throws as
   // the parts do.
   TrainSession(const SessionOptions& options, backends::Group& group,
                std::unique_ptr<backends::Communicator> control = nullptr,
-               RetainedState* carried = nullptr);
-  // Stores in `carried` what another session needs to continue.
+               RetainedState* retained = nullptr);
+  // Stores in `retained` what another session needs to continue.
   ~TrainSession();
 
   // Loads weights from another rank's memory, --init-from or --resume, the same on all ranks;

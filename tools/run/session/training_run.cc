@@ -88,7 +88,7 @@ void TrainingRun::take_folder() {
   const bool goes_on = kept_run_ != nullptr && kept_run_->under_way;
   if (config_.keeping.directory.empty()) {
     id_ = goes_on ? kept_run_->id : new_run_id();
-    return check_snapshot();
+    return check_checkpoint();
   }
   if (goes_on) folder_ = std::move(kept_run_->folder);
   recorded_ = folder_ != nullptr;
@@ -107,7 +107,7 @@ void TrainingRun::take_folder() {
   folder_path_ = folder_->path();
   id_ = folder_->id();
   if (folder_->is_of_this_job() && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
-  check_snapshot();
+  check_checkpoint();
   if (!folder_->begun() || goes_on) return;
   print_notice("the run in " + folder_path_ + " has no checkpoint yet: it begins from step 0");
   report_changes(option_changes(folder_->record().options, config_.origin));
@@ -119,8 +119,8 @@ SessionOptions TrainingRun::session_options() {
   options.keeping.run_id = id_;
   options.keeping.configuration = to_toml(kept_);
   options.keeping.resume = resume_;
-  options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
-                                 const DataSummary& data) { admit(snapshot, path, data); };
+  options.keeping.admit = [this](const io::Checkpoint& checkpoint, const std::string& path,
+                                 const DataSummary& data) { admit(checkpoint, path, data); };
   if (folder_)
     options.keeping.before_write = [folder = folder_] { return check(*folder); };
   else if (kept_run_ == nullptr && !folder_path_.empty()) {
@@ -149,7 +149,7 @@ bool TrainingRun::allows(const char* change) const {
 }
 
 // Checks the checkpoint to be resumed before anything is created that would not fit it.
-void TrainingRun::check_snapshot() const {
+void TrainingRun::check_checkpoint() const {
   try {
     if (const auto source = resume_source(resume_, folder_path_, id_))
       static_cast<void>(checked_changes(source->description, source->path));
@@ -158,12 +158,12 @@ void TrainingRun::check_snapshot() const {
   }
 }
 
-std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& snapshot,
+std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& checkpoint,
                                                        const std::string& path) const {
-  refuse_import(snapshot, path);
-  std::vector<OptionChange> changes = option_changes(options_in(snapshot, path), config_.origin);
+  refuse_import(checkpoint, path);
+  std::vector<OptionChange> changes = option_changes(options_in(checkpoint, path), config_.origin);
   check_changes(changes, config_.allowed_changes, path);
-  if (!snapshot.definition.empty() && snapshot.definition != config_.model.definition &&
+  if (!checkpoint.definition.empty() && checkpoint.definition != config_.model.definition &&
       !allows("model"))
     throw io::ConfigError(
         path + " was trained with other layers than " + config_.model.name +
@@ -174,9 +174,9 @@ std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& sna
 
 // Returns e.g. "120 training samples then, 90 now; annotations a.csv -> b.csv (--annotations)": the
 // known differences in the data.
-std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const ConfigValues& saved,
-                                         std::int64_t samples) const {
-  const std::int64_t before = engine::find_counter(snapshot.counters, "trainer.dataset_size", -1);
+std::string TrainingRun::data_difference(const io::Checkpoint& checkpoint,
+                                         const ConfigValues& saved, std::int64_t samples) const {
+  const std::int64_t before = engine::find_counter(checkpoint.counters, "trainer.dataset_size", -1);
   std::string text =
       before < 0 ? ""
       : before == samples
@@ -195,17 +195,17 @@ std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const C
   return text;
 }
 
-void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
+void TrainingRun::admit(const io::Checkpoint& checkpoint, const std::string& path,
                         const DataSummary& data) {
-  const std::vector<OptionChange> changes = checked_changes(snapshot, path);
-  if (!snapshot.data_digest.empty() && !data.digest.is(snapshot.data_digest)) {
-    const ConfigValues saved = options_in(snapshot, path);
+  const std::vector<OptionChange> changes = checked_changes(checkpoint, path);
+  if (!checkpoint.data_digest.empty() && !data.digest.is(checkpoint.data_digest)) {
+    const ConfigValues saved = options_in(checkpoint, path);
     if (!allows("data") && !allows("limit") && !allows("dataset"))
       throw io::ConfigError(path + " was trained on other data (" +
-                            data_difference(snapshot, saved, data.train) +
+                            data_difference(checkpoint, saved, data.train) +
                             "): give the data that it had, or --allow-change data");
-    changed_.push_back(data_change(saved, snapshot.data_digest, data));
-  } else if (!snapshot.test_digest.empty() && snapshot.test_digest != data.test_digest) {
+    changed_.push_back(data_change(saved, checkpoint.data_digest, data));
+  } else if (!checkpoint.test_digest.empty() && checkpoint.test_digest != data.test_digest) {
     changed_.push_back(test_data_change(data.test));
   }
   report_changes(changes);

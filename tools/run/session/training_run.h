@@ -56,12 +56,12 @@ class TrainingRun {
   bool allows(const char* change) const;
   void take_folder();
   bool take_lost_folder();
-  void check_snapshot() const;
-  std::vector<OptionChange> checked_changes(const io::Checkpoint& snapshot,
+  void check_checkpoint() const;
+  std::vector<OptionChange> checked_changes(const io::Checkpoint& checkpoint,
                                             const std::string& path) const;
-  std::string data_difference(const io::Checkpoint& snapshot, const ConfigValues& saved,
+  std::string data_difference(const io::Checkpoint& checkpoint, const ConfigValues& saved,
                               std::int64_t samples) const;
-  void admit(const io::Checkpoint& snapshot, const std::string& path, const DataSummary& data);
+  void admit(const io::Checkpoint& checkpoint, const std::string& path, const DataSummary& data);
   void report_changes(const std::vector<OptionChange>& changes);
   std::string data_change(const ConfigValues& saved, const std::string& digest,
                           const DataSummary& data) const;
@@ -73,7 +73,7 @@ class TrainingRun {
   const std::string command_;
   const backends::Group& group_;
   KeptRun* const kept_run_;  // or null
-  // On rank 0, or on rank 1 after take_lost_folder(); a snapshot that is being written needs it.
+  // On rank 0, or on rank 1 after take_lost_folder(); a checkpoint that is being written needs it.
   std::shared_ptr<RunFolder> folder_;
   std::string folder_path_, id_;
   Resume resume_;

@@ -11,21 +11,15 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/half.h"
+#include "io/base/numbers/number_bytes.h"
 #include "io/base/numbers/numpy_name.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/labels/position_labels.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/numpy/npy.h"
 
 namespace io {
 namespace {
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t extent : shape)
-    text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  return "[" + text + "]";
-}
 
 constexpr const char* kExpectedLabels =
     ", expected numbers of classes as uint8, int32 or int64: y.astype('int64'), or "
@@ -48,8 +42,8 @@ NamedArray read_array(ArraySource& source, const std::string& name, const char* 
     array.data.resize(entry.bytes);
     source.read(i, 0, array.data);
     if (array.shape.empty() || array.data.empty())
-      throw DataError(source.name() + ": " + name + " has the shape " + shape_text(array.shape) +
-                      ", expected samples in its first dimension");
+      throw DataError(source.name() + ": " + name + " has the shape " +
+                      base::shape_text(array.shape) + ", expected samples in its first dimension");
     return array;
   }
   for (const UnreadArray& array : source.unread())
@@ -59,33 +53,26 @@ NamedArray read_array(ArraySource& source, const std::string& name, const char* 
                   "; expected x and y, as of np.savez(file, x=x, y=y)");
 }
 
-template <class T>
-T element(const NamedArray& array, std::size_t i) {
-  T value;
-  std::memcpy(&value, array.data.data() + i * sizeof(T), sizeof(T));
-  return value;
-}
-
 bool is_integer(const NamedArray& array) {
   return array.type == DType::kU8 || array.type == DType::kI32 || array.type == DType::kI64;
 }
 
 std::int64_t integer_at(const NamedArray& array, std::size_t i) {
-  if (array.type == DType::kU8) return element<std::uint8_t>(array, i);
-  if (array.type == DType::kI32) return element<std::int32_t>(array, i);
-  return element<std::int64_t>(array, i);
+  if (array.type == DType::kU8) return base::element_at<std::uint8_t>(array.data, i);
+  if (array.type == DType::kI32) return base::element_at<std::int32_t>(array.data, i);
+  return base::element_at<std::int64_t>(array.data, i);
 }
 
 float number_at(const NamedArray& array, std::size_t i) {
   switch (array.type) {
     case DType::kF16:
-      return base::to_float(element<base::f16>(array, i));
+      return base::to_float(base::element_at<base::f16>(array.data, i));
     case DType::kF32:
-      return element<float>(array, i);
+      return base::element_at<float>(array.data, i);
     case DType::kF64:
-      return static_cast<float>(element<double>(array, i));
+      return static_cast<float>(base::element_at<double>(array.data, i));
     case DType::kU8:
-      return static_cast<float>(element<std::uint8_t>(array, i)) / 255;
+      return static_cast<float>(base::element_at<std::uint8_t>(array.data, i)) / 255;
     default:
       return static_cast<float>(integer_at(array, i));
   }
@@ -101,15 +88,16 @@ std::string place_of(const NamedArray& array, std::size_t element) {
     place[d] = static_cast<std::int64_t>(element % extent);
     element /= extent;
   }
-  return array.name + shape_text(place);
+  return array.name + base::shape_text(place);
 }
 
 // Returns element i of x, which must be finite as a float.
 float sample_number(const ArrayFile& file, std::size_t i) {
   const float value = number_at(file.x, i);
   if (std::isfinite(value)) return value;
-  const double found = file.x.type == DType::kF64 ? element<double>(file.x, i) : value;
-  throw DataError(file.path + ": " + place_of(file.x, i) + " is " + shortest_text(found) +
+  const double found =
+      file.x.type == DType::kF64 ? base::element_at<double>(file.x.data, i) : value;
+  throw DataError(file.path + ": " + place_of(file.x, i) + " is " + base::shortest_text(found) +
                   ", expected a " +
                   (std::isfinite(found) ? "number that float32 can hold" : "finite number"));
 }
@@ -158,7 +146,7 @@ ArrayFile read_array_file(const ArrayPaths& paths, ArrayLabels labels) {
       read_array(*source, "y", labels == ArrayLabels::kFlags ? kExpectedFlags : kExpectedLabels);
   source->finish();
   if (file.y.shape[0] != file.x.shape[0])
-    throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
+    throw DataError(file.y_path + ": y has the shape " + base::shape_text(file.y.shape) +
                     ", expected labels of " + std::to_string(file.x.shape[0]) +
                     " samples, as x has them");
   return file;
@@ -181,7 +169,7 @@ ArraySamples array_samples(const ArrayFile& file, bool without_channels,
     return samples;
   }
   if (shape.size() != 2 && shape.size() != 3)
-    throw DataError(file.path + ": x has the shape " + shape_text(shape) +
+    throw DataError(file.path + ": x has the shape " + base::shape_text(shape) +
                     ", expected [samples, channels, height, width], [samples, length, features] or "
                     "[samples, features]");
   if (shape.size() == 2)
@@ -254,7 +242,7 @@ std::vector<std::int32_t> array_labels(const ArrayFile& file, std::int64_t class
 
 MultiLabels array_flags(const ArrayFile& file) {
   if (file.y.shape.size() != 2)
-    throw DataError(file.y_path + ": y has the shape " + shape_text(file.y.shape) +
+    throw DataError(file.y_path + ": y has the shape " + base::shape_text(file.y.shape) +
                     ", expected [samples, labels] for --task multi-label");
   MultiLabels labels;
   for (std::int64_t i = 0; i < file.y.shape[1]; ++i) labels.names.push_back(std::to_string(i));
@@ -264,7 +252,8 @@ MultiLabels array_flags(const ArrayFile& file) {
         is_integer(file.y) ? static_cast<float>(integer_at(file.y, i)) : number_at(file.y, i);
     const bool is_unknown = value == -1 || std::isnan(value);
     if (!is_unknown && value != 0 && value != 1)
-      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " + shortest_text(value) +
+      throw DataError(file.y_path + ": " + place_of(file.y, i) + " is " +
+                      base::shortest_text(value) +
                       ", expected 0, 1, or -1 for a label that is unknown");
     labels.values[i] = is_unknown ? std::numeric_limits<float>::quiet_NaN() : value;
   }

@@ -8,7 +8,6 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/split_mix.h"
-#include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
 namespace io {
@@ -77,7 +76,8 @@ class Numbers : public CsvAnswers {
     scale.deviation = spread.deviation;
     if (spread.constant)
       throw DataError(file_ + ": " + scale.name + ", the target, is " +
-                      io::shortest_text(scale.mean) + " in all " + std::to_string(training.size()) +
+                      base::shortest_text(scale.mean) + " in all " +
+                      std::to_string(training.size()) +
                       " training rows, expected numbers that differ within 15 digits");
     return scale;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/base/files/io_error.h"
+#include "io/base/numbers/number_bytes.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/tokens/unmarked_tokens.h"
@@ -27,12 +28,6 @@ using Bytes = std::span<const std::uint8_t>;
 struct Layout : TokenLayout {
   std::optional<std::uint64_t> count = {};  // the count in the header
 };
-
-std::uint64_t little_endian(const std::uint8_t* at, std::size_t width) {
-  std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;) value = value << 8 | at[i];
-  return value;
-}
 
 struct KnownMagic {
   std::uint32_t magic, version;
@@ -53,7 +48,7 @@ constexpr KnownMagic kMagics[] = {
 std::optional<Layout> llmc_layout(const std::string& path, Bytes head) {
   if (head.size() < 8) return std::nullopt;
   const auto word = [&](std::size_t i) {
-    return static_cast<std::uint32_t>(little_endian(&head[4 * i], 4));
+    return static_cast<std::uint32_t>(base::little_endian(&head[4 * i], 4));
   };
   for (const KnownMagic& known : kMagics) {
     const std::string what = std::string("an ") + known.what;
@@ -89,7 +84,7 @@ std::optional<Layout> npy_layout(const std::string& path, Bytes head) {
   if (!text.starts_with(kNpyMagic)) return std::nullopt;
   const std::size_t fixed = head.size() > 6 && head[6] == 1 ? 10 : 12;
   const std::uint64_t length =
-      head.size() < 12 ? kBlockBytes : little_endian(&head[8], fixed == 10 ? 2 : 4);
+      head.size() < 12 ? kBlockBytes : base::little_endian(&head[8], fixed == 10 ? 2 : 4);
   if (length > head.size() - std::min(head.size(), fixed))
     throw DataError(path + ": truncated or bad .npy header");
   const std::string_view header = text.substr(fixed, length);

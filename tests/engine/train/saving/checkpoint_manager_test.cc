@@ -1,4 +1,4 @@
-// Saves in the background beside a state that goes on changing, and what a long run's snapshots
+// Saves in the background beside a state that goes on changing, and what a long run's checkpoints
 // hold of its history.
 #include "engine/train/saving/checkpoint_manager.h"
 
@@ -21,6 +21,7 @@
 #include "engine/averaging/policies/averaging_policies.h"
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint_names.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
@@ -61,7 +62,7 @@ class CheckpointManagerTest : public testing::Test {
     parts_.model.counters.span<std::int64_t>()[0] = step;
   }
 
-  // What a snapshot holds of a state that is now set to the one of `step`.
+  // What a checkpoint holds of a state that is now set to the one of `step`.
   std::vector<io::NamedArray> arrays_at(std::int64_t step) {
     set_state(step);
     engine::StateCopy copy;
@@ -135,9 +136,9 @@ TEST_F(CheckpointManagerTest, ResumesWhatItSaved) {
   }
 }
 
-// Earlier arrays are in the state when damage of the last one shows; the snapshot before is then
+// Earlier arrays are in the state when damage of the last one shows; the checkpoint before is then
 // taken as a whole.
-TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletely) {
+TEST_F(CheckpointManagerTest, AfterADamagedCheckpointTheOneBeforeIsLoadedCompletely) {
   engine::CheckpointManager checkpoints = this->checkpoints(false);
   for (const std::int64_t step : {7, 8}) {
     set_state(step);
@@ -290,7 +291,7 @@ TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
   }
 }
 
-TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
+TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestCheckpoint) {
   engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
   checkpoints.save(state_);
@@ -302,7 +303,7 @@ TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
   EXPECT_CONTAINS(error_text, "; the newest checkpoint is ");
 }
 
-TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
+TEST_F(CheckpointManagerTest, TheLastCheckpointIsNamedWhereItsFolderIsAway) {
   engine::CheckpointManager checkpoints = this->checkpoints(false);
   set_state(1);
   checkpoints.save(state_);
@@ -403,7 +404,7 @@ class FullFileSystem {
 
 // With each number of free blocks from none to more than a checkpoint and `latest` take: the arrays
 // alone may fit, and the rest not.
-TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
+TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderCheckpoints) {
   const std::string disk = folder_ / "run";
   keep_last_ = 3;
   engine::CheckpointManager checkpoints = this->checkpoints(false);

@@ -29,6 +29,14 @@ TEST(TextParts, TrimmedKeepsWhatIsInside) {
   EXPECT_EQ(base::trimmed(""), "");
 }
 
+TEST(TextParts, CountsNamesAndShapes) {
+  EXPECT_EQ(base::count_text(1, "rank"), "1 rank");
+  EXPECT_EQ(base::count_text(0, "rank"), "0 ranks");
+  EXPECT_EQ(base::with_dashes("batch_size-2_x"), "batch-size-2-x");
+  EXPECT_EQ(base::shape_text({}), "[]");
+  EXPECT_EQ(base::shape_text({32, -1}), "[32, -1]");
+}
+
 TEST(TextParts, NumbersByAFormat) {
   EXPECT_EQ(base::number_text("%.1f s", 2.25), "2.2 s");
   EXPECT_EQ(base::number_text("%g", 1e-3), "0.001");

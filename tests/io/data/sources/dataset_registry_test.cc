@@ -110,7 +110,7 @@ TEST(Synthetic, ImpossibleShapesAreRefused) {
   EXPECT_NE(refusal(options), "accepted");
 }
 
-// Snapshots of earlier builds have these digests.
+// Checkpoints of earlier builds have these digests.
 TEST(DataDigest, StaysTheSame) {
   DatasetOptions options;
   options.name = "glyphs";
@@ -153,7 +153,7 @@ TEST(DataDigest, ChangesWithEveryPartOfEveryKind) {
   EXPECT_TRUE(changed(maps, [](auto& set) { set.template as<PositionLabels>().extents = {2}; }));
 }
 
-TEST(Samples, AreNamedAsSnapshotsStateThem) {
+TEST(Samples, AreNamedAsCheckpointsStateThem) {
   const auto tokens = samples_named("tokens");
   ASSERT_TRUE(tokens);
   EXPECT_TRUE(std::holds_alternative<TokenSamples>(*tokens));

@@ -99,7 +99,7 @@ class CodedData : public ::testing::Test {
     auto coding = std::make_shared<io::SampleCoding>();
     coding->like = splits.train;
     coding->table = splits.coding;
-    coding->source = "the snapshot";
+    coding->source = "the checkpoint";
     return coding;
   }
   test_support::TemporaryDirectory folder_;

@@ -1,4 +1,4 @@
-// Differences between snapshots: bits, tolerances, missing arrays, minorities; and that a
+// Differences between checkpoints: bits, tolerances, missing arrays, minorities; and that a
 // difference is never overlooked.
 #include "io/interchange/compare/compare_arrays.h"
 

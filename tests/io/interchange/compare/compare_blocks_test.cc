@@ -99,7 +99,7 @@ TEST(CompareBlocks, DamageThatBothFilesHaveIsFoundAnywhere) {
   EXPECT_TRUE(compare(a, b).differences.empty());
 }
 
-TEST(CompareBlocks, SnapshotsWithTheirArraysInAnotherOrder) {
+TEST(CompareBlocks, CheckpointsWithTheirArraysInAnotherOrder) {
   const Arrays arrays = many_numbers(), backwards(arrays.rbegin(), arrays.rend());
   const test_support::TemporaryDirectory folder;
   const std::string a = save(folder, "a.ckpt", arrays), b = save(folder, "b.ckpt", backwards);

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "io/base/formats/protobuf_message.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 

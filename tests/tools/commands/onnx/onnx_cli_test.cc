@@ -1,4 +1,4 @@
-// `engine export` to ONNX as a user meets it: of a run, of a snapshot, of another program's
+// `engine export` to ONNX as a user meets it: of a run, of a checkpoint, of another program's
 // weights.
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/graph/model_state.h"
-#include "io/interchange/onnx_file.h"
+#include "io/interchange/onnx_writer.h"
 #include "tests/support/test_support.h"
 
 namespace onnx_fixture {

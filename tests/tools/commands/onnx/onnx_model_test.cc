@@ -1,6 +1,6 @@
 // Graphs of ONNX without a runtime: what is in them and what is left out, and layers that have no
 // operators.
-#include "models/onnx/onnx_export.h"
+#include "models/onnx_export/onnx_export.h"
 
 #include <gtest/gtest.h>
 

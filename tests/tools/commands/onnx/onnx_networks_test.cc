@@ -11,7 +11,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
-#include "models/onnx/onnx_export.h"
+#include "models/onnx_export/onnx_export.h"
 #include "models/onnx_import/onnx_import.h"
 #include "tests/support/array_numbers.h"
 #include "tests/support/command_words.h"

@@ -8,7 +8,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_catalog.h"
-#include "models/onnx/onnx_export.h"
+#include "models/onnx_export/onnx_export.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
@@ -18,7 +18,7 @@ namespace {
 using engine::Shape;
 
 struct OnnxFamily {
-  std::string name;  // of the catalog; NAME.toml: one of kLists
+  std::string name;  // of the catalog; NAME.toml: list_of()
   Shape sample;
   std::int64_t classes;
   std::vector<std::int64_t> batches;

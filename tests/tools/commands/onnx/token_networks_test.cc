@@ -11,7 +11,7 @@
 #include "io/interchange/array_files.h"
 #include "io/interchange/numpy/npz.h"
 #include "models/model_catalog.h"
-#include "models/onnx/onnx_export.h"
+#include "models/onnx_export/onnx_export.h"
 #include "tests/support/array_numbers.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"

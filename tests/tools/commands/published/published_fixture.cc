@@ -1,5 +1,6 @@
 // The engine's executor and optimizer on the models of folders.
 #include "tests/tools/commands/published/published_fixture.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/support/array_numbers.h"
 
 #include <gtest/gtest.h>

@@ -91,7 +91,7 @@ TEST(RankBinding, ThreadsOfAPoolHaveACpuEachAndHelpersAllOfThem) {
     EXPECT_EQ(cpus[0].count(), 1u);
     EXPECT_EQ(cpus[1].count(), 1u);
     EXPECT_NE(cpus[0], cpus[1]);
-    base::TaskQueue jobs;  // as the saving of a snapshot starts them
+    base::TaskQueue jobs;  // as the saving of a checkpoint starts them
     CpuSet of_helper;
     jobs.add([&] { of_helper = base::cpus_of_this_thread(); });
     jobs.finish();

@@ -42,7 +42,7 @@ RunStatus status_of_two() {
   s.seconds_left = 72;
   s.bytes_sent = 123456;
   s.evaluation = "after step 938: loss 0.0312, accuracy 99.10 % (991/1000)";
-  s.newest_snapshot = "step-00000938.ckpt";
+  s.newest_checkpoint = "step-00000938.ckpt";
   s.ranks.push_back(
       {.now = {.rank = 0,
                .activity = "step 1200 done",

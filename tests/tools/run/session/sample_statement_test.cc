@@ -1,4 +1,4 @@
-// What a snapshot states of its samples reads back whole, and what contradicts itself is refused.
+// What a checkpoint states of its samples reads back whole, and what contradicts itself is refused.
 #include <gtest/gtest.h>
 
 #include "io/base/files/io_error.h"
@@ -149,7 +149,7 @@ TEST(SampleStatement, WithoutMarkersHasThoseOfItsTime) {
   const auto coding = read_sample_statement(text, "x").splits.coding;
   const io::CsvColumn& column = coding->columns.at(0);
   EXPECT_TRUE(column.missing->has("n/A") && column.missing->has("?"));
-  EXPECT_FALSE(column.missing->has("None"));  // a value of its own in those snapshots
+  EXPECT_FALSE(column.missing->has("None"));  // a value of its own in those checkpoints
 }
 
 TEST(SampleStatement, OfSeveralLabelsHasTheirNamesAndColumns) {

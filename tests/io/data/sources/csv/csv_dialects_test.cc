@@ -9,7 +9,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/numbers/split_mix.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/csv/csv_files.h"
 #include "io/data/sources/dataset_registry.h"
@@ -107,7 +107,7 @@ class Writer {
   }
 
   std::string number(double value) const {
-    std::string text = shortest_text(value);
+    std::string text = base::shortest_text(value);
     if (text.find('e') != std::string::npos) {
       char plain[64];
       std::snprintf(plain, sizeof plain, "%.0f", value);

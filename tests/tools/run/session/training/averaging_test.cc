@@ -1,5 +1,5 @@
 // What averaging policies are to each other, in whole trainings: which equal which, what a stop and
-// a snapshot change, and that replicas end equal.
+// a checkpoint change, and that replicas end equal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -555,8 +555,8 @@ const Options kShort = "model=convnet synthetic-shape=8x8x1";
 
 class Continuation : public testing::TestWithParam<Options> {};
 
-// A period of 4 and snapshots every 3 steps: a snapshot averages in the middle of a period, and the
-// clock goes on regardless.
+// A period of 4 and checkpoints every 3 steps: a checkpoint averages in the middle of a period, and
+// the clock goes on regardless.
 TEST_P(Continuation, AStopInTheMiddleOfAPeriodChangesNoBit) {
   const test_support::TemporaryDirectory whole, parts;
   const Options options = with(kShort, "save-every=3s", GetParam());
@@ -623,8 +623,8 @@ TEST_P(Continuation, OfFourRanks) {
     EXPECT_TRUE(same_bits(uninterrupted[r], last[r], io::Section::kParameter)) << "rank " << r;
 }
 
-// Snapshots at the end of periods average nothing that the clock would not.
-TEST(Continuation, SnapshotsAtTheEndOfPeriodsChangeNothing) {
+// Checkpoints at the end of periods average nothing that the clock would not.
+TEST(Continuation, CheckpointsAtTheEndOfPeriodsChangeNothing) {
   const test_support::TemporaryDirectory folder;
   const Options options = with(kShort, "sync=diloco sync-every=2 steps=8");
   const auto without = train(2, options);
@@ -633,7 +633,7 @@ TEST(Continuation, SnapshotsAtTheEndOfPeriodsChangeNothing) {
 }
 
 // In the middle of one they do, but take no outer step.
-TEST(Continuation, ASnapshotTakesNoOuterStep) {
+TEST(Continuation, ACheckpointTakesNoOuterStep) {
   const test_support::TemporaryDirectory folder;
   const auto ranks =
       train(2, with(kShort, "sync=diloco sync-every=5 steps=10 save-every=3s save-dir=" +
@@ -641,7 +641,7 @@ TEST(Continuation, ASnapshotTakesNoOuterStep) {
   EXPECT_CONTAINS(ranks[0].coverage, "5 times in 10 steps, with 2 outer steps");
 }
 
-TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
+TEST(Continuation, AnotherPolicyGoesOnFromACheckpoint) {
   const test_support::TemporaryDirectory folder;
   const Options dir = "save-dir=" + folder.path().string() + " save-every=5s";
   train(2, with(kShort, dir, "steps=5"));

@@ -100,7 +100,7 @@ TEST(BestModel, PatienceCountsImprovementsOfAtLeastDelta) {
   EXPECT_EQ(best.why_stopped(), "no improvement of loss by at least 0.5 in 3 evaluations");
 }
 
-TEST(BestModel, GoesOnFromASnapshotBitByBit) {
+TEST(BestModel, GoesOnFromACheckpointBitByBit) {
   const engine::BestModelOptions options{
       .measure = Measure::kLoss, .patience = 3, .min_delta = 0.1};
   BestModel whole(options), resumed(options);

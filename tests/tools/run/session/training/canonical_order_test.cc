@@ -106,7 +106,7 @@ TEST(CanonicalOrder, ResumesInAnotherWorldInTheMiddleOfAnEpoch) {
 }
 
 // What differs says how many ranks there were: their number, and what averaging over them took.
-TEST(CanonicalOrder, SnapshotsDoNotDependOnTheWorld) {
+TEST(CanonicalOrder, CheckpointsDoNotDependOnTheWorld) {
   const Options options =
       "reduction-order=canonical momentum=0.9 ema=0.9 model=convnet steps=4 "
       "synthetic-shape=8x8x1";

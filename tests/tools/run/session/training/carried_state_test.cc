@@ -188,9 +188,9 @@ TEST(ChangingRanks, SaveTheSameFiles) {
   }
 }
 
-// The disk is so slow that the snapshot of step 3 is on its way to it while ranks are lost and step
-// 5 is done.
-TEST(ChangingRanks, GoOnWhileASnapshotIsBeingWritten) {
+// The disk is so slow that the checkpoint of step 3 is on its way to it while ranks are lost and
+// step 5 is done.
+TEST(ChangingRanks, GoOnWhileACheckpointIsBeingWritten) {
   const test_support::TemporaryDirectory folder;
   const std::string run = folder / "run";
   std::promise<void> disk;
@@ -376,8 +376,8 @@ TEST_P(LossInAnAveragingOfChangingRanks, CostsNoOuterStep) {
             ranks);
     job.join(ranks);
     job.until_death(1, 7);
-    ASSERT_EQ(job.kept_by(0).image.state.value().global_step, 8);
-    ASSERT_GT(job.kept_by(0).image.apart, 0);
+    ASSERT_EQ(job.kept_by(0).state.checkpoint.value().global_step, 8);
+    ASSERT_GT(job.kept_by(0).state.apart, 0);
     for (const RankResult& rank : job.to_the_end())
       EXPECT_EQ(engine::find_counter(rank.whole.counters, "averaging.outer_steps", -1), 6);
   }
@@ -461,16 +461,17 @@ TEST_P(ExactAveragingOfChangingRanks, IsTheMeanOfWhoIsLeftByTheSamplesThatEachHa
   job.join(3);
   job.until_death(1, 5);
   const tools::RetainedState &first = job.kept_by(0), &second = job.kept_by(1);
-  ASSERT_EQ(first.image.state.value().global_step, 6);
-  ASSERT_EQ(second.image.state.value().global_step, 6);
-  EXPECT_EQ(first.image.apart, 8);
-  EXPECT_EQ(second.image.apart, 9);
+  ASSERT_EQ(first.state.checkpoint.value().global_step, 6);
+  ASSERT_EQ(second.state.checkpoint.value().global_step, 6);
+  EXPECT_EQ(first.state.apart, 8);
+  EXPECT_EQ(second.state.apart, 9);
   const std::vector<double> a = parameters_of(*first.model), b = parameters_of(*second.model);
   ASSERT_NE(a, b);
   std::vector<double> mean(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) mean[i] = a[i] * (8.0 / 17) + b[i] * (9.0 / 17);
-  const std::vector<double> outer = numbers(first.image.state.value().arrays, Section::kAveraging);
-  EXPECT_EQ(outer, numbers(second.image.state.value().arrays, Section::kAveraging));
+  const std::vector<double> outer =
+      numbers(first.state.checkpoint.value().arrays, Section::kAveraging);
+  EXPECT_EQ(outer, numbers(second.state.checkpoint.value().arrays, Section::kAveraging));
 
   job.join(1);
   ASSERT_TRUE(job.until_pause(6));
@@ -515,9 +516,9 @@ TEST_P(SharedAveragingOfChangingRanks, ComesWithItsCountersFromOneRank) {
       if (name.ends_with(".sent_at") || name.ends_with("outer_steps")) steps.push_back(value);
     return steps;
   };
-  const io::Checkpoint first = job.kept_by(0).image.state.value();
-  io::Checkpoint& second = job.kept_by(1).image.state.value();
-  ASSERT_GT(job.kept_by(0).image.apart, 0);
+  const io::Checkpoint first = job.kept_by(0).state.checkpoint.value();
+  io::Checkpoint& second = job.kept_by(1).state.checkpoint.value();
+  ASSERT_GT(job.kept_by(0).state.apart, 0);
   for (io::NamedArray& array : second.arrays)
     if (array.section == io::Section::kAveraging)
       for (std::byte& byte : array.data) byte ^= std::byte{1};
@@ -610,8 +611,8 @@ TEST_P(CompressionOfChangingRanks, GivesNobodyTheErrorFeedbackOfAnother) {
       if (array.section == io::Section::kAveraging) all.push_back(array.data);
     return all;
   };
-  const auto first = feedback(job.kept_by(0).image.state.value()),
-             second = feedback(job.kept_by(1).image.state.value());
+  const auto first = feedback(job.kept_by(0).state.checkpoint.value()),
+             second = feedback(job.kept_by(1).state.checkpoint.value());
   ASSERT_FALSE(first.empty());
   EXPECT_NE(first, second);
   job.join(1);

@@ -84,7 +84,7 @@ bool Job::until_pause(std::int64_t step) {
 std::vector<std::int64_t> Job::until_failure() {
   run([](int, std::int64_t) {});
   std::vector<std::int64_t> steps;
-  for (const auto& rank : ranks_) steps.push_back(rank->image.state.value().global_step);
+  for (const auto& rank : ranks_) steps.push_back(rank->state.checkpoint.value().global_step);
   return steps;
 }
 

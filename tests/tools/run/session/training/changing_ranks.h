@@ -18,7 +18,7 @@ class Job {
  public:
   Job(const session_runner::Options& options, int max_ranks, bool batch_scales = false);
 
-  // What stands before each snapshot that is written.
+  // What stands before each checkpoint that is written.
   void before_write(std::function<void()> act) { before_write_ = std::move(act); }
   // Ranks without memory come in behind those that are there.
   void join(int count);

@@ -13,6 +13,7 @@
 #include "engine/train/step/batch_views.h"
 #include "engine/train/step/device_work.h"
 #include "models/model_catalog.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/run/session/training/session_runner.h"

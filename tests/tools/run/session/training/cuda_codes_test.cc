@@ -168,7 +168,7 @@ TEST_F(CudaCodes, OfBf16GoOnWhenRanksLeaveAndJoin) {
     job.join(kRanks);
     job.until_death(1, 5);
     const auto expected = train(kRanks, with(options, "steps=5"));
-    EXPECT_TRUE(errors_of(job.kept_by(0).image.state.value()) == errors_of(expected[0].whole));
+    EXPECT_TRUE(errors_of(job.kept_by(0).state.checkpoint.value()) == errors_of(expected[0].whole));
   }
 }
 
@@ -229,8 +229,8 @@ TEST_F(CudaCodes, AFailedStepLeavesTheErrorOfTheOneBefore) {
     job.join(kRanks);
     job.until_death(1, 5);
     const auto expected = train(kRanks, with(options, "steps=5"));
-    const auto first = errors_of(job.kept_by(0).image.state.value()),
-               second = errors_of(job.kept_by(1).image.state.value());
+    const auto first = errors_of(job.kept_by(0).state.checkpoint.value()),
+               second = errors_of(job.kept_by(1).state.checkpoint.value());
     ASSERT_FALSE(first.empty());
     EXPECT_TRUE(first == errors_of(expected[0].whole));
     EXPECT_TRUE(second == errors_of(expected[2].whole));

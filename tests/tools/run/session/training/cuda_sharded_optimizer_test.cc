@@ -27,18 +27,18 @@ const Options kSharded = "shard-optimizer=true";
 // Uneven batches, and buckets of which some are cut into equal slices and the last is not.
 const Options kSmallBuckets = "batch-size=13 bucket-cap-mb=0.3 steps=5 lr=0.002";
 
-io::Checkpoint snapshot_of(int world, const Options& options) {
+io::Checkpoint find_checkpoint(int world, const Options& options) {
   const TemporaryDirectory folder;
   expect_in_sync(train(world, with(options, "save-dir=" + folder.path().string())));
-  io::Checkpoint snapshot =
+  io::Checkpoint checkpoint =
       io::load_checkpoint(io::find_newest_checkpoint(folder.path().string(), nullptr));
-  snapshot.config.clear();  // names the option
-  return snapshot;
+  checkpoint.config.clear();  // names the option
+  return checkpoint;
 }
 
 void expect_same(int world, const Options& options) {
-  const io::Checkpoint whole = snapshot_of(world, options),
-                       shared = snapshot_of(world, with(options, kSharded));
+  const io::Checkpoint whole = find_checkpoint(world, options),
+                       shared = find_checkpoint(world, with(options, kSharded));
   EXPECT_EQ(session_runner::difference(whole, shared), "") << world << " ranks";
   EXPECT_EQ(whole.counters, shared.counters) << world << " ranks";
 }
@@ -132,7 +132,7 @@ TEST_P(CudaShardedOptimizer, ResumesOnTheOtherKindOfDevice) {
     train(3, with(options(3, optimizer), kSharded, "steps=3 save-dir=" + shared.path().string()));
     train(2, with(cpu, optimizer, kSharded, "steps=3 save-dir=" + host.path().string()));
     const auto goes_on = [&](int world, const Options& from, const TemporaryDirectory& folder) {
-      return snapshot_of(world, with(from, optimizer, "resume=" + folder.path().string()));
+      return find_checkpoint(world, with(from, optimizer, "resume=" + folder.path().string()));
     };
     const auto expect_resumed = [&](int world, const Options& on) {
       const io::Checkpoint expected = goes_on(world, on, whole);

@@ -1,5 +1,5 @@
 // What becomes of a training whose numbers are not finite any more: it ends, steps are skipped, or
-// it goes on; on all ranks alike, and never at the expense of a good snapshot.
+// it goes on; on all ranks alike, and never at the expense of a good checkpoint.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/train/checks/finite_guard.h"
 #include "io/base/files/io_error.h"
+#include "tests/engine/optim/typed_optimizers.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
@@ -44,7 +45,7 @@ std::string error_of(int world, const Options& options, const AfterStep& after_s
   return test_support::error_of<engine::NonFiniteError>([&] { train(world, options, after_step); });
 }
 
-std::set<std::string> snapshots(const test_support::TemporaryDirectory& folder) {
+std::set<std::string> checkpoints(const test_support::TemporaryDirectory& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
     if (entry.path().extension() == ".ckpt") names.insert(entry.path().filename().string());
@@ -81,7 +82,7 @@ TEST(NonFinite, ParametersAreLookedAtBeforeASaveAndAtTheEnd) {
               0u)
         << error;
     EXPECT_CONTAINS(error, "step-00000003.ckpt and a lower --lr");
-    EXPECT_EQ(snapshots(folder),
+    EXPECT_EQ(checkpoints(folder),
               (std::set<std::string>{"step-00000002.ckpt", "step-00000003.ckpt"}));
   }
   EXPECT_CONTAINS(error_of(1, "steps=5", poison(0, 5)), "not finite at step 5");
@@ -95,14 +96,14 @@ TEST(NonFinite, AWriteInTheBackgroundIsWaitedForAndNamed) {
   EXPECT_CONTAINS(error, "step-00000003.ckpt; continue with --resume ");
 }
 
-TEST(NonFinite, AfterAResumptionGoodSnapshotsStay) {
+TEST(NonFinite, AfterAResumptionGoodCheckpointsStay) {
   const test_support::TemporaryDirectory folder;
   const Options options =
       "save-dir=" + folder.path().string() + " save-every=1s keep-last=2 resume=auto";
   train(1, with(options, "steps=3"));
   const std::string error = error_of(1, with(options, "steps=20 lr=1e6"));
   EXPECT_CONTAINS(error, "last good checkpoint: ");
-  const std::set<std::string> left = snapshots(folder);
+  const std::set<std::string> left = checkpoints(folder);
   for (const std::string& name : left) {
     const io::Checkpoint checkpoint = io::load_checkpoint(folder / name);
     for (const io::NamedArray& array : checkpoint.arrays) {
@@ -131,7 +132,7 @@ TEST(NonFinite, ToGoOnWarnsOnceAndPrunesNothingGood) {
               "4)");
     EXPECT_EQ(rank.end.global_step, 8);
   }
-  const std::set<std::string> left = snapshots(folder);
+  const std::set<std::string> left = checkpoints(folder);
   EXPECT_TRUE(left.contains("step-00000002.ckpt") && left.contains("step-00000003.ckpt"));
   // What it left is not gone on with.
   const std::string error = error_of(1, with(options, "on-nonfinite= resume=auto steps=9"));

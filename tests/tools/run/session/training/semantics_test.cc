@@ -151,13 +151,13 @@ TEST_F(FileShards, AreNotResumedWithAnotherKindInTheMiddleOfAnEpoch) {
                   "with another --shard than file, this run has --shard file");
 }
 
-// Snapshots state the divisions of their epoch: one as ever, several by their positions.
-TEST_F(FileShards, AreStatedBySnapshots) {
+// Checkpoints state the divisions of their epoch: one as ever, several by their positions.
+TEST_F(FileShards, AreStatedByCheckpoints) {
   const auto divisions = [&](int step) {
-    const io::Checkpoint snapshot =
+    const io::Checkpoint checkpoint =
         io::load_checkpoint(folder_ / "run/" + io::checkpoint_file_name(step));
     engine::PolicyCounters found;
-    for (const auto& counter : snapshot.counters)
+    for (const auto& counter : checkpoint.counters)
       if (counter.first.starts_with("trainer.file_parts")) found.push_back(counter);
     return found;
   };
@@ -171,7 +171,7 @@ TEST_F(FileShards, AreStatedBySnapshots) {
   EXPECT_EQ(divisions(8), (Counters{{"trainer.file_parts", 3}}));
 }
 
-TEST_F(FileShards, AreRefusedWhereASnapshotStatesThemWrongly) {
+TEST_F(FileShards, AreRefusedWhereACheckpointStatesThemWrongly) {
   using Counters = engine::PolicyCounters;
   chain("run", {{2, 3}});
   const std::string path = folder_ / "run/" + io::checkpoint_file_name(3);

@@ -198,14 +198,14 @@ io::Checkpoint whole_state(const engine::TrainState& state) {
   return copy.take();
 }
 
-io::Checkpoint training_in(io::Checkpoint snapshot) {
-  snapshot.world_size = 1;
-  snapshot.history.clear();
-  std::erase_if(snapshot.counters, [](const auto& counter) {
+io::Checkpoint training_in(io::Checkpoint checkpoint) {
+  checkpoint.world_size = 1;
+  checkpoint.history.clear();
+  std::erase_if(checkpoint.counters, [](const auto& counter) {
     return counter.first.starts_with("averaging.") &&
            (counter.first.ends_with("averagings") || counter.first.ends_with("bytes_sent"));
   });
-  return snapshot;
+  return checkpoint;
 }
 
 std::string difference(const io::Checkpoint& one, const io::Checkpoint& other) {

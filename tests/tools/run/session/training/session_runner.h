@@ -27,8 +27,8 @@ Options with(const Options& base, const Options& more, const Options& next, cons
 struct RankResult {
   std::vector<double> losses;         // of every report, in order
   std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
-  io::Checkpoint whole;               // all that this rank would go on from, as a snapshot has it;
-                                      // empty with --shard-optimizer
+  io::Checkpoint whole;  // all that this rank would go on from, as a checkpoint has it;
+                         // empty with --shard-optimizer
   std::string coverage, stopped_early;
   engine::TrainProgress end;
   double last_accuracy = -1;  // of the last evaluation
@@ -67,11 +67,11 @@ double distance(const RankResult& a, const RankResult& b,
 // finite.
 double loss_distance(const RankResult& a, const RankResult& b);
 bool same_bits(const RankResult& a, const RankResult& b, io::Section section);
-// This rank's part of what a snapshot would hold.
+// This rank's part of what a checkpoint would hold.
 io::Checkpoint whole_state(const engine::TrainState& state);
-// Without what a snapshot tells of the job beside the training: how many ranks wrote it, when each
-// was written, how often they averaged and how much was sent for it.
-io::Checkpoint training_in(io::Checkpoint snapshot);
+// Without what a checkpoint tells of the job beside the training: how many ranks wrote it, when
+// each was written, how often they averaged and how much was sent for it.
+io::Checkpoint training_in(io::Checkpoint checkpoint);
 // "" where the files of these, without that, are the same byte for byte; else what differs first.
 std::string difference(const io::Checkpoint& one, const io::Checkpoint& other);
 

@@ -29,22 +29,22 @@ const Options kSharded = "shard-optimizer=true";
 const Options kSmallBuckets = "batch-size=13 bucket-cap-mb=0.3 epochs=1";
 
 io::Checkpoint newest_without_config(const TemporaryDirectory& folder) {
-  io::Checkpoint snapshot =
+  io::Checkpoint checkpoint =
       io::load_checkpoint(io::find_newest_checkpoint(folder.path().string(), nullptr));
-  snapshot.config.clear();  // names the option
-  return snapshot;
+  checkpoint.config.clear();  // names the option
+  return checkpoint;
 }
 
-// The last snapshot of a training.
-io::Checkpoint snapshot_of(int world, const Options& options) {
+// The last checkpoint of a training.
+io::Checkpoint find_checkpoint(int world, const Options& options) {
   const TemporaryDirectory folder;
   expect_in_sync(train(world, with(options, "save-dir=" + folder.path().string())));
   return newest_without_config(folder);
 }
 
 void expect_same(int world, const Options& options) {
-  const io::Checkpoint whole = snapshot_of(world, options),
-                       shared = snapshot_of(world, with(options, kSharded));
+  const io::Checkpoint whole = find_checkpoint(world, options),
+                       shared = find_checkpoint(world, with(options, kSharded));
   EXPECT_EQ(session_runner::difference(whole, shared), "") << world << " ranks";
   EXPECT_EQ(whole.counters, shared.counters) << world << " ranks";
 }
@@ -133,8 +133,8 @@ TEST(ShardedOptimizerBeside, AStepThatIsSkippedIsSkippedOnAllRanks) {
   expect_same(2, options);
 }
 
-// A snapshot is resumed by any number of ranks, with the option or without.
-TEST(ShardedOptimizerSnapshot, IsResumedWithAndWithoutTheOption) {
+// A checkpoint is resumed by any number of ranks, with the option or without.
+TEST(ShardedOptimizerCheckpoint, IsResumedWithAndWithoutTheOption) {
   const SmallModel small;
   for (const char* optimizer : {"adamw", "muon"}) {
     const Options options = small.of(optimizer);
@@ -142,7 +142,7 @@ TEST(ShardedOptimizerSnapshot, IsResumedWithAndWithoutTheOption) {
     train(3, with(options, "save-dir=" + whole.path().string()));
     train(3, with(options, kSharded, "save-dir=" + shared.path().string()));
     const auto goes_on = [&](int world, const TemporaryDirectory& from, const Options& more) {
-      return snapshot_of(world, with(options, more, "epochs=2 resume=" + from.path().string()));
+      return find_checkpoint(world, with(options, more, "epochs=2 resume=" + from.path().string()));
     };
     for (const int world : {1, 2, 4}) {
       const io::Checkpoint expected = goes_on(world, whole, {});

@@ -24,7 +24,7 @@ using session_runner::train;
 using session_runner::with;
 using test_support::TemporaryDirectory;
 
-// The average of a snapshot, by name.
+// The average of a checkpoint, by name.
 std::vector<io::NamedArray> average_of(const std::string& path) {
   std::vector<io::NamedArray> arrays = io::load_checkpoint(path).arrays;
   std::erase_if(arrays, [](const auto& a) { return a.section != io::Section::kAverage; });
@@ -138,7 +138,7 @@ TEST(MovingAverage, IsEvaluatedBesideTheModel) {
   EXPECT_EQ(same, 6u) << "running statistics and counters";
 }
 
-TEST(MovingAverage, StartsFromTheWeightsOfASnapshotWithout) {
+TEST(MovingAverage, StartsFromTheWeightsOfACheckpointWithout) {
   const TemporaryDirectory folder;
   const Options options =
       with(kConvnet, "epochs= save-dir=" + folder.path().string() + " lr=1e-300 momentum=0");

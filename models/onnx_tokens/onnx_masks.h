@@ -1,0 +1,25 @@
+// Attention whose positions read earlier ones alone, by a mask that is a constant.
+#pragma once
+
+#include <unordered_set>
+
+#include "models/onnx_translation/onnx_operator.h"
+
+namespace models {
+
+// Returns the tensors that are causal masks by their numbers: 1 or 0 for earlier positions, 0 or
+// below -10,000 for later ones. A file without a signature does not tell them from parameters.
+std::unordered_set<const io::StoredTensor*> causal_masks(const io::OnnxReader& file);
+
+// Adds input `index`, a constant mask, to scores of attention. Returns false for other sums.
+bool add_mask(OnnxOperator& op, std::size_t index);
+// Returns the layer of attention's scores whose later positions the node masks by this
+// condition; -1: it is another choice. The node's input becomes that layer's output.
+int masked_scores(OnnxOperator& op, const OnnxTensor& condition);
+// A choice of all entries of one value is that value. Returns false for other choices.
+bool set_only_choice(OnnxOperator& op, const OnnxTensor& condition);
+// IsNaN of a softmax is false if each row has entries without a mask. Returns false for other
+// values.
+bool set_never_nan(OnnxOperator& op);
+
+}  // namespace models
