@@ -17,20 +17,20 @@ namespace backends {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kRetryTime{50};  // between direct attempts
-constexpr milliseconds kProbeTime{1000};
+constexpr milliseconds kMeshRetryTime{50};  // between direct attempts
+constexpr milliseconds kMeshProbeTime{1000};
 constexpr milliseconds kRelayRetryTime{200};
 constexpr std::chrono::seconds kDirectTime(2);  // before the relay is used as well
 // A break is reported if the peer's process has not proved gone by then.
-constexpr milliseconds kReportTime{200};
+constexpr milliseconds kMeshReportTime{200};
 constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
 
-LinkMachine::Rules rules_of(const BackendContext& context) {
-  const ConnectSchedule::Paces paces{{{}, kRetryTime, kRetryTime},
-                                     {{}, kProbeTime, kProbeTime},
+LinkMachine::Rules mesh_link_rules(const BackendContext& context) {
+  const ConnectSchedule::Paces paces{{{}, kMeshRetryTime, kMeshRetryTime},
+                                     {{}, kMeshProbeTime, kMeshProbeTime},
                                      {kDirectTime, kRelayRetryTime, kRelayRetryTime}};
   return {.patience = context.link_patience,
-          .report_delay = kReportTime,
+          .report_delay = kMeshReportTime,
           .numbers = ConnectionNumbers::Of::kConnections,
           .has_relay = context.relay != nullptr,
           .set_up = paces,
@@ -69,7 +69,7 @@ bool is_on_loopback(const BackendContext& context) {
 
 void MeshConnector::start(const std::vector<Endpoint>& listeners) {
   const auto now = context_.clock.now();
-  const LinkMachine::Rules rules = rules_of(context_);
+  const LinkMachine::Rules rules = mesh_link_rules(context_);
   for (int peer = 0; peer < context_.world_size; ++peer) {
     const bool connects = peer < context_.rank;
     for (int stream = 0; stream < context_.streams; ++stream) {

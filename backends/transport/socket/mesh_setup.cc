@@ -17,7 +17,7 @@
 namespace backends {
 namespace {
 
-using Stage = MeshAttempt::Stage;
+using MeshStage = MeshAttempt::Stage;
 constexpr int kRetryPollMs = 50;  // while a peer is to be tried again
 constexpr int kMeshPollMs = 100;  // between checks for failures
 
@@ -125,7 +125,7 @@ void MeshSetup::throw_timeout() const {
 std::string MeshSetup::timeout_hint() const {
   if (context_.relay != nullptr) {
     const std::string relay = "the relay at " + to_string(context_.relay->relay());
-    if (connector_.attempt_at(Stage::kRelayWaiting) != nullptr)
+    if (connector_.attempt_at(MeshStage::kRelayWaiting) != nullptr)
       return "; " + relay + " has waited for the other end: do all ranks reach it?";
     if (relayed_peers().empty()) return "; no answer from " + relay;
     return "";
@@ -133,7 +133,7 @@ std::string MeshSetup::timeout_hint() const {
   constexpr const char* kRule =
       ": a firewall must let ranks connect to all ports of each other, not only to rank 0's; "
       "where none can, give all ranks --relay rank0:PORT";
-  if (const MeshAttempt* silent = connector_.attempt_at(Stage::kConnecting))
+  if (const MeshAttempt* silent = connector_.attempt_at(MeshStage::kConnecting))
     return "; no answer from " + to_string(silent->target->to) + kRule;
   const auto failed = std::ranges::find_if(connector_.targets(), [](const MeshTarget& t) {
     return t.connects && t.error != 0 && t.machine.needs_connection();

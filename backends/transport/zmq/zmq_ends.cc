@@ -27,10 +27,10 @@ constexpr milliseconds kFirstAttempt{500}, kLongestAttempt{16'000};
 // The longest one is shorter after a break: what was sent may have been dropped on the way.
 constexpr milliseconds kLongestRepairAttempt{2000};
 // The listener has noticed the break by then as well, and takes connections.
-constexpr milliseconds kFirstWait{150};
+constexpr milliseconds kZmqFirstWait{150};
 // A break is reported if the peer's process has not proved gone by then.
-constexpr milliseconds kReportTime{1000};
-constexpr milliseconds kProbePause{1000};
+constexpr milliseconds kZmqReportTime{1000};
+constexpr milliseconds kZmqProbePause{1000};
 constexpr std::size_t kGreetingBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // CURVE's keys, plain and in Z85
 
@@ -43,13 +43,13 @@ bool is_connection_of(int fd, const std::string& place, bool connects) {
   return place.ends_with(":" + std::to_string(port));
 }
 
-LinkMachine::Rules rules_of(const BackendContext& context) {
-  const ConnectSchedule::Pace probe{{}, kProbePause, kProbePause};
+LinkMachine::Rules zmq_link_rules(const BackendContext& context) {
+  const ConnectSchedule::Pace probe{{}, kZmqProbePause, kZmqProbePause};
   return {.patience = context.link_patience,
-          .report_delay = kReportTime,
+          .report_delay = kZmqReportTime,
           .numbers = ConnectionNumbers::Of::kAttempts,
           .set_up = {{{}, kFirstAttempt, kLongestAttempt}, probe, {}},
-          .repair = {{kFirstWait, kFirstAttempt, kLongestRepairAttempt}, probe, {}}};
+          .repair = {{kZmqFirstWait, kFirstAttempt, kLongestRepairAttempt}, probe, {}}};
 }
 
 std::string decoded(const std::string& key) {
@@ -92,7 +92,7 @@ void ZmqLinks::Ends::exchange_records() {
     allowed[std::to_string(peer)] = {decoded(key_of(peer)), password(peer, rank_)};
   links_.zap_handler_->serve(std::move(allowed));
   for (int peer = rank_ + 1; peer < size_; ++peer) bind(peer);
-  for (End& end : ends_) end.machine = LinkMachine(rules_of(context_), context_.clock.now());
+  for (End& end : ends_) end.machine = LinkMachine(zmq_link_rules(context_), context_.clock.now());
 }
 
 // libzmq may have closed the descriptor meanwhile, and another file may have it.

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 // Between looks at connections that no call uses. Their users notice a break at once.
-constexpr milliseconds kLookTime{100};
+constexpr milliseconds kZmqLookTime{100};
 constexpr milliseconds kPollTime{20};
 
 void take_connections(int listener) {
@@ -211,7 +211,7 @@ void ZmqLinks::Repair::rest(const std::stop_token& stop) {
   if (links_.any_down()) return ends_.wait(kPollTime);
   ends_.guard().end_unproven();
   std::unique_lock lock(links_.repair_mutex_);
-  links_.repair_wake_.wait_for(lock, stop, kLookTime,
+  links_.repair_wake_.wait_for(lock, stop, kZmqLookTime,
                                [this] { return links_.abort_.is_aborted() || links_.any_down(); });
 }
 
