@@ -155,7 +155,11 @@ AcceptorFile::AcceptorFile(const std::string& job) {
   }
 }
 
-AcceptorFile::~AcceptorFile() = default;
+// Only one that nobody was told of, as of a process that does not get as far as to join: others may
+// count on a state that is still empty.
+AcceptorFile::~AcceptorFile() {
+  if (is_unknown_) remove_if_last();
+}
 
 void AcceptorFile::remove_unused() noexcept {
   try {
@@ -223,9 +227,11 @@ bool AcceptorFile::open_once() {
     throw AuthenticationError(path_ + " must be a file of this user that nobody else may read");
   const StateLock lock(file_.fd());
   if (!lock.is_held() || fstat(file_.fd(), &status) != 0 || status.st_nlink == 0) return false;
-  if (!read_id_of_file() && (!make_content() || !read_id_of_file()))
+  const bool is_new = !read_id_of_file();
+  if (is_new && (!make_content() || !read_id_of_file()))
     throw io::CannotCreateError("cannot write " + path_ + ": " + base::system_error_text(errno));
   set_lock(file_.fd(), F_RDLCK, kPresenceLock);
+  is_unknown_ = is_new;
   return true;
 }
 
@@ -280,6 +286,7 @@ bool AcceptorFile::write() {
 }
 
 bool AcceptorFile::update(const std::function<void(AcceptorState&)>& change) {
+  is_unknown_ = false;
   const auto fails = [this](bool lasts, const std::string& why) {
     problem_ = {"the acceptor file " + path_ + " of this host " + why, lasts};
     return false;
@@ -296,7 +303,10 @@ bool AcceptorFile::update(const std::function<void(AcceptorState&)>& change) {
   return fails(true, "cannot be written: " + base::system_error_text(errno));
 }
 
-void AcceptorFile::use_as(const MemberId& id) { set_lock(file_.fd(), F_WRLCK, lock_of(id)); }
+void AcceptorFile::use_as(const MemberId& id) {
+  is_unknown_ = false;
+  set_lock(file_.fd(), F_WRLCK, lock_of(id));
+}
 
 bool AcceptorFile::is_used_by(const MemberId& id) { return others_lock(file_.fd(), lock_of(id)); }
 

@@ -59,6 +59,7 @@ class AcceptorFile final : public Acceptor {
   std::string path_, notice_;
   Problem problem_;
   base::Descriptor file_;
+  bool is_unknown_ = false;  // this process has made the file, and not used it
   AcceptorId id_;
   std::uint64_t sequence_ = 0;  // sequence of the copy that state_ was read from or written to
   AcceptorState state_;

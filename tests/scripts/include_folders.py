@@ -18,7 +18,7 @@ from collections import defaultdict
 ORDER = {
     "backends": [".", "secure", "store", "identity", "membership relay", "transport", "compose"],
     "backends/store": ["protocol", "."],
-    "backends/transport": ["direct inproc mpi shm single socket nccl", "gloo zmq"],
+    "backends/transport": ["direct inproc mpi repair shm single nccl", "socket", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
     "engine/ops": ["common", "device", "codes elementwise embedding images loss pool replicas samples", "float64 gemm general norm", "channel_groups dense",
                    "attention conv2d matmul optim_step rms_norm rotary windows", "extension"],

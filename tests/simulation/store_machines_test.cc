@@ -129,7 +129,7 @@ class StoreByHand : public testing::Test {
     if (c.state() != SessionMachine::State::kWelcome || session_only_) return;
     c.member = std::make_unique<MemberMachine>(
         std::move(c.session->parser()), std::move(c.session->seals()),
-        static_cast<int>(heartbeat_.count()), now_, backends::LinkPatience{patience_, kProbePort});
+        static_cast<int>(heartbeat_.count()), now_, backends::LinkPatience{patience_, probe_port_});
     c.member->received("", now_);
   }
   void tick() {
@@ -176,7 +176,7 @@ class StoreByHand : public testing::Test {
   std::unique_ptr<ServerMachine> server_;
   std::deque<Client> clients_;
   std::vector<std::string> notices_;
-  static constexpr int kProbePort = 4711;
+  int probe_port_ = 4711;  // where members answer probes
   milliseconds heartbeat_ = kHeartbeat, patience_{0};
   std::set<LinkId> probed_;
   ServerMachine::Probe result_ = ServerMachine::Probe::kAnswered;
@@ -794,6 +794,22 @@ TEST_F(StoreByHand, FramesThatAreForgedEndTheConnection) {
   EXPECT_FALSE(
       is_taken([](const std::string&) { return FrameWriter(FrameType::kRootSilent).finish(); }));
   EXPECT_FALSE(root.is_closed);
+}
+
+// Rank 0 would connect there.
+TEST_F(StoreByHand, APortThatDoesNotExistEndsTheConnection) {
+  for (const int port : {-1, 65'536}) {
+    patience_ = std::chrono::seconds(30);
+    probe_port_ = port;
+    begin(1);
+    clients_.clear();
+    probed_.clear();
+    Client& c = join(0);
+    talk(c);
+    turn();
+    EXPECT_TRUE(c.is_closed) << port;
+    EXPECT_TRUE(probed_.empty()) << port;
+  }
 }
 
 TEST_F(StoreByHand, SealsAreOfOneConnection) {

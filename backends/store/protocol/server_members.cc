@@ -17,6 +17,13 @@ GroupFailure failure_of(const Hello& who, const std::string& activity, const std
   return {member_failure_text(member_text(who.rank, who.host, who.pid), cause, activity)};
 }
 
+// 0: none.
+int read_port(FrameReader& in) {
+  const int port = in.i32();
+  if (port < 0 || port > 65'535) throw MalformedFrame();
+  return port;
+}
+
 std::string failure_frame(int culprit, const GroupFailure& failure) {
   return FrameWriter(FrameType::kFailure)
       .i32(culprit)
@@ -96,7 +103,7 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
     case FrameType::kStartAcknowledged:
       if (!started_) throw MalformedFrame();
       l.session.acknowledged_start = true;
-      l.session.port = in.i32();
+      l.session.port = read_port(in);
       send_heartbeat_to(l);  // acknowledges it
       if (l.session.sent.keeps()) probe(l);
       return;

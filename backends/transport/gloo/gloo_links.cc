@@ -112,10 +112,11 @@ void GlooLinks::finish_sends() {
 
 void GlooLinks::shut_down(bool drain) noexcept {
   try {
-    const auto words = base::deadline_in(kWordTime);
+    const base::Clock& clock = transport_.clock();
+    const auto words = clock.deadline_in(kWordTime);
     transport_.exchange_until(
-        base::deadline_in(drain ? link_patience_ + kWordTime : kWordTime), [&] {
-          if (base::has_passed(words) && !transport_.has_down_pair()) return true;
+        clock.deadline_in(drain ? link_patience_ + kWordTime : kWordTime), [&] {
+          if (clock.has_passed(words) && !transport_.has_down_pair()) return true;
           for (int peer = 0; peer < transport_.size; ++peer) {
             if (peer == transport_.rank || !transport_.pair(peer).trouble().empty()) continue;
             if (drain ? transport_.pair(peer).has_output()

@@ -49,8 +49,8 @@ class GlooTransport final : public gloo::transport::Context {
   // `until`.
   template <typename Done>
   void exchange_until(base::Deadline until, const Done& done) {
-    while (!done() && !base::has_passed(until)) {
-      if (!move_all()) (void)poll_pairs(std::min(base::milliseconds_left(until), kDonePollMs));
+    while (!done() && !clock_.has_passed(until)) {
+      if (!move_all()) (void)poll_pairs(std::min(clock_.poll_ms(until), kDonePollMs));
     }
   }
   // Returns true if a connection is being restored. After abort() none is.
@@ -59,6 +59,8 @@ class GlooTransport final : public gloo::transport::Context {
   void copy_unacknowledged() noexcept;
   // Discards unsent data: the callers' memory is no longer read, after copy_unacknowledged().
   void drop_output() noexcept;
+
+  const base::Clock& clock() const { return clock_; }
 
   // Any thread.
   void abort(std::string_view reason) noexcept { mesh_.abort(reason); }

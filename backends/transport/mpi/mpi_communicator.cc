@@ -18,6 +18,7 @@
 #include "backends/backend_error.h"
 #include "backends/control_word.h"
 #include "backends/reduction.h"
+#include "backends/store/awaited_value.h"
 #include "backends/transport/mpi/mpi_backend.h"
 #include "backends/transport/mpi/mpi_loader.h"
 
@@ -112,12 +113,14 @@ class MpiCommunicator final : public Communicator {
     start_mpi();
     check_world_size(context);
     const std::string key = context.prefix + "/mpi/";
+    const auto deadline = context.clock.deadline_in(context.time_to_connect());
     context.store.set(key + std::to_string(rank_), std::to_string(mpi_library().world_rank()));
     std::vector<int> world_ranks;
     std::set<int> distinct;
     for (int r = 0; r < size_; ++r) {
+      const std::string what = "the MPI rank of rank " + std::to_string(context.group_rank(r));
       world_ranks.push_back(
-          std::stoi(context.store.get(key + std::to_string(r), context.time_to_connect())));
+          std::stoi(awaited_value(context, key + std::to_string(r), deadline, what)));
       if (!distinct.insert(world_ranks.back()).second)
         throw ConfigurationError("two ranks are rank " + std::to_string(world_ranks.back()) +
                                  " of MPI's world, one of them rank " +
@@ -126,7 +129,9 @@ class MpiCommunicator final : public Communicator {
     }
     if (rank_ == 0)
       context.store.set(key + "tag", std::to_string(context.store.add("mpi/tag", 1) % 32768));
-    const int tag = std::stoi(context.store.get(key + "tag", context.time_to_connect()));
+    const int tag =
+        std::stoi(awaited_value(context, key + "tag", deadline,
+                                "the MPI tag of rank " + std::to_string(context.group_rank(0))));
     memory_->channel = mpi_library().connect(world_ranks, tag);
   }
 

@@ -29,6 +29,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/open_files.h"
+#include "backends/store/awaited_value.h"
 #include "backends/store/connection_acceptor.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/files/retry_on_eintr.h"
@@ -271,8 +272,9 @@ class ShmServer {
 };
 
 base::Descriptor fetch(const BackendContext& context, Deadline deadline) {
-  const std::string name = context.store.get(context.prefix + "/shm", context.time_to_connect());
   const std::string owner = "rank " + std::to_string(context.group_rank(0));
+  const std::string name = awaited_value(context, context.prefix + "/shm", deadline,
+                                         "the name of " + owner + "'s shared memory");
   const Socket socket = unix_socket(SOCK_NONBLOCK);
   const sockaddr_un address = abstract_address(name);
   const auto wait = [&] {

@@ -247,14 +247,16 @@ const LinkExchange::Link* LinkExchange::find_broken() {
 // closed connections, a failing rank sends its own word and waits for missing words for
 // kFailureTime.
 void LinkExchange::exchange_words_on_failure() {
-  const auto until = base::deadline_in(is_late() ? std::chrono::milliseconds(0) : kFailureTime);
+  const auto until = clock_.deadline_in(is_late() ? std::chrono::milliseconds(0) : kFailureTime);
   send_waiting_words();
   for (;;) {
     for (std::size_t i = 0; i < links_.size(); ++i)
       polled_[i] = {receive_word_on_failure(links_[i]) ? links_[i].fd : -1, POLLIN, 0};
     polled_.back().fd = -1;
     if (std::ranges::none_of(polled_, [](const pollfd& p) { return p.fd >= 0; })) return;
-    if (poll(polled_.data(), polled_.size(), milliseconds_left(until)) <= 0) return;
+    if (poll(polled_.data(), polled_.size(), clock_.poll_ms(until)) <= 0 &&
+        clock_.has_passed(until))
+      return;
   }
 }
 

@@ -7,17 +7,12 @@
 
 #include "backends/backend_error.h"
 #include "backends/relay/relay_route.h"
-#include "backends/store/tcp_socket.h"
-#include "backends/transport/socket/link_patience.h"
-#include "backends/transport/socket/mesh_setup.h"
+#include "backends/transport/repair/link_patience.h"
+#include "backends/transport/socket/mesh_connector.h"
 #include "io/base/files/transient_error.h"
 
 namespace backends {
 namespace {
-
-// The number of consecutive wrong answers from one address after which the process there is not a
-// rank. A single one may be a byte that was changed in transit.
-constexpr int kMaxWrongChallenges = 5;
 
 template <typename T>
 std::string_view bytes_of(const T& value) {
@@ -29,7 +24,7 @@ constexpr auto kRelayedLinkTime = std::chrono::seconds(5);
 
 }  // namespace
 
-bool MeshSetup::receive(Attempt& attempt, std::size_t bytes) {
+bool MeshConnector::receive(MeshAttempt& attempt, std::size_t bytes) {
   char buffer[256];
   const ssize_t n = recv(attempt.socket.fd(), buffer, bytes - attempt.in.size(), MSG_DONTWAIT);
   if (n > 0) {
@@ -40,7 +35,7 @@ bool MeshSetup::receive(Attempt& attempt, std::size_t bytes) {
   return attempt.in.size() == bytes;
 }
 
-void MeshSetup::serve(Attempt& attempt) {
+void MeshConnector::serve(MeshAttempt& attempt) {
   switch (attempt.stage) {
     case Stage::kRelayConnecting:
       return on_relay_connected(attempt);
@@ -65,7 +60,7 @@ void MeshSetup::serve(Attempt& attempt) {
       if (receive(attempt, sizeof(MeshWelcome))) on_welcome(attempt);
       return;
     case Stage::kEstablishing:
-      if (receive(attempt, 1)) keep(attempt, attempt.hello.from, attempt.hello.machine);
+      if (receive(attempt, 1)) finish(attempt, attempt.hello.from, attempt.hello.machine);
       return;
     case Stage::kDone:
     case Stage::kFailed:
@@ -75,19 +70,19 @@ void MeshSetup::serve(Attempt& attempt) {
 
 // ---- With the relay, until it has joined both ends.
 
-void MeshSetup::on_relay_connected(Attempt& attempt) {
+void MeshConnector::on_relay_connected(MeshAttempt& attempt) {
   const bool sent = take_connect_error(attempt.socket.fd()) == 0 &&
                     send_at_once(attempt.socket.fd(), bytes_of(attempt.relay_hello));
   attempt.stage = sent ? Stage::kRelayChallenge : Stage::kFailed;
 }
 
-void MeshSetup::on_relay_challenge(Attempt& attempt) {
+void MeshConnector::on_relay_challenge(MeshAttempt& attempt) {
   std::memcpy(&attempt.relay_challenge, attempt.in.data(), sizeof attempt.relay_challenge);
   attempt.in.clear();
   const Secret& secret = context_.relay->secret();
   if (!proves_relay(secret, attempt.relay_hello, attempt.relay_challenge)) {
     attempt.stage = Stage::kFailed;
-    if (++relay_failures_ < kMaxWrongChallenges) return;
+    if (++relay_failures_ < kMaxWrongSecrets) return;
     throw AuthenticationError("the process at " + peer_text(attempt.socket.fd()) +
                               ", expected to be the relay, does not know this job's secret (from " +
                               secret.origin + ")");
@@ -97,11 +92,11 @@ void MeshSetup::on_relay_challenge(Attempt& attempt) {
   const bool sent = send_at_once(
       attempt.socket.fd(), relay_rank_proof(secret, attempt.relay_hello, attempt.relay_challenge));
   attempt.stage = sent ? Stage::kRelayWaiting : Stage::kFailed;
-  attempt.until = last_time();
-  if (mesh_.resumes()) notice_silence(attempt.socket.fd(), context_.link_patience);
+  attempt.until = client_->relay_limit();
+  if (resumes(context_)) notice_silence(attempt.socket.fd(), context_.link_patience);
 }
 
-void MeshSetup::on_joined(Attempt& attempt) {
+void MeshConnector::on_joined(MeshAttempt& attempt) {
   const bool joined = attempt.in.front() == kRelayJoined;
   attempt.in.clear();
   attempt.until = context_.clock.deadline_in(kRelayedLinkTime);
@@ -111,29 +106,30 @@ void MeshSetup::on_joined(Attempt& attempt) {
 
 // ---- With the peer.
 
-void MeshSetup::on_connected(Attempt& attempt) {
-  Target& target = *attempt.target;
-  note_connect(target, take_connect_error(attempt.socket.fd()));
+void MeshConnector::on_connected(MeshAttempt& attempt) {
+  MeshTarget& target = *attempt.target;
+  target.error = take_connect_error(attempt.socket.fd());
+  client_->on_connect(target);
   if (target.error == 0 && attempt.outgoing) return send_hello(attempt);
   attempt.stage = Stage::kFailed;  // or a probe, which has found what it sought
 }
 
-void MeshSetup::send_hello(Attempt& attempt) {
-  const Target& target = *attempt.target;
-  attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams(),
+void MeshConnector::send_hello(MeshAttempt& attempt) {
+  MeshTarget& target = *attempt.target;
+  attempt.hello = make_hello(context_.rank, target.peer, target.stream, context_.streams,
                              target.to.port, context_.cipher);
-  if (mesh_.resumes()) {
+  if (resumes(context_)) {
     const Endpoint own = local_endpoint(listener_.fd());
     attempt.hello.listens = own.port;
     attempt.hello.address = address_digest(own.host);
   }
-  attempt.hello.epoch = target.epoch;
-  attempt.hello.received = received_from(target.peer, target.stream);
+  attempt.hello.epoch = target.machine.numbers().offer();
+  attempt.hello.received = client_->received(target.peer, target.stream);
   const bool sent = send_at_once(attempt.socket.fd(), bytes_of(attempt.hello));
   attempt.stage = sent ? Stage::kChallenge : Stage::kFailed;
 }
 
-void MeshSetup::on_hello(Attempt& attempt) {
+void MeshConnector::on_hello(MeshAttempt& attempt) {
   MeshHello& hello = attempt.hello;
   std::memcpy(&hello, attempt.in.data(), sizeof hello);
   attempt.in.clear();
@@ -142,13 +138,13 @@ void MeshSetup::on_hello(Attempt& attempt) {
       hello.from <= context_.rank || hello.from >= context_.world_size ||
       hello.port != local_endpoint(listener_.fd()).port ||
       (attempt.target != nullptr && hello.from != attempt.target->peer) ||
-      (repairing_ && !may_replace(hello)))
+      !client_->may_take(hello))
     return;
   attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
   if (send_at_once(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
 }
 
-void MeshSetup::on_challenge(Attempt& attempt) {
+void MeshConnector::on_challenge(MeshAttempt& attempt) {
   std::memcpy(&attempt.challenge, attempt.in.data(), sizeof attempt.challenge);
   attempt.in.clear();
   if (!proves_acceptor(context_.secret, context_.prefix, attempt.hello, attempt.challenge)) {
@@ -160,35 +156,28 @@ void MeshSetup::on_challenge(Attempt& attempt) {
   attempt.stage = send_at_once(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
 }
 
-// With a relay, another host of the own network may have the peer's address, which is not an error.
-void MeshSetup::on_wrong_challenge(Attempt& attempt) {
-  Target& target = *attempt.target;
-  int& wrong = attempt.relayed ? target.wrong_relayed_challenges : target.wrong_challenges;
-  if (++wrong < kMaxWrongChallenges) return;
-  if (context_.relay != nullptr && !attempt.relayed) {
-    target.next_direct = last_time();
-    return;
-  }
+void MeshConnector::on_wrong_challenge(MeshAttempt& attempt) {
+  if (!attempt.target->machine.on_wrong_secret(attempt.way)) return;
   throw AuthenticationError(
       "the process at " + peer_text(attempt.socket.fd()) + ", expected to be rank " +
       std::to_string(context_.group_rank(attempt.hello.to)) + " does not know this job's secret");
 }
 
-void MeshSetup::on_proof(Attempt& attempt) {
+void MeshConnector::on_proof(MeshAttempt& attempt) {
   const std::string expected =
       connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
   const bool proven = equal_in_constant_time(attempt.in, expected);
   attempt.peer_received = attempt.hello.received;
   attempt.in.clear();
   attempt.stage = Stage::kFailed;
-  if (!proven || (repairing_ && !may_replace(attempt.hello))) return;
+  if (!proven || !client_->may_take(attempt.hello)) return;
   attempt.is_proved = true;
-  if (repairing_) prepare_link(attempt);
-  MeshWelcome welcome{mesh_.streams(),
-                      mesh_.is_oversubscribed() ? 1 : 0,
+  client_->on_proof(attempt.hello);
+  MeshWelcome welcome{context_.streams,
+                      client_->is_oversubscribed() ? 1 : 0,
                       machine_digest(),
                       context_.cipher,
-                      received_from(attempt.hello.from, attempt.hello.stream),
+                      client_->received(attempt.hello.from, attempt.hello.stream),
                       {}};
   std::ranges::copy(
       welcome_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge, welcome),
@@ -196,11 +185,11 @@ void MeshSetup::on_proof(Attempt& attempt) {
   const bool welcomed = send_at_once(attempt.socket.fd(), bytes_of(welcome));
   require_equal_streams(attempt.hello.streams, attempt.hello.from);
   require_equal_cipher(attempt.hello.cipher, attempt.hello.from);
-  if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < mesh_.streams())
+  if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < context_.streams)
     attempt.stage = Stage::kEstablishing;
 }
 
-void MeshSetup::on_welcome(Attempt& attempt) {
+void MeshConnector::on_welcome(MeshAttempt& attempt) {
   MeshWelcome welcome;
   std::memcpy(&welcome, attempt.in.data(), sizeof welcome);
   attempt.stage = Stage::kFailed;
@@ -210,22 +199,23 @@ void MeshSetup::on_welcome(Attempt& attempt) {
     return;
   require_equal_streams(welcome.streams, attempt.hello.to);
   require_equal_cipher(welcome.cipher, attempt.hello.to);
-  if (attempt.hello.epoch != attempt.target->epoch) return;  // another attempt was quicker
+  ConnectionNumbers& numbers = attempt.target->machine.numbers();
+  if (!numbers.is_current(attempt.hello.epoch)) return;  // another attempt was quicker
   if (!send_at_once(attempt.socket.fd(), {"\0", 1})) return;
-  ++attempt.target->epoch;  // this byte is sent once for each
-  if (attempt.hello.to == 0 && !repairing_) mesh_.oversubscribed_ = welcome.oversubscribed != 0;
+  numbers.on_chosen();
+  attempt.peer_oversubscribed = welcome.oversubscribed != 0;
   attempt.peer_received = welcome.received;
-  keep(attempt, attempt.hello.to, welcome.machine);
+  finish(attempt, attempt.hello.to, welcome.machine);
 }
 
-void MeshSetup::require_equal_streams(int theirs, int peer) const {
-  if (theirs == mesh_.streams()) return;
+void MeshConnector::require_equal_streams(int theirs, int peer) const {
+  if (theirs == context_.streams) return;
   throw MismatchError("rank " + std::to_string(context_.group_rank(context_.rank)) + " uses " +
-                      std::to_string(mesh_.streams()) + " connections per peer, rank " +
+                      std::to_string(context_.streams) + " connections per peer, rank " +
                       std::to_string(context_.group_rank(peer)) + " " + std::to_string(theirs));
 }
 
-void MeshSetup::require_equal_cipher(LinkCipher theirs, int peer) const {
+void MeshConnector::require_equal_cipher(LinkCipher theirs, int peer) const {
   if (theirs == context_.cipher) return;
   throw MismatchError("rank " + std::to_string(context_.group_rank(context_.rank)) +
                       " encrypts its connections with " + to_string(context_.cipher) + ", rank " +

@@ -36,11 +36,10 @@ std::string text_of(int error) {
 
 }  // namespace
 
-MeshLink::MeshLink(Socket socket, const LinkKeys& keys, std::uint64_t epoch, Resuming resuming)
+MeshLink::MeshLink(Socket socket, const LinkKeys& keys, Resuming resuming)
     : socket_(std::move(socket)),
       is_memory_stable_(resuming.is_memory_stable),
-      on_break_(std::move(resuming.on_break)),
-      epoch_(epoch) {
+      on_break_(std::move(resuming.on_break)) {
   stream_.emplace(socket_.fd(), keys);
   if (resuming.replay_bytes > 0) replay_.emplace(resuming.replay_bytes);
 }
@@ -174,15 +173,9 @@ void MeshLink::end_connection(int error) {
   if (on_break_) on_break_();
 }
 
-void MeshLink::prepare(std::uint64_t epoch) {
+void MeshLink::prepare() {
   const std::lock_guard lock(mutex_);
   if (state_.load(std::memory_order_relaxed) == State::kUp) end_connection(ECONNRESET);
-  epoch_ = epoch;
-}
-
-std::uint64_t MeshLink::epoch() const {
-  const std::lock_guard lock(mutex_);
-  return epoch_;
 }
 
 std::uint64_t MeshLink::received() const {

@@ -18,8 +18,8 @@
 
 #include "backends/secure/record_stream.h"
 #include "backends/store/tcp_socket.h"
+#include "backends/transport/repair/replay_buffer.h"
 #include "backends/transport/socket/link_counters.h"
-#include "backends/transport/socket/replay_buffer.h"
 
 namespace backends {
 
@@ -33,8 +33,8 @@ class MeshLink {
     bool is_memory_stable = false;
     std::function<void()> on_break = {};  // wakes the mesh's thread
   };
-  // `socket` is connected and non-blocking. `epoch`: number of the connection.
-  MeshLink(Socket socket, const LinkKeys& keys, std::uint64_t epoch, Resuming resuming);
+  // `socket` is connected and non-blocking.
+  MeshLink(Socket socket, const LinkKeys& keys, Resuming resuming);
 
   // The same for all connections, one after the other. A poll() that runs while a connection
   // replaces another may miss the data of the newer one: SocketMesh::wake_fd() ends it.
@@ -66,9 +66,8 @@ class MeshLink {
   bool break_off(int error);
 
   // For the mesh's thread.
-  // Ends the connection so that received() is final, for one with this epoch.
-  void prepare(std::uint64_t epoch);
-  std::uint64_t epoch() const;     // the newest one
+  // Ends the connection, so that received() is final.
+  void prepare();
   std::uint64_t received() const;  // bytes
   std::string cause() const;       // why it broke: "Connection reset by peer"
   // Continues over `socket` with the bytes after the first `peer_received`. Returns the number of
@@ -96,7 +95,6 @@ class MeshLink {
   std::atomic<State> state_{State::kUp};
   std::atomic<bool> replaying_{false};
   bool final_ = false;  // after end_resuming()
-  std::uint64_t epoch_;
   std::uint64_t received_ = 0, replayed_ = 0;
   // Bytes that the peer has although send() has not reported them: of a batch of records that was
   // cut.

@@ -4,21 +4,28 @@
 #include <sys/socket.h>
 
 #include "backends/backend_error.h"
+#include "backends/transport/socket/mesh_connector.h"
+#include "backends/transport/socket/mesh_repair.h"
 #include "backends/transport/socket/mesh_setup.h"
 
 namespace backends {
 
 SocketMesh::SocketMesh(const BackendContext& context, bool is_memory_stable)
-    : streams_(context.streams),
-      on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
-      links_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)) {
+    : streams_(context.streams), on_loopback_(is_on_loopback(context)) {
   if (context.link_patience.count() > 0)
     resuming_ = {replay_bytes(context.relay != nullptr), is_memory_stable,
                  [this] { wake_repairs(); }};
-  setup_ = std::make_unique<MeshSetup>(context, *this);
-  setup_->run();
-  if (resumes())
-    repairs_ = std::jthread([this](const std::stop_token& stop) { setup_->repair(stop); });
+  connector_ = std::make_unique<MeshConnector>(context);
+  MeshSetup set_up(*connector_, resuming_);
+  set_up.run();
+  links_ = set_up.take_links();
+  oversubscribed_ = set_up.is_oversubscribed();
+  if (!resumes()) {
+    connector_.reset();
+    return;
+  }
+  repair_ = std::make_unique<MeshRepair>(*this, *connector_);
+  repairs_ = std::jthread([this](const std::stop_token& stop) { repair_->run(stop); });
 }
 
 // Closes the listener before the connections: peers that see their end learn that this one is gone.
@@ -26,7 +33,7 @@ SocketMesh::~SocketMesh() {
   repairs_.request_stop();
   wake_repairs();
   if (repairs_.joinable()) repairs_.join();
-  setup_.reset();
+  connector_.reset();
 }
 
 void SocketMesh::wake_repairs() noexcept { repair_wake_.wake(); }

@@ -17,7 +17,8 @@
 
 namespace backends {
 
-class MeshSetup;
+class MeshConnector;
+class MeshRepair;
 
 class SocketMesh {
  public:
@@ -64,13 +65,12 @@ class SocketMesh {
   CallWait current_wait(const std::vector<int>& members) const;
 
  private:
-  friend class MeshSetup;
+  friend class MeshRepair;
   std::size_t index(int peer, int stream) const {
     return static_cast<std::size_t>(peer) * static_cast<std::size_t>(streams_) +
            static_cast<std::size_t>(stream);
   }
 
-  const MeshLink::Resuming& resuming() const { return resuming_; }
   bool has_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   void wake_repairs() noexcept;
   void wake_caller() noexcept;
@@ -83,7 +83,8 @@ class SocketMesh {
   AbortState abort_;
   std::atomic<bool> ended_{false};
   MeshLink::Resuming resuming_;
-  std::unique_ptr<MeshSetup> setup_;
+  std::unique_ptr<MeshConnector> connector_;  // while connections are restored
+  std::unique_ptr<MeshRepair> repair_;
   std::jthread repairs_;
 };
 

@@ -8,6 +8,7 @@
 #include "backends/transport/zmq/zmq_backend.h"
 #include "backends/transport/zmq/zmq_limits.h"
 #include "backends/transport/zmq/zmq_links.h"
+#include "backends/transport/zmq/zmq_repair.h"
 #include "backends/transport/zmq/zmq_set_up.h"
 
 namespace backends {
@@ -47,20 +48,20 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
 ZmqLinks::~ZmqLinks() { close_all(); }
 
 void ZmqLinks::connect(const BackendContext& context) {
-  set_up_ = std::make_unique<SetUp>(*this, context);
-  set_up_->run();
-  if (!resumes()) return set_up_.reset();
-  repairs_ = std::jthread([this](const std::stop_token& stop) { set_up_->repair(stop); });
+  ends_ = std::make_unique<Ends>(*this, context);
+  SetUp(*this, *ends_).run();
+  if (!resumes()) return ends_.reset();
+  repairs_ = std::jthread([this](const std::stop_token& stop) { Repair(*this, *ends_).run(stop); });
 }
 
 bool ZmqLinks::is_hello(int peer, const zmq::message_t& message) const {
-  return set_up_ && set_up_->is_hello(message, peer);
+  return ends_ && ends_->is_hello(message, peer);
 }
 
 void ZmqLinks::stop_repairs() noexcept {
   repairs_.request_stop();
   if (repairs_.joinable()) repairs_.join();
-  set_up_.reset();
+  ends_.reset();
 }
 
 extern const bool kZmqIsBuilt = true;

@@ -15,7 +15,6 @@ namespace backends {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 constexpr auto kZmqDrainTime = std::chrono::seconds(2);
 constexpr auto kDrainSlice = std::chrono::milliseconds(10);
 constexpr auto kDownSlice = std::chrono::milliseconds(2);
@@ -42,11 +41,11 @@ bool ZmqLinks::has_failed(const Link& l) const {
 }
 
 // `awaited`: the rank that this one has waited for since `since`; -1: all.
-void ZmqLinks::check_connections(int awaited, Clock::time_point since) const {
+void ZmqLinks::check_connections(int awaited, base::Deadline since) const {
   for (int peer = 0; peer < size_; ++peer) {
     const Link& l = links_[static_cast<std::size_t>(peer)];
     if (!has_failed(l)) continue;
-    if (awaited == -1 || peer == awaited || Clock::now() - since >= kZmqGraceTime)
+    if (awaited == -1 || peer == awaited || clock_.now() - since >= kZmqGraceTime)
       throw PeerError("the connection to rank " +
                       std::to_string(members_[static_cast<std::size_t>(peer)]) + " broke" +
                       l.failure);
@@ -75,7 +74,7 @@ void ZmqLinks::throw_timeout(int peer, std::chrono::milliseconds time) const {
 bool ZmqLinks::send_part(int peer, zmq::message_t& part, zmq::send_flags flags) {
   Link& l = link(peer);
   if (l.state != State::kUp) return false;
-  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
+  const auto start = clock_.now(), deadline = clock_.deadline_in(timeout_);
   // Waits for one slice; empty: not sent yet.
   while (!attempt_zmq([&] { return l.socket.send(part, flags); })) {
     abort_.throw_if_aborted();
@@ -199,12 +198,12 @@ const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
 // Receives the next message of the peer, of any kind, into its slot.
 void ZmqLinks::receive_one(int peer) {
   if (receive_next(peer, zmq::recv_flags::dontwait)) return;
-  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
+  const auto start = clock_.now(), deadline = clock_.deadline_in(timeout_);
   for (bool filled = false; !receive_next(peer, zmq::recv_flags::none);) {
     abort_.throw_if_aborted();
     check_connections(peer, start);
     if (clock_.has_passed(deadline)) throw_timeout(peer, timeout_);
-    if (!filled && Clock::now() - start >= kFillerTime) {
+    if (!filled && clock_.now() - start >= kFillerTime) {
       filled = true;
       send_filler(peer);
     }
@@ -281,7 +280,7 @@ void ZmqLinks::send_filler(int peer) {
 
 void ZmqLinks::finish_sends() {
   abort_.throw_if_aborted();  // for calls that never wait; the words have been compared by now
-  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
+  const auto start = clock_.now(), deadline = clock_.deadline_in(timeout_);
   std::unique_lock lock(pending_.mutex);
   while (!pending_.changed.wait_for(lock, std::chrono::milliseconds(50),
                                     [&] { return pending_.open == 0; })) {
@@ -297,11 +296,10 @@ void ZmqLinks::finish_sends() {
 
 void ZmqLinks::shut_down(bool drain) noexcept {
   if (drain) {
-    // An abort means that the others have been notified, or are gone, so nothing more is sent for
-    // them.
-    const auto start = Clock::now();
+    // An abort means that the others have been told, or are gone, so nothing more is sent for them.
+    const auto start = clock_.now();
     const auto is_late = [&] {
-      return Clock::now() - start >= kZmqDrainTime + (any_down() ? link_patience_ : 0ms);
+      return clock_.now() - start >= kZmqDrainTime + (any_down() ? link_patience_ : 0ms);
     };
     std::unique_lock lock(pending_.mutex);
     while (!abort_.is_aborted() && !is_late()) {

@@ -29,7 +29,7 @@
 #include "backends/abort_state.h"
 #include "backends/backend.h"
 #include "backends/transport/direct/links.h"
-#include "backends/transport/socket/replay_buffer.h"
+#include "backends/transport/repair/replay_buffer.h"
 #include "backends/transport/zmq/zap_handler.h"
 
 namespace backends {
@@ -133,7 +133,9 @@ class ZmqLinks final : public Links {
   };
   static void on_sent(void* data, void* pending);
 
-  class SetUp;  // zmq_set_up.h
+  class Ends;    // zmq_ends.h
+  class SetUp;   // zmq_set_up.h
+  class Repair;  // zmq_repair.h
 
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   bool resumes() const { return link_patience_.count() > 0; }
@@ -151,7 +153,7 @@ class ZmqLinks final : public Links {
   void mark_down(Link& l);
   bool any_down() const;
   bool has_failed(const Link& l) const;
-  void check_connections(int awaited, std::chrono::steady_clock::time_point since) const;
+  void check_connections(int awaited, base::Deadline since) const;
   [[noreturn]] void throw_timeout(int peer, std::chrono::milliseconds time) const;
   std::size_t filler_bytes() const { return std::max(piece_bytes(size_), kHeadBytes); }
   // Includes the data before a payload here, and CURVE's frames.
@@ -172,8 +174,8 @@ class ZmqLinks final : public Links {
   AbortState abort_;
   std::mutex repair_mutex_;
   std::condition_variable_any repair_wake_;
-  std::unique_ptr<SetUp> set_up_;  // until the end of connect(), or of the repairs
-  std::jthread repairs_;           // last member, because it uses the others
+  std::unique_ptr<Ends> ends_;  // until the end of connect(), or of the repairs
+  std::jthread repairs_;        // last member, because it uses the others
 };
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Restores broken connections of ZmqLinks, in a thread of their own.
+// Notices broken connections, and carries out what their machines decide.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
-#include "backends/transport/socket/link_patience.h"
+#include "backends/transport/repair/link_patience.h"
 #include "backends/transport/zmq/zmq_attempt.h"
-#include "backends/transport/zmq/zmq_set_up.h"
+#include "backends/transport/zmq/zmq_repair.h"
 #include "io/base/files/system_error_text.h"
 
 namespace backends {
@@ -18,13 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 // Between looks at connections that no call uses. Their users notice a break at once.
-constexpr milliseconds kLookTime{100};
+constexpr milliseconds kZmqLookTime{100};
 constexpr milliseconds kPollTime{20};
-// The listener has noticed the break by then as well, and takes connections.
-constexpr milliseconds kFirstWait{150};
-// A break is reported if the peer's process has not proved gone by then.
-constexpr milliseconds kReportTime{1000};
-constexpr milliseconds kProbePause{1000};
 
 void take_connections(int listener) {
   const int unused = 0;
@@ -40,93 +35,106 @@ void block_signals() {
 
 }  // namespace
 
-void ZmqLinks::SetUp::repair(const std::stop_token& stop) {
+ZmqLinks::Repair::Repair(ZmqLinks& links, Ends& ends)
+    : links_(links),
+      ends_(ends),
+      context_(ends.context()),
+      looks_(static_cast<std::size_t>(links.size_)) {}
+
+void ZmqLinks::Repair::run(const std::stop_token& stop) {
   block_signals();
   const InsideZmq inside;
-  repairing_ = true;
   while (!stop.stop_requested() && !links_.abort_.is_aborted()) {
     try {
       check_links();
       rest(stop);
     } catch (const std::exception& error) {  // of the machine, e.g. no memory is left
-      for (int peer = 0; peer < size_; ++peer) {
-        if (links_.link(peer).state == State::kDown) give_up(peer, error.what());
+      for (int peer = 0; peer < links_.size_; ++peer) {
+        if (is_down(peer)) give_up(peer, error.what());
       }
     }
   }
+  for (int peer = 0; peer < links_.size_; ++peer)
+    ends_.end(peer).machine.end(LinkMachine::State::kEnded);
 }
 
-void ZmqLinks::SetUp::check_links() {
-  guard_.count();
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
+void ZmqLinks::Repair::check_links() {
+  ends_.guard().count();
+  for (int peer = 0; peer < links_.size_; ++peer) {
+    if (peer == links_.rank_) continue;
     look_at(peer);
-    if (links_.link(peer).state != State::kDown) continue;
-    const auto now = context_.clock.now();
-    if (!end(peer).repair.broken) begin_repair(peer);
-    if (now >= end(peer).repair.report) report_break(peer);
-    serve(peer);
-    if (links_.link(peer).state == State::kDown) probe(peer);
-    if (links_.link(peer).state == State::kDown && now >= end(peer).repair.until)
-      give_up(peer, "no new connection with " +
-                        (peer < rank_ ? end(peer).peer.endpoint : name_of(peer)) + " " +
-                        within_patience_text(links_.link_patience_) +
-                        after_semicolon(context_.watch.reach_text(context_.group_rank(peer))));
+    if (is_down(peer)) check_down(peer);
   }
 }
 
+void ZmqLinks::Repair::check_down(int peer) {
+  const auto now = context_.clock.now();
+  LinkMachine& machine = ends_.end(peer).machine;
+  if (machine.on_break(now)) begin(peer);
+  report_break(peer, false);
+  serve(peer);
+  if (is_down(peer)) probe(peer);
+  if (is_down(peer) && machine.on_time(now))
+    give_up(peer, no_connection_text(
+                      "no new connection with " +
+                          (peer < links_.rank_ ? ends_.end(peer).peer.endpoint : name_of(peer)),
+                      links_.link_patience_, context_.watch.reach_text(context_.group_rank(peer))));
+}
+
 // A caller that waits for the link finds the end itself.
-void ZmqLinks::SetUp::look_at(int peer) {
+void ZmqLinks::Repair::look_at(int peer) {
   Link& l = links_.link(peer);
   if (l.state != State::kUp) return;
   if (is_silent(l.connection.fd(), links_.link_patience_ / 3)) {
-    end(peer).silent = true;
+    looks_[static_cast<std::size_t>(peer)].silent = true;
     l.connection.end();
   }
   const std::unique_lock lock(l.mutex, std::try_to_lock);
   if (lock && l.state == State::kUp && l.connection.has_ended()) links_.mark_down(l);
 }
 
-void ZmqLinks::SetUp::begin_repair(int peer) {
-  const auto now = context_.clock.now();
-  End& e = end(peer);
-  e.stands = false;
-  e.tries = 0;
-  e.until = base::deadline_in(kFirstWait);
-  e.repair = {};
-  e.repair.broken = true;
-  e.repair.since = now;
-  e.repair.report = now + kReportTime;
-  e.repair.until = now + links_.link_patience_;
+void ZmqLinks::Repair::begin(int peer) {
   Link& l = links_.link(peer);
   if (l.listener >= 0) take_connections(l.listener);
-  if (peer < rank_) l.socket = make_socket();  // closes the old one
+  if (peer < links_.rank_) l.socket = ends_.make_socket();  // closes the old one
 }
 
-// libzmq does not report that a connection was refused.
-void ZmqLinks::SetUp::probe(int peer) {
-  Repair& repair = end(peer).repair;
-  const bool is_due = base::has_passed(repair.next_probe);
-  if (peer > rank_) return;
+// libzmq does not tell that a connection was refused.
+void ZmqLinks::Repair::probe(int peer) {
+  if (peer > links_.rank_) return;
+  Socket& probe = looks_[static_cast<std::size_t>(peer)].probe;
+  const std::string& endpoint = ends_.end(peer).peer.endpoint;
+  LinkMachine& machine = ends_.end(peer).machine;
   int error = 0;
-  if (repair.probe) {
-    pollfd polled{repair.probe.fd(), POLLOUT, 0};
-    if (poll(&polled, 1, 0) == 0 && !is_due) return;
-    error = polled.revents == 0 ? 0 : take_connect_error(repair.probe.fd());
-    repair.probe.close();
-  } else if (is_due) {
-    repair.next_probe = base::deadline_in(kProbePause);
-    const std::string address = end(peer).peer.endpoint.substr(std::strlen("tcp://"));
-    repair.probe = start_connecting(parse_endpoint(address, "a rank's address"));
-    error = repair.probe ? 0 : errno;
+  if (probe) {
+    pollfd polled{probe.fd(), POLLOUT, 0};
+    const bool ended = poll(&polled, 1, 0) > 0;
+    if (!ended && !machine.schedule().is_past(ConnectWay::kProbe, context_.clock.now())) return;
+    error = ended ? take_connect_error(probe.fd()) : 0;
+    probe.close();
+    machine.schedule().end(ConnectWay::kProbe);
+  } else if (machine.begin(ConnectWay::kProbe, context_.clock.now())) {
+    const std::string address = endpoint.substr(std::strlen("tcp://"));
+    probe = start_connecting(parse_endpoint(address, "a rank's address"));
+    error = probe ? 0 : errno;
+    if (!probe) machine.schedule().end(ConnectWay::kProbe);
   }
-  if (error == ECONNREFUSED)
-    give_up(peer, end(peer).peer.endpoint + " refuses connections: the process of " +
-                      name_of(peer) + " has ended");
+  if (error == ECONNREFUSED && machine.on_refused())
+    give_up(peer, refused_text(endpoint, name_of(peer)));
+}
+
+// ---- New connections.
+
+void ZmqLinks::Repair::serve(int peer) {
+  while (is_down(peer)) {
+    const std::optional<Ends::Greeting> theirs = ends_.next_greeting(peer);
+    if (!theirs) return ends_.connect(peer);
+    resume(peer, *theirs);
+  }
 }
 
 // Continues over the connection of the greetings, of which `theirs` is the peer's.
-void ZmqLinks::SetUp::resume(int peer, const Greeting& theirs) {
+void ZmqLinks::Repair::resume(int peer, const Ends::Greeting& theirs) {
   Link& l = links_.link(peer);
   const std::unique_lock lock(l.mutex);
   const ReplayBuffer& kept = *l.replay;
@@ -136,20 +144,18 @@ void ZmqLinks::SetUp::resume(int peer, const Greeting& theirs) {
                              std::to_string(kept.end()) + ", and those before " +
                              std::to_string(kept.begin()) + " are not kept");
   l.replay->acknowledge(theirs.received);
-  report_break(peer);
+  report_break(peer, true);
   send_again(peer, theirs.received);
   if (l.listener >= 0) take_no_more_connections(l.listener);
+  const auto lasted = ends_.end(peer).machine.on_established(context_.clock.now());
   if (context_.notice)
-    context_.notice(restored_link_text(name_of(peer), context_.clock.now() - end(peer).repair.since,
-                                       kept.end() - theirs.received));
-  end(peer).repair = {};
-  end(peer).silent = false;
-  stands(peer);
+    context_.notice(restored_link_text(name_of(peer), lasted, kept.end() - theirs.received));
+  looks_[static_cast<std::size_t>(peer)] = {};
   l.state = State::kUp;
 }
 
 // The peer has received all before `position`, where a message begins.
-void ZmqLinks::SetUp::send_again(int peer, std::uint64_t position) {
+void ZmqLinks::Repair::send_again(int peer, std::uint64_t position) {
   Link& l = links_.link(peer);
   const auto take = [&](void* to, std::size_t bytes) {
     for (auto* at = static_cast<char*>(to); bytes > 0;) {
@@ -184,29 +190,28 @@ void ZmqLinks::SetUp::send_again(int peer, std::uint64_t position) {
   }
 }
 
-void ZmqLinks::SetUp::report_break(int peer) {
-  Repair& repair = end(peer).repair;
-  if (repair.reported) return;
-  repair.reported = true;
-  if (context_.notice)
-    context_.notice(lost_link_text(
-        name_of(peer), end(peer).silent ? base::system_error_text(ETIMEDOUT) : "it was closed",
-        links_.link_patience_));
+void ZmqLinks::Repair::report_break(int peer, bool in_any_case) {
+  if (!ends_.end(peer).machine.take_report(context_.clock.now(), in_any_case) || !context_.notice)
+    return;
+  const bool silent = looks_[static_cast<std::size_t>(peer)].silent;
+  context_.notice(lost_link_text(name_of(peer),
+                                 silent ? base::system_error_text(ETIMEDOUT) : "it was closed",
+                                 links_.link_patience_));
 }
 
-void ZmqLinks::SetUp::give_up(int peer, const std::string& why) {
+void ZmqLinks::Repair::give_up(int peer, const std::string& why) {
   Link& l = links_.link(peer);
   l.failure = ": " + why;
   if (l.listener >= 0) take_no_more_connections(l.listener);
-  stands(peer);
+  ends_.end(peer).machine.end(LinkMachine::State::kGivenUp);
   l.state = State::kGivenUp;
 }
 
-void ZmqLinks::SetUp::rest(const std::stop_token& stop) {
-  if (links_.any_down()) return wait(kPollTime);
-  guard_.end_unproven();
+void ZmqLinks::Repair::rest(const std::stop_token& stop) {
+  if (links_.any_down()) return ends_.wait(kPollTime);
+  ends_.guard().end_unproven();
   std::unique_lock lock(links_.repair_mutex_);
-  links_.repair_wake_.wait_for(lock, stop, kLookTime,
+  links_.repair_wake_.wait_for(lock, stop, kZmqLookTime,
                                [this] { return links_.abort_.is_aborted() || links_.any_down(); });
 }
 

@@ -60,6 +60,25 @@ TEST(AcceptorFile, WhatMembersOnOtherHostsMayNeedStays) {
   std::filesystem::remove(left);
 }
 
+// As of a process that is rejected before it joins.
+TEST(AcceptorFile, OneThatNobodyWasToldOfIsRemoved) {
+  const std::string job = new_job();
+  auto first = std::make_unique<AcceptorFile>(job);
+  const std::string path = first->path();
+  {
+    const AcceptorFile second(job);
+    first.reset();
+    EXPECT_TRUE(std::filesystem::exists(path)) << "another process has it";
+  }
+  std::filesystem::remove(path);
+  { const AcceptorFile unused(job); }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  AcceptorFile used(job);
+  used.use_as({1, 2});
+  EXPECT_TRUE(std::filesystem::exists(path));
+  used.remove_if_last();
+}
+
 TEST(AcceptorFile, TheParentOfDeadRanksRemovesWhatTheyLeft) {
   const std::string left = left_behind(new_job(), same_host),
                     needed = left_behind(new_job(), another_host);

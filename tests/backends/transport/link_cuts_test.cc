@@ -396,11 +396,13 @@ TEST(LinkPatience, AProcessThatEndsIsNamedAtOnce) {
   }
 }
 
-// Rank 11 is awaited first, and makes no call.
+// Rank 11 is awaited first, and makes no call. Little time passes: that for the other ranks' words.
 TEST(LinkPatience, GlooNamesARankThatHasEndedAndNotTheOneThatItWaitsFor) {
   if (!backend_named("gloo").usable) GTEST_SKIP() << "built without gloo";
   Job job;
   job.clock = &job.test_clock;
+  const test_support::PassingTime time(job.test_clock, std::chrono::milliseconds(10),
+                                       [] { return true; });
   std::promise<void> ended;
   std::future<void> is_ended = ended.get_future();
   const auto errors = group_harness::outcomes(3, [&](int rank) {

@@ -96,8 +96,9 @@ inline std::vector<std::string> sums(
 inline std::vector<std::string> errors_with_another_secret(Job& job, Make make) {
   job.clock = &job.test_clock;
   std::atomic<bool> has_failed{false};
-  const test_support::PassingTime time(job.test_clock, job.timeout,
-                                       [&] { return has_failed.load(); });
+  const test_support::PassingTime to_retries(job.test_clock, std::chrono::milliseconds(50),
+                                             [] { return true; }),
+      time(job.test_clock, job.timeout, [&] { return has_failed.load(); });
   return group_harness::outcomes(2, [&](int rank) {
     backends::BackendContext context = job.context(rank, 2);
     if (rank == 1) context.secret.key = std::string(32, 'x');

@@ -76,7 +76,7 @@ class Exchange {
       texts_[i] = random_text(200'000 + random_() % 300'000, random_);
       arrived_[1 - i].assign(texts_[i].size(), '\0');
       links_[i] = std::make_unique<MeshLink>(
-          std::move(ends[i]), keys(i), 0,
+          std::move(ends[i]), keys(i),
           MeshLink::Resuming{.replay_bytes = 2 << 20, .is_memory_stable = is_memory_stable});
     }
   }
@@ -192,7 +192,7 @@ struct Pair {
   explicit Pair(const MeshLink::Resuming& resuming) {
     std::array<Socket, 2> ends = wire.connect();
     for (std::size_t i = 0; i < 2; ++i)
-      links[i] = std::make_unique<MeshLink>(std::move(ends[i]), LinkKeys{}, 0, resuming);
+      links[i] = std::make_unique<MeshLink>(std::move(ends[i]), LinkKeys{}, resuming);
   }
   void wait_for_the_end() const {
     pollfd p{links[0]->fd(), POLLIN, 0};

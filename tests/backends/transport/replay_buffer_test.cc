@@ -1,5 +1,5 @@
 // The bytes kept of a stream: by reference and by copy, acknowledged, overwritten.
-#include "backends/transport/socket/replay_buffer.h"
+#include "backends/transport/repair/replay_buffer.h"
 
 #include <gtest/gtest.h>
 

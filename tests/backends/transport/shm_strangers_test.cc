@@ -12,6 +12,7 @@
 #include "backends/transport/shm/shm_backend.h"
 #include "tests/backends/transport/link_job.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/test_clock.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -43,6 +44,18 @@ TEST(ShmStrangers, DoNotDelayTheStart) {
   const auto errors = sums(job, 3, backends::make_shm_communicator);
   EXPECT_EQ(errors, std::vector<std::string>(3));
   EXPECT_FALSE(test_support::is_past(start, 2s));
+}
+
+// The clock alone passes.
+TEST(ShmSegments, AnOwnerThatDoesNotComeIsNamed) {
+  Job job;
+  job.clock = &job.test_clock;
+  job.timeout = 600s;
+  const test_support::PassingTime time(job.test_clock, 60s, [] { return true; });
+  const auto errors =
+      group_harness::outcomes(1, [&](int) { backends::make_shm_communicator(job.context(1, 2)); });
+  EXPECT_EQ(errors[0],
+            "peer: timeout after 600000 ms, waiting for the name of rank 10's shared memory");
 }
 
 TEST(ShmStrangers, ARankWithAnotherSecretIsNotLetIn) {

@@ -113,6 +113,17 @@ TEST(SocketMesh, AMissingRankIsNamed) {
   EXPECT_EQ(errors[1], timeout_text(job.timeout) + "rank 12, 13");
 }
 
+// The clock alone passes.
+TEST(SocketMesh, ARankWithoutAnAddressIsNamed) {
+  Job job;
+  job.clock = &job.test_clock;
+  job.timeout = 600s;
+  const test_support::PassingTime time(job.test_clock, 60s, [] { return true; });
+  const auto errors =
+      group_harness::outcomes(1, [&](int) { const SocketMesh mesh(job.context(1, 2)); });
+  EXPECT_EQ(errors[0], "peer: timeout after 600000 ms, waiting for the address of rank 10");
+}
+
 TEST(SocketMesh, AKnownFailureEndsTheSetUp) {
   Job job;
   const auto start = Clock::now();

@@ -224,6 +224,19 @@ TEST_P(ZmqLinksTest, APeerThatSendsNothingIsNamedAtTheDeadline) {
   EXPECT_EQ(errors[0], "peer: timeout after 600000 ms, waiting for rank 1");
 }
 
+// The clock alone passes.
+TEST_P(ZmqLinksTest, ARankWithoutAnAddressIsNamed) {
+  constexpr auto timeout = 600s;
+  test_support::TestClock test_clock;
+  clock = &test_clock;
+  const test_support::PassingTime time(test_clock, 60s, [] { return true; });
+  const auto errors = group_harness::outcomes(1, [&](int) {
+    ZmqLinks links(context(0, timeout), GetParam());
+    links.connect(context(0, timeout));
+  });
+  EXPECT_EQ(errors[0], "peer: timeout after 600000 ms, waiting for the address of rank 1");
+}
+
 // Signals that a program handles, as those that ask it to save, arrive in whatever thread waits.
 TEST_P(ZmqLinksTest, SignalsDoNotEndAWait) {
   static std::atomic<int> signals{0};

@@ -1,5 +1,5 @@
 // Implements references and copies of sent bytes.
-#include "backends/transport/socket/replay_buffer.h"
+#include "backends/transport/repair/replay_buffer.h"
 
 #include <algorithm>
 #include <cstring>

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "backends/store/tcp_socket.h"
+#include "backends/backend_error.h"
 
 namespace backends {
 
@@ -21,9 +22,16 @@ inline std::string patience_text(std::chrono::milliseconds time) {
   return text;
 }
 
-// "within 30 s (--link-patience)", for the error at its end.
-inline std::string within_patience_text(std::chrono::milliseconds patience) {
-  return "within " + patience_text(patience) + " (--link-patience)";
+// Why a link is given up at the end of the patience; `reach`: what the failure detector knows.
+inline std::string no_connection_text(const std::string& what, std::chrono::milliseconds patience,
+                                      const std::string& reach) {
+  return what + " within " + patience_text(patience) + " (--link-patience)" +
+         after_semicolon(reach);
+}
+
+// Why a link is given up at once.
+inline std::string refused_text(const std::string& address, const std::string& peer) {
+  return address + " refuses connections: the process of " + peer + " has ended";
 }
 
 inline std::string lost_link_text(const std::string& peer, const std::string& cause,
