@@ -25,6 +25,7 @@ class GradientAveraging final : public AveragingPolicy {
         note_(options.note) {
     if (options.has_error) error_ = FlatBuffer::like(gradients);
     if (options.has_velocity) velocity_ = FlatBuffer::like(gradients);
+    if (options.make_factors) factors_ = options.make_factors();
   }
 
   std::string_view name() const override { return "grad"; }
@@ -43,7 +44,7 @@ class GradientAveraging final : public AveragingPolicy {
   }
   HomeMemory memory_at_home() override {
     HomeMemory memory;
-    for (std::optional<FlatBuffer>* kept : {&error_, &velocity_})
+    for (std::optional<FlatBuffer>* kept : {&error_, &velocity_, &factors_})
       if (*kept) memory.buffers.push_back({.buffer = &**kept, .is_error = true});
     return memory;
   }
@@ -61,6 +62,7 @@ class GradientAveraging final : public AveragingPolicy {
     std::vector<PolicyState> state = sum_ != nullptr ? sum_->state() : std::vector<PolicyState>{};
     if (error_) state.push_back({"gradient_error", &*error_, true});
     if (velocity_) state.push_back({"gradient_velocity", &*velocity_, true});
+    if (factors_) state.push_back({"powersgd_factor", &*factors_, false});
     return state;
   }
 
@@ -81,8 +83,8 @@ class GradientAveraging final : public AveragingPolicy {
   const std::string note_;
   std::unique_ptr<GradientSum> sum_;      // null: the step sums the gradients
   std::optional<BucketReducer> reducer_;  // uses sum_
-  // Errors of the step's sum; on a device, mirrors.
-  std::optional<FlatBuffer> error_, velocity_;
+  // What the step's sum keeps; on a device, mirrors.
+  std::optional<FlatBuffer> error_, velocity_, factors_;
   std::int64_t averagings_ = 0;
   std::int64_t bytes_of_steps_ = 0;  // without sum_
 };

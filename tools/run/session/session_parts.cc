@@ -2,6 +2,7 @@
 #include "tools/run/session/session_parts.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -103,13 +104,6 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_wire(
       group.make_device_communicator({.backend = options.asked_backend, .members = members});
   if (communicator->name() != "nccl") communicator.reset();
   return communicator;
-}
-
-// Returns true if the devices can sum the gradients of steps.
-bool sums_gradients_on_devices(const AveragingOptions& averaging) {
-  return averaging.method == AveragingOptions::Method::kGradients &&
-         (averaging.compression == AveragingOptions::Compression::kNone ||
-          encodes_gradients_on_device(averaging));
 }
 
 // Returns true if each rank's own work is measured, for which the host waits for the device.
@@ -258,7 +252,7 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
 
 DeviceWires::DeviceWires(const SessionOptions& options, const Compute& compute,
                          backends::Group& group)
-    : gradients(sums_gradients_on_devices(options.averaging)
+    : gradients(options.averaging.method == AveragingOptions::Method::kGradients
                     ? make_device_wire(options, compute, group)
                     : nullptr),
       parameters(sums_parameters_on_devices(options.averaging)
@@ -317,25 +311,40 @@ engine::DeviceShardsOptions device_shards(const SessionOptions& options,
           .devices = wires.device};
 }
 
+using MakeDeviceSum =
+    std::function<std::unique_ptr<engine::DeviceGradientSum>(const engine::FlatBuffer&)>;
+
+// REQUIRES: encodes_gradients_on_device(averaging).
+MakeDeviceSum coded_sum(const AveragingOptions& averaging, const engine::CodeExchange& exchange,
+                        std::uint64_t seed) {
+  using Compression = AveragingOptions::Compression;
+  if (averaging.compression == Compression::kTopK)
+    return [exchange, ratio = averaging.topk_ratio](const engine::FlatBuffer& gradients) {
+      return engine::make_top_k_device_sum(exchange, gradients, ratio);
+    };
+  if (averaging.compression == Compression::kPowerSgd)
+    return [exchange, rank = averaging.powersgd_rank](const engine::FlatBuffer& gradients) {
+      return engine::make_power_sgd_device_sum(exchange, gradients, rank);
+    };
+  if (averaging.compression == Compression::kBf16)
+    return [exchange, buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+      return engine::make_bf16_device_sum(exchange, gradients, buckets);
+    };
+  return [exchange, codes = *codes_of(averaging, seed),
+          buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+    return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
+  };
+}
+
 // Lets the device sum gradients: as the other ranks' devices do, or as codes.
 void choose_sum(const SessionOptions& options, const backends::Group& group,
                 const SessionCommunicators& wires, engine::DeviceWorkOptions& device) {
   const AveragingOptions& averaging = options.averaging;
-  const engine::CodeExchange exchange{wires.averaging.get(), wires.device};
   if (averaging.canonical) {
     device.shards = device_shards(options, group, wires);
   } else if (group.world_size() > 1 && encodes_gradients_on_device(averaging)) {
     device.averaging.wanted = true;  // has the memory of the error
-    if (averaging.compression == AveragingOptions::Compression::kBf16)
-      device.make_sum = [exchange,
-                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-        return engine::make_bf16_device_sum(exchange, gradients, buckets);
-      };
-    else
-      device.make_sum = [exchange, codes = *codes_of(averaging, options.seed),
-                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-        return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
-      };
+    device.make_sum = coded_sum(averaging, {wires.averaging.get(), wires.device}, options.seed);
   } else if (wires.device) {
     device.make_sum = [wire = wires.device,
                        buckets = averaging.buckets](const engine::FlatBuffer& gradients) {

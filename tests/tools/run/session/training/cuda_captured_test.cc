@@ -82,7 +82,8 @@ std::string announced(int world, const Options& more) {
 TEST_F(CudaCaptured, NothingStandsAgainstMicroBatchesAndUnequalShares) {
   for (const char* more :
        {"grad-accum=3", "shares=3:1", "shares=auto", "shares=auto sync-bn=true", "compress=bf16",
-        "reduction-order=canonical", "reduction-order=canonical reduction-shards=16 grad-accum=8",
+        "compress=topk sync-bn=true", "compress=powersgd sync-bn=true", "reduction-order=canonical",
+        "reduction-order=canonical reduction-shards=16 grad-accum=8",
         "sync=params amp=O2 loss-scale=dynamic"}) {
     SCOPED_TRACE(more);
     EXPECT_EQ(announced(2, more), "captured from step 3 on");
