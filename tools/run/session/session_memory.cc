@@ -114,8 +114,8 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
     if (options.averaging.canonical) {
       const engine::TreePartition cut = shards_of(options, group);
       plan_device_shards(cut, group, graph, needs);
-      if (compute.graph && needs.in_turn)
-        needs.batches = engine::graph_slots(cut, group.rank(), needs.micro_batches) /
+      if (compute.graph)
+        needs.batches = engine::graph_slots(cut, group.rank(), needs.micro_batches, needs.in_turn) /
                         engine::DeviceExecutorOptions{}.slots;
     }
     plan_codes(options, group, graph, needs);

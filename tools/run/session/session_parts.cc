@@ -115,7 +115,7 @@ bool measures_shares(const SessionOptions& options) {
 // is not built yet. In elastic jobs they pass through host memory: a wait for sums of gradients
 // does not notice an error of the communicator of statistics before the deadline.
 bool exchanges_on_device(const SessionOptions& options) {
-  if (options.averaging.canonical || options.data.max_ranks > 0) return false;
+  if (options.data.max_ranks > 0) return false;
   const ModelOptions& model = options.model;
   if (model.synchronized_statistics) return true;
   const std::string definition =
@@ -308,7 +308,8 @@ engine::DeviceShardsOptions device_shards(const SessionOptions& options,
   return {.cut = shards_of(options, group),
           .gradients = alone ? nullptr : wires.averaging.get(),
           .statistics = wires.statistics.get(),
-          .devices = wires.device};
+          .devices = wires.device,
+          .device_statistics = wires.device_statistics};
 }
 
 using MakeDeviceSum =
