@@ -38,7 +38,7 @@ make_one() {
   to_part=${to%.ptx}.part
   [ "$to" -nt "$source" ] && [ "$to" -nt "$newest" ] && return
   case $source in
-    *optimizer_step_cuda.cu | *quantized_codes_cuda.cu | *sparse_codes_cuda.cu) flags+=(--fmad=false) ;;
+    *optimizer_step_cuda.cu | *quantized_codes_cuda.cu | *sparse_codes_cuda.cu | *low_rank_codes_cuda.cu) flags+=(--fmad=false) ;;
     *.cc) flags+=(-x cu -DENGINE_HAS_CUDA=1 -DENGINE_HAS_AVX512=0) ;;
   esac
   # -lineinfo: faults name the line of the source. To another name first: what was interrupted is no PTX.

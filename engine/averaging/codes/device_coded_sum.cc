@@ -70,13 +70,13 @@ ops::SparseSpan span_of_sparse(const SparseCode& code) {
   return {.bits = code.bits(), .kept = code.kept()};
 }
 
-backends::Communicator& communicator_of(const CodeExchange& exchange) {
-  if (exchange.on_devices != nullptr) return *exchange.on_devices;
-  require(exchange.in_host_memory != nullptr, "codes are exchanged by a communicator");
-  return *exchange.in_host_memory;
-}
-
 }  // namespace
+
+backends::Communicator& CodeExchange::communicator() const {
+  if (on_devices != nullptr) return *on_devices;
+  require(in_host_memory != nullptr, "codes are exchanged by a communicator");
+  return *in_host_memory;
+}
 
 DeviceCodedSum::DeviceCodedSum(const CodeExchange& exchange, const LossyOptions& options,
                                std::string_view use, std::span<const Elements> ranges,
@@ -84,8 +84,8 @@ DeviceCodedSum::DeviceCodedSum(const CodeExchange& exchange, const LossyOptions&
     : exchange_(exchange),
       options_(options),
       stream_key_(stream_key(options.seed, use)),
-      rank_(communicator_of(exchange).rank()),
-      ranks_(communicator_of(exchange).world_size()),
+      rank_(exchange.communicator().rank()),
+      ranks_(exchange.communicator().world_size()),
       device_(device),
       own_(bytes_of_own(largest_code(options), ranges, ranks_), device, "averaging"),
       all_(bytes_of_all(largest_code(options), ranges, ranks_), device, "averaging"),

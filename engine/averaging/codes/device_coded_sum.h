@@ -28,6 +28,8 @@ namespace engine {
 struct CodeExchange {
   backends::Communicator* in_host_memory = nullptr;
   backends::DeviceCommunicator* on_devices = nullptr;  // not null: replaces the other one
+
+  backends::Communicator& communicator() const;
 };
 
 class DeviceCodedSum {

@@ -98,8 +98,8 @@ ops::SparseScales scales_for(std::span<const T> block, const Selection<T>& chose
     sums.levels += level;
     sums.squares += level * level;
   }
-  sums.sum = ops::sparse_lane_total(sizes);
-  sums.products = ops::sparse_lane_total(products);
+  sums.sum = ops::lane_total(sizes);
+  sums.products = ops::lane_total(products);
   return ops::sparse_fitted(low, sums);
 }
 

@@ -36,6 +36,8 @@ struct StepSumOptions {
   std::function<std::size_t(std::int64_t round)> bytes_in = {};
   bool has_error = false;     // the sum keeps what it did not send
   bool has_velocity = false;  // and velocities
+  // Not empty: makes the factors that the sum keeps, equal on all ranks.
+  std::function<FlatBuffer()> make_factors = {};
 };
 std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
                                                               const StepSumOptions& options);

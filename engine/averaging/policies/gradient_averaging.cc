@@ -87,6 +87,7 @@ class StepSumAveraging final : public GradientPolicy {
       : GradientPolicy(gradients, options.bytes, options.note), bytes_in_(options.bytes_in) {
     if (options.has_error) error_ = FlatBuffer::like(gradients);
     if (options.has_velocity) velocity_ = FlatBuffer::like(gradients);
+    if (options.make_factors) factors_ = options.make_factors();
   }
 
   std::int64_t end_step(const StepCounts&, double, StateHome&) override {
@@ -96,7 +97,7 @@ class StepSumAveraging final : public GradientPolicy {
   }
   HomeMemory memory_at_home() override {
     HomeMemory memory;
-    for (std::optional<FlatBuffer>* kept : {&error_, &velocity_})
+    for (std::optional<FlatBuffer>* kept : {&error_, &velocity_, &factors_})
       if (*kept) memory.buffers.push_back({.buffer = &**kept, .is_error = true});
     return memory;
   }
@@ -104,6 +105,7 @@ class StepSumAveraging final : public GradientPolicy {
     std::vector<PolicyState> state;
     if (error_) state.push_back({"gradient_error", &*error_, true});
     if (velocity_) state.push_back({"gradient_velocity", &*velocity_, true});
+    if (factors_) state.push_back({"powersgd_factor", &*factors_, false});
     return state;
   }
 
@@ -112,7 +114,8 @@ class StepSumAveraging final : public GradientPolicy {
   void set_bytes_sent(std::int64_t bytes) override { bytes_sent_ = bytes; }
 
   const std::function<std::size_t(std::int64_t)> bytes_in_;
-  std::optional<FlatBuffer> error_, velocity_;
+  // What the step's sum keeps; on a device, mirrors.
+  std::optional<FlatBuffer> error_, velocity_, factors_;
   std::int64_t bytes_sent_ = 0;
 };
 

@@ -92,4 +92,23 @@ std::unique_ptr<DeviceGradientSum> make_bf16_device_sum(const CodeExchange& exch
                                                         const FlatBuffer& gradients,
                                                         const BucketOptions& buckets);
 
+// Sums the largest elements of the gradients after backward; they are selected on the device, with
+// the bits of make_top_k_sum(). The communicators must outlive the sum and must not be used
+// otherwise during a step. Collective if the devices exchange the codes: the ranks compare the
+// calls of a step.
+std::unique_ptr<DeviceGradientSum> make_top_k_device_sum(const CodeExchange& exchange,
+                                                         const FlatBuffer& gradients, double ratio);
+// Returns the device memory of make_top_k_device_sum() in bytes, at most, without the errors.
+std::size_t top_k_device_sum_bytes(std::int64_t elements, DType dtype, double ratio, int ranks);
+
+// Sums gradients by PowerSGD after backward, with the products of make_power_sgd_sum() on the
+// device; the ranks' factors are added in the order of the communicator. Its errors are the error
+// and the factors. The communicators must outlive the sum and must not be used otherwise during a
+// step. Collective if the devices exchange the factors: the ranks compare the calls of a step.
+std::unique_ptr<DeviceGradientSum> make_power_sgd_device_sum(const CodeExchange& exchange,
+                                                             const FlatBuffer& gradients, int rank);
+// Returns the device memory of make_power_sgd_device_sum() for gradients of these tensors, in
+// bytes, without the errors.
+std::size_t power_sgd_device_sum_bytes(std::span<const NamedLayout> tensors, DType dtype, int rank);
+
 }  // namespace engine

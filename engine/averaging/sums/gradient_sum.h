@@ -68,6 +68,14 @@ std::unique_ptr<GradientSum> make_bf16_sum(backends::Communicator& communicator,
 // correction and clipping.
 std::unique_ptr<GradientSum> make_top_k_sum(backends::Communicator& communicator,
                                             FlatBuffer& gradients, double ratio);
+// Returns how many of the elements, or of those of all parameters, a rank sends.
+std::int64_t top_k_elements(std::int64_t elements, double ratio);
+std::int64_t top_k_elements(const FlatBuffer& gradients, double ratio);
+// Returns the bytes that a rank sends in a step.
+std::size_t top_k_bytes(const FlatBuffer& gradients, double ratio);
+std::string top_k_note(double ratio);  // as GradientSum::note()
+// Throws Error unless the index is that of one of the elements.
+void check_top_k_index(std::int64_t index, std::int64_t elements);
 
 // PowerSGD (Vogels et al., 2019, algorithms 1 and 2): every parameter as a matrix M [rows, columns]
 // is sent as P = M Q and Q = M^T P of `rank` columns, where Q starts from the previous step's

@@ -9,16 +9,14 @@
 #include <cstdint>
 #include <limits>
 
+#include "engine/ops/codes/lane_sums.h"
 #include "io/base/numbers/half.h"
 
 namespace engine::ops {
 
 inline constexpr std::int64_t kSparseBlock = 4096;  // elements with one pair of scales
 inline constexpr int kSparseIndexBits = 12;
-// Sums over the elements of a block are made of this many partial ones: element i belongs to
-// partial sum i % kSparseLanes, in order of i. These are added by sparse_lane_total(), or as
-// block_sum() does on a device.
-inline constexpr int kSparseLanes = 256;
+inline constexpr int kSparseLanes = kSumLanes;  // of sums over the elements of a block
 
 // The number of sent elements of a block of `count`; `kept`: that of a whole block.
 BASE_HOST_DEVICE std::int64_t sparse_kept(std::int64_t kept, std::int64_t count) {
@@ -31,18 +29,6 @@ BASE_HOST_DEVICE std::size_t sparse_bytes(int bits, std::int64_t kept, std::int6
 }
 // The number of levels of a value of `bits`, one of which is the sign.
 BASE_HOST_DEVICE int sparse_levels(int bits) { return 1 << (bits - 1); }
-
-// Replaces the partial sums, in the order of a warp's and a block's sum.
-inline double sparse_lane_total(double (&lanes)[kSparseLanes]) {
-  constexpr int kWarp = 32;
-  double total = 0;
-  for (double* warp = lanes; warp != lanes + kSparseLanes; warp += kWarp) {
-    for (int half = kWarp / 2; half > 0; half /= 2)
-      for (int lane = 0; lane < half; ++lane) warp[lane] += warp[lane + half];
-    total += *warp;
-  }
-  return total;
-}
 
 // Evenly spaced magnitudes.
 struct SparseLevels {

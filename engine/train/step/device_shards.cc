@@ -28,14 +28,14 @@ std::int64_t max_batches(const TreePartition& cut, std::int64_t micro_batches) {
 
 }  // namespace
 
-int graph_slots(const TreePartition& cut, int rank, std::int64_t micro_batches) {
+int graph_slots(const TreePartition& cut, int rank, std::int64_t micro_batches, bool in_turn) {
   const int usual = DeviceExecutorOptions{}.slots;
   if (max_batches(cut, micro_batches) > kMaxCapturedBatches) return usual;
-  return usual * cut.count(rank) * static_cast<int>(micro_batches);
+  return usual * (in_turn ? cut.count(rank) : 1) * static_cast<int>(micro_batches);
 }
 
 std::string DeviceShards::obstacle() const {
-  if (replicas_) return "batch statistics of the shards pass through host memory";
+  if (waits_in_layers()) return "batch statistics of the shards pass through host memory";
   const std::int64_t batches = max_batches(options_.cut, micro_batches_);
   if (batches <= kMaxCapturedBatches) return "";
   return "a step has " + std::to_string(batches) +
@@ -43,12 +43,12 @@ std::string DeviceShards::obstacle() const {
 }
 
 int DeviceShards::slots() const {
-  if (replicas_) return DeviceExecutorOptions{}.slots;
-  return graph_slots(options_.cut, rank_, micro_batches_);
+  if (waits_in_layers()) return DeviceExecutorOptions{}.slots;
+  return graph_slots(options_.cut, rank_, micro_batches_, !replicas_);
 }
 
 DeviceShards::DeviceShards(const DeviceShardsOptions& options, const ShardReplicas::Parts& parts,
-                           std::int64_t micro_batches)
+                           std::int64_t micro_batches, bool captured)
     : options_(options),
       rank_(options.rank()),
       count_(options.cut.count(rank_)),
@@ -61,8 +61,14 @@ DeviceShards::DeviceShards(const DeviceShardsOptions& options, const ShardReplic
                   sizeof(ops::BatchTotals),
               model_.running.device(), "workspace"),
       here_(totals_.bytes()) {
-  if (layers_that_use_replicas(*parts.plan.graph) > 0)
-    replicas_ = std::make_unique<ShardReplicas>(parts, options_.cut, options.statistics);
+  if (layers_that_use_replicas(*parts.plan.graph) == 0) return;
+  const ShardReplicas::Exchange exchange{options.statistics, options.device_statistics};
+  DeviceExecutorOptions of_executors = parts.executor;
+  if (exchange.is_on_devices() && captured)
+    of_executors.slots = graph_slots(options_.cut, rank_, micro_batches, false);
+  replicas_ = std::make_unique<ShardReplicas>(
+      ShardReplicas::Parts{parts.plan, parts.model, parts.context, of_executors, parts.control},
+      options_.cut, exchange);
 }
 
 std::unique_ptr<DeviceGradientSum> DeviceShards::make_sum(const ModelState& mirror) const {
@@ -85,28 +91,66 @@ BatchView DeviceShards::part(const StepRequest& request, int shard, std::int64_t
   return micro_batch_of(whole, m, micro_batches_);
 }
 
+// Of a micro-batch: the samples of all shards of all ranks.
+std::int64_t DeviceShards::samples_of_all(const StepRequest& request, std::int64_t m) const {
+  std::int64_t samples = 0;
+  for (int part = 0; part < options_.cut.parts(); ++part) {
+    const std::int64_t count = request.global_count * (part + 1) / options_.cut.parts() -
+                               request.global_count * part / options_.cut.parts();
+    samples += count * (m + 1) / micro_batches_ - count * m / micro_batches_;
+  }
+  return samples;
+}
+
+DeviceExecutor& DeviceShards::executor(const Step& step, int shard) {
+  return replicas_ && shard > 0 ? replicas_->executor(static_cast<std::size_t>(shard))
+                                : step.executor;
+}
+
 std::span<const int> DeviceShards::stage(const Step& step) {
   slots_.clear();
   for (int shard = 0; shard < count_; ++shard)
     for (std::int64_t m = 0; m < micro_batches_; ++m)
-      slots_.push_back(step.executor.stage(part(step.request, shard, m), step.numbers, true));
+      slots_.push_back(
+          executor(step, shard).stage(part(step.request, shard, m), step.numbers, true));
+  if (replicas_) replicas_->join_streams();
   return slots_;
 }
 
-int DeviceShards::compute(DeviceExecutor& executor, const Step& step, int shard,
-                          StepPhases& phases) const {
+std::int64_t DeviceShards::batches_at_once() const {
+  return replicas_ ? micro_batches_ : count_ * micro_batches_;
+}
+int DeviceShards::graph_of(std::span<const int> slots) const {
+  return slots.front() / static_cast<int>(batches_at_once());
+}
+int DeviceShards::last_slot(std::span<const int> slots) const {
+  return slots[static_cast<std::size_t>(batches_at_once() - 1)];
+}
+
+void DeviceShards::release(const Step& step) {
+  if (replicas_) replicas_->fork_streams();
+  const auto last = static_cast<std::size_t>(batches_at_once() - 1);
+  for (std::size_t i = 0; i < step.slots.size(); ++i)
+    if (i != last)
+      executor(step, static_cast<int>(static_cast<std::int64_t>(i) / micro_batches_))
+          .release(step.slots[i]);
+}
+
+int DeviceShards::compute(const Step& step, int shard, StepPhases& phases) {
   PhaseTimer timer;
+  DeviceExecutor& on = executor(step, shard);
   int slot = 0;
   for (std::int64_t m = 0; m < micro_batches_; ++m) {
     if (!step.slots.empty()) {
       slot = step.slots[static_cast<std::size_t>(shard * micro_batches_ + m)];
     } else {
-      if (m > 0) executor.release(slot);
-      slot = executor.stage(part(step.request, shard, m), step.numbers, true);
+      if (m > 0) on.release(slot);
+      slot = on.stage(part(step.request, shard, m), step.numbers, true);
     }
-    executor.forward(slot, true, /*continues=*/m > 0);
+    if (replicas_) replicas_->set_samples(shard, samples_of_all(step.request, m));
+    on.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
-    executor.backward(slot, m == 0 ? Write::kOverwrite : Write::kAdd, {});
+    on.backward(slot, m == 0 ? Write::kOverwrite : Write::kAdd, {});
     timer.lap(phases.backward);
   }
   return slot;
@@ -131,7 +175,7 @@ int DeviceShards::run_sequentially(const Step& step, StepPhases& phases) {
   int slot = 0;
   for (int shard = 0; shard < count_; ++shard) {
     if (shard > 0 && step.slots.empty()) step.executor.release(slot);
-    slot = compute(step.executor, step, shard, phases);
+    slot = compute(step, shard, phases);
     add(step, shard, step.executor, model_.parameters.gradients);
     if (shard > 0) continue;
     running_.keep(stream);
@@ -146,17 +190,17 @@ int DeviceShards::run_sequentially(const Step& step, StepPhases& phases) {
 int DeviceShards::run_at_once(const Step& step, StepPhases& phases) {
   int slot = 0;
   replicas_->run([&](std::size_t shard) {
-    if (shard == 0) {
-      slot = compute(step.executor, step, 0, phases);
-      return;
-    }
-    DeviceExecutor& executor = replicas_->executor(shard);
+    const int number = static_cast<int>(shard);
     StepPhases not_counted;
-    executor.release(compute(executor, step, static_cast<int>(shard), not_counted));
+    const int last = compute(step, number, shard == 0 ? phases : not_counted);
+    if (shard == 0)
+      slot = last;
+    else if (step.slots.empty())
+      executor(step, number).release(last);
   });
   for (int shard = 0; shard < count_; ++shard) {
     const auto s = static_cast<std::size_t>(shard);
-    add(step, shard, shard == 0 ? step.executor : replicas_->executor(s),
+    add(step, shard, executor(step, shard),
         (shard == 0 ? model_ : replicas_->model(s)).parameters.gradients);
   }
   return slot;

@@ -26,6 +26,9 @@ struct DeviceShardsOptions {
   // exchange statistics.
   backends::Communicator *gradients = nullptr, *statistics = nullptr;
   backends::DeviceCommunicator* devices = nullptr;  // sums on the devices; null: in host memory
+  // Exchanges statistics on the devices, beside `devices`; null: in host memory, except for one
+  // rank.
+  backends::DeviceCommunicator* device_statistics = nullptr;
   int rank() const { return gradients == nullptr ? 0 : gradients->rank(); }
 };
 
@@ -34,12 +37,18 @@ struct DeviceShardsOptions {
 // model.
 class DeviceShards {
  public:
-  // `parts`: of the rank's executor; must outlive this object.
+  // `parts`: of the rank's executor; must outlive this object. `captured`: steps may be captured.
   DeviceShards(const DeviceShardsOptions& options, const ShardReplicas::Parts& parts,
-               std::int64_t micro_batches);
+               std::int64_t micro_batches, bool captured);
 
   // Returns the exchange for the rank's executor; null if no layer exchanges statistics.
   ReplicaExchange* exchange() { return replicas_ ? &replicas_->first_exchange() : nullptr; }
+  // Returns true if layers wait for the stream.
+  bool waits_in_layers() const { return replicas_ && !replicas_->exchanges_on_devices(); }
+  // Ends what waits for other ranks' statistics, after a failure.
+  void cancel() noexcept {
+    if (replicas_) replicas_->cancel();
+  }
   // Returns why the work of a step cannot be captured as one graph, "" if it can be. The same on
   // all ranks.
   std::string obstacle() const;
@@ -54,13 +63,19 @@ class DeviceShards {
     const StepNumbers& numbers;
     DeviceExecutor& executor;
     KernelContext& context;
-    // The slots of all micro-batches of all shards, in order, which stay with the caller. Empty:
-    // each micro-batch is staged before its forward and released after its backward.
+    // The slots of all micro-batches of all shards, in order, until release(). Empty: each
+    // micro-batch is staged before its forward and released after its backward.
     std::span<const int> slots = {};
   };
-  // Copies all micro-batches of a step to the device, for a step that is captured. The executor
-  // has graph_slots() slots. Returns Step::slots, valid until the next call.
+  // Copies all micro-batches of a step to the device, for a step that is captured. Executors have
+  // slots() slots. Returns Step::slots, valid until the next call.
   std::span<const int> stage(const Step& step);
+  // Returns the number of the graph that has these slots.
+  int graph_of(std::span<const int> slots) const;
+  // Returns the slot of the rank's executor whose numbers the update reads.
+  int last_slot(std::span<const int> slots) const;
+  // Releases all slots but the last one.
+  void release(const Step& step);
   // Enqueues forward and backward of this rank's shards. Afterwards the nodes of the tree are
   // complete, for one rank the gradients. Returns the last slot of the executor, not released.
   int run(const Step& step, StepPhases& phases);
@@ -71,12 +86,15 @@ class DeviceShards {
   void complete(StepResults& results);
 
  private:
+  std::int64_t batches_at_once() const;  // of an executor, in a captured step
+  DeviceExecutor& executor(const Step& step, int shard);
   // Returns the last slot, not released.
-  int compute(DeviceExecutor& executor, const Step& step, int shard, StepPhases& phases) const;
+  int compute(const Step& step, int shard, StepPhases& phases);
   int run_sequentially(const Step& step, StepPhases& phases);
   int run_at_once(const Step& step, StepPhases& phases);
   void add(const Step& step, int shard, const DeviceExecutor& executor,
            const FlatBuffer& gradients);
+  std::int64_t samples_of_all(const StepRequest& request, std::int64_t m) const;
   BatchView part(const StepRequest& request, int shard, std::int64_t m) const;
   std::size_t offset_of(int rank, int shard) const;  // in the totals
 
@@ -92,9 +110,10 @@ class DeviceShards {
   std::vector<int> slots_;                   // the step that was staged last
 };
 
-// Returns the slots of the executor of `rank` for captured steps with the shards of `cut`: all
-// batches of a step, while those of the next one are copied. Too many are never captured
-// (DeviceShards::obstacle()), and need DeviceExecutorOptions::slots.
-int graph_slots(const TreePartition& cut, int rank, std::int64_t micro_batches);
+// Returns the slots of an executor of `rank` for captured steps with the shards of `cut`: all
+// batches of a step, while those of the next one are copied. With `in_turn` one executor has all
+// shards, else each has one. Too many are never captured (DeviceShards::obstacle()), and need
+// DeviceExecutorOptions::slots.
+int graph_slots(const TreePartition& cut, int rank, std::int64_t micro_batches, bool in_turn);
 
 }  // namespace engine

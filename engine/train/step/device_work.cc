@@ -174,7 +174,7 @@ class Work final : public StepWork, private StateHome {
                                                                .context = context_,
                                                                .executor = executor_options(),
                                                                .control = control_.device()},
-                                          options_.micro_batches);
+                                          options_.micro_batches, options_.graph);
   }
 
   std::unique_ptr<DeviceGradientSum> make_sum() const {
@@ -285,6 +285,7 @@ class Work final : public StepWork, private StateHome {
       sum_->wait(stream);
     } catch (const backends::PeerError&) {
       if (statistics_) statistics_->cancel();
+      if (shards_) shards_->cancel();
       throw;
     }
   }
@@ -308,8 +309,7 @@ class Work final : public StepWork, private StateHome {
   }
 
   void run_shards(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
-    if (shards_->exchange() != nullptr)
-      wait(stream_.handle());  // layers wait for the stream without a deadline
+    if (shards_->waits_in_layers()) wait(stream_.handle());  // layers have no deadline
     timer.lap(phases.communication);
     now_.last_slot = shards_->run(
         {.request = request, .numbers = now_.numbers, .executor = executor_, .context = context_},
@@ -371,14 +371,14 @@ class Work final : public StepWork, private StateHome {
     DeviceShards::Step step{
         .request = request, .numbers = now_.numbers, .executor = executor_, .context = context_};
     step.slots = shards_->stage(step);
-    now_.last_slot = step.slots.back();
+    now_.last_slot = shards_->last_slot(step.slots);
     now_.shape.counts = {request.global_count};  // determines the samples of each shard
-    run_graph(static_cast<int>(step.slots.front() / std::ssize(step.slots)), timer, phases, [&] {
+    run_graph(shards_->graph_of(step.slots), timer, phases, [&] {
       StepPhases not_counted;
       shards_->run(step, not_counted);
       issue_end();
     });
-    for (const int slot : step.slots.first(step.slots.size() - 1)) executor_.release(slot);
+    shards_->release(step);
   }
 
   // The time of a capture is mostly that in which it waits for other ranks.

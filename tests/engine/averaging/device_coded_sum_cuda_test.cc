@@ -2,8 +2,6 @@
 #include "engine/averaging/codes/device_coded_sum.h"
 
 #include <cstring>
-#include <functional>
-#include <thread>
 #include <vector>
 
 #include "backends/group.h"
@@ -11,67 +9,18 @@
 #include "engine/averaging/sums/bucket_reducer.h"
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/averaging/sums/gradient_sum.h"
-#include "engine/core/random.h"
 #include "engine/ops/optim_step/step_numbers.h"
-#include "tests/engine/ops/device/cuda_test_support.h"
-#include "tests/support/time_limits.h"
+#include "tests/engine/averaging/device_sum_test_support.h"
 
 namespace engine {
 namespace {
 
-constexpr Device kDevice = cuda_test::kDevice;
+using device_sum_test::fill;
+using device_sum_test::kDevice;
+using device_sum_test::Mirrored;
+using device_sum_test::on_ranks;
 
 class DeviceCodedSumCuda : public cuda_test::CudaTest {};
-
-// Memory on both sides.
-struct Mirrored {
-  FlatBuffer host, device;
-
-  Mirrored(DType dtype, std::int64_t count)
-      : host(dtype, {{"v", TensorLayout::plain({count}), dtype}}),
-        device(FlatBuffer::like(host, kDevice)) {}
-  void upload() const { copy(device, host); }
-  // Returns true if the device has the bits of the host.
-  bool is_equal() const {
-    const FlatBuffer copied = FlatBuffer::like(host);
-    copy(copied, device);
-    return std::memcmp(copied.data(), host.data(), host.bytes()) == 0;
-  }
-
- private:
-  static void copy(const FlatBuffer& to, const FlatBuffer& from) {
-    const cuda::Stream stream;
-    cuda::copy_async(to.data(), from.data(), to.bytes(), stream.handle());
-    stream.synchronize();
-  }
-};
-
-// Some elements are much larger than others, so that blocks have different scales.
-void fill(const FlatBuffer& values, int rank, int round) {
-  for (std::int64_t i = 0; i < values.size(); ++i) {
-    const double value = (uniform_float(philox(3, static_cast<std::uint64_t>(16 * round + rank),
-                                               static_cast<std::uint64_t>(i))[0]) -
-                          0.4) *
-                         (i % 1000 < 300 ? 1 : 1e-3);
-    if (values.dtype() == DType::kF64)
-      values.span<double>()[static_cast<std::size_t>(i)] = value;
-    else
-      values.span<float>()[static_cast<std::size_t>(i)] = static_cast<float>(value);
-  }
-}
-
-// Runs call(group) for each rank on a thread of its own.
-void on_ranks(int world, const std::function<void(backends::Group&)>& call) {
-  auto groups = backends::make_inproc_groups(world, test_support::deadline_ms(60'000));
-  std::vector<std::jthread> ranks;
-  ranks.reserve(groups.size());
-  for (auto& group : groups)
-    ranks.emplace_back([&call, &group] {
-      cuda::use_device(0);
-      call(*group);
-      group->leave();
-    });
-}
 
 struct Case {
   int world;

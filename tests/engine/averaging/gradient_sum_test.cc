@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "backends/group.h"
-#include "engine/averaging/codes/low_rank.h"
+#include "engine/averaging/low_rank/low_rank.h"
 #include "engine/averaging/math/flat_math.h"
 #include "engine/core/random.h"
 #include "tests/support/time_limits.h"
@@ -172,6 +172,24 @@ TEST(TopKSum, TakesExactlyKOfEqualElements) {
   group[0]->leave();
 }
 
+// Three elements are infinite, and two are sent.
+TEST(TopKSum, KeepsNothingThatIsNotFinite) {
+  auto group = backends::make_inproc_groups(1, 1000);
+  const auto communicator = group[0]->make_communicator();
+  FlatBuffer gradients(DType::kF32, {{"w", TensorLayout::plain({10}), DType::kF32}});
+  const auto sum = make_top_k_sum(*communicator, gradients, 0.2);
+  const auto g = gradients.span<float>();
+  for (const std::size_t i : {2, 4, 7}) g[i] = std::numeric_limits<float>::infinity();
+  g[5] = 1;
+  sum->sum(0, gradients.size());
+  EXPECT_TRUE(std::isinf(g[2]) && std::isinf(g[4]));
+  std::fill(g.begin(), g.end(), 0.0F);
+  sum->sum(0, gradients.size());
+  EXPECT_EQ(g[5], 1);
+  EXPECT_EQ(g[7], 0);
+  group[0]->leave();
+}
+
 // A gradient of rank 2 needs no more than two columns; with the same one every step the factors
 // converge at once.
 TEST(PowerSgdSum, ALowRankGradientComesThroughWhole) {
@@ -211,6 +229,25 @@ TEST(PowerSgdSum, GoesOnAfterAStepWithoutGradient) {
   for (std::size_t i = 0; i < 20; ++i) gradients.span<float>()[i * 30] = 1;
   sum->sum(0, gradients.size());
   EXPECT_NEAR(gradients.span<float>()[0], 1, 1e-5);
+  group[0]->leave();
+}
+
+TEST(PowerSgdSum, GoesOnAfterAGradientThatIsNotFinite) {
+  auto group = backends::make_inproc_groups(1, 1000);
+  const auto communicator = group[0]->make_communicator();
+  ThreadPool pool(1);
+  KernelContext context{.device = {}, .threads = &pool, .scratch = {}};
+  FlatBuffer gradients(DType::kF32, {{"w", TensorLayout::plain({20, 30}), DType::kF32}});
+  const auto sum = make_power_sgd_sum(*communicator, gradients, context, 2);
+  const auto g = gradients.span<float>();
+  g[7] = std::numeric_limits<float>::infinity();
+  sum->sum(0, gradients.size());
+  EXPECT_FALSE(std::isfinite(g[7]));  // it is detected
+  std::fill(g.begin(), g.end(), 0.0F);
+  for (std::size_t i = 0; i < 20; ++i) g[i * 30] = 1;
+  sum->sum(0, gradients.size());
+  EXPECT_NEAR(g[0], 1, 1e-5);
+  EXPECT_NEAR(g[1], 0, 1e-5);
   group[0]->leave();
 }
 

@@ -6,6 +6,7 @@
 
 #include "backends/identity/host_layout.h"
 #include "engine/averaging/codes/coded_sum.h"
+#include "engine/averaging/low_rank/power_sgd_parts.h"
 #include "engine/averaging/math/device_math.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/stale/stale_averaging.h"
@@ -108,6 +109,17 @@ engine::StepSumOptions coded_step(const AveragingOptions& options, std::uint64_t
     return {.bytes = 2 * static_cast<std::size_t>(gradients.size()),
             .note = " (bf16), encoded on the device",
             .has_error = true};
+  if (options.compression == Compression::kTopK)
+    return {.bytes = engine::top_k_bytes(gradients, options.topk_ratio),
+            .note = engine::top_k_note(options.topk_ratio) + ", encoded on the device",
+            .has_error = true};
+  if (options.compression == Compression::kPowerSgd)
+    return {.bytes = engine::power_sgd_bytes(gradients, options.powersgd_rank),
+            .note = engine::power_sgd_note(options.powersgd_rank) + ", encoded on the device",
+            .has_error = true,
+            .make_factors = [&gradients, rank = options.powersgd_rank] {
+              return engine::first_power_sgd_factors(gradients, rank);
+            }};
   const engine::LossyOptions codes = *codes_of(options, seed);
   const engine::BucketOptions& buckets = options.buckets;
   const std::string note = " (" + engine::lossy_text(codes) + "), encoded on the device";
@@ -349,8 +361,7 @@ bool sums_parameters_on_devices(const AveragingOptions& options) {
 }
 
 bool encodes_gradients_on_device(const AveragingOptions& options) {
-  return options.method == AveragingMethod::kGradients &&
-         (options.compression == Compression::kBf16 || codes_of(options, 0));
+  return options.method == AveragingMethod::kGradients && options.compression != Compression::kNone;
 }
 
 std::size_t averaging_bytes(const AveragingOptions& options, int world_size, engine::DType dtype) {
@@ -364,23 +375,10 @@ std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world
                                       engine::DType dtype) {
   if (!averages(options, world_size)) return 0;
   const std::size_t size = engine::size_of(dtype);
-  if (encodes_gradients_on_device(options))  // what is sent as bf16 is counted as codes
-    return options.compression == Compression::kBf16 ? size : bytes_of_sum(options, size);
+  if (encodes_gradients_on_device(options))  // what is sent is counted as codes
+    return options.compression == Compression::kSparse ? bytes_of_sum(options, size) : size;
   if (!options.of_parameters() || options.stale.max_behind > 0) return 0;
   return size * copies_of_policy(options);
-}
-
-std::size_t coded_sum_bytes_on_device(const AveragingOptions& options, int world_size,
-                                      engine::DType dtype, std::int64_t elements) {
-  if (world_size == 1) return 0;
-  const bool of_gradients = encodes_gradients_on_device(options);
-  if (of_gradients && options.compression == Compression::kBf16)
-    return static_cast<std::size_t>(elements) * engine::size_of(engine::DType::kBF16);
-  const auto codes = codes_of(options, 0);
-  if (!codes) return 0;
-  if (of_gradients)
-    return engine::coded_device_sum_bytes(*codes, elements, dtype, options.buckets, world_size);
-  return options.of_parameters() ? engine::coded_parameters_bytes(*codes, elements, world_size) : 0;
 }
 
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {

@@ -59,9 +59,6 @@ std::size_t averaging_bytes(const AveragingOptions& options, int world_size, eng
 // Returns the same of a device that has the state: the part with which the policy calculates there.
 std::size_t averaging_bytes_on_device(const AveragingOptions& options, int world_size,
                                       engine::DType dtype);
-// Returns the bytes of codes of up to `elements` trained parameters on a CUDA device.
-std::size_t coded_sum_bytes_on_device(const AveragingOptions& options, int world_size,
-                                      engine::DType dtype, std::int64_t elements);
 // Returns true if the step after `steps` steps sums gradients over ranks.
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size);
 // Returns e.g. "params every 8", "grad overlapped, top-k 0.01": for the start line.

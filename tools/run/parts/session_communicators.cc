@@ -27,19 +27,12 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_wire(
   return communicator;
 }
 
-// Returns true if the devices can sum the gradients of steps.
-bool sums_gradients_on_devices(const AveragingOptions& averaging) {
-  return averaging.method == AveragingOptions::Method::kGradients &&
-         (averaging.compression == AveragingOptions::Compression::kNone ||
-          encodes_gradients_on_device(averaging));
-}
-
 // Returns true if the model may have layers that exchange batch statistics on the device. The model
 // is not built yet. In elastic jobs they pass through host memory: a wait for sums of gradients
 // does not notice an error of the communicator of statistics before the deadline.
 bool exchanges_on_device(const SessionOptions& options) {
-  if (options.averaging.canonical || options.data.max_ranks > 0) return false;
-  const ModelOptions& model = options.model;
+  if (options.data.max_ranks > 0) return false;
+  const ModelRequest& model = options.model;
   if (model.synchronized_statistics) return true;
   const std::string definition =
       model.definition.empty() ? models::model_definition(model.name) : model.definition;
@@ -50,7 +43,7 @@ bool exchanges_on_device(const SessionOptions& options) {
 
 DeviceCommunicators::DeviceCommunicators(const SessionOptions& options, const Compute& compute,
                                          backends::Group& group)
-    : gradients(sums_gradients_on_devices(options.averaging)
+    : gradients(options.averaging.method == AveragingOptions::Method::kGradients
                     ? make_device_wire(options, compute, group)
                     : nullptr),
       parameters(sums_parameters_on_devices(options.averaging)

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "engine/averaging/shards/node_sum.h"
 #include "engine/core/error.h"
 #include "engine/graph/device_executor.h"
+#include "engine/graph/model_state.h"
 #include "engine/ops/images/prepare_images.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/evaluator.h"
@@ -17,6 +19,7 @@
 #include "io/gpu/device_memory.h"
 #include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
+#include "tools/run/choices/device_codes.h"
 
 namespace tools {
 namespace {
@@ -55,8 +58,13 @@ void plan_codes(const SessionOptions& options, const backends::Group& group,
   const std::uint64_t elements = gradients / engine::size_of(needs.state);
   needs.sums += coded_sum_bytes_on_device(options.averaging, group.world_size(), needs.state,
                                           static_cast<std::int64_t>(elements));
-  if (options.data.max_ranks > 0 && group.world_size() > 1 &&
-      encodes_gradients_on_device(options.averaging))
+  const bool is_elastic = options.data.max_ranks > 0;
+  std::vector<engine::NamedLayout> trained;
+  for (const engine::OrderedParameter& parameter : engine::completion_order(graph, needs.state))
+    if (!parameter.frozen) trained.push_back(parameter.layout);
+  needs.sums += factor_bytes_on_device(options.averaging, group.world_size(), needs.state, trained,
+                                       is_elastic ? 2 : 1);
+  if (is_elastic && group.world_size() > 1 && encodes_gradients_on_device(options.averaging))
     needs.sums +=
         elements * averaging_bytes_on_device(options.averaging, group.world_size(), needs.state);
 }
@@ -106,8 +114,8 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
     if (options.averaging.canonical) {
       const engine::TreePartition cut = shards_of(options, group);
       plan_device_shards(cut, group, graph, needs);
-      if (compute.graph && needs.in_turn)
-        needs.batches = engine::graph_slots(cut, group.rank(), needs.micro_batches) /
+      if (compute.graph)
+        needs.batches = engine::graph_slots(cut, group.rank(), needs.micro_batches, needs.in_turn) /
                         engine::DeviceExecutorOptions{}.slots;
     }
     plan_codes(options, group, graph, needs);

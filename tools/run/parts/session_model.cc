@@ -37,7 +37,7 @@ void require_match(const char* option, const std::string& pattern,
                         base::did_you_mean(pattern, names) + " (--dry-run shows the layers)");
 }
 
-void freeze(const ModelOptions& options, engine::Graph& graph) {
+void freeze(const ModelRequest& options, engine::Graph& graph) {
   if (options.frozen.empty()) return;
   const std::vector<std::string> names = parameter_names(graph);
   for (const std::string& pattern : options.frozen) require_match("--freeze", pattern, names);
@@ -57,7 +57,7 @@ std::string sequence_hint(const io::Dataset& dataset) {
          " positions: if these are gray images, save x[:, None]";
 }
 
-engine::Graph build_network(const ModelOptions& options, const io::Dataset& dataset) {
+engine::Graph build_network(const ModelRequest& options, const io::Dataset& dataset) {
   try {
     return models::build_model(options.name, {.sample_shape = sample_shape(dataset),
                                               .classes = dataset.classes(),
@@ -71,7 +71,7 @@ engine::Graph build_network(const ModelOptions& options, const io::Dataset& data
   }
 }
 
-engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
+engine::Graph build_graph(const ModelRequest& options, const io::Dataset& dataset) {
   engine::Graph graph = build_network(options, dataset);
   if (options.synchronized_statistics) graph.synchronize_statistics();
   freeze(options, graph);

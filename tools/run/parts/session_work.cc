@@ -1,6 +1,7 @@
 // Chooses among the works of a step and the averagings by the options and the device.
 #include "tools/run/parts/session_work.h"
 
+#include <functional>
 #include <string>
 
 #include "engine/averaging/sums/device_sum.h"
@@ -33,7 +34,33 @@ engine::DeviceShardsOptions device_shards(const SessionSetting& setting,
   return {.cut = shards_of(setting.options, setting.group),
           .gradients = alone ? nullptr : communicators.averaging.get(),
           .statistics = communicators.statistics.get(),
-          .devices = communicators.device};
+          .devices = communicators.device,
+          .device_statistics = communicators.device_statistics};
+}
+
+using MakeDeviceSum =
+    std::function<std::unique_ptr<engine::DeviceGradientSum>(const engine::FlatBuffer&)>;
+
+// REQUIRES: encodes_gradients_on_device(averaging).
+MakeDeviceSum coded_sum(const AveragingOptions& averaging, const engine::CodeExchange& exchange,
+                        std::uint64_t seed) {
+  using Compression = AveragingOptions::Compression;
+  if (averaging.compression == Compression::kTopK)
+    return [exchange, ratio = averaging.topk_ratio](const engine::FlatBuffer& gradients) {
+      return engine::make_top_k_device_sum(exchange, gradients, ratio);
+    };
+  if (averaging.compression == Compression::kPowerSgd)
+    return [exchange, rank = averaging.powersgd_rank](const engine::FlatBuffer& gradients) {
+      return engine::make_power_sgd_device_sum(exchange, gradients, rank);
+    };
+  if (averaging.compression == Compression::kBf16)
+    return [exchange, buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+      return engine::make_bf16_device_sum(exchange, gradients, buckets);
+    };
+  return [exchange, codes = *codes_of(averaging, seed),
+          buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
+    return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
+  };
 }
 
 // Lets the device sum gradients: as the other ranks' devices do, or as codes.
@@ -41,21 +68,12 @@ void choose_sum(const SessionSetting& setting, const SessionCommunicators& commu
                 engine::DeviceWorkOptions& device) {
   const SessionOptions& options = setting.options;
   const AveragingOptions& averaging = options.averaging;
-  const engine::CodeExchange exchange{communicators.averaging.get(), communicators.device};
   if (averaging.canonical) {
     device.shards = device_shards(setting, communicators);
   } else if (setting.group.world_size() > 1 && encodes_gradients_on_device(averaging)) {
     device.averaging.wanted = true;  // has the memory of the error
-    if (averaging.compression == AveragingOptions::Compression::kBf16)
-      device.make_sum = [exchange,
-                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-        return engine::make_bf16_device_sum(exchange, gradients, buckets);
-      };
-    else
-      device.make_sum = [exchange, codes = *codes_of(averaging, options.seed),
-                         buckets = averaging.buckets](const engine::FlatBuffer& gradients) {
-        return engine::make_coded_device_sum(exchange, gradients, codes, buckets);
-      };
+    device.make_sum =
+        coded_sum(averaging, {communicators.averaging.get(), communicators.device}, options.seed);
   } else if (communicators.device) {
     device.make_sum = [wire = communicators.device,
                        buckets = averaging.buckets](const engine::FlatBuffer& gradients) {

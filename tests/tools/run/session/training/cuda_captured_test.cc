@@ -82,15 +82,15 @@ std::string announced(int world, const Options& more) {
 TEST_F(CudaCaptured, NothingStandsAgainstMicroBatchesAndUnequalShares) {
   for (const char* more :
        {"grad-accum=3", "shares=3:1", "shares=auto", "shares=auto sync-bn=true", "compress=bf16",
-        "reduction-order=canonical", "reduction-order=canonical reduction-shards=16 grad-accum=8",
+        "compress=topk sync-bn=true", "compress=powersgd sync-bn=true", "reduction-order=canonical",
+        "reduction-order=canonical sync-bn=true",
+        "reduction-order=canonical reduction-shards=16 grad-accum=8",
         "sync=params amp=O2 loss-scale=dynamic"}) {
     SCOPED_TRACE(more);
     EXPECT_EQ(announced(2, more), "captured from step 3 on");
   }
   EXPECT_EQ(announced(2, "reduction-order=canonical reduction-shards=16 grad-accum=9"),
             "not captured: a step has 72 micro-batches of shards, and a graph at most 64");
-  EXPECT_EQ(announced(2, "reduction-order=canonical sync-bn=true"),
-            "not captured: batch statistics of the shards pass through host memory");
 }
 
 // One graph has all shards of a rank, and the sum of all ranks' nodes over NCCL: three ranks have
@@ -98,6 +98,8 @@ TEST_F(CudaCaptured, NothingStandsAgainstMicroBatchesAndUnequalShares) {
 TEST_F(CudaCaptured, CanonicalOrderHasTheBitsOfStraightSteps) {
   for (const auto& [world, more] :
        {std::pair{1, "grad-accum=2"}, std::pair{2, "shares=3:1 amp=bf16 on-nonfinite=skip"},
+        std::pair{1, "sync-bn=true"}, std::pair{2, "sync-bn=true grad-accum=2"},
+        std::pair{kRanks, "sync-bn=true amp=bf16 synthetic-size=11 batch-size=4 epochs=4"},
         std::pair{kRanks, "amp=O2 loss-scale=dynamic shard-optimizer=true"},
         std::pair{kRanks, "grad-accum=3 synthetic-size=11 batch-size=4 epochs=4"}}) {
     SCOPED_TRACE(std::to_string(world) + " ranks, " + more);
@@ -112,6 +114,8 @@ TEST_F(CudaCaptured, ShardsAreCapturedWithoutNccl) {
   EXPECT_EQ(captured[0].capture, "captured from step 3 on");
   for (std::size_t rank = 0; rank < 2; ++rank)
     EXPECT_EQ(session_runner::difference(straight[rank].whole, captured[rank].whole), "") << rank;
+  EXPECT_EQ(train(2, with(options, "sync-bn=true"))[0].capture,
+            "not captured: batch statistics of the shards pass through host memory");
 }
 
 // A change of the shares changes the shapes; those in force again have their graphs.

@@ -35,7 +35,9 @@ const Options kOfBuckets =
 const Options kInHostMemory = cuda_ranks::on_devices(kRanks, /*nccl=*/false);
 const Options kCodes[] = {
     "compress=int8", "compress=int4",
-    "compress=sparse sparse-ratio=0.1 sparse-warmup=3 sparse-momentum=0.9 momentum=0"};
+    "compress=sparse sparse-ratio=0.1 sparse-warmup=3 sparse-momentum=0.9 momentum=0",
+    "compress=topk topk-ratio=0.05"};
+const Options kPowerSgd = "compress=powersgd powersgd-rank=2";
 
 Options by_nccl(int world) { return cuda_ranks::on_devices(world, /*nccl=*/true); }
 
@@ -74,20 +76,26 @@ TEST_F(CudaCodes, HaveTheValuesOfTheCpu) {
     }
 }
 
-TEST_F(CudaCodes, HaveTheSameBitsBesideOtherOptions) {
+void expect_same_bits_beside_other_options(const Options& codes) {
+  SCOPED_TRACE(codes.at("compress"));
   for (const Options& more : {Options("amp=bf16"), Options("sync-bn=true"),
                               Options("freeze=layer1.*"), Options("amp=O2 loss-scale=dynamic"),
                               Options("grad-accum=2"), Options("delay-allreduce=true"),
                               Options("shard-optimizer=true optimizer=adamw lr=0.001 momentum="),
                               Options("batch-size=2 synthetic-size=20")}) {
     SCOPED_TRACE(more.begin()->first + "=" + more.begin()->second);
-    const Options options = with(kOfBuckets, kCodes[0], more);
+    const Options options = with(kOfBuckets, codes, more);
     const auto nccl = train(kRanks, with(options, by_nccl(kRanks))),
                staged = train(kRanks, with(options, kInHostMemory));
     expect_equal_parameters(nccl);
     for (std::size_t rank = 0; rank < nccl.size(); ++rank)
       EXPECT_TRUE(same_bits(staged[rank], nccl[rank], io::Section::kParameter)) << rank;
   }
+}
+
+TEST_F(CudaCodes, HaveTheSameBitsBesideOtherOptions) {
+  expect_same_bits_beside_other_options(kCodes[0]);
+  expect_same_bits_beside_other_options(kCodes[3]);
 }
 
 // Graphs read the number of the round from device memory.
@@ -102,16 +110,18 @@ TEST_F(CudaCodes, CapturedStepsHaveTheBitsOfStraightSteps) {
       for (std::size_t rank = 0; rank < captured.size(); ++rank)
         EXPECT_EQ(session_runner::difference(straight[rank].whole, captured[rank].whole), "");
     }
-  EXPECT_EQ(train(2, with(kOfBuckets, kCodes[0], kInHostMemory))[0].capture,
-            "not captured: codes of gradients pass through host memory");
+  for (const Options& codes : {kCodes[0], kCodes[3]})
+    EXPECT_EQ(train(2, with(kOfBuckets, codes, kInHostMemory))[0].capture,
+              "not captured: codes of gradients pass through host memory");
 }
 
 // Two ranks add in any order; more ranks round differently over NCCL.
-TEST_F(CudaCodes, OfBf16HaveTheValuesOfTheCpu) {
+void expect_values_of_all_reduced_codes(const Options& codes, const std::string& note) {
+  SCOPED_TRACE(codes.at("compress"));
   for (const char* more : {"dtype=f64", "dtype=f64 grad-accum=2 shares=3:1", "sync-bn=true"}) {
     SCOPED_TRACE(more);
     const bool is_wide = std::string(more).starts_with("dtype");
-    const Options options = with(kOfBuckets, "compress=bf16", more);
+    const Options options = with(kOfBuckets, codes, more);
     const auto cpu = train(2, with(options, "device=cpu")),
                nccl = train(2, with(options, by_nccl(2))),
                staged = train(2, with(options, kInHostMemory));
@@ -124,7 +134,7 @@ TEST_F(CudaCodes, OfBf16HaveTheValuesOfTheCpu) {
     EXPECT_EQ(cpu[0].bytes_sent, nccl[0].bytes_sent);
     EXPECT_EQ(cpu[0].bytes_sent, staged[0].bytes_sent);
   }
-  const Options options = with(kOfBuckets, "compress=bf16");
+  const Options options = with(kOfBuckets, codes);
   const auto cpu = train(kMaxRanks, with(options, "device=cpu")),
              nccl = train(kMaxRanks, with(options, by_nccl(kMaxRanks))),
              straight = train(kMaxRanks, with(options, by_nccl(kMaxRanks), "cuda-graph=off"));
@@ -132,32 +142,55 @@ TEST_F(CudaCodes, OfBf16HaveTheValuesOfTheCpu) {
   EXPECT_LT(distance(cpu[0], nccl[0]), 1e-2);
   for (std::size_t rank = 0; rank < nccl.size(); ++rank)
     EXPECT_EQ(session_runner::difference(straight[rank].whole, nccl[rank].whole), "") << rank;
-  EXPECT_CONTAINS(nccl[0].coverage, "steps (bf16), encoded on the device");
+  EXPECT_CONTAINS(nccl[0].coverage, "steps (" + note + "), encoded on the device");
+}
+
+TEST_F(CudaCodes, OfBf16HaveTheValuesOfTheCpu) {
+  expect_values_of_all_reduced_codes("compress=bf16", "bf16");
+}
+TEST_F(CudaCodes, OfPowerSgdHaveTheValuesOfTheCpu) {
+  expect_values_of_all_reduced_codes(kPowerSgd, "PowerSGD rank 2");
 }
 
 // The first steps overflow: their gradients are skipped, and must not stay in the error.
-TEST_F(CudaCodes, OfBf16OutliveStepsThatOverflow) {
+void expect_finite_errors_after_overflows(const Options& codes) {
+  SCOPED_TRACE(codes.at("compress"));
   for (const Options& devices : {by_nccl(2), kInHostMemory}) {
     const auto ranks =
-        train(2, with(kOfBuckets, devices, "compress=bf16 amp=O2 loss-scale=dynamic steps=12"));
-    EXPECT_TRUE(std::isfinite(ranks[0].losses.back()));
-    for (const std::vector<std::byte>& error : errors_of(ranks[0].whole))
-      for (std::size_t at = 0; at < error.size(); at += sizeof(float)) {
-        float value = 0;
-        std::memcpy(&value, error.data() + at, sizeof value);
-        ASSERT_TRUE(std::isfinite(value)) << at;
-      }
+        train(2, with(kOfBuckets, devices, codes, "amp=O2 loss-scale=16777216 steps=3"));
+    for (const RankResult& rank : ranks)
+      for (const std::vector<std::byte>& error : errors_of(rank.whole))
+        for (std::size_t at = 0; at < error.size(); at += sizeof(float)) {
+          float value = 0;
+          std::memcpy(&value, error.data() + at, sizeof value);
+          ASSERT_TRUE(std::isfinite(value)) << at;
+        }
+    const auto trained =
+        train(2, with(kOfBuckets, devices, codes, "amp=O2 loss-scale=dynamic steps=12"));
+    EXPECT_TRUE(std::isfinite(trained[0].losses.back()));
+    EXPECT_LE(trained[0].reports.back().skipped_steps, 6);
   }
 }
 
-TEST_F(CudaCodes, OfBf16ResumeOnTheOtherKindOfDevice) {
-  const Options base = with(kOfBuckets, "dtype=f64 compress=bf16"), cpu = "device=cpu";
-  const auto whole = train(2, with(base, by_nccl(2)));
-  for (const auto& [first, second] : {std::pair{by_nccl(2), by_nccl(2)}, std::pair{by_nccl(2), cpu},
-                                      std::pair{cpu, kInHostMemory}}) {
-    const auto continued = cuda_ranks::train_in_two_runs(base, first, second);
-    EXPECT_LT(distance(whole[0], continued[0]), 1e-10);
-    EXPECT_EQ(continued[0].bytes_sent, whole[0].bytes_sent);
+TEST_F(CudaCodes, OutliveStepsThatOverflow) {
+  expect_finite_errors_after_overflows("compress=bf16");
+  expect_finite_errors_after_overflows(kCodes[3]);
+  expect_finite_errors_after_overflows(kPowerSgd);
+}
+
+// Of codes that are all-reduced.
+TEST_F(CudaCodes, ThatAreSummedResumeOnTheOtherKindOfDevice) {
+  for (const Options& codes : {Options("compress=bf16"), kPowerSgd}) {
+    SCOPED_TRACE(codes.at("compress"));
+    const Options base = with(kOfBuckets, "dtype=f64", codes), cpu = "device=cpu";
+    const auto whole = train(2, with(base, by_nccl(2)));
+    for (const auto& [first, second] :
+         {std::pair{by_nccl(2), by_nccl(2)}, std::pair{by_nccl(2), cpu},
+          std::pair{cpu, kInHostMemory}}) {
+      const auto continued = cuda_ranks::train_in_two_runs(base, first, second);
+      EXPECT_LT(distance(whole[0], continued[0]), 1e-10);
+      EXPECT_EQ(continued[0].bytes_sent, whole[0].bytes_sent);
+    }
   }
 }
 
@@ -173,16 +206,21 @@ TEST_F(CudaCodes, OfBf16GoOnWhenRanksLeaveAndJoin) {
 }
 
 TEST_F(CudaCodes, TheReportNamesThem) {
-  for (const Options& devices : {by_nccl(2), kInHostMemory})
+  for (const Options& devices : {by_nccl(2), kInHostMemory}) {
     EXPECT_CONTAINS(train(2, with(kOfBuckets, kCodes[0], devices))[0].coverage,
                     "steps (int8), encoded on the device");
+    EXPECT_CONTAINS(train(2, with(kOfBuckets, kCodes[3], devices))[0].coverage,
+                    "steps (top-k 0.05), encoded on the device");
+  }
 }
 
 // A mark in the mirror of the gradients is there as long as nothing is copied to it.
 TEST_F(CudaCodes, LeaveTheMirrorOfTheGradientsAlone) {
-  for (const Options& devices : {by_nccl(2), kInHostMemory}) {
+  for (const auto& [codes, devices] :
+       {std::pair{kCodes[0], by_nccl(2)}, std::pair{kCodes[0], kInHostMemory},
+        std::pair{kCodes[3], kInHostMemory}, std::pair{kPowerSgd, kInHostMemory}}) {
     std::vector<char> kept(2, 1);
-    train(2, with(kOfBuckets, kCodes[0], devices), [&kept](int rank, engine::TrainState& state) {
+    train(2, with(kOfBuckets, codes, devices), [&kept](int rank, engine::TrainState& state) {
       float& mirrored = state.model.parameters.gradients.span<float>()[0];
       constexpr float kMark = 12345;
       if (state.progress.global_step >= 3 && mirrored != kMark)
@@ -223,7 +261,9 @@ TEST_F(CudaCodes, ResumeOnTheOtherKindOfDevice) {
 TEST_F(CudaCodes, AFailedStepLeavesTheErrorOfTheOneBefore) {
   for (const auto& [codes, devices] :
        {std::pair{kCodes[1], by_nccl(kRanks)}, std::pair{kCodes[1], kInHostMemory},
-        std::pair{kCodes[2], by_nccl(kRanks)}, std::pair{kCodes[2], kInHostMemory}}) {
+        std::pair{kCodes[2], by_nccl(kRanks)}, std::pair{kCodes[2], kInHostMemory},
+        std::pair{kCodes[3], by_nccl(kRanks)}, std::pair{kCodes[3], kInHostMemory},
+        std::pair{kPowerSgd, by_nccl(kRanks)}, std::pair{kPowerSgd, kInHostMemory}}) {
     const Options options = with(kOfBuckets, codes, devices, "steps=9");
     changing_ranks::Job job(options, kRanks);
     job.join(kRanks);
@@ -238,7 +278,7 @@ TEST_F(CudaCodes, AFailedStepLeavesTheErrorOfTheOneBefore) {
 }
 
 TEST_F(CudaCodes, GoOnWhenRanksLeaveAndJoin) {
-  for (const Options& codes : {kCodes[0], kCodes[2]})
+  for (const Options& codes : {kCodes[0], kCodes[2], kCodes[3], kPowerSgd})
     for (const Options& devices : {by_nccl(kRanks), kInHostMemory})
       changing_ranks::expect_equal_after_changes(with(kOfBuckets, codes, devices), kRanks);
 }

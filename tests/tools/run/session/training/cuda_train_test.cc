@@ -453,8 +453,8 @@ TEST_F(CudaTrain, RegressionsAgreeWithTheCpu) {
   }
 }
 
-// Compressed gradients, or their codes, pass through host memory. Where codes are
-// rounded, what differs in the last bit may be rounded to another code.
+// Codes of gradients pass through host memory. Where codes are rounded, what differs in the last
+// bit may be rounded to another code.
 TEST_F(CudaTrain, CompressedGradientsAreThoseOfTheCpu) {
   struct Method {
     const char* options;

@@ -1,6 +1,7 @@
 // Products of a matrix M [rows, columns] with thin matrices of `rank` columns; all are row-major.
 // Each result element is one sum in order, so the bits do not depend on the number of threads, and
-// plain loops give the same bits on every machine for one build.
+// plain loops give the same bits on every machine for one build. Kernels have them too
+// (engine/ops/low_rank/low_rank_codes.h).
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cstdint>
 
 #include "engine/core/thread_pool.h"
+#include "engine/ops/codes/lane_sums.h"
+#include "engine/ops/low_rank/low_rank_rules.h"
 
 namespace engine {
 
@@ -54,15 +57,28 @@ void add_product(ThreadPool& threads, LowRankSizes s, T sign, const T* p, const 
   });
 }
 
+// Returns true if a column of q is zero, or has an element that is not finite: it would stay so
+// forever.
+template <class T>
+bool is_lost_column(const T* q, std::int64_t columns, int rank, int column) {
+  bool zero = true, finite = true;
+  for (std::int64_t j = 0; j < columns; ++j) {
+    zero = zero && q[j * rank + column] == 0;
+    finite = finite && std::isfinite(q[j * rank + column]);
+  }
+  return zero || !finite;
+}
+
 // Makes the columns of p orthonormal (modified Gram-Schmidt, each column orthogonalized against the
 // others twice); a column in the span of the ones before becomes zero.
 template <class T>
 void orthonormalize(T* p, std::int64_t rows, int rank) {
   const auto dot = [=](int a, int b) {
-    double sum = 0;
+    double lanes[ops::kSumLanes] = {};
     for (std::int64_t i = 0; i < rows; ++i)
-      sum += static_cast<double>(p[i * rank + a]) * static_cast<double>(p[i * rank + b]);
-    return sum;
+      lanes[i % ops::kSumLanes] +=
+          static_cast<double>(p[i * rank + a]) * static_cast<double>(p[i * rank + b]);
+    return ops::lane_total(lanes);
   };
   for (int c = 0; c < rank; ++c) {
     const double before = std::sqrt(dot(c, c));
@@ -73,7 +89,7 @@ void orthonormalize(T* p, std::int64_t rows, int rank) {
           p[i * rank + c] -= static_cast<T>(part * static_cast<double>(p[i * rank + b]));
       }
     const double norm = std::sqrt(dot(c, c));
-    const bool spanned = norm <= before * (sizeof(T) == 4 ? 1e-6 : 1e-14);
+    const bool spanned = ops::low_rank_spanned<T>(norm, before);
     for (std::int64_t i = 0; i < rows; ++i)
       p[i * rank + c] =
           spanned ? T(0) : static_cast<T>(static_cast<double>(p[i * rank + c]) / norm);
