@@ -19,7 +19,7 @@ except ImportError as error:
     sys.exit(77)
 
 CLASSES, IGNORED, STEPS, BATCH, RATE = 3, 255, 36, 8, 0.5
-WEIGHTS = [0.5, 1.0, 2.5]
+WEIGHTS = [0.3, 1.1, 2.7]
 
 
 class UNet(torch.nn.Module):
