@@ -88,7 +88,7 @@ def main(folder):
     tensors = {name: (torch.tensor(x).double(), torch.tensor(y).long()) for name, (x, y) in data.items()}
     after, plain = trained(model, *tensors["train"])
     smoothed = trained(model, *tensors["train"], label_smoothing=0.1)[1]
-    weighted = trained(model, *tensors["train"], weight=torch.tensor(WEIGHTS).double())[1]
+    weighted = trained(model, *tensors["train"], weight=torch.tensor(WEIGHTS, dtype=torch.float64))[1]
     numpy.savez(folder / "expected.npz", plain=plain, smoothed=smoothed, weighted=weighted,
                 scores=scores(after, *tensors["test"]))
 
