@@ -172,6 +172,7 @@ std::vector<OnnxOperatorRow> onnx_padding();
 std::vector<OnnxOperatorRow> onnx_shape_operators();    // shapes, and constants
 std::vector<OnnxOperatorRow> onnx_general_operators();  // sums, products and means of any tensors
 std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order
+std::vector<OnnxOperatorRow> onnx_einsum();             // onnx_products/ has this
 std::vector<OnnxOperatorRow> onnx_token_operators();    // onnx_tokens/ has these
 
 }  // namespace models

@@ -27,7 +27,7 @@ ORDER = {
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],
     "io/base": ["machine", "numbers text time", "digests files formats threads"],
-    "models": ["onnx onnx_origins published", "onnx_import", "onnx_parameters onnx_tokens onnx_windows", "."],
+    "models": ["onnx onnx_origins published", "onnx_import", "onnx_parameters onnx_products onnx_tokens onnx_windows", "."],
     "tools": ["report", "options", "launch", "folder", "html", "run", "commands", "bench", ".", "api"],
     "tools/report": ["output", "observers", "trace"],
     "tools/options": ["table", "rows input", "manual"],
