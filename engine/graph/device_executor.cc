@@ -1,5 +1,6 @@
-// Implements slots as one block of memory each, [numbers | sample ids | labels or targets |
-// weights | draws | samples, tokens or pixels], which is sent in one copy.
+// Implements slots as one block of memory each, [weights | numbers | sample ids | labels or targets
+// | draws | samples, tokens or pixels], which is sent in one copy, without weights if there are
+// none.
 #include "engine/graph/device_executor.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ class HostBlock {
 
 // The offsets within a slot for the plan's largest batch.
 struct SlotLayout {
-  std::size_t ids = 0, labels = 0, weights = 0, draws = 0, samples = 0, bytes = 0;
+  std::size_t numbers = 0, ids = 0, labels = 0, draws = 0, samples = 0, bytes = 0;
   std::size_t on_host = 0;  // bytes in host memory, which lacks samples that the device gathers
 };
 
@@ -90,13 +91,13 @@ struct DeviceExecutor::Impl {
           plan.options.max_batch);
     };
     sample_items = item(0) / static_cast<std::size_t>(plan.options.max_batch);
-    layout.ids = align_up(sizeof(StepNumbers));
+    layout.numbers = align_up(sizeof(double) * item(1));  // the weights are first
+    layout.ids = layout.numbers + align_up(sizeof(StepNumbers));
     layout.labels = layout.ids + align_up(sizeof(std::int64_t) *
                                           static_cast<std::size_t>(plan.options.max_batch));
     const bool images = !options.image_table.empty();
-    layout.weights = layout.labels +
-                     align_up(sizeof(std::int32_t) * item(1));  // targets have the size of labels
-    layout.draws = layout.weights + align_up(sizeof(float) * item(1));
+    layout.draws = layout.labels +
+                   align_up(sizeof(std::int32_t) * item(1));  // targets have the size of labels
     layout.samples =
         layout.draws +
         align_up(images ? sizeof(ops::ImageDraw) * static_cast<std::size_t>(plan.options.max_batch)
@@ -128,7 +129,7 @@ struct DeviceExecutor::Impl {
 
   Slot& slot(int index) { return *slots[static_cast<std::size_t>(index)]; }
   const StepNumbers* numbers(int index) {
-    return reinterpret_cast<const StepNumbers*>(slot(index).device_memory.data());
+    return reinterpret_cast<const StepNumbers*>(slot(index).device_memory.data() + layout.numbers);
   }
   Report* device_report() const { return reinterpret_cast<Report*>(report.data()); }
 
@@ -150,11 +151,11 @@ struct DeviceExecutor::Impl {
     const auto put = [host](std::size_t offset, const auto& values) {
       if (!values.empty()) std::memcpy(host + offset, values.data(), values.size_bytes());
     };
-    std::memcpy(host, &numbers_of_step, sizeof numbers_of_step);
+    std::memcpy(host + layout.numbers, &numbers_of_step, sizeof numbers_of_step);
     put(layout.ids, batch.sample_ids);
     put(layout.labels, batch.labels);
     put(layout.labels, batch.targets);
-    put(layout.weights, batch.weights);
+    put(0, batch.weights);
     put(layout.draws, batch.draws);
     put(layout.samples, batch.samples);
     put(layout.samples, batch.pixels);
@@ -168,7 +169,7 @@ struct DeviceExecutor::Impl {
         .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, counts.tokens),
         .labels = on_device<std::int32_t>(to.device_memory, layout.labels, counts.labels),
         .targets = on_device<float>(to.device_memory, layout.labels, batch.targets.size()),
-        .weights = on_device<float>(to.device_memory, layout.weights, batch.weights.size()),
+        .weights = on_device<double>(to.device_memory, 0, batch.weights.size()),
         .sample_ids =
             on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
         .epoch = batch.epoch};
@@ -204,11 +205,14 @@ struct DeviceExecutor::Impl {
                                                      : view(to.samples, DType::kF32, shape)});
   }
 
-  // Bytes of a batch on its way to the device. Labels of text are also gathered there.
-  std::size_t sent_bytes(const BatchView& batch) const {
-    if (options.resident != nullptr && options.resident->is_text()) return layout.labels;
-    return layout.samples + batch.samples.size_bytes() + batch.tokens.size_bytes() +
-           batch.pixels.size_bytes();
+  // The part of a slot that a batch sends to the device. Labels of text are also gathered there.
+  std::span<const std::byte> sent_part(const BatchView& batch, const Slot& from) const {
+    const std::size_t first = batch.weights.empty() ? layout.numbers : 0;
+    const std::size_t end = options.resident != nullptr && options.resident->is_text()
+                                ? layout.labels
+                                : layout.samples + batch.samples.size_bytes() +
+                                      batch.tokens.size_bytes() + batch.pixels.size_bytes();
+    return {from.host.data() + first, end - first};
   }
 
   // Copies a batch to the next slot, whose number it returns.
@@ -223,7 +227,9 @@ struct DeviceExecutor::Impl {
     to.used.make_wait(copies.handle());
     if (!options.pinned)
       wait(copies.handle());  // otherwise the copy itself would wait here, without a deadline
-    cuda::copy_async(to.device_memory.data(), to.host.data(), sent_bytes(batch), copies.handle());
+    const std::span<const std::byte> sent = sent_part(batch, to);
+    cuda::copy_async(to.device_memory.data() + (sent.data() - to.host.data()), sent.data(),
+                     sent.size(), copies.handle());
     if (options.resident != nullptr) gather(to.on_device);
     to.arrived.record(copies.handle());
     to.arrived.make_wait(stream);

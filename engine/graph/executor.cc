@@ -9,6 +9,7 @@
 
 #include "engine/core/cuda.h"
 #include "engine/core/random.h"
+#include "engine/graph/batch_targets.h"
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/loss/row_weights.h"
 #include "engine/ops/optim_step/device_step.h"
@@ -26,8 +27,7 @@ struct Step {
   const char* name = "layer";  // for traces
 };
 
-// A view whose memory the caller of forward() provides: labels (or targets), or samples (which may
-// be tokens).
+// A view of memory of the caller of forward(): labels (or targets), or samples (perhaps tokens).
 struct Binding {
   TensorView* view;
   bool labels;
@@ -43,16 +43,15 @@ struct Executor::Impl {
   const Plan& plan;
   ModelState& state;
   Arena arena, scratch;
-  Arena unwanted;  // target for gradients of frozen parameters, which layers between trained ones
-                   // write
+  Arena unwanted;  // for gradients of frozen parameters, which layers between trained ones write
   Arena rank_memory;
   KernelContext context;
   std::vector<Step> steps;
   std::vector<Binding> bindings;
   struct Inputs {
-    TensorView samples, labels, weights;    // the caller's; weights may be absent: 1 each
-    TensorView cast_samples, cast_targets;  // the arena's, where the plan is not f32; else absent
-    TensorView image_table;                 // absent: batches carry samples
+    TensorView samples, labels, weights;  // the caller's; weights may be absent: 1 each
+    TensorView cast_samples;              // the arena's, where the plan is not f32; else absent
+    TensorView image_table;               // absent: batches carry samples
     std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
   };
   struct Outputs {
@@ -60,6 +59,7 @@ struct Executor::Impl {
     TensorView ranks;  // LayerRun::ranks of the step that gives the loss; absent for targets
   };
   Inputs in;
+  BatchTargets targets;
   Outputs out;
   DeviceStep device_step;
   std::int64_t bound_count = -1;
@@ -254,7 +254,7 @@ struct Executor::Impl {
   }
 
   void bind_inputs() {
-    in.weights = {nullptr, DType::kF32, {}, context.device};
+    in.weights = {nullptr, DType::kF64, {}, context.device};
     if (plan.inputs.size() != 2)
       throw ModelError(
           "a model reads one input of samples or tokens and then one of labels or targets; this "
@@ -269,7 +269,7 @@ struct Executor::Impl {
     in.labels = view(plan.inputs[1]);
     in.label_items = tensor(plan.inputs[1]).item_shape.count();
     if (in.labels.dtype != DType::kI32) {
-      if (tensor(plan.inputs[1]).offset != PlanTensor::kNone) in.cast_targets = in.labels;
+      targets.plan(in.labels);
       in.labels.dtype = DType::kF32;
     }
   }
@@ -379,8 +379,8 @@ struct Executor::Impl {
            {&run.output, &run.gradients.output, &run.residual, &run.gradients.residual, &run.ranks})
         set_batch(*each, count);
     }
-    for (TensorView* each : {&out.logits, &out.loss, &out.loss_gradient, &out.ranks,
-                             &in.cast_samples, &in.cast_targets})
+    for (TensorView* each :
+         {&out.logits, &out.loss, &out.loss_gradient, &out.ranks, &in.cast_samples})
       set_batch(*each, count);
   }
 
@@ -409,19 +409,19 @@ struct Executor::Impl {
     if (batch.count > 0)
       label_data =
           has_targets() ? static_cast<const void*>(batch.targets.data()) : batch.labels.data();
-    for (const Binding& binding : bindings)
-      binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     in.labels.data = const_cast<void*>(label_data);
-    in.weights.data = batch.weights.empty() ? nullptr : const_cast<float*>(batch.weights.data());
+    in.weights.data = batch.weights.empty() ? nullptr : const_cast<double*>(batch.weights.data());
     in.weights.shape = {static_cast<std::int64_t>(batch.weights.size())};
     set_batch(in.labels, batch.count);
+    if (has_targets()) label_data = targets.bind(context, in.labels, in.weights);
+    for (const Binding& binding : bindings)
+      binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     in.samples.data = const_cast<void*>(sample_data);
     set_batch(in.samples, batch.count);
     if (reads_pixels() && batch.count > 0)
       prepare_images(batch);
     else if (in.cast_samples)
       ops::cast(context, in.samples, in.cast_samples);
-    if (in.cast_targets) ops::cast(context, in.labels, in.cast_targets);
   }
 
   void prepare_images(const BatchView& batch) {

@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "engine/layers/layers.h"
-#include "models/onnx_export/onnx_sequences.h"
+#include "models/onnx_export/onnx_layers.h"
 
 namespace models {
 namespace {
@@ -86,11 +86,18 @@ constexpr OnnxFunction kOnnxFunctions[] = {
 };
 static_assert(std::size(kOnnxFunctions) == engine::ops::kActivationNames.size());
 
-}  // namespace
-
 std::string add_activation(OnnxLayer& layer) {
   const OnnxFunction& function = kOnnxFunctions[static_cast<std::size_t>(layer.whole("function"))];
   return function.add != nullptr ? function.add(layer) : layer.out.add(function.type, layer.inputs);
 }
+
+constexpr OnnxKind kFunctionKinds[] = {
+    {"activation", add_activation},
+    {"scale_shift", add_activation},
+};
+
+}  // namespace
+
+std::span<const OnnxKind> onnx_function_kinds() { return kFunctionKinds; }
 
 }  // namespace models

@@ -59,8 +59,6 @@ std::string repeated(OnnxLayer& layer, const std::string& tensor) {
   return from_plain(layer, out.add("Expand", {out.weight(tensor), shape}));
 }
 
-}  // namespace
-
 std::string add_reshape(OnnxLayer& layer) {
   Ints shape{0};
   const auto extents = output_shape(layer).dims();
@@ -134,5 +132,26 @@ std::string add_where(OnnxLayer& layer) {
 
 std::string add_parameter(OnnxLayer& layer) { return repeated(layer, layer.parameter(0)); }
 std::string add_constant(OnnxLayer& layer) { return repeated(layer, layer.buffer("value")); }
+
+constexpr OnnxKind kGeneralKinds[] = {
+    {"add", [](OnnxLayer& layer) { return add_binary(layer, "Add"); }},
+    {"subtract", [](OnnxLayer& layer) { return add_binary(layer, "Sub"); }},
+    {"multiply", [](OnnxLayer& layer) { return add_binary(layer, "Mul"); }},
+    {"divide", [](OnnxLayer& layer) { return add_binary(layer, "Div"); }},
+    {"compare", add_compare},
+    {"where", add_where},
+    {"parameter", add_parameter},
+    {"constant", add_constant},
+    {"concat", add_concat},
+    {"slice", add_slice},
+    {"reshape", add_reshape},
+    {"permute", add_permute},
+    {"reduce", add_reduce},
+    {"gather", add_gather},
+};
+
+}  // namespace
+
+std::span<const OnnxKind> onnx_general_kinds() { return kGeneralKinds; }
 
 }  // namespace models

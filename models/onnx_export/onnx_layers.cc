@@ -6,8 +6,6 @@
 #include <numbers>
 
 #include "engine/layers/layers.h"
-#include "models/onnx_export/onnx_pooling.h"
-#include "models/onnx_export/onnx_sequences.h"
 
 namespace models {
 namespace {
@@ -253,11 +251,6 @@ std::string add_embedding(OnnxLayer& layer) {
   return layer.out.add("Gather", {layer.out.weight(layer.parameter(0)), layer.inputs[0]});
 }
 
-struct OnnxKind {
-  const char* kind;
-  std::string (*add)(OnnxLayer& layer);
-};
-
 constexpr OnnxKind kOnnxKinds[] = {
     {"dense", add_dense},
     {"conv2d", add_conv2d},
@@ -269,48 +262,26 @@ constexpr OnnxKind kOnnxKinds[] = {
     {"sync_batch_norm2d", add_batch_norm2d},
     {"group_norm", add_group_norm},
     {"layer_norm", add_layer_norm},
-    {"rms_norm", add_rms_norm},
     {"relu", add_relu},
     {"gelu", add_gelu},
-    {"add", [](OnnxLayer& layer) { return add_binary(layer, "Add"); }},
-    {"subtract", [](OnnxLayer& layer) { return add_binary(layer, "Sub"); }},
-    {"multiply", [](OnnxLayer& layer) { return add_binary(layer, "Mul"); }},
-    {"divide", [](OnnxLayer& layer) { return add_binary(layer, "Div"); }},
-    {"compare", add_compare},
-    {"where", add_where},
-    {"parameter", add_parameter},
-    {"constant", add_constant},
-    {"concat", add_concat},
-    {"activation", add_activation},
-    {"scale_shift", add_activation},
     {"dropout", add_nothing},
     {"flatten", add_flatten},
     {"pad_channels", add_pad_channels},
-    {"slice", add_slice},
-    {"reshape", add_reshape},
-    {"permute", add_permute},
-    {"reduce", add_reduce},
-    {"gather", add_gather},
     {"shuffle_channels", add_shuffle_channels},
-    {"max_pool2d", add_max_pool2d},
-    {"average_pool2d", add_average_pool2d},
-    {"global_average_pool", add_global_average_pool},
     {"embedding", add_embedding},
-    {"position_embedding", add_position_embedding},
-    {"causal_self_attention", add_attention},
-    {"self_attention", add_attention},
     {"matmul", add_matmul},
     {"softmax", add_softmax},
-    {"rotary", add_rotary},
-    {"head_rms_norm", add_head_rms_norm},
 };
 
 }  // namespace
 
 std::string add_onnx_layer(OnnxLayer& layer) {
   const std::string_view kind = layer.node().layer->kind();
-  for (const OnnxKind& known : kOnnxKinds)
-    if (kind == known.kind) return known.add(layer);
+  for (const std::span<const OnnxKind> kinds :
+       {std::span<const OnnxKind>(kOnnxKinds), onnx_general_kinds(), onnx_pooling_kinds(),
+        onnx_sequence_kinds(), onnx_function_kinds()})
+    for (const OnnxKind& known : kinds)
+      if (kind == known.kind) return known.add(layer);
   throw engine::ModelError(layer.graph.describe(layer.id) +
                            ": there is no translation of this kind of layer to ONNX; export the "
                            "weights alone, as .safetensors or .npz");

@@ -1,6 +1,7 @@
 // Translates each kind of layer to ONNX's operators, with its meaning in inference.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "models/onnx_export/onnx_layer.h"
@@ -11,17 +12,15 @@ namespace models {
 // (kind): ONNX ..." for a kind without a translation.
 std::string add_onnx_layer(OnnxLayer& layer);
 
-// The layers for tensors of any rank.
-std::string add_reshape(OnnxLayer& layer);
-std::string add_permute(OnnxLayer& layer);
-std::string add_slice(OnnxLayer& layer);
-std::string add_concat(OnnxLayer& layer);
-std::string add_reduce(OnnxLayer& layer);
-std::string add_gather(OnnxLayer& layer);
-std::string add_binary(OnnxLayer& layer, const char* type);
-std::string add_compare(OnnxLayer& layer);
-std::string add_where(OnnxLayer& layer);
-std::string add_parameter(OnnxLayer& layer);
-std::string add_constant(OnnxLayer& layer);
+struct OnnxKind {
+  const char* kind;
+  std::string (*add)(OnnxLayer& layer);
+};
+
+// The kinds that each file translates.
+std::span<const OnnxKind> onnx_general_kinds();  // layers for tensors of any rank
+std::span<const OnnxKind> onnx_pooling_kinds();
+std::span<const OnnxKind> onnx_sequence_kinds();  // layers that know positions or heads
+std::span<const OnnxKind> onnx_function_kinds();  // functions of single elements
 
 }  // namespace models

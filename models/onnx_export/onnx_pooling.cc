@@ -1,6 +1,6 @@
 // Uses windows with explicit padding at the end: the meaning of ONNX's ceil_mode has changed with
 // the operator sets, and runtimes differ.
-#include "models/onnx_export/onnx_pooling.h"
+#include "models/onnx_export/onnx_layers.h"
 
 #include <algorithm>
 #include <vector>
@@ -36,8 +36,6 @@ PoolWindows windows_of(const OnnxLayer& layer) {
           layer.node().shape};
 }
 
-}  // namespace
-
 std::string add_max_pool2d(OnnxLayer& layer) {
   return layer.out.add("MaxPool", layer.inputs, windows_of(layer).attributes());
 }
@@ -61,5 +59,15 @@ std::string add_global_average_pool(OnnxLayer& layer) {
   return layer.out.add("Flatten", {layer.out.add("GlobalAveragePool", layer.inputs)},
                        {{"axis", std::int64_t{1}}});
 }
+
+constexpr OnnxKind kPoolingKinds[] = {
+    {"max_pool2d", add_max_pool2d},
+    {"average_pool2d", add_average_pool2d},
+    {"global_average_pool", add_global_average_pool},
+};
+
+}  // namespace
+
+std::span<const OnnxKind> onnx_pooling_kinds() { return kPoolingKinds; }
 
 }  // namespace models

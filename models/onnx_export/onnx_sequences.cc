@@ -1,5 +1,5 @@
 // Implements one function per kind of layer.
-#include "models/onnx_export/onnx_sequences.h"
+#include "models/onnx_export/onnx_layers.h"
 
 #include <cmath>
 #include <limits>
@@ -82,8 +82,6 @@ std::string angles(OnnxLayer& layer, std::int64_t size, const char* name, double
   });
 }
 
-}  // namespace
-
 std::string add_rms_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   std::string weight = out.weight(layer.parameter(0));
@@ -164,5 +162,18 @@ std::string add_attention(OnnxLayer& layer) {
       out.add("Transpose", {out.add("MatMul", {p, v})}, {{"perm", Ints{0, 2, 1, 3}}});
   return out.add("Reshape", {mixed, out.integers({0, 0, heads.queries * heads.size})});
 }
+
+constexpr OnnxKind kSequenceKinds[] = {
+    {"rms_norm", add_rms_norm},
+    {"head_rms_norm", add_head_rms_norm},
+    {"position_embedding", add_position_embedding},
+    {"rotary", add_rotary},
+    {"causal_self_attention", add_attention},
+    {"self_attention", add_attention},
+};
+
+}  // namespace
+
+std::span<const OnnxKind> onnx_sequence_kinds() { return kSequenceKinds; }
 
 }  // namespace models

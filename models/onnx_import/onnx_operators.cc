@@ -13,10 +13,11 @@ namespace {
 const std::map<std::string, OnnxBuild>& onnx_table() {
   static const std::map<std::string, OnnxBuild> table = [] {
     std::map<std::string, OnnxBuild> all;
-    for (const auto& rows : {onnx_weight_operators(), onnx_activations(), onnx_plain_operators(),
-                             onnx_shape_operators(), onnx_general_operators(), onnx_movements(),
-                             onnx_convolutions(), onnx_norms(), onnx_pools(), onnx_resizing(),
-                             onnx_padding(), onnx_token_operators(), onnx_sequences()})
+    for (const auto& rows :
+         {onnx_weight_operators(), onnx_activations(), onnx_plain_operators(),
+          onnx_shape_operators(), onnx_general_operators(), onnx_movements(), onnx_convolutions(),
+          onnx_norms(), onnx_pools(), onnx_resizing(), onnx_padding(), onnx_token_operators(),
+          onnx_sequences(), onnx_einsum()})
       for (const OnnxOperatorRow& row : rows) all.emplace(row.type, row.build);
     return all;
   }();

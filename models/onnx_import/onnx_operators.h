@@ -20,6 +20,7 @@ std::vector<OnnxOperatorRow> onnx_shape_operators();    // shapes, and constants
 std::vector<OnnxOperatorRow> onnx_general_operators();  // products and means of any tensors
 std::vector<OnnxOperatorRow> onnx_sums();               // sums, and functions of elements
 std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order
+std::vector<OnnxOperatorRow> onnx_einsum();
 std::vector<OnnxOperatorRow> onnx_sequences();
 
 // x * sigmoid(x) as one layer; returns false for other products.

@@ -32,10 +32,31 @@ std::vector<int> matching(const OnnxPlain& a, const std::vector<int>& axes, cons
   return found;
 }
 
+// Gives both values as many dimensions, as NumPy does. One that is the same for all samples gets
+// their dimension.
+void expand_product(OnnxPlain& x, OnnxPlain& y) {
+  for (OnnxPlain* each : {&x, &y}) {
+    const OnnxPlain& other = each == &x ? y : x;
+    if (each->dims.size() >= 2 && each->dims.size() < other.dims.size())
+      each->dims.insert(each->dims.begin(), other.dims.size() - each->dims.size(), {});
+    if (each->dims.size() != other.dims.size() || std::ranges::any_of(each->dims, contains_samples))
+      continue;
+    for (std::size_t i = 0; i + 2 < each->dims.size(); ++i)
+      if (each->dims[i].empty() && other.dims[i] == std::vector<int>{kOnnxBatchAxis})
+        each->dims[i] = other.dims[i];
+  }
+}
+
+// Whether x has several entries of dimension i, and y one for all of them.
+bool expands_second(const OnnxPlain& x, const OnnxPlain& y, std::size_t i) {
+  return y.dims[i].empty() && !x.dims[i].empty() && !contains_samples(x.dims[i]);
+}
+
 void check_product(const OnnxActivation& a, const OnnxActivation& b, OnnxPlain& x, OnnxPlain& y) {
   const std::size_t rank = x.dims.size();
   bool fits = rank == y.dims.size() && rank >= 2;
-  for (std::size_t i = 0; fits && i + 2 < rank; ++i) fits = refine_plain(x, y, i);
+  for (std::size_t i = 0; fits && i + 2 < rank; ++i)
+    fits = expands_second(x, y, i) || refine_plain(x, y, i);
   fits = fits && extent_of(x, x.dims[rank - 1]) == extent_of(y, y.dims[rank - 2]);
   for (std::size_t i = 0; fits && i < 2; ++i)
     fits = !contains_samples(x.dims[rank - 1 - i]) && !contains_samples(y.dims[rank - 1 - i]);
@@ -43,7 +64,7 @@ void check_product(const OnnxActivation& a, const OnnxActivation& b, OnnxPlain& 
     throw OnnxUnsupported("a product of " + onnx_shape_text(a.shape) + " and " +
                           onnx_shape_text(b.shape) +
                           ", expected [..., m, k] and [..., k, n] with the same dimensions before "
-                          "them");
+                          "them, or 1 in one of the two");
 }
 
 // The layer of this kind that the value is the output of; -1: another one.
@@ -173,6 +194,29 @@ void translate_softmax(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
+// Whether some dimension expands x, and none expands y.
+bool expands_first(const OnnxPlain& x, const OnnxPlain& y) {
+  bool expands = false;
+  for (std::size_t i = 0; x.dims.size() == y.dims.size() && i + 2 < x.dims.size(); ++i) {
+    if (expands_second(x, y, i)) return false;
+    expands = expands || expands_second(y, x, i);
+  }
+  return expands;
+}
+
+void turn(OnnxPlain& matrix) { std::swap(matrix.dims.end()[-1], matrix.dims.end()[-2]); }
+
+// x y is the transposition of that of y times that of x.
+void set_transposed_product(OnnxOperator& op, OnnxActivation x, OnnxActivation y) {
+  turn(x.plain);
+  turn(y.plain);
+  set_product(op, y, x);
+  OnnxActivation value =
+      as_plain(std::get<OnnxActivation>(*op.all().values.find(op.node().outputs[0])));
+  turn(value.plain);
+  set_plain(op, std::move(value));
+}
+
 // Replaces the axes of the last dimension, which are the last ones, by those of columns of `from`.
 void replace_columns(OnnxPlain& plain, const OnnxPlain& from, const std::vector<int>& columns) {
   std::vector<int>& dim = plain.dims.back();
@@ -223,13 +267,19 @@ void set_product(OnnxOperator& op, const OnnxActivation& a, const OnnxActivation
   if (is_shared_matrix(a.plain, b.plain)) return translate_shared_product(op, a, b);
   if (auto attention = attention_of(op, a, b)) return set_attention(op, std::move(*attention));
   OnnxActivation x = a, y = b;
+  expand_product(x.plain, y.plain);
+  if (expands_first(x.plain, y.plain)) return set_transposed_product(op, x, y);
   check_product(a, b, x.plain, y.plain);
   const std::size_t rank = x.plain.dims.size();
-  std::vector<int> lead = leading_axes(x.plain);
+  std::vector<int> lead, rows;  // entries that share a matrix are rows
+  for (std::size_t i = 0; i + 2 < rank; ++i)
+    for (const int axis : x.plain.dims[i])
+      if (axis != kOnnxBatchAxis) (y.plain.dims[i].empty() ? rows : lead).push_back(axis);
   std::ranges::sort(lead);
+  std::ranges::sort(rows);
   const std::vector<int> other = matching(x.plain, lead, y.plain);
-  const std::vector<int> rows = x.plain.dims[rank - 2], inner = y.plain.dims[rank - 2],
-                         columns = y.plain.dims[rank - 1];
+  rows.insert(rows.end(), x.plain.dims[rank - 2].begin(), x.plain.dims[rank - 2].end());
+  const std::vector<int> inner = y.plain.dims[rank - 2], columns = y.plain.dims[rank - 1];
   const bool transposed = !inner.empty() && !columns.empty() && inner.back() > columns.back();
   const double scale = x.plain.scale * y.plain.scale;
   x.plain.scale = y.plain.scale = 1;

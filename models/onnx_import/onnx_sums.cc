@@ -204,15 +204,20 @@ void translate_function(OnnxOperator& op) {
   set_plain(op, std::move(value));
 }
 
-void translate_any_reduction(OnnxOperator& op) {
-  translate_reduction(op,
-                      op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{}));
+Numbers axes_of(OnnxOperator& op) {
+  return op.has_input(1) ? op.numbers(1) : op.integers("axes").value_or(Numbers{});
 }
+
+void translate_any_reduction(OnnxOperator& op) { translate_reduction(op, axes_of(op)); }
+
+void translate_any_log_sum_exp(OnnxOperator& op) { translate_log_sum_exp(op, axes_of(op)); }
 
 }  // namespace
 
 std::vector<OnnxOperatorRow> onnx_sums() {
-  std::vector<OnnxOperatorRow> rows{{"Pow", translate_power}, {"Sum", translate_sum_of_all}};
+  std::vector<OnnxOperatorRow> rows{{"Pow", translate_power},
+                                    {"Sum", translate_sum_of_all},
+                                    {"ReduceLogSumExp", translate_any_log_sum_exp}};
   for (const char* type :
        {"ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
     rows.push_back({type, translate_any_reduction});

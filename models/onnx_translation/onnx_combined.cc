@@ -106,12 +106,12 @@ OnnxActivation combined_in_order(OnnxOperator& op, const OnnxElementwise& layer,
 OnnxActivation combined_like(OnnxOperator& op, const OnnxElementwise& layer,
                              std::vector<OnnxActivation> values, std::size_t whole) {
   OnnxActivation& first = values[whole];
-  first = settled(op, std::move(first));
+  first = materialized(op, std::move(first));
   OnnxGroups groups;
   bool fits = true;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i == whole) continue;
-    values[i] = settled(op, std::move(values[i]));
+    values[i] = materialized(op, std::move(values[i]));
     fits = fits && groups_like(first.plain, stored_groups(first.plain), values[i].plain, groups);
   }
   if (!fits) {
@@ -161,14 +161,22 @@ ReducedAxes reduced_axes(const OnnxPlain& plain, const Numbers& axes) {
 // The file may divide a sum over pixels by a number of them, which it has computed.
 void expect_any_size(OnnxOperator& op, const OnnxPlain& plain, const std::vector<int>& axes) {
   const std::string& type = op.node().type;
-  const bool is_sum =
-      type == "ReduceSum" || type == "ReduceL1" || type == "ReduceL2" || type == "ReduceSumSquare";
+  const bool is_sum = type == "ReduceSum" || type == "ReduceL1" || type == "ReduceL2" ||
+                      type == "ReduceSumSquare" || type == "ReduceLogSumExp";
   if (op.all().reading.size && is_sum && extent_of(plain, axes) == kOnnxUnknown)
     throw OnnxUnsupported("a sum over pixels, whose number the file may contain");
 }
 
-// Without these axes, by the function of the node.
-OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& axes) {
+// The function of the layer `reduce` for this operator.
+const char* reduction_of(const std::string& type) {
+  if (type == "ReduceMean" || type == "GlobalAveragePool") return "mean";
+  const bool is_maximum = type == "ReduceMax" || type == "ReduceMin" || type == "GlobalMaxPool";
+  return is_maximum ? "max" : "sum";
+}
+
+// Without these axes, or with extents of 1 there.
+OnnxActivation reduced(OnnxOperator& op, const char* function, OnnxActivation value,
+                       const Numbers& axes, bool keeps_dimensions) {
   ReducedAxes gone = reduced_axes(value.plain, axes);
   expect_any_size(op, value.plain, gone.axes);
   const auto is_reduced = [&](int axis) { return gone.has(axis); };
@@ -189,14 +197,11 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
       places.push_back(static_cast<std::int64_t>(i));
       value.plain.stored[i] = 1;
     }
-  const std::string& type = op.node().type;
-  const bool is_maximum = type == "ReduceMax" || type == "ReduceMin" || type == "GlobalMaxPool";
-  const bool is_mean = type == "ReduceMean" || type == "GlobalAveragePool";
-  const std::string function = is_mean ? "\"mean\"" : is_maximum ? "\"max\"" : "\"sum\"";
+  const std::string name = std::string("\"") + function + "\"";
   const bool keeps = places.size() == groups.size();
   if (!places.empty()) {
     value.layer = op.add_layer("reduce", {value.layer},
-                               {{"function", function},
+                               {{"function", name},
                                 {"axes", base::shape_text(places)},
                                 {"keep", keeps ? "true" : "false"}});
     op.all().layers.at(value.layer).keeps_last = places.back() + 1 != std::ssize(groups);
@@ -205,7 +210,7 @@ OnnxActivation reduced(OnnxOperator& op, OnnxActivation value, const Numbers& ax
     value.plain.stored.erase(value.plain.stored.begin() + places[i]);
   std::ranges::sort(gone.axes, std::greater<>());
   for (const int axis : gone.axes) remove_axis(value.plain, axis);
-  for (std::size_t i = 0; i < gone.dims.size() && op.integer("keepdims", 1) == 0; ++i)
+  for (std::size_t i = 0; i < gone.dims.size() && !keeps_dimensions; ++i)
     value.plain.dims.erase(value.plain.dims.begin() + static_cast<std::ptrdiff_t>(gone.dims[i]));
   return value;
 }
@@ -247,14 +252,29 @@ void translate_reduction(OnnxOperator& op, const Numbers& axes) {
   const std::string& type = op.node().type;
   OnnxActivation value = plain_input(op, 0);
   if (type == "ReduceMin") value.plain.scale = -value.plain.scale;
-  value = settled(op, std::move(value));
+  value = materialized(op, std::move(value));
   if (type == "ReduceL1") add_function(op, value, "abs");
   if (type == "ReduceL2" || type == "ReduceSumSquare")
     value.layer = op.add_layer("multiply", {value.layer, value.layer});
-  value = reduced(op, std::move(value), axes);
+  value = reduced(op, reduction_of(type), std::move(value), axes, op.integer("keepdims", 1) != 0);
   if (type == "ReduceL2") add_function(op, value, "sqrt");
   if (type == "ReduceMin") value.plain.scale = -1;
   set_plain(op, std::move(value));
+}
+
+// The largest number is subtracted first, so that no power of e overflows.
+void translate_log_sum_exp(OnnxOperator& op, const Numbers& axes) {
+  const OnnxActivation value = materialized(op, plain_input(op, 0));
+  const OnnxActivation largest = reduced(op, "max", value, axes, /*keeps_dimensions=*/true);
+  OnnxActivation powers = combined(op, "subtract", value, largest);
+  add_function(op, powers, "exp");
+  OnnxActivation sum = reduced(op, "sum", std::move(powers), axes, /*keeps_dimensions=*/true);
+  add_function(op, sum, "log");
+  sum = combined(op, "add", std::move(sum), largest);
+  if (op.integer("keepdims", 1) == 0)
+    for (const std::size_t dim : reduced_axes(value.plain, axes).dims)
+      sum.plain.dims.erase(sum.plain.dims.begin() + static_cast<std::ptrdiff_t>(dim));
+  set_plain(op, std::move(sum));
 }
 
 OnnxActivation global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes) {

@@ -25,6 +25,8 @@ OnnxActivation combined_all(OnnxOperator& op, const OnnxElementwise& layer,
 void add_function(OnnxOperator& op, OnnxActivation& value, const std::string& function);
 // A mean, sum, maximum ... over these axes.
 void translate_reduction(OnnxOperator& op, const std::vector<std::int64_t>& axes);
+// The logarithm of the sum of powers of e over these axes.
+void translate_log_sum_exp(OnnxOperator& op, const std::vector<std::int64_t>& axes);
 // The mean over the height and width of an image, or of one pixel; keeps_axes: with extents of 1.
 OnnxActivation global_average(OnnxOperator& op, OnnxActivation value, bool keeps_axes);
 

@@ -26,7 +26,9 @@ OnnxActivation OnnxOperator::activation(std::size_t index) {
 }
 
 OnnxActivation OnnxOperator::image(std::size_t index) {
-  const OnnxActivation found = image_or_vector(*this, index);
+  OnnxActivation found = image_or_vector(*this, index);
+  if (found.layout == OnnxActivation::Layout::kVector && found.shape.size() == 4)
+    found = as_image(*this, found);  // of one pixel
   if (found.layout != OnnxActivation::Layout::kImage)
     throw OnnxUnsupported("it reads " + onnx_shape_text(found.shape) +
                           ", expected an image, [batch, channels, height, width]");

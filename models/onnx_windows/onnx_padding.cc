@@ -1,7 +1,9 @@
 // Other borders: `pad` around images and along dimensions, or entries of rows and columns that
 // repeat.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "io/base/text/text_parts.h"
@@ -73,8 +75,17 @@ OnnxActivation padded_channels(OnnxOperator& op, OnnxActivation value, const Num
   return value;
 }
 
+// The number around a value. Layers have finite ones: the largest float stands for an infinite one,
+// e.g. before a MaxPool.
+double border_of(OnnxOperator& op) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const double number = op.has_input(2) ? op.number(2) : 0;
+  if (std::isnan(number)) throw OnnxUnsupported("pads of NaN, expected a number");
+  return std::clamp(number, -kLargest, kLargest);
+}
+
 OnnxActivation padded_by_constant(OnnxOperator& op, OnnxActivation value, const Numbers& pads) {
-  const double constant = op.has_input(2) ? op.number(2) : 0;
+  const double constant = border_of(op);
   if ((pads[1] != 0 || pads[5] != 0) && constant != 0)
     throw OnnxUnsupported("pads " + onnx_shape_text(pads) + " of " + base::shortest_text(constant) +
                           ", expected zeros before and after the channels");
@@ -115,7 +126,7 @@ OnnxActivation padded_dimension(OnnxOperator& op, OnnxActivation value, std::siz
   add_pads(stored[place], before, after);
   if (image != value.plain.stored)
     value.layer = op.add_layer("reshape", {value.layer}, {{"shape", base::shape_text(image)}});
-  const std::string constant = base::shortest_text(op.has_input(2) ? op.number(2) : 0);
+  const std::string constant = base::shortest_text(border_of(op));
   value.layer =
       op.add_layer("pad", {value.layer},
                    {{"padding", base::shape_text({0, before, 0, after})}, {"value", constant}});

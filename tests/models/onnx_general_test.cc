@@ -140,6 +140,29 @@ TEST_F(OnnxGeneralTest, WindowsWithoutALayerAreEntriesOfColumnsAndRows) {
 }
 
 // A small file must not need much memory.
+// As timm's "same" pools: no layer reads an infinite number.
+TEST_F(OnnxGeneralTest, ABorderOfInfiniteNumbersIsThatOfTheLargest) {
+  const models::OnnxImport found = imported(
+      {node("Pad", {"x", "pads", "least"}, "padded"),
+       node("MaxPool", {"padded"}, "end", {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}})},
+      {integers("pads", {0, 0, 0, 0, 0, 0, 1, 1}),
+       scalar("least", -std::numeric_limits<float>::infinity())});
+  EXPECT_EQ(kinds(found), "pad max_pool2d global_average_pool dense");
+  EXPECT_CONTAINS(found.definition, "value = -3.4028234663852886e+38");
+}
+
+// As the pooled branch of DeepLab.
+TEST_F(OnnxGeneralTest, AnImageOfOnePixelIsResized) {
+  io::NamedArray scales = floats("scales", {4}, 2);  // 2, 3, 4, 5
+  for (const std::ptrdiff_t at : {0, 4})
+    std::ranges::copy(scalar("one", 1).data, scales.data.begin() + at);
+  const models::OnnxImport found =
+      imported({node("GlobalAveragePool", {"x"}, "pixel"),
+                node("Resize", {"pixel", "", "scales"}, "end", {{"mode", std::string("linear")}})},
+               {scales});
+  EXPECT_EQ(kinds(found), "global_average_pool reshape resize global_average_pool dense");
+}
+
 TEST_F(OnnxGeneralTest, NumbersOfLargeImagesAreNotComputed) {
   io::OnnxModel model;
   model.inputs = {{.name = "x", .shape = {"batch", 3, 1 << 20, 1 << 20}}};
@@ -401,6 +424,34 @@ TEST_F(OnnxGeneralTest, OtherAttentionIsProducts) {
   EXPECT_EQ(imported(swapped, attention_constants(1 / std::sqrt(3.0F)), {1})
                 .definition.find("self_attention"),
             std::string::npos);
+}
+
+// Einsum of the same operands: scores, their mean, and a product without a sum.
+TEST_F(OnnxGeneralTest, EinsumIsTheProductOfItsDimensions) {
+  const auto equation = [](const char* text) {
+    return std::vector<io::OnnxAttribute>{{"equation", std::string(text)}};
+  };
+  std::vector<io::OnnxNode> attention = attention_nodes();
+  attention.erase(attention.begin() + 9);
+  attention[9] = node("Einsum", {"scaled", "k"}, "scores", equation("bhid,bhjd->bhij"));
+  attention[11] =
+      node("Einsum", {"weights", "v"}, "heads", equation("b h i j, b h j d -> b h i d"));
+  EXPECT_EQ(kinds(imported(attention, attention_constants(1 / std::sqrt(3.0F)), {1})),
+            "dense reshape self_attention reduce dense");
+  EXPECT_EQ(kinds(imported({node("Einsum", {"x", "m"}, "end", equation("...chw,cd->...dhw"))},
+                           {floats("m", {6, 6})})),
+            "parameter reshape matmul reshape global_average_pool dense");
+  EXPECT_EQ(kinds(imported({node("Einsum", {"x", "x"}, "end", equation("bchw,bchw->bchw"))}, {})),
+            "multiply global_average_pool dense");
+  for (const char* wrong : {"bchw,bchw->bcc", "bcch->bh", "bchw->bch", "bchw,bchw,bchw->b",
+                            "bch,bchw->bch", "bchw,bchw->bz", ""}) {
+    try {
+      imported({node("Einsum", {"x", "x"}, "end", equation(wrong))}, {});
+      ADD_FAILURE() << wrong;
+    } catch (const engine::ModelError& error) {
+      EXPECT_CONTAINS(error.what(), std::string("equation '") + wrong + "', expected one or two ");
+    }
+  }
 }
 
 // Indices and masks are computed when the file is read.

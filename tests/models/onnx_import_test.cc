@@ -226,11 +226,11 @@ TEST_F(OnnxImportTest, NormsThatAnOptimizerHasFoldedAreTold) {
 TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   io::OnnxModel model = small_net();
   model.nodes[0].attributes.push_back({"group", std::int64_t{3}});
-  model.nodes.push_back({"Einsum", "odd", {"x"}, {"o"}, {}});
+  model.nodes.push_back({"GridSample", "odd", {"x"}, {"o"}, {}});
   const std::string text = fault(model);
   EXPECT_CONTAINS(text, path_ + ": 2 of its 8 nodes cannot be trained: ");
   EXPECT_CONTAINS(text, "node '/stem/Conv' (Conv): group 3 with 4 outputs, expected ");
-  EXPECT_CONTAINS(text, "node 'odd' (Einsum): no layer does this");
+  EXPECT_CONTAINS(text, "node 'odd' (GridSample): no layer does this");
   EXPECT_CONTAINS(text, "known operators: Abs, Add, ");
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
   model.nodes[0].name = "";

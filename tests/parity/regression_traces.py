@@ -71,8 +71,8 @@ def trace(loss_function, targets=None):
 for name, function, targets in (
         ("mse", torch.nn.MSELoss(), None), ("mae", torch.nn.L1Loss(), None), ("huber", torch.nn.HuberLoss(), None),
         ("bce", bce(None), labels()),
-        ("bce-weighted", bce(torch.tensor([1.5, 0.75], dtype=torch.float64)), labels()),
-        ("ce-weighted", torch.nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2, 1], dtype=torch.float64)), classes())):
+        ("bce-weighted", bce(torch.tensor([1.3, 0.7], dtype=torch.float64)), labels()),
+        ("ce-weighted", torch.nn.CrossEntropyLoss(weight=torch.tensor([0.3, 2.1, 1.1], dtype=torch.float64)), classes())):
     path = pathlib.Path(__file__).parent / "data" / f"regression-{name}-f64.txt"
     lines = [f"# regression-{name}-f64: PyTorch {torch.__version__}, batch {BATCH}, --lr {RATE} --momentum {MOMENTUM}"]
     path.write_text("\n".join(lines + [repr(loss) for loss in trace(function, targets)]) + "\n")

@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 void weigh(TensorView weights, TensorView rows) {
-  const float* from = weights.as<float>();
+  const double* from = weights.as<double>();
   T* to = rows.as<T>();
   for (std::int64_t i = 0; i < rows.count(); ++i) to[i] *= static_cast<T>(from[i]);
 }
@@ -21,7 +21,7 @@ void weigh(TensorView weights, TensorView rows) {
 
 void weigh_rows(KernelContext& context, TensorView weights, TensorView rows) {
   constexpr std::string_view kName = "weigh_rows";
-  check_dtype(kName, "weights", weights, DType::kF32);
+  check_dtype(kName, "weights", weights, DType::kF64);
   rows.shape = {rows.count()};
   check_shape(kName, "rows", rows, weights.shape);
   if (context.device.kind == Device::Kind::kCuda)

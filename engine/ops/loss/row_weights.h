@@ -1,4 +1,4 @@
-// Multiplies one number of each row, a loss or its gradient, by the weight of the row.
+// Multiplies one number of each row, a loss, its gradient or a target, by the weight of the row.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -6,8 +6,8 @@
 
 namespace engine::ops {
 
-// rows[i] *= weights[i]. weights [rows] of f32, in the memory of the context's device; rows of as
-// many elements, f32 or, on a CPU, f64.
+// rows[i] *= weights[i], which is first rounded to the type of the rows. weights [rows] of f64, in
+// the memory of the context's device; rows of as many elements, f32 or f64.
 void weigh_rows(KernelContext& context, TensorView weights, TensorView rows);
 
 }  // namespace engine::ops

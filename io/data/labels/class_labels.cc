@@ -27,8 +27,7 @@ class CopiedClasses : public BatchPart {
     memory.batch.labels = std::span(memory.labels).first(ids.size());
     if (labels_.weights.empty()) return;
     for (std::size_t i = 0; i < ids.size(); ++i)
-      memory.weights[i] =
-          static_cast<float>(labels_.weights[static_cast<std::size_t>(memory.labels[i])]);
+      memory.weights[i] = labels_.weights[static_cast<std::size_t>(memory.labels[i])];
     memory.batch.weights = std::span(memory.weights).first(ids.size());
   }
 

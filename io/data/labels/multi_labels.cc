@@ -21,6 +21,7 @@ class CopiedLabels : public BatchPart {
 
   void reserve(BatchMemory& memory, std::size_t samples) const override {
     memory.targets.resize(samples * width());
+    if (!labels_.positive_weights.empty()) memory.weights.resize(samples * width());
   }
 
   void fill(BatchMemory& memory) const override {
@@ -29,18 +30,16 @@ class CopiedLabels : public BatchPart {
     for (const std::int64_t id : ids)
       out = std::copy_n(labels_.values.begin() + id * static_cast<std::int64_t>(width()), width(),
                         out);
-    weigh(std::span(memory.targets).first(ids.size() * width()));
     memory.batch.targets = std::span(memory.targets).first(ids.size() * width());
+    if (labels_.positive_weights.empty()) return;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      std::ranges::copy(labels_.positive_weights,
+                        memory.weights.begin() + static_cast<std::ptrdiff_t>(i * width()));
+    memory.batch.weights = std::span(memory.weights).first(ids.size() * width());
   }
 
  private:
   std::size_t width() const { return labels_.names.size(); }
-  // The target of a positive is its weight.
-  void weigh(std::span<float> targets) const {
-    if (labels_.positive_weights.empty()) return;
-    for (std::size_t i = 0; i < targets.size(); ++i)
-      if (targets[i] > 0) targets[i] = static_cast<float>(labels_.positive_weights[i % width()]);
-  }
 
   const MultiLabels& labels_;
 };

@@ -33,9 +33,8 @@ class CopiedPositions : public BatchPart {
     const std::span filled = std::span(memory.labels).first(ids.size() * each_);
     memory.batch.labels = filled;
     if (labels_.weights.empty()) return;
-    std::ranges::transform(filled, memory.weights.begin(), [this](std::int32_t id) {
-      return static_cast<float>(weight_of(labels_, id));
-    });
+    std::ranges::transform(filled, memory.weights.begin(),
+                           [this](std::int32_t id) { return weight_of(labels_, id); });
     memory.batch.weights = std::span(memory.weights).first(filled.size());
   }
 

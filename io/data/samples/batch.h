@@ -19,11 +19,12 @@ struct Batch {
   std::span<const float> samples;
   // In place of samples, if requested: images as they are stored, NHWC.
   std::span<const std::uint8_t> pixels;
-  std::span<const AugmentationDraw> draws;   // with pixels: count
-  std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
-  std::span<const std::int32_t> labels;      // count * positions. Empty if there are targets
-  std::span<const float> targets;            // in place of labels: count, or count * labels
-  std::span<const float> weights;            // of the losses: one for each label; empty: 1 each
+  std::span<const AugmentationDraw> draws;  // with pixels: count
+  std::span<const std::int32_t> tokens;     // count * context. Empty otherwise
+  std::span<const std::int32_t> labels;     // count * positions. Empty if there are targets
+  std::span<const float> targets;           // in place of labels: count, or count * labels
+  // Of the losses: one for each label; or of positives: one for each target. Empty: 1 each.
+  std::span<const double> weights;
   std::span<const std::int64_t> sample_ids;  // count
   bool resident = false;                     // a device has the samples (LoaderOptions::resident)
   std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
@@ -32,7 +33,8 @@ struct Batch {
 // The memory of a batch, and the batch that refers to it. The parts reserve the vectors that they
 // fill.
 struct BatchMemory {
-  std::vector<float> samples, targets, weights;
+  std::vector<float> samples, targets;
+  std::vector<double> weights;
   std::vector<std::uint8_t> pixels;
   std::vector<AugmentationDraw> draws;
   std::vector<std::uint8_t> image;  // buffer for one image from its source

@@ -36,8 +36,8 @@ struct RandomBatch {
   std::vector<std::int32_t>
       tokens;  // instead of samples where the graph reads token ids; below the number of classes
   std::vector<std::int32_t> labels;
-  std::vector<float> targets;  // instead of labels where the graph reads those; in [-1, 1]
-  std::vector<float> weights;  // of the labels; empty
+  std::vector<float> targets;   // instead of labels where the graph reads those; in [-1, 1]
+  std::vector<double> weights;  // of the labels or targets; empty
   std::vector<std::int64_t> ids;
 };
 

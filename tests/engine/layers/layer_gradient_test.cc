@@ -456,49 +456,6 @@ TEST_P(LayerGradient, AgreesWithFiniteDifferences) {
 INSTANTIATE_TEST_SUITE_P(Kinds, LayerGradient, testing::ValuesIn(kCases),
                          [](const auto& each) { return std::string(each.param.name); });
 
-// The loss itself with label smoothing: the harness' classifiers have the plain one.
-TEST(LabelSmoothing, GradientAgreesWithFiniteDifferences) {
-  Graph graph;
-  const NodeId x = graph.input("input", {4, 3, 2}),
-               labels = graph.input("labels", {}, engine::DType::kI32);
-  const NodeId logits =
-      head(graph, graph.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x}));
-  graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(0.3), {logits, labels}));
-  EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
-}
-
-// A class for each pixel, with weights as of classes; a third of the pixels has no label.
-TEST(PositionLoss, GradientAgreesWithFiniteDifferences) {
-  Graph graph;
-  const NodeId x = graph.input("input", {4, 3, 2}),
-               labels = graph.input("labels", {4, 3}, engine::DType::kI32);
-  const NodeId logits =
-      graph.add("b", layers::conv2d({.out_channels = 5, .padding = 1}),
-                {graph.add("a", layers::conv2d({.out_channels = 3, .padding = 1}), {x})});
-  graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(0.3), {logits, labels}));
-  const auto change = [](test_support::RandomBatch& batch) {
-    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
-      if (i % 3 == 0) batch.labels[i] = engine::ops::kNoLabel;
-      batch.weights.push_back(0.5F + static_cast<float>(i % 4));
-    }
-  };
-  EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}, 12, change), 1e-7);
-}
-
-TEST(RegressionLoss, GradientAgreesWithFiniteDifferences) {
-  for (const engine::ops::RegressionLoss kind :
-       {engine::ops::RegressionLoss::kSquared, engine::ops::RegressionLoss::kAbsolute,
-        engine::ops::RegressionLoss::kHuber, engine::ops::RegressionLoss::kLogistic}) {
-    Graph graph;
-    const NodeId x = graph.input("input", {4, 3, 2}), targets = graph.input("targets", {4});
-    const NodeId predictions =
-        head(graph, graph.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x}));
-    graph.set_outputs(predictions,
-                      graph.add("", layers::regression_loss(kind), {predictions, targets}));
-    EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
-  }
-}
-
 // A checker that cannot fail checks nothing: with the wrong sign of one layer's gradient it must
 // complain.
 class WrongRelu final : public engine::Layer {

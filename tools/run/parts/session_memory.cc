@@ -36,7 +36,8 @@ std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& data
   const std::int64_t sent =
       (bytes ? values + static_cast<std::int64_t>(sizeof(engine::ops::ImageDraw))
              : kNumber * values) +
-      kNumber * 2 * labels + static_cast<std::int64_t>(sizeof(std::int64_t));
+      (kNumber + static_cast<std::int64_t>(sizeof(double))) * labels +
+      static_cast<std::int64_t>(sizeof(std::int64_t));
   const bool prepared = bytes && compute.storage == engine::DType::kF32;
   return engine::DeviceExecutorOptions{}.slots * sent + (prepared ? kNumber * values : 0);
 }

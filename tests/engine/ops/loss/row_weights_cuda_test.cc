@@ -14,13 +14,16 @@ using RowWeightsCuda = CudaTest;
 TEST_F(RowWeightsCuda, MultiplyRows) {
   for (const std::int64_t rows : {0, 1, 257, 132 * 16 * 256 + 1000}) {
     std::vector<float> weights, values, expected;
+    std::vector<double> exact, wide_expected;
     for (std::int64_t i = 0; i < rows; ++i) {
-      weights.push_back(static_cast<float>(i % 5) / 2);
+      exact.push_back(static_cast<double>(i % 5) / 3);
+      weights.push_back(static_cast<float>(exact.back()));
       values.push_back(static_cast<float>(i % 7) - 3);
       expected.push_back(weights.back() * values.back());
+      wide_expected.push_back(exact.back() * static_cast<double>(values.back()));
     }
-    const auto on_device = to_device<float>({rows}, weights),
-               found = to_device<float>({rows}, values);
+    const DeviceOperand<double> on_device({rows}, exact);
+    const auto found = to_device<float>({rows}, values);
     DeviceContext c;
     weigh_rows(c.context, on_device.view(), found.view());
     c.finish();
@@ -28,7 +31,7 @@ TEST_F(RowWeightsCuda, MultiplyRows) {
     const auto wide = to_device<double>({rows}, values);
     weigh_rows(c.context, on_device.view(), wide.view());
     c.finish();
-    EXPECT_EQ(wide.values(), std::vector<double>(expected.begin(), expected.end())) << rows;
+    EXPECT_EQ(wide.values(), wide_expected) << rows;
   }
 }
 

@@ -139,7 +139,7 @@ TEST_F(ArraySplits, ShapesSayWhatAreSamples) {
 
 TEST_F(ArraySplits, BatchesHaveLabelsAndWeightsOfEachPosition) {
   options_.arrays.ignored_label = -1;
-  options_.class_weights = "0.5,2";
+  options_.class_weights = "0.3,2";
   const NamedArray tokens = array_of<std::int32_t>("x", {2, 2}, {5, 1, 2, 3});
   save_both(tokens, classes({2, 2}, {0, 1, -1, 1}));
   const Dataset train = load().train;
@@ -156,8 +156,8 @@ TEST_F(ArraySplits, BatchesHaveLabelsAndWeightsOfEachPosition) {
   EXPECT_EQ(all(memory.batch.tokens), (std::vector<std::int32_t>{2, 3, 5, 1}));
   EXPECT_EQ(all(memory.batch.labels),
             (std::vector<std::int32_t>{PositionLabels::kIgnored, 1, 0, 1}));
-  EXPECT_EQ(all(memory.batch.weights), (std::vector<float>{0, 2, 0.5, 2}));
-  EXPECT_EQ(train.loss_weights(), (std::vector<double>{2.5, 2}));
+  EXPECT_EQ(all(memory.batch.weights), (std::vector<double>{0, 2, 0.3, 2}));
+  EXPECT_EQ(train.loss_weights(), (std::vector<double>{2.3, 2}));
 }
 
 // Three positions of class 0 and one of class 1.

@@ -49,7 +49,7 @@ TEST(ClassWeights, BalancedOnesOfPositivesAreNegativesPerPositive) {
 
 TEST(ClassWeights, AreInBatches) {
   Dataset classes = with_classes({1, 0, 1}, 2);
-  set_class_weights("0.5, 2", classes);
+  set_class_weights("0.3, 2", classes);
   BatchMemory memory;
   const auto fill = [&](const Dataset& set) {
     const auto part = batch_part(set.labels, set.name, set.samples);
@@ -60,14 +60,14 @@ TEST(ClassWeights, AreInBatches) {
     part->fill(memory);
   };
   fill(classes);
-  EXPECT_EQ(std::vector<float>(memory.batch.weights.begin(), memory.batch.weights.end()),
-            (std::vector<float>{2, 0.5f}));
+  EXPECT_EQ(Weights(memory.batch.weights.begin(), memory.batch.weights.end()), (Weights{2, 0.3}));
   Dataset labels = with_labels({1, 1, 0, 1, 1, 0});
-  set_class_weights("3,0.25", labels);
+  set_class_weights("3,0.7", labels);
   fill(labels);
   EXPECT_EQ(std::vector<float>(memory.batch.targets.begin(), memory.batch.targets.end()),
-            (std::vector<float>{3, 0, 0, 0.25f}));
-  EXPECT_TRUE(memory.batch.weights.empty());
+            (std::vector<float>{1, 0, 0, 1}));
+  EXPECT_EQ(Weights(memory.batch.weights.begin(), memory.batch.weights.end()),
+            (Weights{3, 0.7, 3, 0.7}));
 }
 
 TEST(ClassWeights, NoneChangeNothing) {

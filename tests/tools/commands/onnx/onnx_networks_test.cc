@@ -143,7 +143,8 @@ TEST_P(OnnxGraphs, GiveTheNumbersOfOnnxruntime) {
   expect_logits(folder / GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Operators, OnnxGraphs,
-                         testing::Values("auto_pad", "pools", "pads", "resized", "choices"),
+                         testing::Values("auto_pad", "pools", "pads", "resized", "choices",
+                                         "products", "einsums"),
                          [](const auto& test) { return test.param; });
 
 // Plain SGD in float64, in training mode: batch statistics, and gradients of all layers.

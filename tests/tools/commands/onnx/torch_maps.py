@@ -19,7 +19,7 @@ except ImportError as error:
     sys.exit(77)
 
 CLASSES, IGNORED, STEPS, BATCH, RATE = 3, 255, 36, 8, 0.5
-WEIGHTS = [0.5, 1.0, 2.5]
+WEIGHTS = [0.3, 1.1, 2.7]
 
 
 class UNet(torch.nn.Module):
@@ -88,7 +88,7 @@ def main(folder):
     tensors = {name: (torch.tensor(x).double(), torch.tensor(y).long()) for name, (x, y) in data.items()}
     after, plain = trained(model, *tensors["train"])
     smoothed = trained(model, *tensors["train"], label_smoothing=0.1)[1]
-    weighted = trained(model, *tensors["train"], weight=torch.tensor(WEIGHTS).double())[1]
+    weighted = trained(model, *tensors["train"], weight=torch.tensor(WEIGHTS, dtype=torch.float64))[1]
     numpy.savez(folder / "expected.npz", plain=plain, smoothed=smoothed, weighted=weighted,
                 scores=scores(after, *tensors["test"]))
 

@@ -152,6 +152,28 @@ TEST_F(CudaFloat64, TiedLayersTrainAsOnTheCpu) {
   }
 }
 
+// Weights that f32 does not hold, of classes and of the positives of labels.
+TEST_F(CudaFloat64, WeightsOfClassesAreThoseOfTheCpu) {
+  const TemporaryDirectory folder;
+  std::string table = "a,b,u,v,k\n";
+  for (int i = 0; i < 45; ++i)
+    table += std::to_string(i * 37 % 41) + "," + std::to_string(i * i % 23) + "," +
+             std::to_string(i % 2) + "," + (i % 4 == 1 ? "" : std::to_string(i / 2 % 2)) + "," +
+             std::to_string(i * i % 3) + "\n";
+  test_support::write_text(folder / "rows.csv", table);
+  const Options base = with("dtype=f64 dataset=csv model=mlp batch-size=7 steps=6 lr=0.05",
+                            "columns=a,b eval-every=3 annotations=" + (folder / "rows.csv"));
+  for (const char* more : {"task=multi-label label-column=u,v class-weights=1.3,0.7",
+                           "label-column=k class-weights=0.3,2.1"}) {
+    SCOPED_TRACE(more);
+    const Options options = with(base, more);
+    expect_as_on_the_cpu(options, 1e-12);
+    const auto one = train(1, with(options, kCpu)), two = train(2, with(options, kCpu));
+    expect_near(one[0], two[0], 1e-12);
+    expect_near(one[0], train(2, with(options, kCuda))[0], 1e-12);
+  }
+}
+
 TEST_F(CudaFloat64, CheckpointsMoveBetweenDevices) {
   const TemporaryDirectory folder;
   for (const auto& [first, second] : {std::pair(kCuda, kCpu), std::pair(kCpu, kCuda)}) {
