@@ -86,6 +86,7 @@ def main():
                 file.write(text)
         sys.path.insert(0, os.path.dirname(SCRIPT))
         import structure_bounds
+        import test_measures
 
         found = structure_bounds.Reader("io/first.h", HEADER).read()
         expect("functions of the header", [(f.name, f.lines, f.complexity, f.parameters) for f in found.functions],
@@ -109,6 +110,11 @@ def main():
         misplaced = ["io/first.o", "notes.txt", "state.o"]
         values, named = structure_bounds.measure(["README.md", ".ci/run", "docs/index.md", *misplaced])
         expect("misplaced files", named["misplaced files"], misplaced)
+        tests = ["tests/io/first_test.cc", "tests/io/other_test.cc", "tests/oi/any_test.cc", "tests/training/a/any_test.cc"]
+        expect("tests elsewhere", test_measures.misplaced_tests([*(f"io/{name}" for name in files), *tests], ("io/",)),
+               ["tests/oi/any_test.cc: there is no oi, nor is it in SPANNING of test_measures.py"])
+        expect("a test of a unit elsewhere", test_measures.misplaced_tests(["io/a/x.cu", "tests/io/x_cuda_test.cc"], ("io/",)),
+               ["tests/io/x_cuda_test.cc: io/a has x"])
 
         def run(bound):
             with open(f"{root}/bounds.csv", "w", encoding="utf-8") as table:
