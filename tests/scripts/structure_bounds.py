@@ -21,7 +21,7 @@ import sys
 from dataclasses import dataclass, field
 
 from include_folders import circles, graphs_of
-from test_measures import misplaced_tests
+from test_measures import asserted_sentences, misplaced_tests
 
 PRODUCT = ("backends", "engine", "io", "models", "tools")
 TOP_LEVEL = (*PRODUCT, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "CHANGELOG.md")
@@ -329,6 +329,9 @@ def measure(names):
     spread("lines of a header", [lines[file] for file in product if file.endswith((".h", ".cuh"))])
     spread("lines of a source", [lines[file] for file in product if file.endswith((".cc", ".cu"))])
     count("misplaced files", [name for name in names if is_misplaced(name)])
+    asserted, repeated = asserted_sentences(names, tuple(f"{folder}/" for folder in PRODUCT))
+    count("sentences that tests assert", asserted)
+    count("sentences that two tests assert", repeated)
     values["functions"] = len(found.functions)
     values["types"] = len(found.types)
     values["lines of the product"] = sum(lines[file] for file in product)

@@ -116,6 +116,22 @@ def main():
         expect("a test of a unit elsewhere", test_measures.misplaced_tests(["io/a/x.cu", "tests/io/x_cuda_test.cc"], ("io/",)),
                ["tests/io/x_cuda_test.cc: io/a has x"])
 
+        product = 'void f(int n) { throw Error("rank " + text(n) + " sings its one song: " + why); }\n'
+        cases = {"io/said.cc": product,
+                 "tests/a_test.cc": 'TEST(A, One) {\n  EXPECT_EQ(x, "rank 1 sings "\n    "its one song: no");\n  f() << "rank 1 sings its one song";\n}\n'
+                                    'TEST(A, Two) { EXPECT_CONTAINS(x, "rank 1"); }\n',
+                 "tests/b_test.py": '"""Rank 1 sings its one song."""\nassert "rank 22 sings its one song" in text  # rank 1 sings its one song\n'}
+        os.makedirs(f"{root}/tests", exist_ok=True)
+        for name, text in cases.items():
+            with open(f"{root}/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+        one = "tests/a_test.cc:2: rank 1 sings its one song: no"
+        other = 'tests/b_test.py:2: "rank 22 sings its one song"'
+        expect("asserted sentences", test_measures.asserted_sentences(list(cases), ("io/",)), ([one, other], [f"{one}; {other}"]))
+        expect("a sentence of one test", test_measures.asserted_sentences(list(cases)[:2], ("io/",)), ([one], []))
+        for name in cases:
+            os.remove(f"{root}/{name}")
+
         def run(bound):
             with open(f"{root}/bounds.csv", "w", encoding="utf-8") as table:
                 table.write(f'measure,bound,goal\n"lines of a function, maximum",{bound},1\nunits in circles,2,\n')

@@ -161,9 +161,7 @@ TEST(FixedShares, AverageParametersBySamples) {
 }
 
 TEST(ShareOptions, AreRejectedInOneLineWhereTheyCannotHold) {
-  EXPECT_EQ(refusal(3, "shares=3:1"),
-            "--shares has 2 weights, but the world is of 3 ranks: expected a weight for each rank, "
-            "as 3:1");
+  EXPECT_VALUES(refusal(3, "shares=3:1"), "--shares 2 weights 3 ranks 3:1");
   EXPECT_CONTAINS(refusal(2, "shares=3:0"), "a weight from 1 to 10000");
   EXPECT_CONTAINS(refusal(2, "shares=fast"), "expected equal, auto, or");
   EXPECT_CONTAINS(refusal(2, "shares=3:1 shard=file"), "--shares 3:1 requires --shard contiguous");

@@ -183,9 +183,7 @@ TEST_F(OnnxImportTest, SoftmaxOfEachPixelAtTheEndIsLeftOut) {
     const models::OnnxImport found = imported(model);
     EXPECT_EQ(found.heads, std::vector<std::string>{"head"});
     EXPECT_TRUE(found.leaves_out_softmax);
-    EXPECT_EQ(found.notes,
-              (std::vector<std::string>{
-                  std::string(type) + " at the end is left out: the loss of classes contains it"}));
+    EXPECT_LINES(found.notes, std::string(type) + " end left out");
   }
 }
 
@@ -228,7 +226,7 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   model.nodes[0].attributes.push_back({"group", std::int64_t{3}});
   model.nodes.push_back({"Einsum", "odd", {"x"}, {"o"}, {}});
   const std::string text = fault(model);
-  EXPECT_CONTAINS(text, path_ + ": 2 of its 8 nodes cannot be trained: ");
+  EXPECT_VALUES(text, path_ + " 2 8 nodes");
   EXPECT_CONTAINS(text, "node '/stem/Conv' (Conv): group 3 with 4 outputs, expected ");
   EXPECT_CONTAINS(text, "node 'odd' (Einsum): no layer does this");
   EXPECT_CONTAINS(text, "known operators: Abs, Add, ");
@@ -493,9 +491,9 @@ TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
   EXPECT_CONTAINS(fault(model), "its graph has 2 outputs, expected 1: the logits");
   model = small_net();
   model.inputs[0].type = io::DType::kI64;
-  EXPECT_CONTAINS(fault(model), "of integers is [?, 3, 8, 8], expected token ids, [batch, length]");
+  EXPECT_VALUES(fault(model), "[?, 3, 8, 8] [batch, length]");
   model.inputs[0].type = io::DType::kU8;
-  EXPECT_CONTAINS(fault(model), "expected floats (images or rows of numbers) or int64 or int32");
+  EXPECT_VALUES(fault(model), "floats int64 int32");
   model = small_net();
   model.outputs[0].name = "c";
   EXPECT_EQ(fault(model), "") << "logits of 4 classes for each of 8 x 8 pixels";

@@ -170,8 +170,8 @@ TEST(AverageState, OfMomentsThatAreAveragedLessSendsLess) {
   EXPECT_EQ(some.bytes_sent * 7, none.bytes_sent * 11);  // 7 + 1 + 3
   EXPECT_CONTAINS(some.coverage, "the optimizer's exp_avg (every 4) and exp_avg_sq (every 2), 7");
   ASSERT_EQ(some.plan.size(), 3u);
-  EXPECT_CONTAINS(some.plan[1], "exp_avg in 1 of 4 averagings by the clock: 1 time, ");
-  EXPECT_CONTAINS(some.plan[2], "exp_avg_sq in 1 of 2 averagings by the clock: 3 times, ");
+  EXPECT_VALUES(some.plan[1], "exp_avg 1 4 averagings 1 time");
+  EXPECT_VALUES(some.plan[2], "exp_avg_sq 1 2 averagings 3 times");
 }
 
 // Muon as the inner optimizer of DiLoCo (MuLoCo: Therien et al. 2025).
@@ -226,7 +226,7 @@ TEST(Outer, MomentumChangesTheResultAndTheStepsAreCounted) {
         train(2, with(kBatchesOf13, std::string("sync=") + policy + " sync-every=2"));
     EXPECT_GT(distance(params[0], outer[0]), 1e-4) << policy;
     // Ten steps: five by the clock, and the end of the first epoch between two of them.
-    EXPECT_CONTAINS(outer[0].coverage, "6 times in 10 steps, with 5 outer steps");
+    EXPECT_VALUES(outer[0].coverage, "6 times 10 steps 5 outer");
     expect_together(outer);
   }
 }
@@ -332,7 +332,7 @@ TEST(Streaming, SaysWhatItCompresses) {
   const auto plain = train(2, with(options, "sync-fragments=1")),
              less = train(2, with(options, "sync-fragments=1 compress=int4"));
   EXPECT_CONTAINS(less[0].coverage, "parameters (as int4) in 1 fragment, ");
-  EXPECT_CONTAINS(less[0].plan.back(), "changes of parameters are sent as int4, ");
+  EXPECT_VALUES(less[0].plan.back(), "changes parameters int4");
   EXPECT_GE(plain[0].bytes_sent, 7.5 * less[0].bytes_sent);
   const auto largest = [](const RankResult& rank) {
     const std::string& line = rank.plan.at(1);
@@ -368,7 +368,7 @@ TEST(Streaming, AnotherNumberOfFragmentsKeepsTheOuterStepsOfAParameter) {
     const RankResult resumed = train(2, with(base, "steps=16 resume=auto", c.after))[0];
     EXPECT_CONTAINS(resumed.coverage, c.outer);
     EXPECT_TRUE(std::ranges::any_of(resumed.plan, [](const std::string& line) {
-      return line.ends_with("momentum 0.2, in outer steps 4 to 4");
+      return test_support::has_values(line, "momentum 0.2 4 to 4");
     })) << testing::PrintToString(resumed.plan);
   }
 }
@@ -543,8 +543,7 @@ TEST(Plan, TellsOfPeriodsThatNeverEnd) {
   const auto plan = train(2, "epochs=2 sync=diloco sync-every=500")[0].plan;
   ASSERT_EQ(plan.size(), 3u);
   EXPECT_CONTAINS(plan[0], "0 averagings by the clock, 2 more at ends");
-  EXPECT_EQ(plan[1],
-            "K = 500 > 10 steps in all and 5 an epoch: averages only at epoch ends and at the end");
+  EXPECT_VALUES(plan[1], "= 500 10 steps 5");
   EXPECT_EQ(plan[2], "no outer step will be taken: the clock never averages");
   EXPECT_TRUE(train(2, "epochs=1")[0].plan.empty());
 }
@@ -638,7 +637,7 @@ TEST(Continuation, ASnapshotTakesNoOuterStep) {
   const auto ranks =
       train(2, with(kShort, "sync=diloco sync-every=5 steps=10 save-every=3s save-dir=" +
                                 folder.path().string()));
-  EXPECT_CONTAINS(ranks[0].coverage, "5 times in 10 steps, with 2 outer steps");
+  EXPECT_VALUES(ranks[0].coverage, "5 times 10 steps 2 outer");
 }
 
 TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
@@ -647,7 +646,7 @@ TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
   train(2, with(kShort, dir, "steps=5"));
   const Options resumed = with(kShort, dir, "resume=auto");
   const auto diloco = train(2, with(resumed, "steps=10 sync=diloco sync-every=2"));
-  EXPECT_CONTAINS(diloco[0].coverage, "in 10 steps, with 3 outer steps");
+  EXPECT_VALUES(diloco[0].coverage, "10 steps 3 outer");
   expect_together(diloco);
   const auto slowmo = train(2, with(resumed, "steps=15 sync=slowmo sync-every=5"));
   expect_together(slowmo);
@@ -733,9 +732,8 @@ TEST(Plan, CountsTheBytesOfPairs) {
     long long by_clock = 0, at_ends = 0, each = 0, of_all = 0;
     const std::string& line = rank.plan.at(0);
     ASSERT_EQ(std::sscanf(line.c_str() + line.find(": ") + 2,
-                          "%lld averagings by the clock, %lld more of all ranks at ends of epochs "
-                          "or of the run, %lld bytes each",
-                          &by_clock, &at_ends, &each),
+                          "%lld averagings%*[^,], %lld more%*[^,], %lld bytes", &by_clock, &at_ends,
+                          &each),
               3)
         << line;
     const std::size_t second = line.find(" in pairs, ");

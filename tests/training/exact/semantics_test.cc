@@ -208,7 +208,7 @@ TEST_F(FileShards, AreRefusedWhereASnapshotStatesThemWrongly) {
 TEST(ParameterAveraging, AlwaysEndsTogetherThoughKIsLargerThanTheRun) {
   const auto ranks = train(2, "sync=params sync-every=1000 epochs=1");
   EXPECT_TRUE(same_bits(ranks[0], ranks[1], io::Section::kParameter));
-  EXPECT_CONTAINS(ranks[0].coverage, "averaged 6/6 parameters 1 times in 5 steps");
+  EXPECT_VALUES(ranks[0].coverage, "6/6 1 times 5 steps");
 }
 
 TEST(ParameterAveraging, WarmupAveragesEveryStep) {

@@ -250,8 +250,7 @@ TEST(MeshLink, BytesThatASettledCallStillHasToSendAgainAreNotReplacedByOthers) {
   EXPECT_EQ(pair.links[0]->resume(std::move(end), {}, 0), 1000u);
   pair.links[0]->settle();
   EXPECT_TRUE(pair.links[0]->is_given_up());
-  EXPECT_CONTAINS(pair.links[0]->error_text(EPIPE),
-                  "the peer has received 0 bytes of 1000, and those before 900 are not kept");
+  EXPECT_VALUES(pair.links[0]->error_text(EPIPE), "0 bytes 1000 900");
 }
 
 }  // namespace

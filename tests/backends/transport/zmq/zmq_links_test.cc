@@ -221,7 +221,7 @@ TEST_P(ZmqLinksTest, APeerThatSendsNothingIsNamedAtTheDeadline) {
       throw;
     }
   });
-  EXPECT_EQ(errors[0], "peer: timeout after 600000 ms, waiting for rank 1");
+  EXPECT_VALUES(errors[0], "timeout 600000 ms rank 1");
 }
 
 // Signals that a program handles, as those that ask it to save, arrive in whatever thread waits.
@@ -336,7 +336,7 @@ TEST_P(ZmqLinksTest, ALinkThatBreaksIsNamedAtOnce) {
     if (rank == 1) return;  // its end closes the connection
     links.receive_head(1, 1);
   });
-  EXPECT_EQ(errors[0], "peer: the connection to rank 1 broke");
+  EXPECT_VALUES(errors[0], "peer: rank 1 broke");
   EXPECT_EQ(errors[1], "");
 }
 

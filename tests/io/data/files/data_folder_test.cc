@@ -203,7 +203,7 @@ TEST_F(DataFolder, AFolderThatIsMissingIsNamed) {
 
 TEST_F(DataFolder, PipesWithTheNamesOfDataAreRefused) {
   ASSERT_EQ(mkfifo((folder_ / "a.txt").c_str(), 0600), 0);
-  expect_complaint("text", {folder_ / "a.txt", "a device or a pipe"});
+  expect_complaint("text", {folder_ / "a.txt", "device pipe"});
 }
 
 TEST_F(DataFolder, SmallImagesAreNotEnlargedWithoutAWord) {

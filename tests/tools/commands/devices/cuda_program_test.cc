@@ -222,11 +222,7 @@ TEST_F(CudaProgram, ACaptureThatFailsOnOneRankIsGivenUpByAll) {
       SCOPED_TRACE(name);
       const CommandResult result =
           expect_success(run(name, *ranks, f.capture, ranks == &threads ? "1" : "0"));
-      EXPECT_CONTAINS(result.err,
-                      "warning: steps on the device are not captured: the capture "
-                      "failed, " +
-                          std::string(f.line))
-          << result.out;
+      EXPECT_VALUES(result.err, "warning captured " + std::string(f.line)) << result.out;
       for (const int rank : {0, 1}) {
         expect_success(verify(rank_model(folder / "captured", 0), rank_model(folder / name, rank)));
       }
@@ -258,16 +254,14 @@ TEST_F(CudaProgram, GradientsLieInMemoryOfNccl) {
   environment["ENGINE_EMULATED_CALLS"] = folder / "calls";
   environment["NCCL_ON_CPU_FAULT"] = "refuse_others";
   const CommandResult own = expect_success(train(folder / "own", options, environment));
-  EXPECT_LACKS(own.err, "gradients are in memory of cudaMalloc");
+  EXPECT_LACKS(own.err, "cudaMalloc");
   std::ifstream calls(folder / "calls");
   const std::string called{std::istreambuf_iterator<char>(calls), {}};
   EXPECT_CONTAINS(called, "cudaStreamCreateWithPriority\n")
       << "sums of gradients have no stream of the highest priority";
   environment["NCCL_ON_CPU_FAULT"] = "refuse_memory";
   const CommandResult other = expect_success(train(folder / "other", options, environment));
-  EXPECT_CONTAINS(other.err,
-                  "nccl: gradients are in memory of cudaMalloc, which NCCL 2.28.9 may "
-                  "have to copy: ncclMemAlloc: ");
+  EXPECT_VALUES(other.err, "cudaMalloc NCCL 2.28.9 ncclMemAlloc");
 }
 
 // A rank with one core leaves it to its loader while it waits.

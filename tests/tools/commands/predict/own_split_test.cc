@@ -49,11 +49,10 @@ TEST_F(OwnSplit, CannotBeDrawnAgain) {
   const std::string name = run({"--annotations", path("train.csv"), "--test-share", "0.3"});
   EXPECT_EQ(evaluate(name).report["samples"], 30);
   EXPECT_EQ(evaluate(name, {"--seed", "0", "--test-share", "0.3"}).report["samples"], 30);
-  expect_error(call("eval", name, "--seed 7"), 78, "was trained with --seed 0, asked for is 7");
-  expect_error(call("eval", name, "--test-share 0.9"), 78,
-               "was trained with --test-share 0.3, asked for is 0.9");
+  expect_error(call("eval", name, "--seed 7"), 78, "--seed 0 7");
+  expect_error(call("eval", name, "--test-share 0.9"), 78, "--test-share 0.3 0.9");
   expect_error(call("eval", name, "--annotations", path("train.csv"), "--seed 7"), 78,
-               "was trained with --seed 0, asked for is 7");
+               "--seed 0 7");
   expect_error(call("eval", name, "--label-column y"), 78, "--label-column");
   expect_error(call("eval", name, "--csv-header no"), 78, "--csv-header");
   // A variable is no request: the run's own split counts.
@@ -82,12 +81,12 @@ TEST_F(OwnSplit, GivesWayToDataThatAreNamedOnTheCommandLine) {
   EXPECT_EQ(evaluate(folder).report["samples"], 20);
   EXPECT_EQ(evaluate(folder, {"--annotations", path("hold/hold.csv")}).report["samples"], 30);
   expect_error(call("train --resume", folder, "--epochs 3 --annotations", path("hold/hold.csv")),
-               78, "was trained on other data");
+               78, "trained other data");
   for (const Words& words :
        {Words{"eval", folder}, Words{"train", "--model", "mlp", "--dataset", "csv"}}) {
     Words both = words;
     both.insert(both.end(), {"--data-dir", path("train"), "--annotations", path("hold/hold.csv")});
-    expect_error(engine(both), 78, "exclude each other; give only one");
+    expect_error(engine(both), 78, "exclude");
   }
 }
 

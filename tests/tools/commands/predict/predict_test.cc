@@ -189,8 +189,8 @@ TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
   train_on_idx();
   const std::string file = folder_ / "e.npy", images = folder_ / "t10k-images-idx3-ubyte";
   const std::string layers =
-      "; expected the name of a layer, or # and its number: #2 flatten, #3 layers.0, #4 relu, #5 "
-      "layers.1, #6 relu, #7 layers.2, #8 softmax_cross_entropy\n";
+      " #2 flatten, #3 layers.0, #4 relu, #5 layers.1, #6 relu, #7 layers.2, #8 "
+      "softmax_cross_entropy";
   for (const auto& [wanted, hint] : {std::pair("nosuch", ""),
                                      {"#9", ""},
                                      {"#0", ""},
@@ -407,8 +407,7 @@ TEST_F(Predictions, OfAPipeAreThoseOfTheFile) {
   for (std::size_t i = 0; i < lines.size(); ++i)
     EXPECT_EQ(read[i]["probability"], lines[i]["probability"]);
   // Each rank would read a part.
-  expect_error(call("predict", run(), pipe, "--spawn 2 --backend inproc"), 78,
-               "can be read only once, by one rank");
+  expect_error(call("predict", run(), pipe, "--spawn 2 --backend inproc"), 78, pipe + " once");
 }
 
 // Five blocks that do not end with the files.
@@ -449,12 +448,11 @@ TEST_F(Predictions, AColumnOfTheModelIsNotProposedInThePlaceOfAnotherOne) {
     rows += std::to_string(i) + "," + std::to_string(i % 7) + (i % 2 == 0 ? ",big\n" : ",small\n");
   write_text(folder_ / "rows.csv", rows);
   train(argv("--dataset csv --annotations", folder_ / "rows.csv", "--epochs 1"));
-  const std::string missing = "row 1 names no column 'size2', which the model was trained with";
+  const std::string missing = "row 1 'size2'";
   write_text(folder_ / "less.csv", "size1,kind\n1,big\n");
   expect_error(call("predict", run(), folder_ / "less.csv"), 65, missing + "\n");
   write_text(folder_ / "less.csv", "size1,size_2\n1,2\n");
-  expect_error(call("predict", run(), folder_ / "less.csv"), 65,
-               missing + ": did you mean 'size_2'?");
+  expect_error(call("predict", run(), folder_ / "less.csv"), 65, missing + " mean 'size_2'");
 }
 
 TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {

@@ -199,7 +199,7 @@ TEST_F(Sample, ResumingOnAnotherTextIsRefused) {
   other.insert(other.end(), {"--data-dir", *folder_ / "other.txt"});
   const CommandResult result = engine(other);
   EXPECT_EQ(result.exit_code, 78) << result.err;
-  EXPECT_CONTAINS(result.err, "was trained on other data");
+  EXPECT_VALUES(result.err, "trained other data");
   // If it is asked for, ids mean what they meant: the snapshot's vocabulary stays.
   other.insert(other.end(), {"--allow-change", "data", "--save-dir", *folder_ / "on"});
   const CommandResult on = expect_success(engine(other));
@@ -358,9 +358,7 @@ TEST_F(SampleTokens, WithoutATokenizerOneIsNamedOrIdsAreGiven) {
   const CommandResult refused = sample({bare, "--prompt", "hell"});
   EXPECT_EQ(refused.exit_code, 78) << refused.err;
   EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
-  EXPECT_CONTAINS(refused.err,
-                  "has no tokenizer: name one with --tokenizer FILE, or give token ids, "
-                  "--prompt-ids 1,2,3");
+  EXPECT_VALUES(refused.err, "--tokenizer FILE --prompt-ids 1,2,3");
   EXPECT_EQ(expect_success(sample({bare, "--prompt", "hell", "--temperature", "0", "--tokenizer",
                                    *folder_ / "tokenizer.json"}))
                 .out,

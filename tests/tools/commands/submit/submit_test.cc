@@ -274,7 +274,7 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
   program::expect_error(submit_alone(argv("verify a b")), 2, "cannot submit 'verify'");
   program::expect_error(submit_alone(argv("--status 12 train")), 2, "stand alone");
   program::expect_error(submit_alone(argv("--status", folder_.path())), 65, "no job of this run");
-  program::expect_error(submit_alone(argv("--status nothing")), 65, "expected the folder of a run");
+  program::expect_error(submit_alone(argv("--status nothing")), 65, "folder run");
   make("scontrol", "echo 'scontrol: fatal: no configuration source' >&2; exit 1");
   program::expect_error(
       submit_alone(argv("--status 12")), 78,

@@ -185,8 +185,7 @@ TEST_F(ArrayTraining, ATokenOutOfRangeNamesItsSampleAndLosesNoStep) {
     io::save_npz({array_of("x", {kTexts, kTokens}, x), array_of("y", {kTexts, kTokens}, y)},
                  folder_ / name);
   };
-  const std::string what = "token 11 at position 2 of sample ",
-                    why = " is out of range: the model has a vocabulary of 5 tokens, ids 0 to 4";
+  const std::string what = "token 11 at position 2 of sample ", why = " 5 tokens, ids 0 to 4";
   save("train.npz", false);
   for (const std::string ranks : {"1", "2"}) {
     const std::string run = folder_ / ("run" + ranks), whole = "whole" + ranks;
@@ -207,7 +206,7 @@ TEST_F(ArrayTraining, ATokenOutOfRangeNamesItsSampleAndLosesNoStep) {
   save("train.npz", true);
   const CommandResult untrained = train("other", {});
   EXPECT_EQ(untrained.exit_code, 65);
-  EXPECT_CONTAINS(untrained.err, "training: " + what + "5" + why);
+  EXPECT_VALUES(untrained.err, "training: " + what + "5" + why);
 }
 
 TEST_F(ArrayTraining, SaysWhichModelsDoNotFit) {
@@ -226,10 +225,9 @@ TEST_F(ArrayTraining, SaysThatImagesWithoutChannelsAreSequences) {
                   array_of("y", {4}, std::vector<std::int64_t>{0, 1, 0, 1})},
                  folder_ / name);
   expect_error(train("run", argv("--model convnet")), 78,
-               "; x is read as [samples, length, features], with 28 features at 28 positions: if "
-               "these are gray images, save x[:, None]");
+               "[samples, length, features] 28 28 x[:, None]");
   const CommandResult result = expect_success(train("rows", argv("--model mlp --epochs 1")));
-  EXPECT_CONTAINS(result.err, "train.npz: x has the shape [4, 28, 28], read as [samples, length");
+  EXPECT_VALUES(result.err, "train.npz [4, 28, 28] [samples, length");
 }
 
 // Rows of six numbers, whose class follows from the first one; y as a column or not.

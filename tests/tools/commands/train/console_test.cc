@@ -101,8 +101,11 @@ void expect_lost_output(const CommandResult& run, int code, const std::string& n
                         const std::string& error) {
   EXPECT_EQ(run.exit_code, code) << run.err;
   expect_words(run.out, {"Training completed in: "});
-  expect_words(run.err, {notice});
-  EXPECT_EQ(run.err.find(notice), run.err.rfind(notice)) << run.err;
+  std::istringstream lines(run.err);
+  int notices = 0;
+  for (std::string line; std::getline(lines, line);)
+    notices += test_support::has_values(line, notice) ? 1 : 0;
+  EXPECT_EQ(notices, 1) << run.err;
   std::smatch found;
   EXPECT_TRUE(std::regex_search(
       run.err, found,
@@ -155,10 +158,8 @@ TEST(Console, ALimitOnStacksThatIsTooLowIsSaidAtOnce) {
 
 TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
   const TemporaryDirectory folder;
-  const std::string cause =
-      "File too large; the limit of this process is 1 KiB: raise it (ulimit -f)";
-  const std::string pattern = std::regex_replace(cause, std::regex("[()]"), "\\$&");
-  const std::string notice = ": cannot write: " + cause + "; training continues without it\n";
+  const std::string pattern = "[^\n]* too large[^\n]* 1 KiB[^\n]*";
+  const std::string notice = "cannot write: too large 1 KiB training continues";
   expect_lost_output(limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"}),
                      74, notice, "metrics .*/metrics.jsonl: [0-9]+ lines are missing: " + pattern);
   expect_lost_output(limited("-f 1", {"--tensorboard-dir", folder / "events"}), 74, notice,
@@ -169,9 +170,7 @@ TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
   // Its parameters would fit, and the optimizer's state with them does not.
   const CommandResult saved = limited("-f 1500", {"--save-dir", folder / "run"});
   EXPECT_EQ(saved.exit_code, 73) << saved.err;
-  expect_words(saved.err,
-               {"step-00000005.ckpt: File too large; the limit of this process is 1500 KiB: raise "
-                "it (ulimit -f)"});
+  expect_words(saved.err, {"step-00000005.ckpt 1500 KiB -f"});
 }
 
 // Writes to pipes that nobody reads, of which `out` takes 4 KiB and `err` the rest.

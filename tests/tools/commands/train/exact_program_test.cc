@@ -36,7 +36,7 @@ TEST(SyncBn, LeavesNothingForVerify) {
   expect_success(train_exact(folder / "plain", {"--spawn", "2", "--threads", "1"}));
   const CommandResult plain = verify(model_of(folder / "plain", 0), model_of(folder / "plain", 1));
   EXPECT_EQ(plain.exit_code, 1);
-  EXPECT_CONTAINS(plain.err, "in sync except BN: try --sync-bn");
+  EXPECT_VALUES(plain.err, "except BN --sync-bn");
 
   const CommandResult result =
       expect_success(train_exact(folder / "sync", {"--spawn", "2", "--threads", "1", "--sync-bn"}));
@@ -138,7 +138,7 @@ TEST(Canonical, MoreRanksThanShardsAreOneClearLine) {
   const CommandResult result = train_exact(
       folder / "x", {"--spawn", "3", "--reduction-order", "canonical", "--reduction-shards", "2"});
   EXPECT_EQ(result.exit_code, 78);
-  EXPECT_CONTAINS(result.err, "2 shards, too few for a world of 3 ranks");
+  EXPECT_VALUES(result.err, "2 shards 3 ranks");
 }
 
 TEST(Layers, AModelFileMayNameSyncBatchNorm) {

@@ -207,14 +207,12 @@ TEST_F(Regression, TrainsNothingWithDryRun) {
 TEST_F(Regression, RefusesTargetsThatAreNoNumbersByTheirPlace) {
   for (const char* bad : {"dear", "NaN", "", "inf", "1e39"}) {
     write_text(table(), linear_table(*bad == '\0' ? " " : bad));
-    expect_error(train({}), 65,
-                 "row 9 (line 9): found '" + std::string(bad) +
-                     "' in price, the target, expected a number that float32 can hold");
+    expect_error(train({}), 65, "row 9 line 9 '" + std::string(bad) + "' float32");
   }
   std::string same = "a,price\n";
   for (int row = 0; row < 20; ++row) same += std::to_string(row) + ",5.5\n";
   write_text(table(), same);
-  expect_error(train({}), 65, "price, the target, is 5.5 in all 16 training rows");
+  expect_error(train({}), 65, "price 5.5 16");
 }
 
 TEST_F(Regression, RefusesWhatIsForClassesOnly) {

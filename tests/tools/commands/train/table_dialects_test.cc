@@ -80,7 +80,7 @@ TEST_F(TablesOfOthers, AnIndexAndNamesThatAreNumbersChangeNothing) {
                {"column 1 has no name", "is read as the rows' index and left out"});
   EXPECT_EQ(predicted("index"), expected);
   expect_words(train("numbers", "0,1,2\n" + points()).err,
-               {"row 1 ('0', '1', '2') is read as the names", "--csv-header no"});
+               {"row 1 '0' '1' '2'", "--csv-header no"});
   EXPECT_EQ(predicted("numbers"), expected);
   const auto r_index = [](int i) { return "\"" + std::to_string(i + 1) + "\","; };
   train("r", "\"\",\"x0\",\"x1\",\"label\"\n" + points(r_index));
@@ -102,7 +102,7 @@ TEST_F(TablesOfOthers, OneOddCellIsMissingAndSaid) {
 TEST_F(TablesOfOthers, AColumnWithoutDifferentValuesHasNoPartInPredictions) {
   const auto year = [](const std::string& text) { return [text](int) { return text + ","; }; };
   const CommandResult result = train("constant", "year,x0,x1,label\n" + points(year("2023")));
-  expect_words(result.out, {"always 0, for lack of different values: year"});
+  expect_words(result.out, {"always 0 year"});
   const std::string expected = predicted("constant");
   write_text(file("t.csv"), "year,x0,x1,label\n" + points(year("2100")));
   EXPECT_EQ(predicted("constant"), expected);

@@ -46,28 +46,29 @@ TEST(ElasticRank, AJobThatTakesStepsMayLoseItsConnectionsAsOftenAsTheyBreak) {
 
 // The first rank is stopped until the other one has gone on; then it finds its folder taken.
 TEST(ElasticRank, WhoFindsItsFolderTakenWasLeftOutAndComesBack) {
-  const int code =
-      run_elastic(two_ranks(),
-                  [](backends::Group& group, const backends::View& view,
-                     const std::function<bool()>& pause) -> std::optional<int> {
-                    if (view.generation == 1) {
-                      meet(group);
-                      pause();
-                      if (view.rank == 0) {
-                        raise(SIGSTOP);
-                        throw io::CannotCreateError("another job has taken the folder");
-                      }
-                      for (;;) meet(group);  // until it is noticed that rank 0 is silent
-                    }
-                    if (view.world_size == 2) {
-                      meet(group);
-                      return 0;
-                    }
-                    pause();
-                    for (const backends::PeerInfo& stopped : view.left) kill(stopped.pid, SIGCONT);
-                    if (!test_support::eventually([&] { return pause(); })) return 1;
-                    return std::nullopt;
-                  });
+  const int code = run_elastic(two_ranks(),
+                               [](backends::Group& group, const backends::View& view,
+                                  const std::function<bool()>& pause) -> std::optional<int> {
+                                 if (view.generation == 1) {
+                                   meet(group);
+                                   pause();
+                                   if (view.rank == 0) {
+                                     raise(SIGSTOP);
+                                     throw io::CannotCreateError("taken");
+                                   }
+                                   for (;;)
+                                     meet(group);  // until it is noticed that rank 0 is silent
+                                 }
+                                 if (view.world_size == 2) {
+                                   meet(group);
+                                   return 0;
+                                 }
+                                 pause();
+                                 for (const backends::PeerInfo& stopped : view.left)
+                                   kill(stopped.pid, SIGCONT);
+                                 if (!test_support::eventually([&] { return pause(); })) return 1;
+                                 return std::nullopt;
+                               });
   EXPECT_EQ(code, 0);
 }
 

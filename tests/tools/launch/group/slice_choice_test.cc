@@ -116,7 +116,7 @@ TEST(SliceChoice, AvoidsOneSlowLink) {
   EXPECT_NEAR(choice.rate / choice.equal_rate, 5 / 1.82, 0.06);
   const std::string text = slices_text(rates, choice, {0, 1, 2, 3});
   EXPECT_CONTAINS(text, "expected 2.7 times as fast as equal ones");
-  EXPECT_CONTAINS(text, "slowest link: ranks 0 and 1, 80 Mbit/s; fastest: 800 Mbit/s");
+  EXPECT_VALUES(text, "ranks 0 1 80 Mbit/s 800 Mbit/s");
 }
 
 TEST(SliceChoice, AHostWithSlowLinksSumsNothing) {

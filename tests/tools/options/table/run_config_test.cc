@@ -76,9 +76,8 @@ TEST(RunConfig, VariablesWithoutEffectAreNamed) {
 }
 
 TEST(RunConfig, AnEmptyTextIsRefusedWithWhatIsExpected) {
-  EXPECT_EQ(fault_of({{"sync", "params"}, {"average-state", ""}}),
-            "--average-state is '' (from --average-state); expected none, momentum, all, or "
-            "momentum:P,second:Q or one of both, P and Q 1 or more");
+  EXPECT_VALUES(fault_of({{"sync", "params"}, {"average-state", ""}}),
+                "--average-state '' --average-state 1");
 }
 
 TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
@@ -143,8 +142,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
             "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
   values["momentum"] = {"1", "ENGINE_MOMENTUM"};
-  EXPECT_EQ(fault(values),
-            "--momentum is '1' (from ENGINE_MOMENTUM); expected a number from 0 to below 1");
+  EXPECT_VALUES(fault(values), "--momentum '1' ENGINE_MOMENTUM 0 1");
   EXPECT_CONTAINS(fault({}), "no model: give --model");
   EXPECT_CONTAINS(fault({{"model", {"mlp", "--model"}}}), "no data set: give --dataset");
   EXPECT_EQ(fault_of("color=red"), "unknown option 'color' (from --color)");
@@ -412,17 +410,14 @@ TEST(RunConfig, Devices) {
         << list;
   for (const char* device :
        {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:0,1", "cpu:0", "CUDA"})
-    EXPECT_CONTAINS(fault_of({{"device", device}}), "expected one of auto, cpu, cuda, cuda:N")
-        << device;
+    EXPECT_VALUES(fault_of({{"device", device}}), "auto cpu cuda cuda:N") << device;
   for (const char* list : {"cuda:0,cpu:0", "cpu:0,cuda:1", "cuda:0,cuda:0", "cuda"})
     EXPECT_CONTAINS(fault_of({{"devices", list}}), "different devices of one kind") << list;
 }
 
 TEST(RunConfig, DevicesAreSaidOnce) {
-  EXPECT_EQ(fault_of("device=cpu gpu-devices=0,1"),
-            "--device is 'cpu' (from --device) and --gpu-devices is '0,1' (from --gpu-devices) "
-            "contradict each other; give only "
-            "one");
+  EXPECT_VALUES(fault_of("device=cpu gpu-devices=0,1"),
+                "--device 'cpu' --device --gpu-devices '0,1' --gpu-devices");
   for (const auto& [device, list] : std::initializer_list<std::pair<const char*, const char*>>{
            {"cuda:0", "0"}, {"cuda", "none"}, {"cuda:1", "none"}, {"cpu", "0"}})
     EXPECT_CONTAINS(fault_of({{"device", device}, {"gpu-devices", list}}), "contradict each other")

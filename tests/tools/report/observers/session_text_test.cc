@@ -22,7 +22,7 @@ SessionFacts small_run() {
                  .computes = "1 thread on cpu (avx2)",
                  .bound_to = {},
                  .backend = "shm",
-                 .backend_reason = "auto: all ranks are on one host",
+                 .backend_reason = "auto: one host",
                  .processors = {},
                  .translation = {}};
   facts.averaging = {.text = "grad overlapped"};

@@ -235,8 +235,7 @@ TEST_F(CsvDialects, ATableOfCategoriesHasAHeaderIfItsFieldsOccurNowhereElse) {
             values[static_cast<std::size_t>(4 + i / 3 % 2)] + "\n";
   const DatasetSplits named = load("outlook,temperature,play\n" + rows);
   EXPECT_EQ(named.train.class_names(), (Words{"no", "yes"}));
-  EXPECT_CONTAINS(joined(named.warnings),
-                  "row 1 ('outlook', 'temperature', 'play') is read as the names");
+  EXPECT_VALUES(joined(named.warnings), "row 1 'outlook' 'temperature' 'play'");
   EXPECT_EQ(named.train.size() + named.test.size(), 14);
   const DatasetSplits unnamed = load(rows);
   EXPECT_EQ(unnamed.train.size() + unnamed.test.size(), 14);
@@ -307,14 +306,13 @@ TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
     const DatasetSplits splits = load(",size,kind\n" + table);
     EXPECT_EQ(splits.train.shape()[2], 1) << splits.columns;
     EXPECT_CONTAINS(splits.columns, "left out: column 1 (the rows' index)");
-    EXPECT_CONTAINS(joined(splits.warnings), "column 1 has no name and another value in every row");
+    EXPECT_VALUES(joined(splits.warnings), "column 1 every row");
   }
   EXPECT_EQ(load("Unnamed: 0,size,kind\n" + rows).train.shape()[2], 1);
   for (const std::string name : {"", "Unnamed: 0"}) {
     const DatasetSplits repeated = load(name + ",size,kind\n" + measured);
     EXPECT_EQ(repeated.train.shape()[2], 2);
-    EXPECT_CONTAINS(joined(repeated.warnings),
-                    "column 1 has no name and repeats values (row 2: '0', row 3 again)");
+    EXPECT_VALUES(joined(repeated.warnings), "column 1 row 2 '0' row 3");
   }
   EXPECT_EQ(load("id,size,kind\n" + rows).train.shape()[2], 2);
   DatasetOptions options;
@@ -397,9 +395,8 @@ TEST_F(CsvDialects, WhatMayBeGroupsIsReadAsTheOtherColumnsAndNamed) {
   for (const std::string& text : {points, commas}) {
     const DatasetSplits splits = load(text);
     EXPECT_EQ(splits.coding->columns[0].decimal, '.');
-    EXPECT_EQ(joined(splits.warnings),
-              "t.csv: numbers are read with a decimal point (if these are digits in groups of "
-              "three, give --csv-decimal comma) in column 1 ('amount') (row 5: '1.304')\n");
+    EXPECT_VALUES(joined(splits.warnings),
+                  "t.csv point --csv-decimal column 1 'amount' row 5 '1.304'");
     DatasetOptions options;
     options.csv.decimal = CsvDecimal::kPoint;
     EXPECT_EQ(joined(load(text, options).warnings), "");

@@ -7,6 +7,7 @@
 
 #include "io/data/loader/batch_loader.h"
 #include "tests/io/data/sources/dataset_fixture.h"
+#include "tests/support/expect_contains.h"
 
 namespace io {
 namespace {
@@ -84,13 +85,13 @@ TEST_F(TextFiles, WideCharactersNeedTheirMark) {
   for (const std::u16string& text : {latin, greek})
     for (const bool big_endian : {false, true}) {
       write("a.txt", unmarked_utf16(text, big_endian));
-      expect_complaint({"a.txt: looks like UTF-16 without a byte-order mark: found 0 in ",
-                        "expected UTF-8, or UTF-16 with its mark; convert it with iconv"});
+      expect_complaint(
+          {"a.txt UTF-16 0", "expected UTF-8, or UTF-16 with its mark; convert it with iconv"});
     }
   std::string wide;
   for (const char c : std::string("naive questions\n")) wide += {c, 0, 0, 0};
   write("a.txt", wide);
-  expect_complaint({"a.txt: looks like UTF-32 without a byte-order mark"});
+  expect_complaint({"a.txt UTF-32"});
   options_.text.context = 1;
   write("a.txt", std::string("some text with a\0 zero byte", 27));
   EXPECT_EQ(load().train.vocabulary().front(), '\0');
@@ -188,7 +189,7 @@ TEST_F(TextFiles, TokensOfValAreForTestingUnlessTestIsNamed) {
   EXPECT_EQ(both.test.as<TokenSamples>().tokens.all(), (Ids{1, 2, 3}));
   EXPECT_EQ(both.test_part, "val");
   ASSERT_EQ(both.warnings.size(), 1U);
-  EXPECT_CONTAINS(both.warnings[0], ": found val and test; the test samples are those of val");
+  EXPECT_VALUES(both.warnings[0], "val test val");
   options_.test_part = "test";
   EXPECT_EQ(load("tokens").test.as<TokenSamples>().tokens.all(), (Ids{4, 3}));
   EXPECT_EQ(load("tokens").warnings, std::vector<std::string>{});

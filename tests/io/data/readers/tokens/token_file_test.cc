@@ -66,7 +66,7 @@ class TokenFiles : public ::testing::Test {
     const std::string text = test_support::error_of<DataError>([&] { read(bits); });
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     EXPECT_CONTAINS(text, "train.");
-    for (const std::string& part : parts) EXPECT_CONTAINS(text, part);
+    for (const std::string& part : parts) EXPECT_VALUES(text, part);
   }
   test_support::TemporaryDirectory folder_;
 };
