@@ -421,7 +421,7 @@ TEST(LinkPatience, GlooNamesARankThatHasEndedAndNotTheOneThatItWaitsFor) {
       throw;
     }
   });
-  EXPECT_VALUES(errors[0], "rank 12");
+  EXPECT_VALUES(errors[0], "rank 12 broke");
   EXPECT_CONTAINS(errors[0], " refuses connections: the process of rank 12 has ended");
 }
 
@@ -448,11 +448,11 @@ TEST(LinkPatience, AtItsEndTheErrorNamesPeerAddressAndPatience) {
       for (int call = 0; call < 200; ++call)
         communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
     });
-    EXPECT_VALUES(errors[1], "refuses rank 10");
+    EXPECT_VALUES(errors[1], "rank 10 broke");
     EXPECT_CONTAINS(errors[1], is_zmq ? "no new connection with tcp://127.0.0.2:"
                                       : "; no new connection with 127.0.0.2:");
     EXPECT_CONTAINS(errors[1], " within 1.5 s (--link-patience); nobody reaches rank 10");
-    EXPECT_VALUES(errors[0], "rank 11");
+    EXPECT_VALUES(errors[0], "rank 11 broke");
   }
 }
 
@@ -468,7 +468,7 @@ TEST(LinkPatience, AListenerOfZmqThatEndsIsNamedAtOnce) {
     if (rank == 1) communicator->barrier();
   });
   EXPECT_VALUES(errors[1], "rank 10 tcp://127.0.0.1");
-  EXPECT_VALUES(errors[1], "rank 10");
+  EXPECT_VALUES(errors[1], "refuses rank 10");
 }
 
 // Behind a relay nobody refuses connections; a group's failure detector names such a rank at once.

@@ -80,7 +80,7 @@ TEST(Flight, ARankThatNeverCameAndOneWithoutRecord) {
                {"3 of 4 ranks left a record; missing: rank 2", "rank 0 (n0, pid 100, backend gloo)",
                 "doing: step 7",
                 "communicator 0: last collective finished by all: 4, all_reduce sum of 10 f32",
-                "rank 0 in collective 6, all_reduce sum of 7 f32, since 20",
+                "rank 0 in collective 6, all_reduce sum of 7 f32, since",
                 "rank 1 is BEHIND: finished collective 4", "rank 3 failed in collective 6",
                 "=> No record of rank 2",
                 "=> Communicator 0: rank 1 never came to the collective in which the others are"});
