@@ -13,6 +13,7 @@
 #include "tests/support/test_support.h"
 #include "tests/training/exact_support.h"
 #include "tests/training/session_runner.h"
+#include "tests/training/sharded_training.h"
 
 namespace {
 
@@ -22,54 +23,20 @@ using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::train;
 using session_runner::with;
+using sharded_training::expect_same;
+using sharded_training::kSharded;
+using sharded_training::SmallModel;
+using sharded_training::snapshot_of;
 using test_support::TemporaryDirectory;
 
-const Options kSharded = "shard-optimizer=true";
 // Uneven batches, and buckets of which some can be cut into equal slices and the last cannot.
 const Options kSmallBuckets = "batch-size=13 bucket-cap-mb=0.3 epochs=1";
 
-io::Checkpoint newest_without_config(const TemporaryDirectory& folder) {
-  io::Checkpoint snapshot =
-      io::load_checkpoint(io::find_newest_checkpoint(folder.path().string(), nullptr));
-  snapshot.config.clear();  // names the option
-  return snapshot;
+// What all trainings have, and the small model for muon.
+Options options_of(const SmallModel& small, const std::string& optimizer) {
+  if (optimizer == "muon") return with(kSmallBuckets, small.options());
+  return with(kSmallBuckets, "optimizer=" + optimizer);
 }
-
-// The last snapshot of a training.
-io::Checkpoint snapshot_of(int world, const Options& options) {
-  const TemporaryDirectory folder;
-  expect_together(train(world, with(options, "save-dir=" + folder.path().string())));
-  return newest_without_config(folder);
-}
-
-void expect_same(int world, const Options& options) {
-  const io::Checkpoint whole = snapshot_of(world, options),
-                       shared = snapshot_of(world, with(options, kSharded));
-  EXPECT_EQ(session_runner::difference(whole, shared), "") << world << " ranks";
-  EXPECT_EQ(whole.counters, shared.counters) << world << " ranks";
-}
-
-// Muon's update of the mlp takes too long: a model of three small hidden matrices, for it alone.
-class SmallModel {
- public:
-  SmallModel() {
-    std::string text = "sample_shape = [6, 6, 1]\nclasses = 10\n[[layer]]\nkind = \"flatten\"\n";
-    for (const char* out : {"40", "24", "56", "32"})
-      text += std::string("[[layer]]\nkind = \"dense\"\nname = \"of") + out + "\"\nout = " + out +
-              "\n[[layer]]\nkind = \"relu\"\n";
-    text += "[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = \"classes\"\n";
-    test_support::write_text(folder_ / "small.toml", text);
-  }
-  // What all trainings have, and that model for muon.
-  Options of(const std::string& optimizer) const {
-    if (optimizer != "muon") return with(kSmallBuckets, std::string("optimizer=") + optimizer);
-    return with(kSmallBuckets,
-                std::string("optimizer=") + optimizer + " model=" + folder_ / "small.toml");
-  }
-
- private:
-  const TemporaryDirectory folder_;
-};
 
 struct Case {
   const char* name;
@@ -80,7 +47,9 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // for the t
 
 class ShardedOptimizer : public testing::TestWithParam<Case> {
  protected:
-  Options options() const { return with(small_.of(GetParam().optimizer), GetParam().options); }
+  Options options() const {
+    return with(options_of(small_, GetParam().optimizer), GetParam().options);
+  }
 
  private:
   const SmallModel small_;
@@ -137,7 +106,7 @@ TEST(ShardedOptimizerBeside, AStepThatIsSkippedIsSkippedOnAllRanks) {
 TEST(ShardedOptimizerSnapshot, IsResumedWithAndWithoutTheOption) {
   const SmallModel small;
   for (const char* optimizer : {"adamw", "muon"}) {
-    const Options options = small.of(optimizer);
+    const Options options = options_of(small, optimizer);
     const TemporaryDirectory whole, shared;
     train(3, with(options, "save-dir=" + whole.path().string()));
     train(3, with(options, kSharded, "save-dir=" + shared.path().string()));
@@ -185,7 +154,7 @@ TEST(ShardedOptimizerMemory, IsAShareOfTheStates) {
 
 TEST(ShardedOptimizerMemory, OfMuonIsEachTensorOnOneRank) {
   const SmallModel small;
-  const Options options = with(small.of("muon"), "batch-size=12");
+  const Options options = with(options_of(small, "muon"), "batch-size=12");
   const std::size_t whole = state_bytes(1, options)[0];
   const std::vector<std::size_t> shares = state_bytes(2, with(options, kSharded));
   EXPECT_EQ(shares[0] + shares[1], whole);

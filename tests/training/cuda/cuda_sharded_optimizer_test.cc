@@ -13,6 +13,7 @@
 #include "tests/training/cuda/cuda_ranks.h"
 #include "tests/training/exact_support.h"
 #include "tests/training/session_runner.h"
+#include "tests/training/sharded_training.h"
 
 namespace {
 
@@ -21,44 +22,14 @@ using exact_support::expect_together;
 using session_runner::Options;
 using session_runner::train;
 using session_runner::with;
+using sharded_training::expect_same;
+using sharded_training::kSharded;
+using sharded_training::SmallModel;
+using sharded_training::snapshot_of;
 using test_support::TemporaryDirectory;
 
-const Options kSharded = "shard-optimizer=true";
 // Uneven batches, and buckets of which some are cut into equal slices and the last is not.
 const Options kSmallBuckets = "batch-size=13 bucket-cap-mb=0.3 steps=5 lr=0.002";
-
-io::Checkpoint snapshot_of(int world, const Options& options) {
-  const TemporaryDirectory folder;
-  expect_together(train(world, with(options, "save-dir=" + folder.path().string())));
-  io::Checkpoint snapshot =
-      io::load_checkpoint(io::find_newest_checkpoint(folder.path().string(), nullptr));
-  snapshot.config.clear();  // names the option
-  return snapshot;
-}
-
-void expect_same(int world, const Options& options) {
-  const io::Checkpoint whole = snapshot_of(world, options),
-                       shared = snapshot_of(world, with(options, kSharded));
-  EXPECT_EQ(session_runner::difference(whole, shared), "") << world << " ranks";
-  EXPECT_EQ(whole.counters, shared.counters) << world << " ranks";
-}
-
-// For muon: three small hidden matrices.
-class SmallModel {
- public:
-  SmallModel() {
-    std::string text = "sample_shape = [6, 6, 1]\nclasses = 10\n[[layer]]\nkind = \"flatten\"\n";
-    for (const char* out : {"40", "24", "56", "32"})
-      text += std::string("[[layer]]\nkind = \"dense\"\nname = \"of") + out + "\"\nout = " + out +
-              "\n[[layer]]\nkind = \"relu\"\n";
-    text += "[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = \"classes\"\n";
-    test_support::write_text(folder_ / "small.toml", text);
-  }
-  Options options() const { return {{"model", folder_ / "small.toml"}, {"optimizer", "muon"}}; }
-
- private:
-  const TemporaryDirectory folder_;
-};
 
 class CudaShardedOptimizer : public testing::TestWithParam<bool> {
  protected:
