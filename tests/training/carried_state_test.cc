@@ -19,6 +19,7 @@
 #include "io/checkpoint/checkpoint_names.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/training/changing_ranks.h"
@@ -58,40 +59,21 @@ INSTANTIATE_TEST_SUITE_P(
                     Options("model=resnet20-cifar synthetic-shape=8x8x3")));
 
 // Small, so that there is time for many trainings.
-constexpr const char* kDense = R"(sample_shape = [6, 6, 1]
-classes = 10
-[[layer]]
-kind = "flatten"
-[[layer]]
-kind = "dense"
-name = "hidden"
-out = 12
-[[layer]]
-kind = "relu"
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)";
-constexpr const char* kBatchNorm = R"(sample_shape = [6, 6, 1]
-classes = 10
-[[layer]]
-kind = "conv2d"
-name = "conv"
-out_channels = 4
-padding = 1
-[[layer]]
-kind = "batch_norm2d"
-name = "norm"
-[[layer]]
-kind = "relu"
-[[layer]]
-kind = "flatten"
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)";
+const std::string kDense = test_support::layers_toml(R"(
+sample_shape=[6,6,1] classes=10
+flatten
+dense hidden out=12
+relu
+dense fc out=classes
+)");
+const std::string kBatchNorm = test_support::layers_toml(R"(
+sample_shape=[6,6,1] classes=10
+conv2d conv out_channels=4 padding=1
+batch_norm2d norm
+relu
+flatten
+dense fc out=classes
+)");
 
 struct RandomHistory {
   int changes = 0;

@@ -12,6 +12,7 @@
 #include "models/model_catalog.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/training/session_runner.h"
@@ -57,30 +58,15 @@ session_runner::AfterStep flip(int rank, std::int64_t step,
 const test_support::TemporaryDirectory kFolder;
 std::string small_model() {
   const std::string path = kFolder / "small.toml";
-  test_support::write_text(path, R"(sample_shape = [8, 8, 1]
-classes = 10
-[[layer]]
-kind = "conv2d"
-name = "conv"
-out_channels = 4
-kernel = 3
-padding = 1
-[[layer]]
-kind = "batch_norm2d"
-name = "norm"
-[[layer]]
-kind = "relu"
-[[layer]]
-kind = "max_pool2d"
-window = 4
-stride = 4
-[[layer]]
-kind = "flatten"
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)");
+  test_support::write_text(path, test_support::layers_toml(R"(
+sample_shape=[8,8,1] classes=10
+conv2d conv out_channels=4 kernel=3 padding=1
+batch_norm2d norm
+relu
+max_pool2d window=4 stride=4
+flatten
+dense fc out=classes
+)"));
   return path;
 }
 const Options kDesyncBase = "model=" + small_model() +

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/api/expect_error.h"
 
@@ -17,14 +18,10 @@ const ModelShape kRow{.sample = {1, 1, 3}, .classes = 2};
 
 // One dense layer, of which every logit can be said by hand.
 Model linear(std::uint64_t seed = 0) {
-  return Model::parse(R"(
-[[layer]]
-kind = "flatten"
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)",
+  return Model::parse(test_support::layers_toml(R"(
+flatten
+dense fc out=classes
+)"),
                       kRow, seed);
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "tests/support/expect_contains.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/api/expect_error.h"
@@ -174,14 +175,10 @@ TEST(ApiTraining, AModelOfImagesTakesBytes) {
   for (const std::string how : {"unit", "standard"})
     alone([&](Group& group) {
       Training training;
-      training.use(images(100), images(10)).define_model(R"(
-[[layer]]
-kind = "flatten"
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)");
+      training.use(images(100), images(10)).define_model(test_support::layers_toml(R"(
+flatten
+dense fc out=classes
+)"));
       training.set("epochs", 20).set("batch-size", 10).set("lr", 0.5).set("normalize", how);
       const TrainingResult result = training.set("threads", 1).run(group);
       EXPECT_EQ(result.evaluation->accuracy, 1.0) << how;

@@ -9,6 +9,7 @@
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/optim/moving_average.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 #include "tests/training/cuda/cuda_ranks.h"
 #include "tests/training/session_runner.h"
@@ -88,27 +89,14 @@ TEST_F(CudaTrain, AgreesWithTheCpu) {
 // weights, replicas, and checkpoints that move between devices.
 TEST_F(CudaTrain, MuonAgreesWithTheCpu) {
   const test_support::TemporaryDirectory folder;
-  test_support::write_text(folder / "net.toml", R"([[layer]]
-kind = "conv2d"
-name = "first"
-out_channels = 6
-[[layer]]
-kind = "conv2d"
-name = "wide"
-out_channels = 8
-[[layer]]
-kind = "global_average_pool"
-[[layer]]
-kind = "dense"
-name = "tall"
-out = 20
-[[layer]]
-kind = "relu"
-[[layer]]
-kind = "dense"
-name = "last"
-out = "classes"
-)");
+  test_support::write_text(folder / "net.toml", test_support::layers_toml(R"(
+conv2d first out_channels=6
+conv2d wide out_channels=8
+global_average_pool
+dense tall out=20
+relu
+dense last out=classes
+)"));
   const Options options = "model=" + (folder / "net.toml") +
                           " synthetic-shape=7x6x3 batch-size=12 steps=6 optimizer=muon lr=0.02 "
                           "clip-grad=0.5 device=cuda";

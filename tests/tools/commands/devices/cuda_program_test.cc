@@ -21,6 +21,7 @@
 #include "engine/core/cuda.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/nvtx_log.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
@@ -132,31 +133,14 @@ TEST_F(CudaProgram, AShardedOptimizerGivesTheSameModel) {
 // In captured steps on two ranks, and evaluated.
 TEST_F(CudaProgram, AModelFileWithGroupsTrains) {
   const TemporaryDirectory folder;
-  test_support::write_text(folder / "net.toml", R"([[layer]]
-kind = "conv2d"
-name = "stem"
-out_channels = 8
-padding = 1
-[[layer]]
-kind = "relu"
-[[layer]]
-kind = "conv2d"
-name = "depthwise"
-out_channels = 8
-padding = 1
-groups = 8
-[[layer]]
-kind = "conv2d"
-name = "grouped"
-out_channels = 12
-groups = 2
-[[layer]]
-kind = "global_average_pool"
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)");
+  test_support::write_text(folder / "net.toml", test_support::layers_toml(R"(
+conv2d stem out_channels=8 padding=1
+relu
+conv2d depthwise out_channels=8 padding=1 groups=8
+conv2d grouped out_channels=12 groups=2
+global_average_pool
+dense fc out=classes
+)"));
   const CommandResult result =
       expect_success(train(folder / "a", {"--model", folder / "net.toml", "--device", "cuda",
                                           "--spawn", "2", "--backend", "nccl", "--amp", "bf16"}));

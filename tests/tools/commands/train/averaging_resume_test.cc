@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "tests/support/command_words.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
@@ -107,23 +108,13 @@ TEST(ResumedAveraging, TellsThatIndependentModelsAreDropped) {
 TEST(ResumedAveraging, SynchronizedStatisticsBeginEqual) {
   const TemporaryDirectory folder;
   const std::string model = folder / "model.toml";
-  test_support::write_text(model, R"(sample_shape = [6, 6, 1]
-classes = 10
-[[layer]]
-kind = "conv2d"
-name = "conv"
-out_channels = 4
-padding = 1
-[[layer]]
-kind = "batch_norm2d"
-name = "norm"
-[[layer]]
-kind = "flatten"
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)");
+  test_support::write_text(model, test_support::layers_toml(R"(
+sample_shape=[6,6,1] classes=10
+conv2d conv out_channels=4 padding=1
+batch_norm2d norm
+flatten
+dense fc out=classes
+)"));
   expect_success(
       call("train --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
            "--batch-size 12 --threads 1 --spawn 3 --eval-every 0 --steps 4 "
@@ -186,27 +177,15 @@ TEST(ResumedAveraging, ClippedGradientsHaveTheNormOfAnUninterruptedRun) {
       "--sync diloco --sync-every 5 --save-every 7s");
   const TemporaryDirectory folder;
   const std::string model = folder / "model.toml";
-  test_support::write_text(model, R"(sample_shape = [8, 8, 1]
-classes = 10
-[[layer]]
-kind = "flatten"
-[[layer]]
-kind = "dense"
-name = "a"
-out = 100
-[[layer]]
-kind = "relu"
-[[layer]]
-kind = "dense"
-name = "b"
-out = 50
-[[layer]]
-kind = "relu"
-[[layer]]
-kind = "dense"
-name = "c"
-out = "classes"
-)");
+  test_support::write_text(model, test_support::layers_toml(R"(
+sample_shape=[8,8,1] classes=10
+flatten
+dense a out=100
+relu
+dense b out=50
+relu
+dense c out=classes
+)"));
   expect_success(call(train, "--model", model, "--steps 18 --save-dir", folder / "whole"));
   expect_success(call(train, "--model", model, "--steps 7 --save-dir", folder / "resumed"));
   expect_success(call("train --resume", folder / "resumed", "--steps 18 --spawn 2"));
