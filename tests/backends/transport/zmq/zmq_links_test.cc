@@ -33,7 +33,8 @@ using backends::ZmqLinks;
 
 class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
  protected:
-  BackendContext context(int rank, std::chrono::milliseconds timeout = 10s, char secret = 's') {
+  BackendContext context(int rank, std::chrono::milliseconds timeout = test_support::deadline(10s),
+                         char secret = 's') {
     return {.rank = rank,
             .world_size = 2,
             .members = {0, 1},
