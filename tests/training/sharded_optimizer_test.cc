@@ -38,14 +38,14 @@ Options options_of(const SmallModel& small, const std::string& optimizer) {
   return with(kSmallBuckets, "optimizer=" + optimizer);
 }
 
-struct Case {
+struct ShardedCase {
   const char* name;
   const char* optimizer;
   Options options;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // for the test library
+void PrintTo(const ShardedCase& c, std::ostream* out) { *out << c.name; }  // for the test library
 
-class ShardedOptimizer : public testing::TestWithParam<Case> {
+class ShardedOptimizer : public testing::TestWithParam<ShardedCase> {
  protected:
   Options options() const {
     return with(options_of(small_, GetParam().optimizer), GetParam().options);
@@ -67,10 +67,10 @@ TEST_P(ShardedOptimizer, IsTheSameBitsInCanonicalOrder) {
 
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, ShardedOptimizer,
-    testing::Values(Case{"Sgd", "sgd", "momentum=0"},
-                    Case{"SgdWithMomentum", "sgd", "momentum=0.9 weight-decay=0.01"},
-                    Case{"Adamw", "adamw", "clip-grad=0.5"}, Case{"Lion", "lion", {}},
-                    Case{"Muon", "muon", "clip-grad=0.5"}),
+    testing::Values(ShardedCase{"Sgd", "sgd", "momentum=0"},
+                    ShardedCase{"SgdWithMomentum", "sgd", "momentum=0.9 weight-decay=0.01"},
+                    ShardedCase{"Adamw", "adamw", "clip-grad=0.5"}, ShardedCase{"Lion", "lion", {}},
+                    ShardedCase{"Muon", "muon", "clip-grad=0.5"}),
     [](const auto& p) { return p.param.name; });
 
 const Options kAdamw = with(kSmallBuckets, "optimizer=adamw");

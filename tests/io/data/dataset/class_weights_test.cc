@@ -14,7 +14,7 @@
 namespace io {
 namespace {
 
-using Weights = std::vector<double>;
+using Doubles = std::vector<double>;
 
 Dataset with_classes(std::vector<std::int32_t> ids, std::int64_t count) {
   const std::size_t size = ids.size();
@@ -36,15 +36,15 @@ constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
 TEST(ClassWeights, BalancedOnesAreScikitLearns) {
   Dataset set = with_classes({0, 0, 0, 0, 0, 1, 1, 2}, 4);
   set_class_weights("balanced", set);
-  EXPECT_EQ(set.as<ClassLabels>().weights, (Weights{0.4, 1, 2, 1}));
-  EXPECT_EQ(set.loss_weights(), (Weights{0.4, 0.4, 0.4, 0.4, 0.4, 1, 1, 2}));
+  EXPECT_EQ(set.as<ClassLabels>().weights, (Doubles{0.4, 1, 2, 1}));
+  EXPECT_EQ(set.loss_weights(), (Doubles{0.4, 0.4, 0.4, 0.4, 0.4, 1, 1, 2}));
 }
 
 TEST(ClassWeights, BalancedOnesOfPositivesAreNegativesPerPositive) {
   Dataset set = with_labels({1, 1, 0, 1, 0, kUnknown, 0, 1});
   set_class_weights("balanced", set);
-  EXPECT_EQ(set.as<MultiLabels>().positive_weights, (Weights{3, 1})) << "b has no negatives";
-  EXPECT_EQ(set.loss_weights(), (Weights{2, 2, 1, 2})) << "the divisor counts known labels";
+  EXPECT_EQ(set.as<MultiLabels>().positive_weights, (Doubles{3, 1})) << "b has no negatives";
+  EXPECT_EQ(set.loss_weights(), (Doubles{2, 2, 1, 2})) << "the divisor counts known labels";
 }
 
 TEST(ClassWeights, AreInBatches) {
