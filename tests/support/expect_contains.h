@@ -43,7 +43,7 @@ inline bool line_has_values(const std::string& line, const std::string& values) 
 inline bool has_values(const std::string& text, const std::string& values) {
   if (values.find_first_of("\n") < values.find_last_not_of("\n"))
     return text.find(values) != std::string::npos;
-  std::istringstream lines(text);
+  std::istringstream lines(text + "\n");
   for (std::string line; std::getline(lines, line);)
     if (line_has_values(line, values)) return true;
   return false;

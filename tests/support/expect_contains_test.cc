@@ -20,6 +20,8 @@ TEST(ExpectValues, AreFoundInTheirOrder) {
 }
 
 TEST(ExpectValues, AreInOneLine) {
+  EXPECT_TRUE(has_values("", ""));
+  EXPECT_FALSE(has_values("", "a"));
   EXPECT_TRUE(has_values("first\nrank 3: expected 12\n", "rank 12"));
   EXPECT_FALSE(has_values("rank 3\nexpected 12\n", "rank 12"));
   EXPECT_TRUE(has_values("rank 3\nexpected 12\n", "3\nexpected"));
