@@ -320,7 +320,7 @@ TEST_F(PatienceByHand, ARankThatNobodyReachesIsDeadOrCutOff) {
   wait(std::chrono::seconds(27), others_);
   EXPECT_EQ(std::ranges::count(notices_, text), 1);
   ASSERT_TRUE(failure());
-  EXPECT_VALUES(failure()->what.text, "--link-patience rank 0 rank 3 cut rank 2 both");
+  EXPECT_CONTAINS(failure()->what.text, "(--link-patience); " + text);
 }
 
 TEST_F(PatienceByHand, ARankLearnsThatItsLostPeerIsHeardByRank0) {
