@@ -40,7 +40,7 @@ TEST(SessionText, TheStartLineHasEveryChoice) {
   SessionFacts facts = small_run();
   EXPECT_EQ(tools::start_line(facts, "0.1.0"),
             "engine 0.1.0: mlp (29,034 parameters, f32) on mnist (60,000 train, 10,000 test) | "
-            "2 ranks x 1 thread on cpu (avx2) | backend shm (auto: all ranks are on one host) | "
+            "2 ranks x 1 thread on cpu (avx2) | backend shm (auto: one host) | "
             "sync grad overlapped | global batch 64 = 2 ranks x 1 device x 32 x 1 | 938 steps an "
             "epoch, 1876 in all | sgd lr 0.2 (0.1 x 2 ranks) cosine | seed 7");
   facts.ranks.bound_to = "cores 0-3";
@@ -50,8 +50,8 @@ TEST(SessionText, TheStartLineHasEveryChoice) {
   facts.update.details = "muon for 3 of 5";
   EXPECT_EQ(tools::start_line(facts, "0.1.0"),
             "engine 0.1.0: mlp (29,034 parameters, f32) on mnist (60,000 train, 10,000 test) | "
-            "2 ranks x 1 thread on cpu (avx2) | rank 0 bound to cores 0-3 | backend shm (auto: all "
-            "ranks are on one host) | sync grad overlapped (8 shards) | sync-bn of 1 layer | "
+            "2 ranks x 1 thread on cpu (avx2) | rank 0 bound to cores 0-3 | backend shm (auto: one "
+            "host) | sync grad overlapped (8 shards) | sync-bn of 1 layer | "
             "global batch 64 = 2 ranks x 1 device x 32 x 1 | 1 step an epoch, 1876 in all | sgd lr "
             "0.2 (0.1 x 2 ranks) cosine (muon for 3 of 5) | seed 7");
 }
