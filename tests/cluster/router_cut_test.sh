@@ -71,7 +71,7 @@ filter -I FORWARD -j DROP
 sleep 5
 filter -F FORWARD
 end_with cut "0 0 0 "
-check "rank 0 saw each reset" test "$(grep -c 'lost the rendezvous connection of rank 1 (its connection broke' "$folder/cut.0.log")" -ge "$resets"
+check "rank 0 saw each reset" test "$(grep -c 'lost the rendezvous .* of rank 1 (.* broke' "$folder/cut.0.log")" -ge "$resets"
 check "the bits of a run on one host" "$engine" verify "$folder/plain" "$folder/cut"
 
 start killed --backend socket --steps 1000000

@@ -12,6 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "io/base/text/nearest.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/options/table/option_table.h"
 
@@ -155,9 +156,8 @@ TEST(ModelCatalog, TakesTheDataSetsShapeAndClasses) {
 }
 
 TEST(ModelCatalog, SamplesThatAreTooSmallNameTheLayerAndBothShapes) {
-  EXPECT_EQ(error_of("convnet", {.sample_shape = {3, 3, 1}}),
-            "layer 'layer2.3' (max_pool2d): expected an input of at least [2, 2, 32] (window 2, "
-            "padding 0), got [1, 1, 32]");
+  EXPECT_VALUES(error_of("convnet", {.sample_shape = {3, 3, 1}}),
+                "'layer2.3' max_pool2d [2, 2, 32] 2 0 [1, 1, 32]");
   EXPECT_EQ(error_of("mlp", {.sample_shape = {28, 28, 1}, .classes = 0}),
             "a model needs at least 1 class, not 0");
 }

@@ -11,6 +11,7 @@
 
 #include "models/model_catalog.h"
 #include "models/next_token.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 
 namespace text_models {
@@ -18,107 +19,35 @@ namespace text_models {
 inline constexpr std::int64_t kPositions = 24, kTokens = 31;
 
 // Every layer that models of text may have, with a gated branch as in SwiGLU.
-inline constexpr const char* kLayers = R"(
-[[layer]]
-kind = "embedding"
-name = "wte"
-vocabulary = "classes"
-width = 24
-[[layer]]
-kind = "position_embedding"
-name = "wpe"
-context = 40
-[[layer]]
-kind = "dropout"
-rate = 0.1
-name = "begin"
-[[layer]]
-kind = "layer_norm"
-name = "ln"
-[[layer]]
-kind = "dense"
-name = "qkv"
-out = 72
-[[layer]]
-kind = "causal_self_attention"
-heads = 3
-name = "attention"
-[[layer]]
-kind = "add"
-inputs = ["attention", "begin"]
-name = "x"
-[[layer]]
-kind = "dense"
-name = "up"
-out = 40
-inputs = ["x"]
-[[layer]]
-kind = "activation"
-function = "silu"
-name = "gate"
-[[layer]]
-kind = "dense"
-name = "side"
-out = 40
-inputs = ["x"]
-[[layer]]
-kind = "relu"
-name = "positive"
-[[layer]]
-kind = "multiply"
-inputs = ["gate", "positive"]
-[[layer]]
-kind = "gelu"
-[[layer]]
-kind = "dense"
-name = "head"
-out = "classes"
-)";
+inline const std::string kLayers = test_support::layers_toml(R"(
+embedding wte vocabulary=classes width=24
+position_embedding wpe context=40
+dropout begin rate=0.1
+layer_norm ln
+dense qkv out=72
+causal_self_attention attention heads=3
+add x inputs=["attention","begin"]
+dense up out=40 inputs=["x"]
+activation gate function=silu
+dense side out=40 inputs=["x"]
+relu positive
+multiply inputs=["gate","positive"]
+gelu
+dense head out=classes
+)");
 
 // The layers of the Llama family: grouped queries, rotated positions, no table of them.
-inline constexpr const char* kLlamaLayers = R"(
-[[layer]]
-kind = "embedding"
-name = "wte"
-vocabulary = "classes"
-width = 24
-[[layer]]
-kind = "rms_norm"
-name = "norm"
-[[layer]]
-kind = "dense"
-name = "qkv"
-out = 48
-bias = false
-[[layer]]
-kind = "head_rms_norm"
-name = "heads"
-heads = 4
-kv_heads = 2
-[[layer]]
-kind = "rotary"
-name = "rotary"
-heads = 4
-kv_heads = 2
-[[layer]]
-kind = "causal_self_attention"
-name = "attention"
-heads = 4
-kv_heads = 2
-[[layer]]
-kind = "dense"
-name = "out"
-out = 24
-[[layer]]
-kind = "add"
-inputs = ["wte", "out"]
-[[layer]]
-kind = "dense"
-name = "head"
-out = "classes"
-bias = false
-tied = "wte"
-)";
+inline const std::string kLlamaLayers = test_support::layers_toml(R"(
+embedding wte vocabulary=classes width=24
+rms_norm norm
+dense qkv out=48 bias=false
+head_rms_norm heads heads=4 kv_heads=2
+rotary rotary heads=4 kv_heads=2
+causal_self_attention attention heads=4 kv_heads=2
+dense out out=24
+add inputs=["wte","out"]
+dense head out=classes bias=false tied=wte
+)");
 
 struct Model {
   engine::Graph graph;
@@ -165,16 +94,17 @@ inline std::vector<double> copied(std::span<const double> values) {
 
 // A model's name for the test, and its layers; null: gpt-nano.
 struct TextModel {
-  const char *name, *layers;
+  const char* name;
+  const std::string* layers;
 };
 inline constexpr TextModel kTextModels[] = {
-    {"GptNano", nullptr}, {"File", kLayers}, {"Llama", kLlamaLayers}};
+    {"GptNano", nullptr}, {"File", &kLayers}, {"Llama", &kLlamaLayers}};
 
 inline Model make_model(const TextModel& model, engine::DType dtype) {
   const models::ModelOptions options{.sample_shape = {kPositions}, .classes = kTokens};
   if (model.layers == nullptr) return {models::build_model("gpt-nano", options), dtype};
   const test_support::TemporaryDirectory folder;
-  test_support::write_text(folder / "m.toml", model.layers);
+  test_support::write_text(folder / "m.toml", *model.layers);
   return {models::build_model(folder / "m.toml", options), dtype};
 }
 

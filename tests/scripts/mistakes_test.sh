@@ -67,7 +67,7 @@ mistake 65 "neither a checkpoint" eval text.txt --model mlp --dataset synthetic
 mistake 65 "truncated" train "${quick[@]}" --resume torn.ckpt
 mistake 65 "no-such.ckpt" eval no-such.ckpt
 mistake 2 "no-such.ckpt" verify run no-such.ckpt
-mistake 2 "expected two or more files" verify run
+mistake 2 "two or more files" verify run
 mistake 78 "no label column 'nothing'" train --model mlp --dataset csv --annotations good.csv --label-column nothing
 mistake 65 "nothing.csv" train --model mlp --dataset csv --annotations nothing.csv
 mistake 65 "images" train --model mlp --dataset images --data-dir images

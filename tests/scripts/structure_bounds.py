@@ -6,7 +6,7 @@ Usage: tests/scripts/structure_bounds.py [--list MEASURE] [--bounds FILE] [ROOT]
 Prints a line for each measure: its value, the bound, and the goal where the bound is not there yet. Exits with 1 if a value is
 above its bound, and names what is. A change that makes a bound needless lowers it.
 
-The product is backends, engine, io, models and tools; tests/ is only counted in lines. A function's length is that of its
+The product is backends, engine, io, models and tools; tests/ is only counted in lines, folders and by test_measures.py. A function's length is that of its
 definition, comments included, its complexity 1 + if, for, while, case, catch, ?, && and || (McCabe 1976), lambdas within it
 included. A unit is x.h with x.cc; it is in a circle if the units that it includes lead back to it. Fields do not include static ones, public functions neither constructors nor what is deleted.
 A function or type that is better as it is has "// structure: REASON" in the comment above its declaration: it is not counted as above a
@@ -21,6 +21,7 @@ import sys
 from dataclasses import dataclass, field
 
 from include_folders import circles, graphs_of
+from test_measures import asserted_sentences, misplaced_tests
 
 PRODUCT = ("backends", "engine", "io", "models", "tools")
 TOP_LEVEL = (*PRODUCT, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "CHANGELOG.md")
@@ -309,10 +310,11 @@ def measure(names):
     count("functions and types with a stated reason", [f"{i.place}: {i.name}: {i.reason}" for i in stated if excess_of(i)])
     count(NEEDLESS, [f"{i.place}: {i.name}: {i.reason}" for i in stated if not excess_of(i)])
     sources = {}
-    for file in product:
+    for file in files:
         sources.setdefault(os.path.dirname(file), []).append(file)
     crowded = sorted((folder for folder in sources if len(sources[folder]) > MANY_SOURCES), key=lambda f: -len(sources[f]))
     count(f"folders with more than {MANY_SOURCES} sources", [f"{folder}: {len(sources[folder])}" for folder in crowded])
+    count("tests in another folder than what they test", misplaced_tests(files, tuple(f"{folder}/" for folder in PRODUCT)))
     parts = {}
     for file in product:
         if file.startswith("tools/") and file.count("/") > 1:
@@ -327,6 +329,9 @@ def measure(names):
     spread("lines of a header", [lines[file] for file in product if file.endswith((".h", ".cuh"))])
     spread("lines of a source", [lines[file] for file in product if file.endswith((".cc", ".cu"))])
     count("misplaced files", [name for name in names if is_misplaced(name)])
+    asserted, repeated = asserted_sentences(names, tuple(f"{folder}/" for folder in PRODUCT))
+    count("sentences that tests assert", asserted)
+    count("sentences that two tests assert", repeated)
     values["functions"] = len(found.functions)
     values["types"] = len(found.types)
     values["lines of the product"] = sum(lines[file] for file in product)

@@ -86,6 +86,7 @@ def main():
                 file.write(text)
         sys.path.insert(0, os.path.dirname(SCRIPT))
         import structure_bounds
+        import test_measures
 
         found = structure_bounds.Reader("io/first.h", HEADER).read()
         expect("functions of the header", [(f.name, f.lines, f.complexity, f.parameters) for f in found.functions],
@@ -109,6 +110,27 @@ def main():
         misplaced = ["io/first.o", "notes.txt", "state.o"]
         values, named = structure_bounds.measure(["README.md", ".ci/run", "docs/index.md", *misplaced])
         expect("misplaced files", named["misplaced files"], misplaced)
+        tests = ["tests/io/first_test.cc", "tests/io/other_test.cc", "tests/oi/any_test.cc", "tests/training/a/any_test.cc"]
+        expect("tests elsewhere", test_measures.misplaced_tests([*(f"io/{name}" for name in files), *tests], ("io/",)),
+               ["tests/oi/any_test.cc: there is no oi, nor is it in SPANNING of test_measures.py"])
+        expect("a test of a unit elsewhere", test_measures.misplaced_tests(["io/a/x.cu", "tests/io/x_cuda_test.cc"], ("io/",)),
+               ["tests/io/x_cuda_test.cc: io/a has x"])
+
+        product = 'void f(int n) { throw Error("rank " + text(n) + " sings its one song: " + why); }\n'
+        cases = {"io/said.cc": product,
+                 "tests/a_test.cc": 'TEST(A, One) {\n  EXPECT_EQ(x, "rank 1 sings "\n    "its one song: no");\n  f() << "rank 1 sings its one song";\n}\n'
+                                    'TEST(A, Two) { EXPECT_CONTAINS(x, "rank 1"); }\n',
+                 "tests/b_test.py": '"""Rank 1 sings its one song."""\nassert "rank 22 sings its one song" in text  # rank 1 sings its one song\n'}
+        os.makedirs(f"{root}/tests", exist_ok=True)
+        for name, text in cases.items():
+            with open(f"{root}/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+        one = "tests/a_test.cc:2: rank 1 sings its one song: no"
+        other = 'tests/b_test.py:2: "rank 22 sings its one song"'
+        expect("asserted sentences", test_measures.asserted_sentences(list(cases), ("io/",)), ([one, other], [f"{one}; {other}"]))
+        expect("a sentence of one test", test_measures.asserted_sentences(list(cases)[:2], ("io/",)), ([one], []))
+        for name in cases:
+            os.remove(f"{root}/{name}")
 
         def run(bound):
             with open(f"{root}/bounds.csv", "w", encoding="utf-8") as table:

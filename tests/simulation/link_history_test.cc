@@ -59,7 +59,7 @@ class CutRun {
       ++history_.ends[r->outcome().end == End::kFinished ? "finished" : "other"];
       continued_sessions += r->times_connected_again();
       for (const std::string& notice : r->outcome().of_server)
-        reported_breaks += notice.starts_with("lost the rendezvous connection of rank ") ? 1 : 0;
+        reported_breaks += notice.starts_with("lost the rendezvous connection") ? 1 : 0;
       for (const std::string& what : r->outcome().wrong) history_.wrong.push_back(what);
     }
     for (int r = 1; r < world_; ++r) check_no_return_after_end(r);

@@ -13,7 +13,7 @@
 
 #include "backends/device_communicator.h"
 #include "engine/averaging/sums/ordered_tree.h"
-#include "engine/averaging/sums/replica_statistics.h"
+#include "engine/averaging/statistics/replica_statistics.h"
 #include "engine/core/arena.h"
 #include "engine/core/cuda.h"
 #include "engine/core/replica_exchange.h"

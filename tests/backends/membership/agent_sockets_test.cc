@@ -43,8 +43,7 @@ TEST(AgentSockets, WithoutDescriptorsTheThreadWaits) {
     for (int i = 0; i < 3; ++i) sockets.poll_once(wake, base::deadline_in(150ms));
   }
   ASSERT_EQ(notices.size(), 1u);
-  EXPECT_CONTAINS(notices[0],
-                  "cannot accept a connection: Too many open files; the limit of this process is ");
+  EXPECT_VALUES(notices[0], "accept open files limit");
   EXPECT_TRUE(notices[0].ends_with("; trying again")) << notices[0];
 
   // The connection is accepted later: the text, which is not the protocol, ends it.

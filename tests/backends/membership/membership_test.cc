@@ -69,7 +69,7 @@ bool all_see(Ranks& ranks, int world_size) {
 bool endpoint_is_held(int port) {
   std::string reason;
   return static_cast<bool>(backends::connect_to(
-      {"127.0.0.1", port}, base::deadline_in(std::chrono::seconds(5)), reason));
+      {"127.0.0.1", port}, base::deadline_in(test_support::deadline(5s)), reason));
 }
 
 class Founding : public testing::TestWithParam<int> {};
@@ -380,7 +380,7 @@ TEST(MembershipTest, OpenConnectionsKeepNobodyOut) {
   std::string reason;
   for (int i = 0; i < 400; ++i)
     crowd.push_back(backends::connect_to({"127.0.0.1", port},
-                                         base::deadline_in(std::chrono::seconds(5)), reason));
+                                         base::deadline_in(test_support::deadline(5s)), reason));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 1, 4, port)));
   EXPECT_TRUE(eventually([&] { return all_see(ranks, 3); }));
   EXPECT_TRUE(eventually([&] {  // all but the newest are closed

@@ -171,9 +171,7 @@ TEST(RelayedLinks, HaveTheBitsOfDirectOnes) {
       ASSERT_EQ(relayed.errors, kNoErrors) << backend->name << static_cast<int>(block);
       EXPECT_TRUE(relayed.values == direct.values) << backend->name << static_cast<int>(block);
       EXPECT_EQ(joined_pairs(relay), 1u) << backend->name << static_cast<int>(block);
-      EXPECT_EQ(relayed.notices,
-                std::vector<std::string>{"links: 2 direct, 1 through the relay at " +
-                                         to_string(at) + " (ranks 1-2)"});
+      EXPECT_LINES(relayed.notices, "2 direct 1 relay " + to_string(at) + " 1-2");
       EXPECT_FALSE(relayed.routes[2]->was_relayed(0));
       EXPECT_TRUE(relayed.routes[2]->was_relayed(1));
       EXPECT_TRUE(relayed.routes[1]->was_relayed(2));
@@ -189,9 +187,7 @@ TEST(RelayedLinks, WithoutARelayTheMessageNamesIt) {
   const auto errors = group_harness::outcomes(
       2, [&](int rank) { mesh_backends().front()->create(job.context(rank, 2)); });
   EXPECT_CONTAINS(errors[1], "no connection with rank 10; 127.0.0.9:");
-  EXPECT_CONTAINS(errors[1],
-                  ": Connection refused: a firewall must let ranks connect to all ports of each "
-                  "other, not only to rank 0's; where none can, give all ranks --relay rank0:PORT");
+  EXPECT_VALUES(errors[1], "rank 0 --relay rank0:PORT");
 }
 
 TEST(RelayedLinks, AllStreamsOfAPairFindEachOther) {
@@ -213,8 +209,7 @@ TEST(RelayedLinks, ADirectConnectionIsPreferred) {
   const Sums made = sums(*mesh_backends().front(), {}, &at);
   ASSERT_EQ(made.errors, kNoErrors);
   EXPECT_TRUE(relay.reports().empty());
-  EXPECT_EQ(made.notices,
-            std::vector<std::string>{"links: 3 direct, 0 through the relay at " + to_string(at)});
+  EXPECT_LINES(made.notices, "3 direct 0 relay " + to_string(at));
 }
 
 TEST(RelayedLinks, AreReportedOnceForAllRanks) {
@@ -263,10 +258,8 @@ std::vector<std::string> errors_with(const backends::Endpoint& at, const backend
 
 TEST(RelayedLinks, AProcessWithoutTheSecretIsNoRelay) {
   const Relay relay;
-  EXPECT_CONTAINS(
-      errors_with(relay.endpoint(), {std::string(32, 'x'), "elsewhere"})[0],
-      "authentication: the process at " + to_string(relay.endpoint()) +
-          ", expected to be the relay, does not know this job's secret (from elsewhere)");
+  EXPECT_VALUES(errors_with(relay.endpoint(), {std::string(32, 'x'), "elsewhere"})[0],
+                "authentication: " + to_string(relay.endpoint()) + " relay secret elsewhere");
 }
 
 TEST(RelayedLinks, ATimeoutNamesTheRelay) {
@@ -284,9 +277,8 @@ TEST(RelayedLinks, ATimeoutNamesTheRelay) {
 // Also if the timeout is much longer.
 TEST(RelayedLinks, ARelayThatHasEndedIsGivenUp) {
   const backends::Endpoint nowhere{"127.0.0.1", test_support::free_port()};
-  EXPECT_CONTAINS(errors_with(nowhere, relay_client::kSecret, std::chrono::seconds(300))[0],
-                  "no connection with rank 10; the relay at " + to_string(nowhere) +
-                      " has not answered for 20 s");
+  EXPECT_VALUES(errors_with(nowhere, relay_client::kSecret, std::chrono::seconds(300))[0],
+                "rank 10 relay " + to_string(nowhere) + " 20 s");
 }
 
 // ---- Groups.
@@ -323,9 +315,7 @@ TEST(RelayedLinks, RankZeroRelaysForItsGroup) {
     const int port = test_support::free_port();
     std::vector<std::string> notices;
     EXPECT_EQ(group_errors(backend->name, port, notices), std::vector<std::string>(2));
-    EXPECT_EQ(notices,
-              std::vector<std::string>{"links: 1 direct, 0 through the relay at 127.0.0.1:" +
-                                       std::to_string(port)});
+    EXPECT_LINES(notices, "1 direct 0 relay 127.0.0.1:" + std::to_string(port));
   }
 }
 

@@ -177,7 +177,7 @@ TEST_F(ArrayTarget, DamageIsToldAlthoughArraysWerePut) {
   Taking whole;
   bad = good;
   bad[bad.size() - 20] ^= std::byte{1};
-  EXPECT_CONTAINS(fault_of(bad, whole), "damaged (the digest at its end does not match)");
+  EXPECT_VALUES(fault_of(bad, whole), "damaged digest");
   EXPECT_EQ(whole.taken.count("p3"), 1u);
 }
 

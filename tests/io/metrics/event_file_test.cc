@@ -112,8 +112,7 @@ TEST(EventFile, AFullDiskLosesEventsAndNoMore) {
   file.scalars(5, {{"after", 5}});
   EXPECT_EQ(while_full, 2u);
   ASSERT_EQ(notices.size(), 2u);
-  EXPECT_CONTAINS(notices[0], "tensorboard " + file.path() +
-                                  ": cannot write: File too large; the limit of this process is ");
+  EXPECT_VALUES(notices[0], file.path() + ": too large");
   EXPECT_CONTAINS(notices[0], ": raise it (ulimit -f); training continues without it");
   EXPECT_EQ(notices[1], "tensorboard " + file.path() + ": written again; 2 events are missing");
   const std::vector<std::string> payloads = payloads_of(file.path());

@@ -229,8 +229,7 @@ TEST(MetricsWriter, AFileThatTakesNoMoreIsSaidOnceAndWrittenAgainWhenItDoes) {
   writer.step(4, 0, 1, 1, 1);
   writer.step(5, 0, 1, 1, 1);
   ASSERT_EQ(notices.size(), 2u);
-  EXPECT_CONTAINS(notices[0], "metrics " + path +
-                                  ": cannot write: File too large; the limit of this process is ");
+  EXPECT_VALUES(notices[0], path + ": too large");
   EXPECT_CONTAINS(notices[0], ": raise it (ulimit -f); training continues without it");
   EXPECT_EQ(notices[1], "metrics " + path + ": written again; 2 lines are missing");
   ASSERT_EQ(writer.losses().size(), 1u);

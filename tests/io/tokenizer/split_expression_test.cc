@@ -45,10 +45,10 @@ TEST(SplitExpression, RejectsByNameWhatPcre2MatchesDifferently) {
 }
 
 TEST(SplitExpression, NamesThePlaceOfAnError) {
-  EXPECT_CONTAINS(refusal_of("a(b"), "is not valid at character 3: missing ')'");
-  EXPECT_CONTAINS(refusal_of("a)b"), "is not valid at character 1: unexpected ')'");
-  EXPECT_CONTAINS(refusal_of("[a"), "is not valid at character 2: missing ']'");
-  EXPECT_CONTAINS(refusal_of("|+"), "is not valid at character 1: a quantifier without an item");
+  EXPECT_VALUES(refusal_of("a(b"), "3: missing ')'");
+  EXPECT_VALUES(refusal_of("a)b"), "1: unexpected ')'");
+  EXPECT_VALUES(refusal_of("[a"), "2: missing ']'");
+  EXPECT_VALUES(refusal_of("|+"), "character 1 quantifier");
   EXPECT_CONTAINS(refusal_of("a\\"), "expected a character");
   EXPECT_CONTAINS(refusal_of("\r\n("), "expression '\\r\\n('");
   EXPECT_CONTAINS(refusal_of(std::string(200, '(')), "nested more than 100 deep");
@@ -113,8 +113,8 @@ TEST(SplitExpression, EscapesAreThoseOfOniguruma) {
 }
 
 TEST(SplitExpression, UnknownScriptsAreErrors) {
-  EXPECT_CONTAINS(test_support::error_of<DataError>([] { pieces("\\p{Alpha}", "a"); }),
-                  "the regular expression '\\p{Alpha}' of the pre-tokenizer is not valid: ");
+  EXPECT_VALUES(test_support::error_of<DataError>([] { pieces("\\p{Alpha}", "a"); }),
+                "'\\p{Alpha}' pre-tokenizer");
 }
 #endif
 

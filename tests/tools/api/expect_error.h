@@ -1,19 +1,20 @@
-// EXPECT_API_ERROR(statement, type, code, part): which exception of the interface a call ends with.
+// EXPECT_API_ERROR(statement, type, code, values): which exception of the interface a call ends
+// with.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#define EXPECT_API_ERROR(statement, type, code, part)                            \
+#include "tests/support/expect_contains.h"
+
+#define EXPECT_API_ERROR(statement, type, code, values)                          \
   try {                                                                          \
     statement;                                                                   \
     ADD_FAILURE() << "nothing thrown, expected " #type;                          \
   } catch (const engine::api::type& error) {                                     \
-    const std::string expected_part = part;                                      \
     EXPECT_EQ(error.exit_code(), code);                                          \
-    EXPECT_NE(std::string(error.what()).find(expected_part), std::string::npos)  \
-        << "\"" << error.what() << "\" lacks \"" << expected_part << "\"";       \
+    EXPECT_VALUES(error.what(), values);                                         \
   } catch (const std::exception& error) {                                        \
     ADD_FAILURE() << "expected " #type ", another was thrown: " << error.what(); \
   }

@@ -61,8 +61,7 @@ void expect_last_error(const CommandResult& result, int code,
     last = line;
   }
   EXPECT_EQ(last.find("engine: error: "), 0u) << result.err;
-  for (const std::string& word : words)
-    EXPECT_CONTAINS(result.err, word) << "'" << word << "' in: ";
+  for (const std::string& word : words) EXPECT_VALUES(result.err, word);
 }
 
 TEST(Help, EveryCommandExplainsItself) {
@@ -81,9 +80,8 @@ TEST(Help, EveryCommandExplainsItself) {
 TEST(Top, ShowsARunThatHasEnded) {
   const test_support::TemporaryDirectory folder;
   const std::string run = folder / "run";
-  expect_last_error(
-      engine({"top", run}), 65,
-      {"is neither the folder of a run", "nor a rendezvous, HOST:PORT or file://PATH"});
+  expect_last_error(engine({"top", run}), 65,
+                    {"neither run", "nor a rendezvous, HOST:PORT or file://PATH"});
   expect_success(call(
       "train --model mlp --dataset synthetic --limit 64 --epochs 2 --batch-size 16 --threads 1 "
       "--spawn 2 --save-dir",
@@ -131,13 +129,12 @@ TEST(Top, FollowsAJobThatSavesNothing) {
   const CommandResult stranger =
       run_command({engine_binary(), "top", address}, {{"ENGINE_SECRET", std::string(64, '0')}});
   expect_last_error(stranger, 77,
-                    {"has not proved that it has the secret of this command", "a job of --spawn",
-                     "follow it by its folder"});
+                    {"proved command", "a job of --spawn", "follow it by its folder"});
 
   for (const Running* rank : {zero.get(), one.get()}) kill(rank->pid(), SIGTERM);
   for (Running* rank : {zero.get(), one.get()}) EXPECT_EQ(rank->wait(), 143) << rank->err();
   expect_last_error(engine({"top", address}, {{"ENGINE_SECRET", secret}}), 69,
-                    {"no job to follow at " + address});
+                    {"follow " + address});
 }
 
 TEST(Top, WaitsForAJobWhoseRanksHaveNotAllCome) {
@@ -585,18 +582,13 @@ TEST(EarlyChecks, MetricsMayLieInTheFolderThatWillBeMade) {
 TEST(EarlyChecks, AnUnknownVariableIsWarnedOfOnce) {
   const CommandResult result =
       expect_success(engine(logged_train(argv("--spawn 2")), {{"ENGINE_BACTH_SIZE", "3"}}));
-  const std::string warning =
-      "engine: warning: ENGINE_BACTH_SIZE in the environment is no variable of this program: did "
-      "you mean 'ENGINE_BATCH_SIZE'?\n";
-  const std::size_t at = result.err.find(warning);
-  ASSERT_NE(at, std::string::npos) << result.err;
-  EXPECT_EQ(result.err.find("ENGINE_BACTH_SIZE", at + warning.size()), std::string::npos);
+  EXPECT_VALUES(result.err, "engine: warning: ENGINE_BACTH_SIZE 'ENGINE_BATCH_SIZE'");
+  EXPECT_EQ(result.err.find("ENGINE_BACTH_SIZE"), result.err.rfind("ENGINE_BACTH_SIZE"));
   EXPECT_EQ(engine({"env"}, {{"ENGINE_BACTH_SIZE", "3"}, {"ENGINE_RESTART_COUNT", "0"}}).err, "");
 }
 
 TEST(EarlyChecks, AnEmptyVariableOfAnOptionIsWarnedOf) {
-  EXPECT_EQ(engine({"env"}, {{"ENGINE_SAVE_DIR", ""}}).err,
-            "engine: warning: ENGINE_SAVE_DIR is set, but empty, and counts as unset\n");
+  EXPECT_VALUES(engine({"env"}, {{"ENGINE_SAVE_DIR", ""}}).err, "warning ENGINE_SAVE_DIR empty");
 }
 
 TEST(EarlyChecks, AnEmptySecretIsWarnedOf) {
@@ -711,7 +703,7 @@ TEST_F(Trained, TwoRanksEndInStep) {
   ASSERT_EQ(result_->exit_code, 0) << result_->err;
   program::expect_words(result_->out,
                         {"2 ranks x 1 thread", "global batch 10 = 2 ranks x 1 device x 5 x 1",
-                         "averaged the gradients of 10/10 parameters"});
+                         "gradients 10/10 parameters"});
 }
 
 TEST_F(Trained, VerifyListsTheRunningStatisticsOnly) {
@@ -803,9 +795,9 @@ TEST_F(Trained, ARunThatIsDoneSaysSoAndWhatGoesOn) {
   EXPECT_CONTAINS(again({"--steps", "3"}).out,
                   "step 4 is done, --steps is 3; --steps 8 continues it\n");
   const CommandResult more = expect_success(again({"--epochs", "3", "--log-every", "1"}));
-  for (const char* line : {"2 steps an epoch, 8 in all",
-                           "Epoch [2/3], Step [1/2], Loss: ", "Epoch [3/3], Step [2/2], Loss: "})
-    EXPECT_CONTAINS(more.out, line) << line;
+  for (const char* line :
+       {"2 steps 8 in all", "Epoch [2/3], Step [1/2], Loss: ", "Epoch [3/3], Step [2/2], Loss: "})
+    EXPECT_VALUES(more.out, line);
 }
 
 TEST_F(Trained, MapLocationDecidesWhereArraysGo) {
@@ -882,7 +874,7 @@ TEST(Stop, OneInterruptIsOrderlyAndSaves) {
       while_training(argv("--save-dir", folder / "run", "--save-every 0"),
                      [](pid_t parent, const std::vector<int>&) { kill(parent, SIGINT); });
   EXPECT_EQ(result.exit_code, 130) << result.err;
-  EXPECT_CONTAINS(result.out, "Stopped by signal 2 after step");
+  EXPECT_VALUES(result.out, "Stopped signal 2");
   EXPECT_TRUE(fs::exists(folder / "run/latest"));
   EXPECT_NO_THROW(
       static_cast<void>(io::load_checkpoint(io::find_newest_checkpoint(folder / "run", nullptr))));
@@ -935,7 +927,7 @@ TEST(Rendezvous, OneInterruptEndsTheWait) {
     EXPECT_TRUE(has_reached_rendezvous(rank, port));
     kill(waiting.pid(), SIGINT);
     EXPECT_EQ(waiting.wait(), 130) << waiting.err();
-    EXPECT_CONTAINS(waiting.err(), "stopped while waiting for the other ranks");
+    EXPECT_VALUES(waiting.err(), "stopped waiting");
   }
 }
 
@@ -1018,14 +1010,12 @@ TEST(Env, ASlurmStepInEveryFormat) {
 
 TEST(Env, SaysWhyThereIsNoMpi) {
   const std::map<std::string, std::string> nowhere = {{"ENGINE_MPI_LIBRARY", "/nowhere/libmpi.so"}};
-  const std::string why =
-      "cannot load ENGINE_MPI_LIBRARY (/nowhere/libmpi.so: cannot open shared object file: ";
-  EXPECT_CONTAINS(engine(argv("env"), nowhere).out,
-                  "backend mpi       not usable           " + why);
+  const std::string why = "ENGINE_MPI_LIBRARY /nowhere/libmpi.so:";
+  EXPECT_VALUES(engine(argv("env"), nowhere).out, "backend mpi not usable " + why);
   const CommandResult train = engine(
       argv("train --model mlp --dataset synthetic --steps 1 --spawn 2 --backend mpi"), nowhere);
   EXPECT_EQ(train.exit_code, 78);
-  EXPECT_CONTAINS(train.err, "backend mpi cannot be used on this machine: " + why);
+  EXPECT_VALUES(train.err, "backend mpi " + why);
 }
 
 TEST(Train, MpiCannotBeElastic) {

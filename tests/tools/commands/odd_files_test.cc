@@ -46,7 +46,7 @@ TEST(OddFiles, APipeWithANameIsRefusedAtOnce) {
   const TemporaryDirectory folder;
   const std::string path = folder / "pipe.toml";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  expect_refusals(path, "is not a regular file (a device or a pipe); copy its content to a file");
+  expect_refusals(path, "regular device pipe");
 }
 
 TEST(OddFiles, ASparseFileIsRefusedBeforeItIsRead) {
@@ -123,7 +123,7 @@ TEST(Limits, OnTheSizeOfCheckpointsAreToldBeforeTheFirstStep) {
     EXPECT_EQ(result.err.find("was not saved"), std::string::npos) << result.err;
     expect_words(first_error(result.err),
                  {"cannot save in folder " + (folder / "run") + ": a checkpoint takes more than ",
-                  "the limit of this process is 100 KiB: raise it (ulimit -f)"});
+                  "100 KiB -f"});
   }
 }
 
@@ -133,8 +133,7 @@ TEST(Limits, OnTheSizeOfFilesAreTheFirstError) {
       limited("-f 100", quick_train({"--spawn", "2", "--flight-dir", folder.path().string()}));
   EXPECT_EQ(result.exit_code, 69) << result.err;
   expect_words(first_error(result.err),
-               {"rank 0: backend shm", "shared memory of ",
-                "File too large; the limit of this process is ", "raise it (ulimit -f)"});
+               {"rank 0: backend shm", "shared memory of ", "too large", "raise it (ulimit -f)"});
   EXPECT_EQ(result.err.find("ended before the others"), std::string::npos) << result.err;
 }
 
@@ -142,10 +141,8 @@ TEST(Limits, OfTheAcceptorFileEndAnElasticJobAtOnce) {
   const CommandResult result = limited(
       "-f 1", quick_train({"--spawn", "2", "--elastic", "--rdzv-timeout", "300"}), kTimeout);
   EXPECT_EQ(result.exit_code, 73) << result.err;
-  expect_words(first_error(result.err), {"cannot write ", "/elastic-",
-                                         "File too large; the limit "
-                                         "of this process is ",
-                                         "raise it (ulimit -f)"});
+  expect_words(first_error(result.err),
+               {"cannot write ", "/elastic-", "too large", "raise it (ulimit -f)"});
   const std::string rest = result.err.substr(result.err.find(first_error(result.err)) + 1);
   EXPECT_EQ(first_error(rest), "") << result.err;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace program {
@@ -20,8 +21,7 @@ inline std::vector<std::string> quick_train(const std::vector<std::string>& more
 }
 
 inline void expect_words(const std::string& text, const std::vector<std::string>& words) {
-  for (const std::string& word : words)
-    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' in: " << text;
+  for (const std::string& word : words) EXPECT_VALUES(text, word);
 }
 
 // This exit code, and one line on stderr, with these words.
@@ -29,7 +29,7 @@ inline void expect_error(const test_support::CommandResult& result, int code,
                          const std::string& words) {
   EXPECT_EQ(result.exit_code, code) << result.err;
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-  EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  EXPECT_VALUES(result.err, words);
 }
 
 }  // namespace program

@@ -52,8 +52,7 @@ TEST(Report, OfARunHasItsCurvesAndNeedsNoOtherFile) {
   ASSERT_NO_FATAL_FAILURE(train_into(run));
   expect_success(call("report", run, "-o", page));
   const std::string text = text_of(page);
-  program::expect_words(text,
-                        {">Loss</figcaption>", ">Where the time of a step goes</figcaption>"});
+  program::expect_words(text, {">Loss</figcaption>", "time of a step goes</figcaption>"});
   EXPECT_EQ(count_of(text, "<svg "), count_of(text, "</svg>"));
   EXPECT_EQ(count_of(text, "<figure "), count_of(text, "</figure>"));
   for (const char* from_elsewhere : {"http:", "https:", "href=", "@import", "url("})
@@ -192,8 +191,7 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
   program::expect_words(whole, {"Confusion matrix", "Worst predictions"});
   EXPECT_LACKS(whole, "<img");  // rows are no pictures
   test_support::write_text(table, rows + "1,1,x\n");
-  program::expect_words(call("report", run, "-o -").out,
-                        {"Left out: the data differ from those of the run"});
+  program::expect_words(call("report", run, "-o -").out, {"data differ"});
   fs::rename(table, folder / "moved.csv");
   const CommandResult gone = expect_success(call("report", run, "-o -"));
   program::expect_words(gone.out,

@@ -197,8 +197,8 @@ TEST(Failure, AKillForWantOfMemoryIsToldWithItsLimit) {
   if (r.exit_code == 99 || r.err.starts_with("unshare: ")) GTEST_SKIP() << "may not mount";
   EXPECT_EQ(r.exit_code, 137) << r.err;
   for (const char* part :
-       {"rank 0 on ", "killed by signal 9", "OOM killer", "/memory.max", "60 MiB"})
-    EXPECT_CONTAINS(last_line(r.err), part);
+       {"rank 0 on ", "signal 9 kernel memory", "/memory.max allows 60 MiB; no output on stderr"})
+    EXPECT_VALUES(last_line(r.err), part);
 }
 
 TEST(Failure, ARankThatMissesAnotherIsNotTheCause) {
@@ -320,7 +320,7 @@ TEST(Usage, MistakesAreNamed) {
       {{"no-such-program-at-all"}, 2, {"no program 'no-such-program-at-all'"}},
       {{"trian"}, 2, {"did you mean 'train'"}},
       {{"script.py"}, 2, {"write python script.py"}},
-      {{"--master-addr", "192.0.2.1", "train"}, 78, {"192.0.2.1", "not an address of this host"}},
+      {{"--master-addr", "192.0.2.1", "train"}, 78, {"192.0.2.1", "this host"}},
   };
   for (const BadCase& c : cases) {
     const CommandResult r = launch(c.arguments);

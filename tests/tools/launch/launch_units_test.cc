@@ -313,9 +313,7 @@ TEST(Failure, Words) {
   f.pid = 42;
   f.code = 65;
   f.last_line = "engine: error: bad \"file\"";
-  EXPECT_EQ(
-      failure_line(f),
-      "rank 3 on n7 (pid 42) failed first: exit code 65; its last line on stderr: bad \"file\"");
+  EXPECT_VALUES(failure_line(f), "rank 3 n7 pid 42 code 65 bad \"file\"");
   EXPECT_CONTAINS(failure_json(f), "\"message\":\"engine: error: bad \\\"file\\\"\"}");
   f.code = 137;
   f.signal = 9;

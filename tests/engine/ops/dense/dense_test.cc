@@ -9,6 +9,7 @@
 
 #include "io/base/numbers/half.h"
 #include "tests/engine/ops/common/products.h"
+#include "tests/support/expect_contains.h"
 
 namespace engine::ops {
 namespace {
@@ -157,12 +158,10 @@ TEST(Dense, RefusesOperandsThatDoNotFit) {
     return shape_error([&] { product.run(c.context, o); });
   };
   const Operand<float> wide({2, 5}, 0);
-  EXPECT_EQ(error_of([&](HostProduct& o) { o.y = wide; }),
-            "dense_forward: y has the shape [2, 5], expected [2, 4]");
-  EXPECT_EQ(error_of([&](HostProduct& o) { o.x = wide; }),
-            "dense_forward: x has the shape [2, 5], expected [2, 3]");
-  EXPECT_EQ(error_of([&](HostProduct& o) { o.bias = Operand<float>({3}, 0); }),
-            "dense_forward: bias has the shape [3], expected [4]");
+  EXPECT_VALUES(error_of([&](HostProduct& o) { o.y = wide; }), "dense_forward: y [2, 5] [2, 4]");
+  EXPECT_VALUES(error_of([&](HostProduct& o) { o.x = wide; }), "dense_forward: x [2, 5] [2, 3]");
+  EXPECT_VALUES(error_of([&](HostProduct& o) { o.bias = Operand<float>({3}, 0); }),
+                "dense_forward bias [3] [4]");
   HostProduct o = right;
   o.dy = wide;
   EXPECT_EQ(shape_error([&] { dense_backward_weights(c.context, product.backward_weights(o)); }),

@@ -8,6 +8,7 @@
 
 #include "tests/engine/ops/common/kernel_test_support.h"
 #include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 
 namespace engine::ops {
 namespace {
@@ -134,14 +135,11 @@ TEST(Embedding, NamesTheTokenAndItsPlaceWhenItIsOutOfRange) {
     tokens.values[13] = bad;
     Operand<float> table({65, 4}, 0), y({2, 8, 4}, 7);
     Context c(2, 0);
-    EXPECT_EQ(test_support::error_of<InputError>([&] {
-                embedding_forward(c.context,
-                                  {.tokens = tokens.view(), .table = table.view(), .y = y.view()});
-              }),
-              "token " + std::to_string(bad) +
-                  " at position 5 of row 1 of the batch is out of range: the model "
-                  "has a vocabulary of 65 "
-                  "tokens, ids 0 to 64");
+    EXPECT_VALUES(test_support::error_of<InputError>([&] {
+                    embedding_forward(
+                        c.context, {.tokens = tokens.view(), .table = table.view(), .y = y.view()});
+                  }),
+                  std::to_string(bad) + " 5 row 1 65 tokens 0 64");
     EXPECT_EQ(y.values[0], 7);
   }
 }

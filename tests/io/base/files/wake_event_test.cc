@@ -24,9 +24,8 @@ TEST(WakeEvent, WithoutADescriptorTheLimitIsNamed) {
     }
   }
   ASSERT_TRUE(error);
-  EXPECT_CONTAINS(
-      test_support::error_of<io::LimitError>([&] { std::rethrow_exception(error); }),
-      "cannot make an event descriptor: Too many open files; the limit of this process is ");
+  EXPECT_VALUES(test_support::error_of<io::LimitError>([&] { std::rethrow_exception(error); }),
+                "event open files");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tests/io/data/sources/dataset_fixture.h"
+#include "tests/support/expect_contains.h"
 
 namespace io {
 namespace {
@@ -265,8 +266,8 @@ TEST_F(IdxFiles, ADeviceIsNoDataFile) {
   DatasetOptions options;
   options.name = "csv";
   options.csv.annotations = "/dev/zero";
-  EXPECT_CONTAINS(test_support::error_of<DataError>([&] { load_dataset(options); }),
-                  "/dev/zero: is not a regular file");
+  EXPECT_VALUES(test_support::error_of<DataError>([&] { load_dataset(options); }),
+                "/dev/zero regular");
 }
 
 TEST_F(IdxFiles, ATextThatGrowsBeyondReasonIsRefused) {

@@ -46,7 +46,7 @@ class DatasetFiles : public ::testing::Test {
   template <class ErrorType = io::DataError>
   void expect_complaint(const std::vector<std::string>& parts) {
     const std::string text = complaint<ErrorType>();
-    for (const std::string& part : parts) EXPECT_CONTAINS(text, part);
+    for (const std::string& part : parts) EXPECT_VALUES(text, part);
   }
   template <class ErrorType = io::DataError>
   void expect_complaint(const std::string& name, const std::vector<std::string>& parts) {

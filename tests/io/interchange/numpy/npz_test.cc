@@ -313,8 +313,7 @@ TEST(NpyHeader, BadPrefixesAreRefused) {
                   "a .npy header of 4294967295 bytes");
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(npz_fault(zip_of({{"x.npy", good.substr(0, length)}})), "") << length;
-  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", good + "5"}})),
-                  "has 5 bytes, its shape and dtype need 4");
+  EXPECT_VALUES(npz_fault(zip_of({{"x.npy", good + "5"}})), "5 bytes 4");
 }
 
 TEST(ZipArchive, HostileDirectoriesAreRefused) {

@@ -182,12 +182,11 @@ TEST_F(OnnxReaderTest, ReadsDataBesideTheModel) {
   std::memcpy(&last, found.data.data() + 8, sizeof last);
   EXPECT_EQ(last, 9);
   EXPECT_CONTAINS(tensor_fault(external("net.onnx.data", 5, 12)), "12 bytes at 5, the file has 16");
-  EXPECT_CONTAINS(tensor_fault(external("net.onnx.data", 4, 8)), "its shape and type need 12");
+  EXPECT_VALUES(tensor_fault(external("net.onnx.data", 4, 8)), "shape type 12");
   EXPECT_CONTAINS(tensor_fault(external("net.onnx.data", -1, 12)), "offset is '-1'");
   EXPECT_CONTAINS(tensor_fault(external("none.data", 0, 12)), "none.data");
   for (const std::string path : {"../a", "/etc/passwd", "a/b", "..", ".", "", "a\\b"})
-    EXPECT_CONTAINS(tensor_fault(external(path, 0, 12)), "expected the name of a file beside")
-        << path;
+    EXPECT_VALUES(tensor_fault(external(path, 0, 12)), "file beside") << path;
   std::filesystem::create_symlink("net.onnx.data", folder_ / "link.data");
   EXPECT_CONTAINS(tensor_fault(external("link.data", 4, 12)), "link.data");
 }

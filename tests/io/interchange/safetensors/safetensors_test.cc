@@ -7,6 +7,7 @@
 #include <random>
 
 #include "io/checkpoint/byte_source.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -174,9 +175,7 @@ TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
   EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[0,4]") + "}", 5))
                 .find("1 bytes after the last tensor"),
             std::string::npos);
-  EXPECT_NE(safetensors_fault(file_of("{" + x("[3]", "[0,4]") + "}", 4))
-                .find("has 4 bytes, its shape and dtype need 3"),
-            std::string::npos);
+  EXPECT_VALUES(safetensors_fault(file_of("{" + x("[3]", "[0,4]") + "}", 4)), "4 bytes 3");
   EXPECT_NE(safetensors_fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0))
                 .find("overflows"),
             std::string::npos);

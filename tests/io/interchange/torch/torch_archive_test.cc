@@ -255,7 +255,7 @@ TEST(TorchArchive, OtherFilesOfPyTorchAreToldApart) {
   EXPECT_CONTAINS(pth_fault(zip_of({{"a/data.pkl", good}}, {.deflate = true})), "is compressed");
   EXPECT_CONTAINS(pth_fault(zip_of({{"a/data.pkl", good}})),
                   "'w' lies in storage '0', which is not in the archive");
-  EXPECT_CONTAINS(pth_fault(zip_of({{"a/b/data.pkl", good}})), "is not a .npy array");
+  EXPECT_VALUES(pth_fault(zip_of({{"a/b/data.pkl", good}})), ".npy array");
 }
 
 TEST(TorchArchive, TensorsMustLieWithinTheirStorage) {

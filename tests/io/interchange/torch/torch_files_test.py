@@ -115,7 +115,7 @@ def refusals(folder):
     refused({"w": torch.zeros(2), "x": Hostile(folder / "ran")}, "posix.system: only tensors are read")
     assert not (folder / "ran").exists(), "it ran"
     refused(torch.nn.Linear(2, 2), "refuses to load torch.nn.modules.linear.Linear: only tensors are read")
-    refused({"w": torch.zeros(2)}, "save it again with torch.save of PyTorch >= 1.6", _use_new_zipfile_serialization=False)
+    refused({"w": torch.zeros(2)}, "torch.save of PyTorch >= 1.6", _use_new_zipfile_serialization=False)
     refused({"w": torch.zeros(2, dtype=torch.complex64)}, "only dense tensors of")
     refused({"w": torch.zeros(2, 2).to_sparse()}, "only dense tensors of")
     refused({"w": torch.complex(torch.ones(2), torch.ones(2)).conj().imag}, "conjugated or negated")
@@ -168,7 +168,7 @@ def torchvision_logits(folder):
         assert difference <= 1e-5, f"{name}: {difference:.1e} of the largest logit"
     torch.save(torchvision.models.mobilenet_v2(weights=None).state_dict(), folder / "other.pth")
     err = engine("import", folder / "other.pth", "-o", folder / "other.ckpt", code=2)[1]
-    assert "found 314 arrays, the first is 'features.0.0.weight'; expected those of a built-in image model" in err, err
+    assert "found 314 arrays, the first is 'features.0.0.weight'" in err, err
 
 
 def main():

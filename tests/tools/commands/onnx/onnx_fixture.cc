@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "engine/graph/executor.h"
+#include "engine/train/saving/weights.h"
 #include "io/base/numbers/split_mix.h"
 #include "io/interchange/numpy/npz.h"
 #include "tests/support/test_support.h"
@@ -22,9 +23,10 @@ float uniform(io::SplitMix& random) {
   return static_cast<float>(random.next() >> 40) / static_cast<float>(1 << 23) - 1;
 }
 
-std::string peer_python() {
-  const char* python = std::getenv("PEER_PYTHON");
-  return python != nullptr && *python != 0 ? python : "python3";
+models::ModelOptions options_of(const std::string& path, bool is_regression) {
+  models::ModelOptions options = models::default_options(path);
+  if (is_regression) options.regression = engine::ops::RegressionLoss::kSquared;
+  return options;
 }
 
 std::vector<float> run(const engine::Graph& graph, engine::ModelState& state,
@@ -52,6 +54,20 @@ io::NamedArray array(const std::string& name, io::DType type, std::vector<std::i
 }
 
 }  // namespace
+
+std::string peer_python() {
+  const char* python = std::getenv("PEER_PYTHON");
+  return python != nullptr && *python != 0 ? python : "python3";
+}
+
+Network::Network(const std::string& path, engine::DType dtype, bool is_regression)
+    : options(options_of(path, is_regression)),
+      graph(models::build_model(path, options)),
+      state(engine::ModelState::allocate(graph, dtype)) {
+  state.initialize(graph, 0);
+  const models::ModelWeights weights = models::model_weights(path);
+  left_out = engine::import_state(weights.arrays, path, /*exact=*/false, state);
+}
 
 engine::ModelState random_state(const engine::Graph& graph) {
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);

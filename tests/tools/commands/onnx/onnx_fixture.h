@@ -7,9 +7,20 @@
 
 #include "engine/graph/model_state.h"
 #include "io/interchange/onnx_writer.h"
+#include "models/model_catalog.h"
 #include "tests/support/test_support.h"
 
 namespace onnx_fixture {
+
+// A network from a file, with its parameters.
+struct Network {
+  explicit Network(const std::string& path, engine::DType dtype = engine::DType::kF32,
+                   bool is_regression = false);
+  models::ModelOptions options;
+  engine::Graph graph;
+  engine::ModelState state;
+  std::vector<std::string> left_out;
+};
 
 // Initial values, but norms, biases and running statistics drawn around them.
 engine::ModelState random_state(const engine::Graph& graph);
@@ -37,6 +48,7 @@ io::NamedArray integers(const std::string& name, const std::vector<std::int32_t>
 
 // The engine's logits against onnxruntime's (onnx_check.py), by the Python of PEER_PYTHON.
 // `python_is_missing()`: why not, else "".
+std::string peer_python();
 std::string python_is_missing();
 test_support::CommandResult compare_in_onnxruntime(const std::string& model_path,
                                                    const std::vector<io::NamedArray>& cases);

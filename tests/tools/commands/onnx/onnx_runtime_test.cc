@@ -10,6 +10,7 @@
 #include "models/model_catalog.h"
 #include "models/onnx_export/onnx_export.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/layers_toml.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 
@@ -25,481 +26,128 @@ struct OnnxFamily {
 };
 
 // Sizes that leave a rest behind strides, so that ceil_mode and padding matter.
-const char* const kImageLayers = R"(
-[[layer]]
-kind = "conv2d"
-name = "stem"
-out_channels = 8
-kernel = 5
-stride = 2
-padding = 1
-[[layer]]
-kind = "conv2d"
-name = "windows"
-out_channels = 8
-kernel = [2, 3]
-stride = [1, 2]
-padding = [0, 1, 1, 2]
-dilation = [2, 1]
-groups = 2
-[[layer]]
-kind = "conv_transpose"
-name = "transposed"
-out_channels = 8
-kernel = [3, 2]
-stride = [1, 2]
-padding = [1, 0]
-groups = 4
-[[layer]]
-kind = "resize"
-mode = "nearest"
-factor = [1.5, 2]
-[[layer]]
-kind = "resize"
-mode = "bilinear"
-size = [14, 13]
-[[layer]]
-kind = "pad"
-name = "padded"
-padding = [0, 1, 1, 0]
-value = 0.5
-[[layer]]
-kind = "parameter"
-name = "kernels"
-shape = [8, 3, 2, 4]
-deviation = 0.3
-[[layer]]
-kind = "convolve"
-inputs = ["padded", "kernels"]
-padding = [1, 0, 1, 1]
-groups = 2
-[[layer]]
-kind = "group_norm"
-name = "groups"
-groups = 4
-eps = 0.01
-[[layer]]
-kind = "group_norm"
-groups = 2
-affine = false
-[[layer]]
-kind = "batch_norm2d"
-name = "plain_norm"
-affine = false
-[[layer]]
-kind = "gelu"
-name = "start"
-[[layer]]
-kind = "pad_channels"
-name = "wide"
-before = 1
-after = 3
-[[layer]]
-kind = "conv2d"
-name = "conv"
-inputs = ["start"]
-out_channels = 12
-kernel = 1
-bias = false
-[[layer]]
-kind = "sync_batch_norm2d"
-name = "norm"
-eps = 0.1
-[[layer]]
-kind = "add"
-inputs = ["norm", "wide"]
-[[layer]]
-kind = "relu"
-name = "sum"
-[[layer]]
-kind = "slice"
-name = "part"
-first = 2
-count = 8
-[[layer]]
-kind = "shuffle_channels"
-name = "shuffled"
-groups = 4
-[[layer]]
-kind = "concat"
-inputs = ["sum", "shuffled", "sum"]
-[[layer]]
-kind = "conv2d"
-name = "depthwise"
-out_channels = 32
-kernel = 3
-padding = 1
-groups = 32
-[[layer]]
-kind = "activation"
-function = "relu6"
-[[layer]]
-kind = "conv2d"
-name = "grouped"
-out_channels = 16
-kernel = 5
-stride = 2
-padding = 1
-groups = 4
-[[layer]]
-kind = "activation"
-name = "expanded"
-function = "silu"
-[[layer]]
-kind = "global_average_pool"
-[[layer]]
-kind = "dense"
-name = "squeezed"
-out = 4
-[[layer]]
-kind = "activation"
-function = "hard_swish"
-[[layer]]
-kind = "dense"
-name = "excited"
-out = 16
-[[layer]]
-kind = "activation"
-name = "scales"
-function = "hard_sigmoid"
-[[layer]]
-kind = "multiply"
-name = "scaled"
-inputs = ["scales", "expanded"]
-[[layer]]
-kind = "activation"
-name = "gate"
-function = "sigmoid"
-[[layer]]
-kind = "multiply"
-inputs = ["scaled", "gate"]
-[[layer]]
-kind = "activation"
-function = "leaky_relu"
-slope = 0.2
-[[layer]]
-kind = "activation"
-function = "tanh"
-[[layer]]
-kind = "layer_norm"
-name = "by_pixel"
-[[layer]]
-kind = "rms_norm"
-name = "rms_by_pixel"
-[[layer]]
-kind = "dense"
-name = "pixels"
-out = 16
-[[layer]]
-kind = "softmax"
-name = "soft"
-[[layer]]
-kind = "matmul"
-name = "scores"
-inputs = ["soft", "pixels"]
-transpose_second = true
-scale = 0.25
-[[layer]]
-kind = "matmul"
-inputs = ["scores", "pixels"]
-[[layer]]
-kind = "max_pool2d"
-window = 3
-stride = 2
-padding = 1
-ceil_mode = true
-[[layer]]
-kind = "average_pool2d"
-window = 3
-stride = 2
-padding = 1
-ceil_mode = true
-[[layer]]
-kind = "average_pool2d"
-window = 2
-stride = 1
-padding = 1
-[[layer]]
-kind = "batch_norm2d"
-name = "logits"
-[[layer]]
-kind = "relu"
-name = "last"
-[[layer]]
-kind = "dropout"
-[[layer]]
-kind = "flatten"
-name = "flat"
-[[layer]]
-kind = "global_average_pool"
-name = "means"
-inputs = ["last"]
-[[layer]]
-kind = "dense"
-name = "from_means"
-out = "classes"
-bias = false
-[[layer]]
-kind = "layer_norm"
-name = "of_vectors"
-[[layer]]
-kind = "dense"
-name = "from_flat"
-inputs = ["flat"]
-out = "classes"
-[[layer]]
-kind = "add"
-inputs = ["of_vectors", "from_flat"]
-[[layer]]
-kind = "gelu"
-approximate = "tanh"
-[[layer]]
-kind = "dense"
-name = "mixed"
-out = "classes"
-[[layer]]
-kind = "dense"
-name = "mixed_again"
-out = "classes"
-tied = "mixed"
-)";
+const std::string kImageLayers = test_support::layers_toml(R"(
+conv2d stem out_channels=8 kernel=5 stride=2 padding=1
+conv2d windows out_channels=8 kernel=[2,3] stride=[1,2] padding=[0,1,1,2] dilation=[2,1] groups=2
+conv_transpose transposed out_channels=8 kernel=[3,2] stride=[1,2] padding=[1,0] groups=4
+resize mode=nearest factor=[1.5,2]
+resize mode=bilinear size=[14,13]
+pad padded padding=[0,1,1,0] value=0.5
+parameter kernels shape=[8,3,2,4] deviation=0.3
+convolve inputs=["padded","kernels"] padding=[1,0,1,1] groups=2
+group_norm groups groups=4 eps=0.01
+group_norm groups=2 affine=false
+batch_norm2d plain_norm affine=false
+gelu start
+pad_channels wide before=1 after=3
+conv2d conv inputs=["start"] out_channels=12 kernel=1 bias=false
+sync_batch_norm2d norm eps=0.1
+add inputs=["norm","wide"]
+relu sum
+slice part first=2 count=8
+shuffle_channels shuffled groups=4
+concat inputs=["sum","shuffled","sum"]
+conv2d depthwise out_channels=32 kernel=3 padding=1 groups=32
+activation function=relu6
+conv2d grouped out_channels=16 kernel=5 stride=2 padding=1 groups=4
+activation expanded function=silu
+global_average_pool
+dense squeezed out=4
+activation function=hard_swish
+dense excited out=16
+activation scales function=hard_sigmoid
+multiply scaled inputs=["scales","expanded"]
+activation gate function=sigmoid
+multiply inputs=["scaled","gate"]
+activation function=leaky_relu slope=0.2
+activation function=tanh
+layer_norm by_pixel
+rms_norm rms_by_pixel
+dense pixels out=16
+softmax soft
+matmul scores inputs=["soft","pixels"] transpose_second=true scale=0.25
+matmul inputs=["scores","pixels"]
+max_pool2d window=3 stride=2 padding=1 ceil_mode=true
+average_pool2d window=3 stride=2 padding=1 ceil_mode=true
+average_pool2d window=2 stride=1 padding=1
+batch_norm2d logits
+relu last
+dropout
+flatten flat
+global_average_pool means inputs=["last"]
+dense from_means out=classes bias=false
+layer_norm of_vectors
+dense from_flat inputs=["flat"] out=classes
+add inputs=["of_vectors","from_flat"]
+gelu approximate=tanh
+dense mixed out=classes
+dense mixed_again out=classes tied=mixed
+)");
 
 // More positions than the model reads, tied and untied matrices, logits that are not the last
 // layer.
-const char* const kTextLayers = R"(
-logits = "head"
-[[layer]]
-kind = "embedding"
-name = "tokens"
-vocabulary = "classes"
-width = 24
-[[layer]]
-kind = "position_embedding"
-name = "places"
-context = 40
-[[layer]]
-kind = "dense"
-name = "qkv"
-out = 72
-[[layer]]
-kind = "causal_self_attention"
-name = "attention"
-heads = 3
-dropout = 0.2
-[[layer]]
-kind = "dense"
-name = "grouped"
-out = 48
-[[layer]]
-kind = "head_rms_norm"
-name = "heads"
-heads = 4
-kv_heads = 2
-[[layer]]
-kind = "rotary"
-heads = 4
-kv_heads = 2
-theta = 100
-factor = 8
-original_context = 30
-[[layer]]
-kind = "causal_self_attention"
-heads = 4
-kv_heads = 2
-[[layer]]
-kind = "dense"
-name = "square"
-out = 24
-[[layer]]
-kind = "dense"
-name = "square_again"
-out = 24
-tied = "square"
-[[layer]]
-kind = "gelu"
-name = "bent"
-[[layer]]
-kind = "add"
-inputs = ["bent", "places"]
-[[layer]]
-kind = "layer_norm"
-name = "norm"
-eps = 0.001
-[[layer]]
-kind = "rms_norm"
-name = "rms"
-eps = 0.01
-[[layer]]
-kind = "dropout"
-rate = 0.3
-[[layer]]
-kind = "dense"
-name = "head"
-out = "classes"
-bias = false
-tied = "tokens"
-)";
+const std::string kTextLayers = test_support::layers_toml(R"(
+logits=head
+embedding tokens vocabulary=classes width=24
+position_embedding places context=40
+dense qkv out=72
+causal_self_attention attention heads=3 dropout=0.2
+dense grouped out=48
+head_rms_norm heads heads=4 kv_heads=2
+rotary heads=4 kv_heads=2 theta=100 factor=8 original_context=30
+causal_self_attention heads=4 kv_heads=2
+dense square out=24
+dense square_again out=24 tied=square
+gelu bent
+add inputs=["bent","places"]
+layer_norm norm eps=0.001
+rms_norm rms eps=0.01
+dropout rate=0.3
+dense head out=classes bias=false tied=tokens
+)");
 
 // Layers in which a position depends on all others: not for texts of other lengths.
-const char* const kWholeTextLayers = R"(
-[[layer]]
-kind = "embedding"
-name = "tokens"
-vocabulary = "classes"
-width = 24
-[[layer]]
-kind = "self_attention"
-heads = 4
-kv_heads = 2
-head_size = 3
-[[layer]]
-kind = "dense"
-name = "qkv"
-out = 72
-[[layer]]
-kind = "self_attention"
-name = "mixed"
-heads = 3
-[[layer]]
-kind = "matmul"
-name = "scores"
-inputs = ["mixed", "tokens"]
-transpose_second = true
-[[layer]]
-kind = "softmax"
-name = "soft"
-[[layer]]
-kind = "matmul"
-inputs = ["soft", "tokens"]
-scale = 2
-[[layer]]
-kind = "dense"
-name = "head"
-out = "classes"
-)";
+const std::string kWholeTextLayers = test_support::layers_toml(R"(
+embedding tokens vocabulary=classes width=24
+self_attention heads=4 kv_heads=2 head_size=3
+dense qkv out=72
+self_attention mixed heads=3
+matmul scores inputs=["mixed","tokens"] transpose_second=true
+softmax soft
+matmul inputs=["soft","tokens"] scale=2
+dense head out=classes
+)");
 
 // Each general layer on images, whose order in ONNX is another one, and on tensors of other ranks.
-const char* const kGeneralLayers = R"(
-[[layer]]
-kind = "slice"
-name = "rows"
-axis = 0
-first = 1
-count = 3
-step = 2
-[[layer]]
-kind = "concat"
-name = "tall"
-inputs = ["input", "rows"]
-axis = 0
-[[layer]]
-kind = "activation"
-function = "power"
-exponent = 2
-[[layer]]
-kind = "activation"
-function = "clip"
-low = 0.25
-high = 1.5
-[[layer]]
-kind = "scale_shift"
-scale = -0.5
-shift = 0.75
-[[layer]]
-kind = "layer_norm"
-affine = false
-[[layer]]
-kind = "permute"
-name = "turned"
-order = [1, 2, 0]
-[[layer]]
-kind = "gather"
-name = "chosen"
-axis = 1
-indices = [2, 0, 2, 1]
-[[layer]]
-kind = "reduce"
-name = "column_means"
-function = "mean"
-axes = [0]
-keep = true
-[[layer]]
-kind = "subtract"
-name = "centered"
-inputs = ["chosen", "column_means"]
-[[layer]]
-kind = "reduce"
-name = "largest"
-function = "max"
-axes = [-1]
-[[layer]]
-kind = "parameter"
-name = "table"
-shape = [4]
-[[layer]]
-kind = "add"
-name = "flat_table"
-inputs = ["largest", "table"]
-[[layer]]
-kind = "reshape"
-name = "column"
-shape = [3, 4, 1]
-[[layer]]
-kind = "multiply"
-name = "products"
-inputs = ["column", "centered"]
-[[layer]]
-kind = "parameter"
-name = "row"
-shape = [4, 9]
-[[layer]]
-kind = "add"
-name = "shifted"
-inputs = ["row", "products"]
-[[layer]]
-kind = "compare"
-name = "above"
-function = "less_equal"
-inputs = ["row", "products"]
-[[layer]]
-kind = "where"
-name = "picked"
-inputs = ["above", "shifted", "column"]
-[[layer]]
-kind = "reshape"
-name = "windows"
-shape = [3, 2, 3, -1]
-[[layer]]
-kind = "permute"
-name = "moved"
-order = [2, 0, 3, 1]
-[[layer]]
-kind = "constant"
-name = "scales"
-shape = [3, 1, 1]
-initial = 3
-[[layer]]
-kind = "divide"
-name = "scaled"
-inputs = ["moved", "scales"]
-[[layer]]
-kind = "reduce"
-name = "sums"
-function = "sum"
-axes = [3, 1]
-[[layer]]
-kind = "reshape"
-name = "image"
-shape = [3, 2, -1]
-[[layer]]
-kind = "reshape"
-name = "vector"
-shape = [-1]
-[[layer]]
-kind = "dense"
-name = "fc"
-out = "classes"
-)";
+const std::string kGeneralLayers = test_support::layers_toml(R"(
+slice rows axis=0 first=1 count=3 step=2
+concat tall inputs=["input","rows"] axis=0
+activation function=power exponent=2
+activation function=clip low=0.25 high=1.5
+scale_shift scale=-0.5 shift=0.75
+layer_norm affine=false
+permute turned order=[1,2,0]
+gather chosen axis=1 indices=[2,0,2,1]
+reduce column_means function=mean axes=[0] keep=true
+subtract centered inputs=["chosen","column_means"]
+reduce largest function=max axes=[-1]
+parameter table shape=[4]
+add flat_table inputs=["largest","table"]
+reshape column shape=[3,4,1]
+multiply products inputs=["column","centered"]
+parameter row shape=[4,9]
+add shifted inputs=["row","products"]
+compare above function=less_equal inputs=["row","products"]
+where picked inputs=["above","shifted","column"]
+reshape windows shape=[3,2,3,-1]
+permute moved order=[2,0,3,1]
+constant scales shape=[3,1,1] initial=3
+divide scaled inputs=["moved","scales"]
+reduce sums function=sum axes=[3,1]
+reshape image shape=[3,2,-1]
+reshape vector shape=[-1]
+dense fc out=classes
+)");
 
 std::string list_of(const std::string& name) {
   if (name == "general.toml") return kGeneralLayers;

@@ -20,6 +20,7 @@
 
 namespace {
 
+using onnx_fixture::Network;
 using test_support::argv;
 using test_support::call;
 using test_support::CommandResult;
@@ -30,21 +31,6 @@ std::vector<std::int32_t> ids_of(const std::vector<io::NamedArray>& arrays,
   const std::vector<std::int64_t> wide = test_support::numbers_of<std::int64_t>(arrays, name);
   return {wide.begin(), wide.end()};
 }
-
-struct TextNetwork {
-  explicit TextNetwork(const std::string& path, engine::DType dtype = engine::DType::kF32)
-      : options(models::default_options(path)),
-        graph(models::build_model(path, options)),
-        state(engine::ModelState::allocate(graph, dtype)) {
-    state.initialize(graph, 0);
-    const models::ModelWeights weights = models::model_weights(path);
-    left_out = engine::import_state(weights.arrays, path, /*exact=*/false, state);
-  }
-  models::ModelOptions options;
-  engine::Graph graph;
-  engine::ModelState state;
-  std::vector<std::string> left_out;
-};
 
 std::string count_of_kind(const std::string& definition, const std::string& kind) {
   std::size_t count = 0;
@@ -77,7 +63,7 @@ TEST_P(TextNetworks, GiveTheLogitsOfPyTorch) {
   for (const char* exporter : {"_eval", "_train", "_dynamo", "_plain"}) {
     SCOPED_TRACE(exporter);
     const std::string path = folder_ / (GetParam() + exporter + ".onnx");
-    TextNetwork network(path);
+    Network network(path);
     EXPECT_TRUE(network.left_out.empty());
     const std::vector<float> found =
         onnx_fixture::logits_of_tokens(network.graph, network.state, 2, ids);
@@ -106,13 +92,13 @@ TEST_P(TextNetworks, AreReadBackBitByBit) {
   write(GetParam(), "train");
   if (IsSkipped()) return;
   const std::string path = folder_ / "again.onnx";
-  TextNetwork network(folder_ / (GetParam() + "_train.onnx"));
+  Network network(folder_ / (GetParam() + "_train.onnx"));
   const std::vector<io::NamedArray> arrays = engine::export_state(network.state, {});
   io::OnnxModel model = models::onnx_model(network.graph, arrays);
   model.name = "texts";
   model.producer = "engine";
   io::save_onnx(model, path);
-  TextNetwork again(path);
+  Network again(path);
   const std::vector<io::NamedArray> other = engine::export_state(again.state, {});
   for (const io::NamedArray& array : arrays) {
     const auto same = std::ranges::find(other, array.name, &io::NamedArray::name);
@@ -143,7 +129,7 @@ TEST_P(TextTraces, TwentyStepsHaveItsLosses) {
   write(name);
   if (IsSkipped()) return;
   const std::vector<io::NamedArray> expected = io::load_arrays(folder_ / (name + ".npz"));
-  TextNetwork network(folder_ / (name + ".onnx"), engine::DType::kF64);
+  Network network(folder_ / (name + ".onnx"), engine::DType::kF64);
   const std::vector<std::int32_t> ids = ids_of(expected, "batches"),
                                   labels = ids_of(expected, "labels");
   const auto losses = test_support::numbers_of<double>(expected, "losses");
@@ -258,8 +244,7 @@ TEST_F(TextRun, OtherClassesReplaceTheLastLayer) {
 
 TEST_F(TextRun, DataThatDoNotFitAreOneLine) {
   save("train", 24, kLength, kClasses, 9);
-  program::expect_error(train("large"), 65,
-                        "out of range: the model has a vocabulary of 9 tokens, ids 0 to 8");
+  program::expect_error(train("large"), 65, "9 tokens 0 8");
   save("train", 24, kLength + 1, kClasses);
   save("test", 8, kLength + 1, kClasses);
   program::expect_error(train("long"), 78,

@@ -145,12 +145,10 @@ TEST(PublishedWindow, IsTheLongestText) {
     return "no error";
   };
   EXPECT_EQ(fault("16", 16), "no error");
-  EXPECT_EQ(fault("16", 17), model +
-                                 "/config.json: 'sliding_window' is 16; supported: texts of as "
-                                 "many tokens, not 17 (--context)");
+  EXPECT_VALUES(fault("16", 17), model + "/config.json 'sliding_window' 16 17 --context");
   EXPECT_EQ(fault("null", 17), "no error");
   EXPECT_EQ(fault("8", 8), "no error") << "shorter than max_position_embeddings";
-  EXPECT_CONTAINS(fault("8", 9), "'sliding_window' is 8; supported: texts of as many tokens");
+  EXPECT_VALUES(fault("8", 9), "'sliding_window' 8");
 }
 
 TEST(PublishedConfigText, IsBounded) {
@@ -158,8 +156,7 @@ TEST(PublishedConfigText, IsBounded) {
   EXPECT_CONTAINS(fault_of(std::string(1000, '[')), "not a JSON object");
   EXPECT_CONTAINS(fault_of("{\"a\": " + std::string(100, '[') + std::string(100, ']') + "}"),
                   "not a JSON object");
-  EXPECT_EQ(fault_of(std::string(70'000, ' ')),
-            "m/config.json: has 70000 bytes; expected at most 65536");
+  EXPECT_VALUES(fault_of(std::string(70'000, ' ')), "m/config.json 70000 bytes 65536");
   EXPECT_CONTAINS(fault_of(with(config_of("qwen2"), "layer_types", "[\"sliding_attention\"]")),
                   "'layer_types' is [\"sliding_attention\"]");
 }

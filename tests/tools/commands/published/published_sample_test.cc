@@ -124,10 +124,7 @@ TEST_P(PublishedFiles, PositionsWithoutWeightsAreNamed) {
   const CommandResult evaluated =
       call("eval", model_, "--dataset tokens --context 10 --data-dir", data_);
   if (GetParam() != "gpt2") return static_cast<void>(expect_success(evaluated));
-  program::expect_error(evaluated, 78,
-                        model_ +
-                            "/config.json: 'n_positions' is 9; supported: texts of as many "
-                            "tokens, not 10 (--context)");
+  program::expect_error(evaluated, 78, model_ + "/config.json 'n_positions' 9 10 --context");
 }
 
 // Imports of what was exported are sampled as the run: with the data's vocabulary, and without
@@ -144,7 +141,7 @@ TEST_P(PublishedFiles, AreSampledAfterAnImport) {
   EXPECT_EQ(sampled(folder_ / "data.ckpt", prompt, 3), whole);
   EXPECT_EQ(sampled(folder_ / "bare.ckpt", prompt, 3), whole);
   program::expect_error(call("sample", folder_ / "bare.ckpt", "--prompt a"), 78,
-                        "has no tokenizer: name one with --tokenizer FILE, or give token ids");
+                        "--tokenizer FILE");
   EXPECT_CONTAINS(expect_success(call("eval", folder_ / "data.ckpt")).out, "loss");
 }
 

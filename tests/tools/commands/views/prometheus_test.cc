@@ -178,9 +178,7 @@ TEST_F(PrometheusTest, APortInUseIsSaidBeforeAnythingBegins) {
   for (const char* ranks : {"0", "2"}) {
     const CommandResult result = test_support::engine(
         quick_train(argv("--prometheus", port, "--save-dir", folder_ / "run", "--spawn", ranks)));
-    expect_error(result, 73,
-                 "engine: error: prometheus 127.0.0.1:" + port +
-                     ": cannot listen there: the port is in use; give another one\n");
+    expect_error(result, 73, "127.0.0.1:" + port + " in use");
     EXPECT_EQ(result.out, "");
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
@@ -189,8 +187,7 @@ TEST_F(PrometheusTest, APortInUseIsSaidBeforeAnythingBegins) {
 TEST_F(PrometheusTest, AddressesThatAreNoneAreRefused) {
   for (const char* address : {"n1:9400", "*:9400", "0.0.0.0", "::1:9400", "127.0.0.1:99999", "x"})
     expect_error(test_support::engine(quick_train({"--prometheus", address})), 78,
-                 std::string("--prometheus is '") + address +
-                     "' (from --prometheus); expected a port of this host for itself, as 9400");
+                 std::string("--prometheus '") + address + "' --prometheus 9400");
 }
 
 }  // namespace

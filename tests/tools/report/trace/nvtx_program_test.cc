@@ -70,14 +70,14 @@ TEST(NvtxProgram, AToolThatCannotBeAttachedIsANotice) {
     const CommandResult result = train(environment);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_CONTAINS(result.err, "no NVTX ranges, NVTX_INJECTION64_PATH: ");
-    EXPECT_CONTAINS(result.err, reason);
+    EXPECT_VALUES(result.err, reason);
     EXPECT_FALSE(std::filesystem::exists(folder / "log"));
   };
   expect_notice("does not start");
   environment["FAKE_NVTX"] = "marks";
   expect_notice("does not take ranges");
   environment["NVTX_INJECTION64_PATH"] = folder / "none.so";
-  expect_notice("none.so: cannot open shared object file");
+  expect_notice("none.so: cannot open");
   environment["NVTX_INJECTION64_PATH"] = "libc.so.6";
   expect_notice("libc.so.6 has no InitializeInjectionNvtx2()");
 }

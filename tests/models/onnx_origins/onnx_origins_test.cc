@@ -1,0 +1,270 @@
+// Which tensors of an ONNX file are trained: by PyTorch's signature, and by names in files without.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "io/base/formats/protobuf_message.h"
+#include "io/interchange/onnx_writer.h"
+#include "models/model_catalog.h"
+#include "models/onnx_import/onnx_import.h"
+#include "tests/models/onnx_import/onnx_constants.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using base::ProtobufMessage;
+using onnx_constants::floats, onnx_constants::metadata_entry, onnx_constants::scalar,
+    onnx_constants::Ints;
+
+io::OnnxNode value_node(const std::string& type, const std::vector<std::string>& inputs,
+                        const std::string& to, std::vector<io::OnnxAttribute> attributes = {}) {
+  return {type, "/" + to + "/" + type, inputs, {to}, std::move(attributes)};
+}
+
+// Equal numbers.
+io::NamedArray filled(const std::string& name, const Ints& shape, float value) {
+  io::NamedArray array = floats(name, shape);
+  const io::NamedArray one = scalar(name, value);
+  for (std::size_t i = 0; i < array.data.size(); i += 4)
+    std::copy(one.data.begin(), one.data.end(),
+              array.data.begin() + static_cast<std::ptrdiff_t>(i));
+  return array;
+}
+
+class OnnxOriginsTest : public testing::Test {
+ protected:
+  // The nodes go from the image "x", [batch, 4, 3, 3], to "end", which a mean and a matrix follow.
+  models::OnnxImport imported(const std::vector<io::OnnxNode>& nodes,
+                              const std::vector<io::NamedArray>& constants,
+                              const std::string& producer = "pytorch") {
+    io::OnnxModel model;
+    model.producer = producer;
+    model.inputs = {{.name = "x", .shape = {"batch", 4, 3, 3}}};
+    model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+    model.nodes = nodes;
+    model.nodes.push_back(value_node("GlobalAveragePool", {"end"}, "pool"));
+    model.nodes.push_back(value_node("Flatten", {"pool"}, "flat"));
+    model.nodes.push_back(
+        value_node("Gemm", {"flat", "fc.weight", "fc.bias"}, "y", {{"transB", std::int64_t{1}}}));
+    model.constants = constants;
+    model.constants.push_back(floats("fc.weight", {3, 4}));
+    model.constants.push_back(floats("fc.bias", {3}));
+    io::save_onnx(model, path_);
+    if (!signature_.empty()) {
+      ProtobufMessage more;
+      more.message(
+          16, metadata_entry(io::kOnnxSignature,
+                             "\n# inputs\np_fc_weight: PARAMETER target='fc.weight'\np_fc_bias: "
+                             "PARAMETER target='fc.bias'\n" +
+                                 signature_));
+      for (const auto& [name, sources] : folded_) {
+        ProtobufMessage value;
+        value.text(1, name).message(4, metadata_entry(io::kOnnxFoldedFrom, sources));
+        more.message(13, std::move(value));
+      }
+      onnx_constants::add_to_graph(path_, more);
+    }
+    return models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
+  }
+  // Names of trained arrays without those of the last layer, then of constants.
+  static std::string names(const models::OnnxImport& found) {
+    std::string text;
+    for (const io::NamedArray& array : found.arrays)
+      if (!array.name.starts_with("fc."))
+        text += (array.section == io::Section::kBuffer ? "buffer " : "") + array.name + " ";
+    return text;
+  }
+  static std::string notes(const models::OnnxImport& found) {
+    std::string text;
+    for (const std::string& note : found.notes) text += note + "\n";
+    return text;
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  const std::string path_ = folder_ / "net.onnx";
+  std::string signature_;                                         // further lines of it
+  std::vector<std::pair<std::string, std::string>> folded_ = {};  // with the signature
+};
+
+const std::vector<io::OnnxNode> kShifted{value_node("Sub", {"x", "norm.mean"}, "a"),
+                                         value_node("Mul", {"a", "gamma"}, "end")};
+
+TEST_F(OnnxOriginsTest, ASignatureNamesParametersAndBuffers) {
+  signature_ =
+      "p_gamma: PARAMETER target='gamma'\nb_mean: BUFFER target='norm.mean' persistent=True\n"
+      "\n# outputs\nout: BUFFER_MUTATION target='gamma'\n";
+  const models::OnnxImport found =
+      imported(kShifted, {floats("norm.mean", {1, 4, 1, 1}), floats("gamma", {4, 1, 1})});
+  EXPECT_EQ(names(found), "buffer norm.mean.value gamma.weight ");
+  EXPECT_EQ(notes(found), "");
+}
+
+TEST_F(OnnxOriginsTest, ComputedTensorsAreWhatTheyWereComputedFrom) {
+  signature_ =
+      "p_gamma: PARAMETER target='gamma'\nb_mean: BUFFER target='norm.mean' persistent=True\n"
+      "c_0: CONSTANT_TENSOR target='lifted_tensor_0'\n";
+  folded_ = {{"view", "['lifted_tensor_0', 'val_1']"},
+             {"unsqueeze", "['index', 'gamma', 'norm.mean']"},
+             {"val_9", "['val_3']"}};
+  const models::OnnxImport found = imported(
+      {value_node("Mul", {"x", "view"}, "a"), value_node("Add", {"a", "unsqueeze"}, "b"),
+       value_node("Sub", {"b", "val_9"}, "end")},
+      {floats("view", {1, 4, 1, 1}), floats("unsqueeze", {1, 4, 3, 3}), floats("val_9", {3, 3})});
+  EXPECT_EQ(names(found), "buffer view.value unsqueeze.weight buffer end.value ");
+  EXPECT_EQ(notes(found),
+            "trained as the exporter has computed them: unsqueeze.weight (from gamma); export with "
+            "optimize=False to train what they were computed from\n");
+}
+
+// Without a signature, the exporter gives the other one its name by a node.
+TEST_F(OnnxOriginsTest, EqualWeightsOfTwoNamesAreTrainedApart) {
+  const models::OnnxImport found =
+      imported({value_node("Identity", {"layers.0.weight"}, "layers.1.weight"),
+                {"Conv", "/layers.0/Conv", {"x", "layers.0.weight"}, {"a"}, {}},
+                {"Conv", "/layers.1/Conv", {"a", "layers.1.weight"}, {"end"}, {}}},
+               {floats("layers.0.weight", {4, 4, 1, 1})});
+  EXPECT_EQ(names(found), "layers.0.weight layers.1.weight ");
+}
+
+// PReLU's slope has further dimensions in the file, and is the same parameter.
+TEST_F(OnnxOriginsTest, AReshapedSlopeKeepsItsName) {
+  signature_ = "p_slope: PARAMETER target='act.weight'\n";
+  folded_ = {{"val_2", "['act.weight']"}};
+  const models::OnnxImport found =
+      imported({value_node("PRelu", {"x", "val_2"}, "end")}, {floats("val_2", {1, 1, 1, 1})});
+  EXPECT_EQ(names(found), "act.weight ");
+  EXPECT_EQ(notes(found), "");
+}
+
+// Equal parameters of two modules are one tensor in the file, which both nodes read.
+TEST_F(OnnxOriginsTest, MergedParametersOfOtherModulesAreSeparate) {
+  signature_ =
+      "p_a: PARAMETER target='one.alpha'\np_b: PARAMETER target='two.alpha'\n"
+      "p_c: PARAMETER target='shared.alpha'\n";
+  std::vector<io::OnnxNode> nodes{value_node("Mul", {"x", "one.alpha"}, "a"),
+                                  value_node("Mul", {"a", "one.alpha"}, "b"),
+                                  value_node("Mul", {"b", "one.alpha"}, "end")};
+  nodes[0].name = "/one/Mul", nodes[1].name = "/two/Mul", nodes[2].name = "/three/Mul";
+  EXPECT_EQ(names(imported(nodes, {floats("one.alpha", {1})})),
+            "one.alpha.weight two.alpha.weight ");
+  // Without a signature, the exporter writes an Identity with the other name.
+  signature_ = "";
+  nodes.insert(nodes.begin(), value_node("Identity", {"one.alpha"}, "two.alpha"));
+  nodes[2].inputs[1] = "two.alpha";
+  EXPECT_EQ(names(imported(nodes, {floats("one.alpha", {1})})),
+            "one.alpha.weight two.alpha.weight ");
+}
+
+// Without a signature, a buffer looks like a parameter: one line names them all.
+TEST_F(OnnxOriginsTest, TensorsThatMayBeBuffersAreNamed) {
+  const models::OnnxImport found =
+      imported(kShifted, {floats("norm.mean", {1, 4, 1, 1}), floats("gamma", {4, 1, 1})});
+  EXPECT_EQ(names(found), "norm.mean.weight gamma.weight ");
+  EXPECT_EQ(notes(found),
+            "the file does not tell parameters from buffers; also trained: norm.mean.weight, "
+            "gamma.weight; --freeze 'norm.mean.weight,gamma.weight' keeps those that PyTorch does "
+            "not train\n");
+}
+
+TEST_F(OnnxOriginsTest, ComputedTensorsOfUnknownOriginAreConstants) {
+  const models::OnnxImport found = imported({value_node("Sub", {"x", "onnx::Sub_12"}, "end")},
+                                            {floats("onnx::Sub_12", {1, 4, 1, 1})});
+  EXPECT_EQ(names(found), "buffer end.value ");
+  EXPECT_VALUES(notes(found), "onnx::Sub_12 do_constant_folding=False");
+}
+
+// torchvision's FrozenBatchNorm2d: no norm reads its statistics.
+TEST_F(OnnxOriginsTest, StatisticsOutsideOfANormFreezeTheirModule) {
+  const models::OnnxImport found = imported(
+      {value_node("Identity", {"n.bias"}, "n.running_mean"),
+       value_node("Sub", {"x", "n.running_mean"}, "a"), value_node("Sqrt", {"n.running_var"}, "s"),
+       value_node("Div", {"a", "s"}, "b"), value_node("Mul", {"b", "n.weight"}, "c"),
+       value_node("Add", {"c", "n.bias"}, "end")},
+      {filled("n.weight", {4, 1, 1}, 2), filled("n.bias", {4, 1, 1}, 0.5F),
+       filled("n.running_var", {4, 1, 1}, 4)});
+  for (const io::NamedArray& array : found.arrays)
+    if (!array.name.starts_with("fc."))
+      EXPECT_EQ(array.section, io::Section::kBuffer) << array.name;
+  EXPECT_EQ(notes(found), "");
+}
+
+TEST_F(OnnxOriginsTest, NormsWithoutWeightsHaveNone) {
+  const std::vector<io::NamedArray> ones{filled("val_3", {4}, 1), filled("val_4", {4}, 0)};
+  const models::OnnxImport instance =
+      imported({value_node("InstanceNormalization", {"x", "val_3", "val_4"}, "end")}, ones);
+  EXPECT_EQ(names(instance), "");
+  EXPECT_CONTAINS(instance.definition, "kind = \"group_norm\"");
+  EXPECT_CONTAINS(instance.definition, "affine = false");
+  std::vector<io::NamedArray> statistics = ones;
+  statistics.push_back(floats("n.running_mean", {4}));
+  statistics.push_back(floats("n.running_var", {4}));
+  const models::OnnxImport batch =
+      imported({value_node("BatchNormalization",
+                           {"x", "val_3", "val_4", "n.running_mean", "n.running_var"}, "end")},
+               statistics);
+  EXPECT_EQ(names(batch), "buffer n.running_mean buffer n.running_var ");
+  EXPECT_CONTAINS(batch.definition, "affine = false");
+  const models::OnnxImport layer = imported(
+      {value_node("LayerNormalization", {"x", "val_3"}, "end")}, {filled("val_3", {3}, 1)});
+  EXPECT_EQ(names(layer), "");
+  EXPECT_CONTAINS(layer.definition, "affine = false");
+  EXPECT_EQ(notes(instance) + notes(batch) + notes(layer), "");
+}
+
+TEST_F(OnnxOriginsTest, ALayerNormWithoutABiasTrainsNone) {
+  const models::OnnxImport found = imported(
+      {value_node("LayerNormalization", {"x", "n.weight"}, "end")}, {floats("n.weight", {3})});
+  EXPECT_EQ(names(found), "n.weight ");
+  EXPECT_CONTAINS(found.definition, "affine = false");
+  EXPECT_CONTAINS(found.definition, "kind = \"multiply\"");
+}
+
+// A convolution has no weight that is not trained.
+TEST_F(OnnxOriginsTest, ABufferThatIsAWeightIsNamed) {
+  signature_ = "b_blur: BUFFER target='blur.kernel' persistent=True\n";
+  const models::OnnxImport found = imported({value_node("Conv", {"x", "blur.kernel"}, "end")},
+                                            {floats("blur.kernel", {4, 4, 1, 1})});
+  EXPECT_EQ(notes(found),
+            "trained, although PyTorch does not train them: end.weight; --freeze 'end.weight' "
+            "keeps them\n");
+}
+
+// ReZero, a temperature, and a scale in log space. Numbers of other programs have names as well.
+TEST_F(OnnxOriginsTest, NamedScalarsOfPyTorchAreTrained) {
+  const std::vector<io::OnnxNode> nodes{
+      value_node("Mul", {"alpha", "x"}, "a"), value_node("Div", {"a", "temperature"}, "b"),
+      value_node("Exp", {"logit_scale"}, "s"), value_node("Mul", {"b", "s"}, "c"),
+      value_node("Add", {"c", "/c/Constant_output_0"}, "end")};
+  const std::vector<io::NamedArray> constants{floats("alpha", {1}, 0.5F), scalar("temperature", 5),
+                                              scalar("logit_scale", 2),
+                                              scalar("/c/Constant_output_0", 3)};
+  const models::OnnxImport found = imported(nodes, constants);
+  EXPECT_EQ(names(found), "alpha.weight temperature.weight logit_scale.weight ");
+  EXPECT_CONTAINS(notes(found), "also trained: alpha.weight, temperature.weight, ");
+  EXPECT_EQ(names(imported({nodes[0], value_node("Div", {"a", "temperature"}, "end")},
+                           {constants[0], constants[1]}, "other")),
+            "");
+  // The file's numbers take their part in the model.
+  io::OnnxReader reader(path_);
+  signature_ = "p_alpha: PARAMETER target='alpha'\n";
+  EXPECT_EQ(names(imported({nodes[0], value_node("Div", {"a", "beta_cast"}, "end")},
+                           {constants[0], scalar("beta_cast", 2)})),
+            "alpha.weight ");
+}
+
+// GeM pooling: exp(p log(x)).
+TEST_F(OnnxOriginsTest, AnExponentIsTrained) {
+  const models::OnnxImport found =
+      imported({value_node("Pow", {"x", "p"}, "end")}, {floats("p", {1}, 3)});
+  EXPECT_EQ(names(found), "p.weight ");
+  EXPECT_CONTAINS(found.definition, "function = \"log\"");
+  EXPECT_CONTAINS(found.definition, "function = \"exp\"");
+}
+
+TEST_F(OnnxOriginsTest, AParameterThatIsReadAsANumberIsNamed) {
+  EXPECT_EQ(notes(imported({value_node("Clip", {"x", "low"}, "end")}, {scalar("low", 0.5F)})),
+            "not trained, as they are read as numbers: low\n");
+}
+
+}  // namespace

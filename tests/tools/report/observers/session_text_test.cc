@@ -1,0 +1,237 @@
+// The lines that a run starts with, made from numbers.
+#include "tools/report/observers/session_text.h"
+
+#include <gtest/gtest.h>
+
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/observers/stop_report.h"
+
+namespace {
+
+using tools::LengthFacts;
+using tools::SessionFacts;
+using tools::StartFacts;
+
+SessionFacts small_run() {
+  SessionFacts facts;
+  facts.model = {.name = "mlp", .parameters = 29034, .tensors = 4};
+  facts.data = {
+      .name = "mnist", .train = 60000, .test = 10000, .digest = {}, .columns = {}, .warnings = {}};
+  facts.batch = {.global = 64, .even = true, .shares = {32, 32}, .steps_per_epoch = 938};
+  facts.ranks = {.count = 2,
+                 .computes = "1 thread on cpu (avx2)",
+                 .bound_to = {},
+                 .backend = "shm",
+                 .backend_reason = "auto: one host",
+                 .processors = {},
+                 .translation = {}};
+  facts.averaging = {.text = "grad overlapped"};
+  facts.update = {.optimizer = "sgd",
+                  .details = {},
+                  .lr = 0.2,
+                  .lr_arithmetic = " (0.1 x 2 ranks)",
+                  .schedule = engine::LearningRate::Schedule::kCosine};
+  facts.length = {.total_steps = 1876, .epochs = 2, .asked = 2};
+  facts.seed = 7;
+  return facts;
+}
+
+TEST(SessionText, TheStartLineHasEveryChoice) {
+  SessionFacts facts = small_run();
+  EXPECT_EQ(tools::start_line(facts, "0.1.0"),
+            "engine 0.1.0: mlp (29,034 parameters, f32) on mnist (60,000 train, 10,000 test) | "
+            "2 ranks x 1 thread on cpu (avx2) | backend shm (auto: one host) | "
+            "sync grad overlapped | global batch 64 = 2 ranks x 1 device x 32 x 1 | 938 steps an "
+            "epoch, 1876 in all | sgd lr 0.2 (0.1 x 2 ranks) cosine | seed 7");
+  facts.ranks.bound_to = "cores 0-3";
+  facts.averaging.canonical_shards = 8;
+  facts.model.synchronized_layers = 1;
+  facts.batch.steps_per_epoch = 1;
+  facts.update.details = "muon for 3 of 5";
+  EXPECT_EQ(tools::start_line(facts, "0.1.0"),
+            "engine 0.1.0: mlp (29,034 parameters, f32) on mnist (60,000 train, 10,000 test) | "
+            "2 ranks x 1 thread on cpu (avx2) | rank 0 bound to cores 0-3 | backend shm (auto: one "
+            "host) | sync grad overlapped (8 shards) | sync-bn of 1 layer | "
+            "global batch 64 = 2 ranks x 1 device x 32 x 1 | 1 step an epoch, 1876 in all | sgd lr "
+            "0.2 (0.1 x 2 ranks) cosine (muon for 3 of 5) | seed 7");
+}
+
+TEST(SessionText, AStopNamesTheCommandThatContinuesTheJob) {
+  tools::LastSave last;
+  engine::TrainResult result;
+  result.signal = 2;
+  result.progress.global_step = 7;
+  last.on_save(result.progress, "runs/a/step-00000007.ckpt");
+  const std::string head =
+      "stopped by signal 2 (Interrupt) after step 7: saved runs/a/step-00000007.ckpt; to "
+      "continue: ";
+  EXPECT_EQ(tools::stop_text(result, false, last), head + "engine train --resume runs/a");
+  EXPECT_EQ(tools::stop_text(result, false, last, "the same command with --resume auto"),
+            head + "on each rank the same command with --resume auto");
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {
+  SessionFacts facts = small_run();
+  EXPECT_EQ(tools::detail_lines(facts), Lines{});
+  constexpr std::uint64_t kMib = 1 << 20;
+  facts.memory = {.limit = 4096 * kMib,
+                  .total = 2000 * kMib + 1,
+                  .parameters = 100 * kMib,
+                  .gradients = 100 * kMib,
+                  .optimizer = 200 * kMib,
+                  .activations = 1500 * kMib,
+                  .kept = 900 * kMib,
+                  .layers = 40,
+                  .largest_batch = 9};
+  EXPECT_EQ(
+      tools::detail_lines(facts),
+      Lines{"Memory: 2,001 MiB of 4,096 MiB: parameters 100 MiB, gradients 100 MiB, optimizer 200 "
+            "MiB, activations 1,500 MiB (900 MiB kept for backward); nothing is recomputed; at "
+            "most --batch-size-per-device 9 fits"});
+  facts.memory->recomputed = 700 * kMib;
+  facts.memory->segments = 1;
+  facts.memory->recomputed_layers = 12;
+  facts.memory->added_flops = 0.1234;
+  EXPECT_NE(
+      tools::detail_lines(facts).at(0).find("; recomputed: 700 MiB in 1 segment (12 of 40 layers), "
+                                            "12.3 % more operations; at most "),
+      std::string::npos);
+}
+
+TEST(SessionText, UnequalSharesAreListedUpToFour) {
+  SessionFacts facts = small_run();
+  facts.ranks.full_count = 4;
+  facts.batch = {.global = 7, .even = false, .micro_batches = 2, .shares = {4, 3}};
+  EXPECT_EQ(tools::scale_text(facts),
+            "global batch 7 = 4 + 3 in 2 micro-batches, lr 0.2 for 2 of 4 ranks");
+  facts.batch = {.global = 7, .even = false, .shares = {2, 2, 1, 1, 1}};
+  facts.ranks.count = 5;
+  EXPECT_EQ(tools::scale_text(facts),
+            "global batch 7 = 2 + 2 + 1 + 1 + 1, lr 0.2 for 5 of 4 ranks");
+  facts.batch.shares.push_back(0);
+  facts.ranks.count = 6;
+  EXPECT_EQ(tools::scale_text(facts),
+            "global batch 7 = 2 + 2 + 1 + 1 + ..., lr 0.2 for 6 of 4 ranks");
+  facts.ranks.full_count = 0;
+  EXPECT_EQ(tools::scale_text(facts), "") << "the batch does not scale with the ranks";
+}
+
+TEST(SessionText, WhereTheStateCameFrom) {
+  SessionFacts facts = small_run();
+  const auto text = [&](const StartFacts& start) {
+    facts.start = start;
+    return tools::state_text(facts);
+  };
+  using Source = StartFacts::Source;
+  EXPECT_EQ(text({.source = Source::kSeed}), "fresh weights from seed 7");
+  EXPECT_EQ(text({.source = Source::kCheckpoint, .path = "run/a.ckpt", .step = 400}),
+            "resumed run/a.ckpt at step 400");
+  EXPECT_EQ(text({.source = Source::kMemory, .step = 12}), "the state of step 12");
+  EXPECT_TRUE(facts.is_carried_over());
+  EXPECT_EQ(text({.source = Source::kWeights, .path = "w.npz"}), "weights from w.npz");
+  EXPECT_EQ(text({.source = Source::kWeights, .path = "w.npz", .left_out = {"a", "b"}}),
+            "weights from w.npz, but for a, b");
+}
+
+TEST(SessionText, PartsWithNothingToSayHaveNoLine) {
+  const SessionFacts facts = small_run();
+  EXPECT_EQ(tools::detail_lines(facts), Lines{});
+  EXPECT_TRUE(tools::averaging_lines(facts).empty());
+  EXPECT_TRUE(tools::data_warnings(facts).empty());
+}
+
+TEST(SessionText, Details) {
+  SessionFacts facts = small_run();
+  facts.data.columns = "a.csv: 3 numbers";
+  facts.model.frozen_tensors = 2;
+  facts.model.frozen_parameters = 25000;
+  EXPECT_EQ(tools::frozen_line(facts), "Frozen: 2 of 4 parameters (25,000 of 29,034 values)");
+  facts.model.frozen_layers = 1;
+  facts.data.partition = io::PartitionCheck{.epochs = 2, .left_out = 1, .repeated = 0};
+  facts.data.shards = {{0, 30}, {30, 61}};
+  EXPECT_EQ(
+      tools::detail_lines(facts),
+      (Lines{"Columns of a.csv: 3 numbers",
+             "Frozen: 2 of 4 parameters (25,000 of 29,034 values); the running statistics of 1 "
+             "layer stay as they are",
+             "Sampler: each of 60,000 samples is in the share of one rank at most of 2 in each of "
+             "epochs 1 to 2; 1 sample left out of an epoch",
+             "shard id: 0, world: 2, start: 0, end: 30",
+             "shard id: 1, world: 2, start: 30, end: 61"}));
+  facts.batch.global = 60001;
+  EXPECT_EQ(tools::data_warnings(facts),
+            (std::vector<std::string>{"a batch of 60001 samples is more than the 60000 training "
+                                      "samples: each step takes all of them"}));
+}
+
+TEST(SessionText, ACompleteRunSaysWhatWouldGoOn) {
+  SessionFacts facts = small_run();
+  EXPECT_FALSE(facts.is_complete());
+  facts.length.left = LengthFacts::Left::kEvaluation;
+  EXPECT_FALSE(facts.is_complete());
+  facts.length.left = LengthFacts::Left::kNothing;
+  facts.length.done = 2;
+  EXPECT_TRUE(facts.is_complete());
+  EXPECT_EQ(tools::completion_text(facts),
+            "nothing left to do: epoch 2 of 2 is done; --epochs 4 continues it");
+  facts.length.by_steps = true;
+  facts.length.done = 9;
+  facts.length.asked = 5;
+  EXPECT_EQ(tools::completion_text(facts),
+            "nothing left to do: step 9 is done, --steps is 5; --steps 18 continues it");
+  facts.length.left = LengthFacts::Left::kNothingForPatience;
+  facts.length.done_steps = 30;
+  facts.length.why_stopped = "no improvement of loss in 3 evaluations";
+  facts.length.patience = 3;
+  EXPECT_TRUE(facts.is_complete());
+  EXPECT_EQ(tools::completion_text(facts),
+            "nothing left to do: stopped early after step 30 (no improvement of loss in 3 "
+            "evaluations); --early-stop 6 continues it");
+}
+
+// Reports after 2, 4, 6 ... steps with these ratios.
+std::string slow_rank_notices(const std::vector<double>& ratios, double data = 0.5,
+                              bool equal_work = true) {
+  const std::vector<engine::StepPhases> ranks{{.forward = 0.001}, {.data = data, .forward = 0.001}};
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const auto console = tools::make_console_observer({.equal_work = equal_work});
+  std::int64_t step = 0;
+  for (const double ratio : ratios)
+    console->on_report({.progress = {.global_step = step += 2},
+                        .ranks = ranks,
+                        .slowest_rank = 1,
+                        .slowest_ratio = ratio});
+  testing::internal::GetCapturedStdout();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(SlowRank, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
+  EXPECT_EQ(slow_rank_notices({2.5}), "") << "once may be noise";
+  EXPECT_EQ(slow_rank_notices({1.2, 1.2, 1.2}), "");
+  EXPECT_EQ(slow_rank_notices({2.5, 1.2, 2.5}), "");
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}, 0.0005), "")
+      << "a step as short as this is all noise";
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}, 0.1), "") << "it has not cost a second";
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5, 2.5, 2.5, 2.5}, 0.5, /*equal_work=*/false), "");
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}),
+            "engine: rank 1 is slow: its own work per step is 2.50x the other ranks' median "
+            "(data 500.00 ms, forward 1.00 ms, "
+            "backward 0.00 ms, update 0.00 ms)\n");
+}
+
+TEST(ProgressBar, CountsWhatTheDataConsistOf) {
+  io::Dataset data;
+  const auto rate = [&](const io::Samples& samples) {
+    data.samples = samples;
+    return tools::rate_text(tools::progress_unit(data), 20);
+  };
+  EXPECT_EQ(rate(io::ImageSamples{}), "20 images/s");
+  EXPECT_EQ(rate(io::FeatureSamples{}), "20 rows/s");
+  EXPECT_EQ(rate(io::ArraySamples{}), "20 samples/s");
+  EXPECT_EQ(rate(io::TokenSamples{.context = 64}), "1,280 tokens/s");
+}
+
+}  // namespace
