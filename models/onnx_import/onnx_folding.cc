@@ -74,6 +74,13 @@ bool is_matrix(const OnnxConstant& constant) {
 
 }  // namespace
 
+void count_computed(OnnxOperator& op, std::size_t elements) {
+  op.all().computed += elements;
+  if (op.all().computed > kMaxOnnxAllComputed)
+    throw OnnxUnsupported("constants of more than " + std::to_string(kMaxOnnxAllComputed) +
+                          " elements are computed");
+}
+
 OnnxTensor zeros(OnnxOperator& op, const Numbers& shape, bool is_real) {
   std::size_t count = 1;
   if (shape.size() > io::kMaxOnnxDimensions) throw OnnxUnsupported("more than 8 dimensions");
@@ -84,10 +91,7 @@ OnnxTensor zeros(OnnxOperator& op, const Numbers& shape, bool is_real) {
       throw OnnxUnsupported("a constant of shape " + onnx_shape_text(shape) +
                             ", expected at most " + std::to_string(kMaxOnnxComputed) + " elements");
   }
-  op.all().computed += count;
-  if (op.all().computed > kMaxOnnxAllComputed)
-    throw OnnxUnsupported("constants of more than " + std::to_string(kMaxOnnxAllComputed) +
-                          " elements are computed");
+  count_computed(op, count);
   OnnxTensor all{.shape = shape, .integers = {}, .reals = {}, .is_real = is_real};
   if (is_real)
     all.reals.resize(count);
@@ -181,7 +185,11 @@ bool fold_node(OnnxOperator& op) {
         (type == "Transpose" && constant != nullptr && is_matrix(*constant)))
       return false;
   }
-  op.set(found->second(op));
+  const std::size_t before = op.all().computed;
+  OnnxTensor result = found->second(op);
+  const std::size_t counted = op.all().computed - before, elements = count_of(result);
+  if (counted < elements) count_computed(op, elements - counted);  // a copy of another one
+  op.set(std::move(result));
   return true;
 }
 

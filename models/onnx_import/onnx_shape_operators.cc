@@ -4,6 +4,7 @@
 #include <string>
 #include <variant>
 
+#include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_plain.h"
 
 namespace models {
@@ -37,6 +38,8 @@ void fold_constant(OnnxOperator& op) {
 
 // PyTorch's exporter merges tensors that are equal; the output has the name of the other one.
 void fold_identity(OnnxOperator& op) {
+  if (const auto* tensor = std::get_if<OnnxTensor>(&op.input(0)))
+    count_computed(op, count_of(*tensor));  // a copy
   OnnxKnown known = op.input(0);
   const OnnxTranslation& all = op.all();
   const std::string& name = op.node().outputs[0];

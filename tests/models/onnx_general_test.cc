@@ -453,6 +453,41 @@ TEST_F(OnnxGeneralTest, ATensorWithoutElementsMayHaveLargeExtents) {
   EXPECT_CONTAINS(fault, "a constant of the shape [0, 4611686018427387904, 9], expected elements");
 }
 
+// Copies of a constant need memory as well.
+TEST_F(OnnxGeneralTest, CopiesOfConstantsAreLimited) {
+  std::vector<io::OnnxNode> nodes{node("ConstantOfShape", {"large"}, "c0")};
+  for (int i = 0; i < 40; ++i)
+    nodes.push_back(node(i % 2 == 0 ? "Cast" : "Neg", {"c" + std::to_string(i)},
+                         "c" + std::to_string(i + 1), {{"to", std::int64_t{1}}}));
+  nodes.push_back(node("Add", {"x", "c40"}, "end"));
+  std::string fault;
+  try {
+    imported(nodes, {integers("large", {1 << 20})});
+  } catch (const engine::ModelError& error) {
+    fault = error.what();
+  }
+  EXPECT_CONTAINS(fault, "constants of more than 33554432 elements are computed");
+}
+
+TEST_F(OnnxGeneralTest, FunctionsOfIntegersAreIntegers) {
+  const auto chosen = [&](const io::OnnxNode& function, const std::vector<io::NamedArray>& more) {
+    return imported({function, node("Gather", {"x", "places"}, "end", {{"axis", std::int64_t{1}}})},
+                    more, {2, 3})
+        .definition;
+  };
+  EXPECT_CONTAINS(chosen(node("Abs", {"a"}, "places"), {integers("a", {-5, 2, 0, -1, 3, 4})}),
+                  "indices = [5, 2, 0, 1, 3, 4]");
+  EXPECT_CONTAINS(chosen(node("Pow", {"a", "b"}, "places"),
+                         {integers("a", {-1, 2, 0, -2, 1, 1}), integers("b", {2})}),
+                  "indices = [1, 4, 0, 4, 1, 1]");
+  EXPECT_CONTAINS(chosen(node("Pow", {"a", "b"}, "places"),
+                         {integers("a", {4, 1, 0, 4, 9, 16}), scalar("b", 0.5)}),
+                  "indices = [2, 1, 0, 2, 3, 4]");
+  EXPECT_CONTAINS(chosen(node("Mod", {"a", "b"}, "places", {{"fmod", std::int64_t{1}}}),
+                         {integers("a", {-7, 7, 5, 0, 4, 2}), integers("b", {6})}),
+                  "indices = [5, 1, 5, 0, 4, 2]");  // -1 is the last entry
+}
+
 // The sum of a remainder and the divisor would exceed 64 bits.
 TEST_F(OnnxGeneralTest, ARemainderByALargeNumberIsExact) {
   const models::OnnxImport found =
