@@ -26,7 +26,10 @@ bool is_same_shape(OnnxOperator& op, const Numbers& to, std::int64_t length) {
 bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
   if (matrix.tensor == table.tensor) return false;
   const std::vector<std::string> sources = all.origins.parameters_in(matrix.tensor->name);
-  if (!sources.empty()) return sources == std::vector<std::string>{table.tensor->name};
+  // The exporter may have computed other numbers from it.
+  if (!sources.empty())
+    return sources == std::vector<std::string>{table.tensor->name} &&
+           has_same_numbers(all, matrix, table);
   if (all.origins.are_known() || !all.origins.is_anonymous(matrix.tensor->name)) return false;
   return has_same_numbers(all, matrix, table);
 }

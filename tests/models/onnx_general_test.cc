@@ -342,6 +342,104 @@ TEST_F(OnnxGeneralTest, AGroupNormHasTheFactorsThatFollow) {
   EXPECT_CONTAINS(found.definition, "name = \"norm\"\ninputs = [\"input\"]\ngroups = 2\n");
 }
 
+// A norm with a bias has no weight after it, and one whose output other nodes read as another shape
+// does not change.
+TEST_F(OnnxGeneralTest, AGroupNormHasNoFactorsOfOtherValues) {
+  const std::vector<io::NamedArray> constants{
+      constant_floats("ones", 1),       constant_floats("zeros", 0),
+      integers("groups", {0, 2, -1}),   integers("image", {-1, 6, 4, 5}),
+      floats("norm.weight", {6, 1, 1}), floats("norm.bias", {6, 1, 1})};
+  const std::vector<io::OnnxNode> norm{
+      node("Reshape", {"x", "groups"}, "runs"),
+      node("InstanceNormalization", {"runs", "ones", "zeros"}, "normed"),
+      node("Reshape", {"normed", "image"}, "again")};
+  std::vector<io::OnnxNode> nodes = norm;
+  nodes.push_back(node("Add", {"again", "norm.bias"}, "shifted"));
+  nodes.push_back(node("Mul", {"shifted", "norm.weight"}, "end"));
+  EXPECT_CONTAINS(kinds(imported(nodes, constants)), "group_norm parameter reshape multiply");
+  nodes = norm;
+  nodes.push_back(transpose("again", "turned", {0, 1, 3, 2}));
+  nodes.push_back(node("Mul", {"turned", "norm.weight"}, "scaled"));
+  nodes.push_back(transpose("scaled", "back", {0, 1, 3, 2}));
+  nodes.push_back(node("Add", {"again", "back"}, "end"));
+  EXPECT_CONTAINS(kinds(imported(nodes, constants)), "group_norm parameter");
+}
+
+// The sum has another shape, so that its bias is that of no layer.
+TEST_F(OnnxGeneralTest, ABiasOfAnotherShapeOfAValueIsALayer) {
+  const auto network = [&](const std::string& from) {
+    return imported(
+        {transpose("x", "last", {0, 2, 3, 1}), node("MatMul", {"last", "linear.weight"}, "product"),
+         node("Reshape", {"product", "rows"}, "turned"),
+         node("Add", {"turned", "linear.bias"}, "sum"), node("Reshape", {"sum", "image"}, "same"),
+         node("Mul", {"same", from}, "both"), transpose("both", "end", {0, 3, 1, 2})},
+        {floats("linear.weight", {6, 6}), floats("linear.bias", {6}), integers("rows", {0, 20, 6}),
+         integers("image", {0, 4, 5, 6})});
+  };
+  EXPECT_CONTAINS(network("product").definition, "kind = \"parameter\"\nname = \"linear.bias\"");
+  EXPECT_CONTAINS(network("last").definition, "name = \"linear\"\n");
+  EXPECT_EQ(network("last").definition.find("\"parameter\""), std::string::npos);
+}
+
+// A + A^T of one parameter: both are its layer, in two orders.
+TEST_F(OnnxGeneralTest, AParameterAndItsTransposeAreTwoValues) {
+  const models::OnnxImport found =
+      imported({transpose("table.weight", "turned", {1, 0}),
+                node("MatMul", {"table.weight", "turned"}, "square"),
+                node("Reshape", {"x", "flat"}, "rows"), node("MatMul", {"rows", "square"}, "end")},
+               {floats("table.weight", {20, 3}), integers("flat", {0, 6, -1})}, {2});
+  EXPECT_CONTAINS(kinds(found), "matmul permute reshape matmul reduce dense");
+  EXPECT_EQ(kinds(found).find("parameter"), kinds(found).rfind("parameter"));
+  const models::OnnxImport sum = imported(
+      {transpose("table.weight", "turned", {1, 0}), node("Add", {"table.weight", "turned"}, "both"),
+       node("Reshape", {"x", "flat"}, "rows"), node("MatMul", {"rows", "both"}, "end")},
+      {floats("table.weight", {20, 20}), integers("flat", {0, 6, -1})}, {2});
+  EXPECT_CONTAINS(kinds(sum), "permute add");
+}
+
+// Only the same numbers in the same order are gated by themselves.
+TEST_F(OnnxGeneralTest, GatesOfOtherNumbersAreProducts) {
+  const auto gated = [&](const std::vector<io::OnnxNode>& between) {
+    std::vector<io::OnnxNode> nodes{node("Slice", {"x", "0", "4", "3"}, "square"),
+                                    node("Sigmoid", {"square"}, "gate")};
+    nodes.insert(nodes.end(), between.begin(), between.end());
+    return kinds(imported(nodes, {integers("0", {0}), integers("4", {4}), integers("3", {3})}));
+  };
+  EXPECT_EQ(gated({node("Mul", {"gate", "square"}, "end")}),
+            "slice activation global_average_pool dense");
+  EXPECT_CONTAINS(
+      gated({transpose("gate", "turned", {0, 1, 3, 2}), node("Mul", {"turned", "square"}, "end")}),
+      "multiply");
+}
+
+// A sum of a value and a difference would lose the digits of the smaller one.
+TEST_F(OnnxGeneralTest, ALargerValueIsChosen) {
+  for (const auto& [type, function] : {std::pair("Max", "greater"), {"Min", "less"}}) {
+    const models::OnnxImport found =
+        imported({node("Neg", {"x"}, "other"), node(type, {"x", "other"}, "end")}, {});
+    EXPECT_EQ(kinds(found),
+              "scale_shift scale_shift scale_shift add compare where compare where "
+              "global_average_pool dense");
+    EXPECT_CONTAINS(found.definition, std::string("function = \"") + function + "\"");
+  }
+}
+
+TEST_F(OnnxGeneralTest, ASecondLimitAppliesAfterTheFirstOne) {
+  const models::OnnxImport found =
+      imported({node("Clip", {"x", "high", "low"}, "end")}, {scalar("low", 1), scalar("high", 2)});
+  EXPECT_CONTAINS(found.definition, "function = \"clip\"\nlow = 2\n");
+  EXPECT_CONTAINS(found.definition, "function = \"clip\"\nhigh = 1\n");
+}
+
+// ONNX's shape has five dimensions then.
+TEST_F(OnnxGeneralTest, ANumberOfMoreDimensionsIsNoFactor) {
+  const models::OnnxImport found =
+      imported({node("Reshape", {"two", "five"}, "number"), node("Mul", {"x", "number"}, "wide"),
+                node("Squeeze", {"wide", "first"}, "end")},
+               {scalar("two", 2), integers("five", {1, 1, 1, 1, 1}), integers("first", {0})});
+  EXPECT_CONTAINS(kinds(found), "multiply");
+}
+
 // x / 2 (1 + erf(x / sqrt(2)))
 TEST_F(OnnxGeneralTest, TheExpressionOfGeluBecomesOne) {
   const models::OnnxImport found =
@@ -350,6 +448,23 @@ TEST_F(OnnxGeneralTest, TheExpressionOfGeluBecomesOne) {
                 node("Mul", {"d", "half"}, "end")},
                {scalar("root", std::sqrt(2.0F)), scalar("one", 1), scalar("half", 0.5)});
   EXPECT_EQ(kinds(found), "relu gelu global_average_pool dense");
+}
+
+TEST_F(OnnxGeneralTest, TheExpressionOfGeluReadsTheSameNumbers) {
+  io::NamedArray first = integers("0", {0}), second = integers("1", {1});
+  first.shape = second.shape = {};
+  const std::string found = kinds(imported(
+      {node("Div", {"x", "root"}, "a"), node("Erf", {"a"}, "b"), node("Add", {"b", "one"}, "c"),
+       node("Gather", {"c", "0"}, "row", {{"axis", std::int64_t{2}}}),
+       node("Gather", {"x", "1"}, "other", {{"axis", std::int64_t{2}}}),
+       node("Mul", {"other", "row"}, "end")},
+      {scalar("root", std::sqrt(2.0F)), scalar("one", 1), first, second}, {2}));
+  EXPECT_EQ(found.find("gelu"), std::string::npos) << found;
+  const std::string shifted = kinds(imported(
+      {node("Div", {"x", "root"}, "a"), node("Add", {"a", "one"}, "s"), node("Erf", {"s"}, "b"),
+       node("Add", {"b", "one"}, "c"), node("Mul", {"x", "c"}, "end")},
+      {scalar("root", std::sqrt(2.0F)), scalar("one", 1)}));
+  EXPECT_EQ(shifted.find("gelu"), std::string::npos) << shifted;
 }
 
 // The parts of one projection: queries, keys and values for two heads of 3 on 20 positions.
@@ -401,6 +516,15 @@ TEST_F(OnnxGeneralTest, OtherAttentionIsProducts) {
   EXPECT_EQ(imported(swapped, attention_constants(1 / std::sqrt(3.0F)), {1})
                 .definition.find("self_attention"),
             std::string::npos);
+}
+
+// Weights in another order, or those of one position, are no attention.
+TEST_F(OnnxGeneralTest, ChangedWeightsOfAttentionAreProducts) {
+  std::vector<io::OnnxNode> nodes = attention_nodes();
+  nodes.insert(nodes.begin() + 12, transpose("weights", "other", {0, 1, 3, 2}));
+  nodes[13].inputs[0] = "other";
+  const std::string found = kinds(imported(nodes, attention_constants(1 / std::sqrt(3.0F)), {1}));
+  EXPECT_EQ(found.find("attention"), std::string::npos) << found;
 }
 
 // Indices and masks are computed when the file is read.
