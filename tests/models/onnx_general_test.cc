@@ -612,6 +612,49 @@ TEST_F(OnnxGeneralTest, FunctionsOfIntegersAreIntegers) {
                   "indices = [5, 1, 5, 0, 4, 2]");  // -1 is the last entry
 }
 
+// Pads below 0 cut the image first.
+TEST_F(OnnxGeneralTest, BordersRepeatWhatIsLeftOfAnImage) {
+  const models::OnnxImport found =
+      imported({node("Pad", {"x", "pads"}, "end", {{"mode", std::string("wrap")}})},
+               {integers("pads", {0, 0, 0, -1, 0, 0, 0, 2})});
+  EXPECT_CONTAINS(found.definition, "indices = [1, 2, 3, 4, 1, 2]");
+}
+
+TEST_F(OnnxGeneralTest, APadBeforeAMaximumMayBeInfinite) {
+  const models::OnnxImport found =
+      imported({node("Pad", {"x", "pads", "low"}, "wide"),
+                node("MaxPool", {"wide"}, "end", {{"kernel_shape", Ints{2, 2}}})},
+               {integers("pads", {0, 0, 0, 0, 0, 0, 1, 1}),
+                scalar("low", -std::numeric_limits<float>::infinity())});
+  EXPECT_CONTAINS(found.definition, "value = -inf\n");
+}
+
+// The factor of an unknown extent is unknown.
+TEST_F(OnnxGeneralTest, AKnownSizeOfAnOpenImageHasNoFactor) {
+  const auto resized = [&](std::vector<io::OnnxAttribute> attributes) -> std::string {
+    io::OnnxModel model;
+    model.inputs = {{.name = "x", .shape = {"batch", 3, "height", "width"}}};
+    model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+    model.nodes = {
+        node("Shape", {"x"}, "shape", {{"start", std::int64_t{0}}, {"end", std::int64_t{2}}}),
+        node("Concat", {"shape", "size"}, "sizes", {{"axis", std::int64_t{0}}}),
+        node("Resize", {"x", "", "", "sizes"}, "end", std::move(attributes)),
+        node("GlobalAveragePool", {"end"}, "mean"), node("Flatten", {"mean"}, "y")};
+    model.constants = {integers("size", {8, 8})};
+    io::save_onnx(model, path_);
+    try {
+      return models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad).definition;
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_CONTAINS(resized({}), "export the network with a fixed height and width");
+  EXPECT_CONTAINS(resized({{"mode", std::string("linear")}}), "size = 8\n");
+  EXPECT_CONTAINS(resized({{"mode", std::string("linear")},
+                           {"keep_aspect_ratio_policy", std::string("not_larger")}}),
+                  "keep_aspect_ratio_policy 'not_larger', expected stretch");
+}
+
 // The sum of a remainder and the divisor would exceed 64 bits.
 TEST_F(OnnxGeneralTest, ARemainderByALargeNumberIsExact) {
   const models::OnnxImport found =
