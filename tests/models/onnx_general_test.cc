@@ -612,6 +612,14 @@ TEST_F(OnnxGeneralTest, FunctionsOfIntegersAreIntegers) {
                   "indices = [5, 1, 5, 0, 4, 2]");  // -1 is the last entry
 }
 
+TEST_F(OnnxGeneralTest, AParameterIsATruthIfItIsNotZero) {
+  const models::OnnxImport found =
+      imported({node("Cast", {"scale"}, "truth", {{"to", std::int64_t{9}}}),
+                node("Where", {"truth", "x", "zero"}, "end")},
+               {floats("scale", {6, 1, 1}), scalar("zero", 0)});
+  EXPECT_CONTAINS(kinds(found), "parameter constant compare scale_shift constant");
+}
+
 // Pads below 0 cut the image first.
 TEST_F(OnnxGeneralTest, BordersRepeatWhatIsLeftOfAnImage) {
   const models::OnnxImport found =
@@ -653,6 +661,31 @@ TEST_F(OnnxGeneralTest, AKnownSizeOfAnOpenImageHasNoFactor) {
   EXPECT_CONTAINS(resized({{"mode", std::string("linear")},
                            {"keep_aspect_ratio_policy", std::string("not_larger")}}),
                   "keep_aspect_ratio_policy 'not_larger', expected stretch");
+}
+
+TEST_F(OnnxGeneralTest, OperandsMayHaveFewerNumbers) {
+  const models::OnnxImport normed = imported(
+      {node("LayerNormalization", {"x", "n.weight", "n.bias"}, "end", {{"axis", std::int64_t{2}}})},
+      {floats("n.weight", {5}), floats("n.bias", {5})});
+  EXPECT_CONTAINS(kinds(normed), "layer_norm");
+  EXPECT_CONTAINS(normed.definition, "affine = false");
+  const auto gemm = [&](const std::vector<std::string>& inputs, const Ints& shape, float beta) {
+    return imported({node("ReduceMean", {"x", "means"}, "rows", {{"keepdims", std::int64_t{0}}}),
+                     node("Gemm", inputs, "product", {{"beta", beta}}),
+                     node("Unsqueeze", {"product", "means"}, "end")},
+                    {floats("matrix", {6, 6}), floats("c", shape, 3)});
+  };
+  EXPECT_EQ(kinds(gemm({"rows", "matrix"}, {1}, 0)), "global_average_pool dense dense");
+  EXPECT_CONTAINS(kinds(gemm({"rows", "matrix", "c"}, {1}, 1)), "dense parameter add");
+  EXPECT_CONTAINS(kinds(gemm({"rows", "matrix", "c"}, {}, 1)), " add dense");
+}
+
+TEST_F(OnnxGeneralTest, TheOnlyEntryMayBeRepeated) {
+  const models::OnnxImport found =
+      imported({node("ReduceMean", {"x", "one"}, "whole"),
+                node("Gather", {"whole", "again"}, "end", {{"axis", std::int64_t{1}}})},
+               {integers("one", {1}), integers("again", {0, 0, -1, 0, 0, 0})});
+  EXPECT_CONTAINS(found.definition, "indices = [0, 0, 0, 0, 0, 0]");
 }
 
 // The sum of a remainder and the divisor would exceed 64 bits.
