@@ -277,7 +277,7 @@ constexpr Kind kKinds[] = {
     {"resize", make_resize, "[h, w, c] → [h', w', c], h' = floor(factor h), or size",
      "factor above 0; size 0: by the factor; PyTorch's interpolate with align_corners=False", ""},
     {"pad", make_pad, "[h, w, c] → [top + h + bottom, left + w + right, c]",
-     "padding from 0; `value` around the image", ""},
+     "padding from 0; `value` around the image, also inf", ""},
     {"batch_norm2d", make_batch_norm2d, kImageSame, kBatchNormRules, kBatchNormArrays},
     {"sync_batch_norm2d", make_sync_batch_norm2d, kImageSame,
      "statistics over the samples of all replicas; eps above 0; momentum 0 to 1", kBatchNormArrays},

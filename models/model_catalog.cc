@@ -155,7 +155,9 @@ std::string model_definition(const std::string& name, DefinitionNotes* notes) {
     return definition;
   }
   OnnxImport import = import_onnx(io::OnnxReader(name), OnnxArrays::kSkip);
-  if (notes != nullptr) *notes = {std::move(import.notes), import.leaves_out_softmax};
+  if (notes != nullptr)
+    *notes = {std::move(import.notes), import.leaves_out_softmax,
+              std::move(import.probability_note)};
   return std::move(import.definition);
 }
 

@@ -26,6 +26,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options);
 struct DefinitionNotes {
   std::vector<std::string> lines;
   bool leaves_out_softmax = false;  // the file ends in one, which only the loss of classes contains
+  std::string probabilities{};      // a line for all tasks but regression; "": none
 };
 
 // Returns the text of a layer list's file, or of the list that an ONNX file or a folder of Hugging

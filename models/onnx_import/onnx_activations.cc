@@ -1,4 +1,5 @@
 // Activation functions, products, which are part of some of them, and limits.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -44,8 +45,14 @@ void translate_gelu(OnnxOperator& op) {
   set_elementwise(op, "gelu", {{"approximate", quoted(approximate)}});
 }
 
-// Adds a clipping layer; an infinite limit is none.
+// Adds a clipping layer; an infinite limit is none. A second limit below the first one applies
+// after it.
 void add_clip(OnnxOperator& op, OnnxActivation& value, double low, double high) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (low >= high && std::isfinite(low) && std::isfinite(high)) {
+    add_clip(op, value, low, kInfinity);
+    return add_clip(op, value, -kInfinity, high);
+  }
   if (!(low < high))
     throw OnnxUnsupported("the limits " + base::shortest_text(low) + " and " +
                           base::shortest_text(high) + ", expected the first below the second");
@@ -99,13 +106,30 @@ void translate_prelu(OnnxOperator& op) {
   set_plain(op, combined(op, "subtract", std::move(above), std::move(below)));
 }
 
-// a + relu(b - a) is the larger one of two values, and a - relu(a - b) the smaller one.
-OnnxActivation chosen(OnnxOperator& op, OnnxActivation a, OnnxActivation b, bool is_max) {
-  OnnxActivation more = is_max ? combined(op, "subtract", std::move(b), a)
-                               : combined(op, "subtract", a, std::move(b));
-  more = materialized(op, std::move(more));
-  more.layer = add_relu(op, more.layer);
-  return combined(op, is_max ? "add" : "subtract", std::move(a), std::move(more));
+// The larger or the smaller one of two values. Equal ones share the gradient, as PyTorch's do; the
+// half of their sum is also the result if one of them is not a number.
+OnnxActivation chosen(OnnxOperator& op, const OnnxActivation& a, const OnnxActivation& b,
+                      bool is_max) {
+  const Options comparison{{"function", quoted(is_max ? "greater" : "less")}};
+  OnnxActivation first = a, second = b;
+  first.plain.scale *= 0.5;
+  second.plain.scale *= 0.5;
+  const OnnxActivation both = combined(op, "add", std::move(first), std::move(second));
+  const auto preferred = [&](const OnnxActivation& value, const OnnxActivation& other,
+                             const OnnxActivation& otherwise) {
+    const OnnxActivation is_chosen = combined_all(op, {"compare", comparison}, {value, other});
+    return combined_all(op, {"where"}, {is_chosen, value, otherwise});
+  };
+  return preferred(a, b, preferred(b, a, both));
+}
+
+// The largest rank of the inputs that are no constants.
+std::size_t rank_of_values(OnnxOperator& op) {
+  std::size_t rank = 0;
+  for (std::size_t i = 0; i < op.node().inputs.size(); ++i)
+    if (const auto* value = std::get_if<OnnxActivation>(&op.input(i)))
+      rank = std::max(rank, value->shape.size());
+  return rank;
 }
 
 // The larger or smaller ones of values, and of numbers, which clip.
@@ -114,11 +138,13 @@ void translate_extreme(OnnxOperator& op) {
   const double infinity = std::numeric_limits<double>::infinity();
   double limit = is_max ? -infinity : infinity;
   std::vector<OnnxActivation> values;
+  const std::size_t rank = rank_of_values(op);
   for (std::size_t i = 0; i < op.node().inputs.size(); ++i) {
     const auto* constant = std::get_if<OnnxConstant>(&op.input(i));
     const bool may_be_number = constant == nullptr || constant->tensor->count() == 1;
     const bool is_number = may_be_number && !op.is_activation(i) && op.is_computable(i) &&
-                           op.tensor(i).is_real && op.tensor(i).reals.size() == 1;
+                           op.tensor(i).is_real && op.tensor(i).reals.size() == 1 &&
+                           op.tensor(i).shape.size() <= rank;
     if (is_number)
       limit = is_max ? std::fmax(limit, op.number(i)) : std::fmin(limit, op.number(i));
     else
@@ -127,7 +153,7 @@ void translate_extreme(OnnxOperator& op) {
   if (values.empty()) throw OnnxUnsupported("of numbers alone");
   OnnxActivation value = materialized(op, values[0]);
   for (std::size_t i = 1; i < values.size(); ++i)
-    value = chosen(op, std::move(value), values[i], is_max);
+    value = chosen(op, value, materialized(op, values[i]), is_max);
   if (std::isfinite(limit)) {
     value = materialized(op, std::move(value));
     if (is_max && limit == 0)
@@ -165,7 +191,9 @@ bool is_gate(OnnxOperator& op, std::size_t index, const std::string& function) {
   const auto& gate = std::get<OnnxActivation>(op.input(index));
   const auto& other = std::get<OnnxActivation>(op.input(1 - index));
   const int at = gate.layer;
-  if (at < 0 || as_plain(gate).plain.scale != 1 || as_plain(other).plain.scale != 1) return false;
+  const OnnxPlain places = as_plain(gate).plain, others = as_plain(other).plain;
+  if (at < 0 || places.scale != 1 || others.scale != 1 || !has_same_places(places, others))
+    return false;
   const OnnxListedLayer& layer = op.all().layers.at(at);
   return layer.kind == "activation" && layer.options.front().second == quoted(function) &&
          layer.inputs[0] == other.layer;

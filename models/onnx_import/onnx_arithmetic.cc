@@ -14,6 +14,10 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
+// Mod with fmod=1: the remainder has the sign of the dividend.
+constexpr std::int64_t kOnnxInteger = 7;  // ONNX's int64
+constexpr const char* kRemainderOfC = "Mod of C";
+
 std::int64_t times_batch(std::int64_t count) {
   return count > 0 && count <= kMaxOnnxExtent ? kOnnxUnknown + count : kOnnxUnknown;
 }
@@ -45,7 +49,8 @@ std::int64_t computed_batches(const std::string& type, std::int64_t a, std::int6
   const std::int64_t m = batches_of(a), n = batches_of(b);
   if (type == "Mul") return m > 0 ? multiplied(m, b) : multiplied(n, a);
   if (type == "Div") return divided(m, b);
-  if (type == "Mod") return m > 0 && b > 0 && m % b == 0 ? 0 : kOnnxUnknown;
+  if (type == "Mod" || type == kRemainderOfC)
+    return m > 0 && b > 0 && m % b == 0 ? 0 : kOnnxUnknown;
   if (type == "Sub" && m > 0 && m == n) return 0;
   if ((type == "Add" || type == "Sub") && b == 0) return a;
   return type == "Add" && a == 0 ? b : kOnnxUnknown;
@@ -66,6 +71,7 @@ double computed(const std::string& type, double a, double b) {
   if (type == "Pow") return std::pow(a, b);
   if (type == "Max") return std::fmax(a, b);
   if (type == "Min") return std::fmin(a, b);
+  if (type == kRemainderOfC) return std::fmod(a, b);
   throw OnnxUnsupported("of floats");
 }
 
@@ -81,9 +87,35 @@ bool holds(const std::string& type, T a, T b) {
   return type == "Greater" ? a > b : a >= b;
 }
 
+// A power from 0 on.
+std::int64_t power_of(std::int64_t a, std::int64_t b) {
+  if (b < 0 || is_onnx_symbol(a) || is_onnx_symbol(b)) return kOnnxUnknown;
+  if (b > 0 && (a == 0 || a == 1)) return a;
+  if (a == -1) return b % 2 == 0 ? 1 : -1;
+  std::int64_t result = 1;
+  for (std::int64_t i = 0; i < b; ++i)  // ends after 62 products
+    if (__builtin_mul_overflow(result, a, &result)) return kOnnxUnknown;
+  return result;
+}
+
+// The result of arithmetic on two numbers.
+std::int64_t computed_number(const std::string& type, std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  if (type == "Div") return b == 0 || b == -1 ? kOnnxUnknown : a / b;
+  if (type == "Mod") return remainder_of(a, b);
+  if (type == kRemainderOfC) return b == 0 || b == -1 ? kOnnxUnknown : a % b;
+  if (type == "Pow") return power_of(a, b);
+  const bool overflows = type == "Add"   ? __builtin_add_overflow(a, b, &result)
+                         : type == "Sub" ? __builtin_sub_overflow(a, b, &result)
+                                         : __builtin_mul_overflow(a, b, &result);
+  return overflows ? kOnnxUnknown : result;
+}
+
 OnnxTensor folded(OnnxOperator& op, const std::string& type, OnnxTensor a, OnnxTensor b) {
   const bool is_test = is_comparison(type);
-  const bool has_reals = a.is_real || b.is_real || type == "Pow";
+  const bool has_reals = a.is_real || b.is_real;
+  if (type == "Pow" && !a.is_real && b.is_real)  // its result has the type of the base
+    return converted(op, folded(op, type, as_reals(std::move(a)), std::move(b)), kOnnxInteger);
   if (has_reals) a = as_reals(std::move(a)), b = as_reals(std::move(b));
   const Numbers shape = broadcast_shape(a.shape, b.shape);
   a = expanded(op, a, shape), b = expanded(op, b, shape);
@@ -100,7 +132,8 @@ OnnxTensor folded(OnnxOperator& op, const std::string& type, OnnxTensor a, OnnxT
 }
 
 OnnxTensor fold_binary(OnnxOperator& op) {
-  const std::string& type = op.node().type;
+  const bool is_of_c = op.node().type == "Mod" && op.integer("fmod", 0) != 0;
+  const std::string type = is_of_c ? kRemainderOfC : op.node().type;
   const std::size_t count = op.node().inputs.size();
   const bool takes_any = type == "Max" || type == "Min";
   if (takes_any ? count < 1 : count != 2)
@@ -169,6 +202,11 @@ OnnxTensor fold_unary(OnnxOperator& op) {
     for (std::int64_t& value : all.integers) value = computed_extent("Sub", std::int64_t{0}, value);
     return all;
   }
+  if (type == "Abs" && !all.is_real) {
+    for (std::int64_t& value : all.integers)
+      if (!is_onnx_symbol(value)) value = std::abs(value);
+    return all;
+  }
   all = as_reals(std::move(all));
   const Function function = function_of(type);
   for (double& value : all.reals) value = function(value);
@@ -214,7 +252,6 @@ void expect_known_choice(const OnnxTensor& condition) {
 }
 
 std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64_t b) {
-  std::int64_t result = 0;
   if (type == "Equal") return equal_extents(a, b);
   if (is_onnx_symbol(a) || is_onnx_symbol(b)) return computed_batches(type, a, b);
   if (type == "Max") return std::max(a, b);
@@ -223,12 +260,7 @@ std::int64_t computed_extent(const std::string& type, std::int64_t a, std::int64
   if (type == "Xor") return (a != 0) != (b != 0);
   if (type == "And") return a != 0 && b != 0;
   if (type == "Or") return a != 0 || b != 0;
-  if (type == "Div") return b == 0 || b == -1 ? kOnnxUnknown : a / b;
-  if (type == "Mod") return remainder_of(a, b);
-  const bool overflows = type == "Add"   ? __builtin_add_overflow(a, b, &result)
-                         : type == "Sub" ? __builtin_sub_overflow(a, b, &result)
-                                         : __builtin_mul_overflow(a, b, &result);
-  return overflows ? kOnnxUnknown : result;
+  return computed_number(type, a, b);
 }
 
 std::map<std::string, OnnxFold> onnx_arithmetic() {

@@ -226,7 +226,6 @@ OnnxTensor fold_cumulative(OnnxOperator& op) {
              count = static_cast<std::size_t>(all.shape[axis]);
   for (std::size_t i = step; i < all.reals.size(); ++i)
     if (i / step % count != 0) all.reals[i] += all.reals[i - step];
-  op.all().computed += count_of(all);
   return all;
 }
 
@@ -288,7 +287,6 @@ OnnxTensor fold_scatter(OnnxOperator& op) {
     for (std::size_t i = 0; i < inner; ++i)
       copy_element(updates, place * inner + i, all, static_cast<std::size_t>(offset) + i);
   }
-  op.all().computed += count_of(all);
   return all;
 }
 

@@ -87,7 +87,11 @@ bool fold_node(OnnxOperator& op) {
         (type == "Transpose" && constant != nullptr && is_matrix(*constant)))
       return false;
   }
-  op.set(found->second(op));
+  const std::size_t before = op.all().computed;
+  OnnxTensor result = found->second(op);
+  const std::size_t counted = op.all().computed - before, elements = count_of(result);
+  if (counted < elements) count_computed(op, elements - counted);  // a copy of another one
+  op.set(std::move(result));
   return true;
 }
 

@@ -151,6 +151,40 @@ io::NamedArray array_of(const io::OnnxReader& file, const OnnxListedLayer& layer
   return array;
 }
 
+// Whether the layer keeps a limited range limited: apart from constants, it reads one value.
+bool keeps_range(const OnnxListedLayer& layer) {
+  constexpr const char* kKinds[] = {"scale_shift", "relu", "dropout",  "reshape",  "flatten",
+                                    "permute",     "add",  "subtract", "multiply", "divide"};
+  if (layer.kind == "activation") return layer.options.at(0).second == "\"clip\"";
+  return std::ranges::find(kKinds, layer.kind) != std::end(kKinds);
+}
+
+bool gives_probabilities(const OnnxListedLayer& layer) {
+  return layer.kind == "softmax" ||
+         (layer.kind == "activation" && layer.options.at(0).second == "\"sigmoid\"");
+}
+
+// Returns a note if the output consists of probabilities, apart from factors, shifts and limits.
+std::string probability_note(const OnnxLayerList& layers, int output) {
+  std::vector<int> source(layers.all().size(), -1);  // the layer that gives probabilities
+  for (int i = 0; i <= output; ++i) {
+    const OnnxListedLayer& layer = layers.at(i);
+    int& own = source[static_cast<std::size_t>(i)];
+    if (gives_probabilities(layer)) own = i;
+    if (own >= 0 || !keeps_range(layer)) continue;
+    for (const int from : layer.inputs) {
+      if (from >= 0 && layers.at(from).kind == "constant") continue;
+      own = from < 0 ? -1 : source[static_cast<std::size_t>(from)];
+      if (own < 0) break;
+    }
+  }
+  const int found = source[static_cast<std::size_t>(output)];
+  if (found < 0 || found == output) return "";  // the list of layers rejects it at the end
+  return "warning: its output is computed from the probabilities of layer '" +
+         layers.at(found).name +
+         "', but the loss expects logits and contains this function: save the network without it";
+}
+
 // Again if several layers read a parameter in different ways: it is a layer of its own then.
 TranslatedGraph translate_graph(const io::OnnxReader& file, OnnxReading how) {
   while (true) {
@@ -227,6 +261,7 @@ OnnxImport import_onnx(const io::OnnxReader& file, OnnxArrays arrays) {
     result.definition = definition_of(graph, true);
   result.notes = std::move(all.notes);
   result.leaves_out_softmax = all.ends_in_softmax;
+  result.probability_note = probability_note(all.layers, output.layer);
   if (all.tokens > 0)
     result.text = {.length = all.tokens,
                    .vocabulary = output.shape.size() > 2 ? output.shape[1] : 0};

@@ -23,6 +23,7 @@ struct OnnxImport {
   std::vector<std::string> notes;  // what the user should know, a line each
   std::optional<OnnxTextCounts> text;
   bool leaves_out_softmax = false;     // at the end, as the loss of classes contains it
+  std::string probability_note;        // on an output of probabilities, if classes are learned
   std::vector<io::NamedArray> arrays;  // with the names of the layers' parameters and buffers
 };
 

@@ -107,7 +107,10 @@ OnnxActivation chosen_entries(OnnxOperator& op, OnnxActivation value, std::size_
   value.plain.stored[place] = count;
   std::vector<int>& axes = value.plain.dims[dim];
   if (axes.empty()) {
-    if (count != 1) throw OnnxUnsupported("one entry, repeated");
+    if (count != 1) {
+      insert_axis(value.plain, 0, count);
+      axes = {0};
+    }
   } else {
     value.plain.axes[static_cast<std::size_t>(axes[0])].extent = count;
     if (count == 1) remove_axis(value.plain, axes[0]);

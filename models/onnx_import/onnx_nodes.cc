@@ -24,6 +24,7 @@ class NodePass {
   void run() {
     for (const io::ReadNode& node : all_.graph.nodes) {
       if (place_ >= all_.pixel_nodes) translate(node);
+      all_.values.count_reads(node);
       ++place_;
       if (all_.layers.all().size() > kMaxOnnxLayers)
         throw engine::ModelError(all_.file.name() + ": more than " +

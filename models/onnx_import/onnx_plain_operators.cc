@@ -94,8 +94,8 @@ OnnxActivation compared(OnnxOperator& op, const char* function, OnnxActivation a
 bool is_truth(const OnnxLayerList& layers, int layer) {
   if (layer < 0) return false;
   const OnnxListedLayer& from = layers.at(layer);
-  const bool is_negation =
-      from.kind == "scale_shift" && from.options[0].second == "-1" && from.options[1].second == "1";
+  const std::vector<std::pair<std::string, std::string>> negation{{"scale", "-1"}, {"shift", "1"}};
+  const bool is_negation = from.kind == "scale_shift" && from.options == negation;
   if (from.kind != "multiply" && !is_negation) return from.kind == "compare";
   return std::ranges::all_of(from.inputs, [&](int input) { return is_truth(layers, input); });
 }
@@ -136,7 +136,7 @@ void translate_cast(OnnxOperator& op) {
   if (keep_tokens(op)) return;
   const std::int64_t to = op.integer("to", 0);
   if (to == 1 || to == 11) return op.set(op.input(0));
-  if (to != 9 || !op.is_activation(0))
+  if (to != 9)
     throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
                           ", expected 1 (float), 9 (bool) or 11 (double)");
   OnnxActivation value = plain_input(op, 0);

@@ -132,9 +132,11 @@ bool is_attention_order(const OnnxPlain& q, Attention& found) {
 std::optional<Attention> attention_of(OnnxOperator& op, const OnnxActivation& weights,
                                       const OnnxActivation& v) {
   Attention found;
-  const auto operands = op.all().products.find(scores_of(op, weights, found));
-  if (operands == op.all().products.end() || v.layer < 0) return std::nullopt;
-  auto [q, k] = operands->second;
+  const auto product = op.all().products.find(scores_of(op, weights, found));
+  if (product == op.all().products.end() || v.layer < 0 ||
+      !has_same_places(weights.plain, product->second.output))
+    return std::nullopt;
+  auto [q, k, scores] = product->second;
   const std::size_t rank = q.plain.dims.size();
   if (rank < 3 || k.plain.dims.size() != rank) return std::nullopt;
   std::swap(k.plain.dims[rank - 1], k.plain.dims[rank - 2]);
@@ -292,8 +294,8 @@ void set_product(OnnxOperator& op, const OnnxActivation& a, const OnnxActivation
   if (transposed) options.emplace_back("transpose_second", "true");
   if (scale != 1) options.emplace_back("scale", base::shortest_text(scale));
   value.layer = op.add_layer("matmul", {value.layer, factor.layer}, std::move(options));
-  op.all().products[value.layer] = {a, b};
   replace_columns(value.plain, y.plain, columns);
+  op.all().products[value.layer] = {a, b, value.plain};
   set_plain(op, std::move(value));
 }
 

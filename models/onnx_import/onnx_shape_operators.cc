@@ -7,6 +7,7 @@
 #include "models/onnx_import/onnx_operators.h"
 #include "models/onnx_tokens/onnx_tokens.h"
 #include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
@@ -39,6 +40,8 @@ void fold_constant(OnnxOperator& op) {
 
 // PyTorch's exporter merges tensors that are equal; the output has the name of the other one.
 void fold_identity(OnnxOperator& op) {
+  if (const auto* tensor = std::get_if<OnnxTensor>(&op.input(0)))
+    count_computed(op, count_of(*tensor));  // a copy
   OnnxKnown known = op.input(0);
   const OnnxTranslation& all = op.all();
   const std::string& name = op.node().outputs[0];

@@ -33,8 +33,8 @@ std::optional<std::size_t> bias_dimension(const OnnxListedLayer& layer, const On
 bool add_bias(OnnxOperator& op, std::size_t index) {
   const auto* stored = std::get_if<OnnxConstant>(&op.input(index));
   const auto* found = std::get_if<OnnxActivation>(&op.input(1 - index));
-  if (stored == nullptr || !is_trained_weight(*stored) || found == nullptr || found->layer < 0 ||
-      op.all().values.readers(op.node().inputs[1 - index]) != 1)
+  if (stored == nullptr || !is_trained_weight(*stored) || found == nullptr ||
+      !is_only_reader(op, 1 - index))
     return false;
   const OnnxPlain plain = as_plain(*found).plain;
   const auto dim = bias_dimension(op.all().layers.at(found->layer), plain);
@@ -45,6 +45,7 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
       !is_bias_of(op, op.all(), op.all().layers.at(found->layer).arrays[0].from, bias))
     return false;
   Numbers shape = shape_of(bias), wanted(plain.dims.size() - *dim, 1);
+  if (shape.size() > plain.dims.size()) return false;
   wanted[0] = channels;
   while (shape.size() > wanted.size() && shape[0] == 1) shape.erase(shape.begin());
   if (shape != wanted) return false;
@@ -59,12 +60,15 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   return true;
 }
 
-// Returns the input as a number; none if it has several or is not constant.
+// Returns the input as a number; none if it has several or more dimensions than the other input, or
+// is not constant.
 std::optional<double> scalar(OnnxOperator& op, std::size_t index) {
   const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
   if (constant != nullptr && constant->tensor->count() != 1) return std::nullopt;
   if (op.is_activation(index) || !op.is_computable(index)) return std::nullopt;
   const OnnxTensor found = op.tensor(index);
+  const auto* other = std::get_if<OnnxActivation>(&op.input(1 - index));
+  if (other != nullptr && found.shape.size() > other->shape.size()) return std::nullopt;
   if (found.reals.size() == 1) return found.reals[0];
   if (found.integers.size() == 1 && !is_onnx_symbol(found.integers[0]))
     return static_cast<double>(found.integers[0]);
@@ -120,11 +124,12 @@ bool set_gelu(OnnxOperator& op) {
     };
     const int erf = input_of(sum.layer, "scale_shift"), scaled = input_of(erf, "activation"),
               start = input_of(scaled, "scale_shift");
-    if (start != x.layer || sum.plain.scale != 1 || sum.plain.dims != x.plain.dims) continue;
+    if (start != x.layer || sum.plain.scale != 1 || !has_same_places(sum.plain, x.plain)) continue;
     if (!is_near(option_of(layers.at(sum.layer), "scale"), 1) ||
         !is_near(option_of(layers.at(sum.layer), "shift"), 1) ||
         layers.at(erf).options[0].second != "\"erf\"" ||
-        !is_near(option_of(layers.at(scaled), "scale"), std::sqrt(0.5)))
+        !is_near(option_of(layers.at(scaled), "scale"), std::sqrt(0.5)) ||
+        !is_near(option_of(layers.at(scaled), "shift").value_or(0), 0))
       continue;
     const double scale = x.plain.scale;
     x.plain.scale = 1;

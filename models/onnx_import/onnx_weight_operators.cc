@@ -44,14 +44,15 @@ void translate_layer_norm(OnnxOperator& op) {
       is_apart(op.all(), op.constant(1)) || is_apart(op.all(), op.constant(2)) ||
       !is_bias_of(op, op.all(), op.constant(1), op.constant(2)))
     return set_scaled_norm(op, std::move(value));
-  const OnnxConstant weight = op.constant(1, normed);
-  OnnxListedLayer layer{
-      .kind = "layer_norm",
-      .name = op.all().layers.free_name(initializer_name(weight), op.node()),
-      .tied = {},
-      .inputs = {value.layer},
-      .options = {{"eps", base::shortest_text(op.real("epsilon", 1e-5))}},
-      .arrays = {{"weight", weight, {width}}, {"bias", op.constant(2, normed), {width}}}};
+  const OnnxConstant weight = op.constant(1), bias = op.constant(2);
+  if (shape_of(weight) != normed || shape_of(bias) != normed)  // of the last ones alone
+    return set_scaled_norm(op, std::move(value));
+  OnnxListedLayer layer{.kind = "layer_norm",
+                        .name = op.all().layers.free_name(initializer_name(weight), op.node()),
+                        .tied = {},
+                        .inputs = {value.layer},
+                        .options = {{"eps", base::shortest_text(op.real("epsilon", 1e-5))}},
+                        .arrays = {{"weight", weight, {width}}, {"bias", bias, {width}}}};
   value.layer = add_norm(op, std::move(layer));
   set_plain(op, std::move(value));
 }
@@ -106,7 +107,7 @@ OnnxActivation output_of(const OnnxOperator& op, OnnxTranslation& all) {
   return std::get<OnnxActivation>(*all.values.find(op.node().outputs[0]));
 }
 
-// A matrix that is computed from parameters, e.g. by a norm of its rows.
+// A matrix that is computed from parameters, e.g. by a norm of its rows, or a layer of its own.
 void translate_computed_gemm(OnnxOperator& op) {
   OnnxActivation matrix = materialized(op, plain_input(op, 1));
   if (matrix.plain.dims.size() != 2)
@@ -118,9 +119,10 @@ void translate_computed_gemm(OnnxOperator& op) {
 }
 
 void translate_gemm(OnnxOperator& op) {
-  if (op.real("alpha", 1) != 1 || op.real("beta", 1) != 1 || op.integer("transA", 0) != 0)
+  const bool has_beta = op.has_input(2) && op.real("beta", 1) != 1;
+  if (op.real("alpha", 1) != 1 || has_beta || op.integer("transA", 0) != 0)
     throw OnnxUnsupported("expected alpha 1, beta 1 and transA 0");
-  if (op.is_activation(1)) return translate_computed_gemm(op);
+  if (op.is_activation(1) || is_apart(op.all(), op.constant(1))) return translate_computed_gemm(op);
   const OnnxConstant matrix = matrix_of(op, 1, op.integer("transB", 0) == 0);
   std::vector<OnnxLayerArray> bias;
   if (has_own_bias(op)) {
@@ -137,9 +139,11 @@ void translate_gemm(OnnxOperator& op) {
   op.set(with_bias_apart(op, output_of(op, op.all())));
 }
 
+// A constant that no layer of its own has.
 bool is_matrix(OnnxOperator& op, std::size_t index) {
   const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
-  return constant != nullptr && constant->tensor->shape.size() == 2;
+  return constant != nullptr && constant->tensor->shape.size() == 2 &&
+         !is_apart(op.all(), op.constant(index));
 }
 
 // The dimensions of a constant; 0: the input is another value.

@@ -59,6 +59,16 @@ OnnxConstant statistics_key(const OnnxOperator& op, const OnnxConstant& mean) {
   return key;
 }
 
+// Whether both layers multiply by one parameter, of which one layer reads the transpose.
+bool has_other_order(const OnnxListedLayer& layer, const OnnxListedLayer& other) {
+  if (layer.kind != "dense" || other.kind != "dense" || layer.arrays.empty() ||
+      other.arrays.empty())
+    return false;
+  const OnnxConstant &weight = layer.arrays[0].from, &owned = other.arrays[0].from;
+  return weight.origin == OnnxOrigin::kParameter && weight.reader.empty() &&
+         weight.tensor == owned.tensor && weight.transposed != owned.transposed;
+}
+
 // Whether PyTorch computes the weight from other parameters, e.g. by a parametrization.
 bool has_computed_weight(const OnnxOperator& op) {
   const OnnxCall call = read_onnx_call(op.node().call);
@@ -85,7 +95,10 @@ bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxCon
 bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
   if (matrix.tensor == table.tensor) return false;
   const std::vector<std::string> sources = all.origins.parameters_in(matrix.tensor->name);
-  if (!sources.empty()) return sources == std::vector<std::string>{table.tensor->name};
+  // The exporter may have computed other numbers from it.
+  if (!sources.empty())
+    return sources == std::vector<std::string>{table.tensor->name} &&
+           has_same_numbers(all, matrix, table);
   if (all.origins.are_known() || !all.origins.is_anonymous(matrix.tensor->name)) return false;
   return has_same_numbers(all, matrix, table);
 }
@@ -149,6 +162,8 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
   }
   const OnnxListedLayer& other = all.layers.at(owner);
   const bool is_same = has_arrays_of(all, layer, other);
+  // A layer of the weight alone has both of its orders: separate_parameters().
+  if (!is_same && has_other_order(layer, other)) return all.layers.add(std::move(layer));
   // An Add may follow with the bias.
   if (!is_same && op.node().type == "MatMul" && other.kind == "dense" &&
       other.arrays.at(0).shape == layer.arrays.at(0).shape)
@@ -227,13 +242,23 @@ bool has_bias(OnnxOperator& op) {
 bool has_own_bias(OnnxOperator& op) {
   if (!has_bias(op) || op.is_activation(1)) return false;
   const OnnxConstant bias = op.constant(2);
+  if (is_apart(op.all(), op.constant(1))) return false;
+  const bool is_one = bias.tensor->count() == 1;  // for all outputs of a Gemm
+  if (op.node().type == "Gemm" && is_one && op.constant(1).tensor->count() > 1 &&
+      shape_of(op.constant(1)).at(op.integer("transB", 0) != 0 ? 0 : 1) != 1)
+    return false;
   return !is_apart(op.all(), bias) && is_bias_of(op, op.all(), op.constant(1), bias);
 }
 
 OnnxActivation with_bias_apart(OnnxOperator& op, OnnxActivation value) {
   if (!has_bias(op) || has_own_bias(op)) return value;
   value = as_plain(value);
-  OnnxActivation bias = parameter_value(op, op.constant(2));
+  const OnnxConstant stored = op.constant(2);
+  OnnxActivation bias =
+      is_trained_weight(stored) || stored.tensor->shape.size() == 1
+          ? parameter_value(op, stored)
+          : tensor_value(
+                op, {.shape = {1}, .integers = {}, .reals = op.tensor(2).reals, .is_real = true});
   const std::size_t rank = value.plain.dims.size();
   if (op.node().type != "Gemm" && rank > 2) bias.plain.dims.resize(rank - 1);  // pixels
   return as_special(combined(op, "add", std::move(value), std::move(bias)));
@@ -245,7 +270,8 @@ void expect_shared_weights(const OnnxTranslation& all) {
     if (!is_weighted_sum(layer) || layer.arrays.empty()) continue;
     const OnnxConstant& weight = layer.arrays[0].from;
     const int owner = all.layers.user_of(weight);
-    if (owner >= 0 && owner != i && is_trained_weight(weight))
+    if (owner >= 0 && owner != i && is_trained_weight(weight) &&
+        !has_other_order(layer, all.layers.at(owner)))
       throw engine::ModelError(all.file.name() + ": layers '" + all.layers.at(owner).name +
                                "' and '" + layer.name + "' share the weight '" +
                                base::escape_text(initializer_name(weight)) +

@@ -51,6 +51,7 @@ std::optional<OnnxActivation> scores_input(OnnxOperator& op, std::size_t index,
   if (found == nullptr || !op.all().products.contains(found->layer)) return std::nullopt;
   const OnnxPlain plain = as_plain(*found).plain;
   const std::size_t rank = plain.dims.size();
+  if (!has_same_places(plain, op.all().products.at(found->layer).output)) return std::nullopt;
   if (extent_of(plain, plain.dims[rank - 1]) != positions ||
       extent_of(plain, plain.dims[rank - 2]) != positions)
     return std::nullopt;

@@ -3,6 +3,7 @@
 
 #include "io/base/text/text_parts.h"
 #include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
@@ -79,8 +80,18 @@ OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& read) {
   if (user >= 0 && kind != "parameter")
     throw OnnxUnsupported("it shares '" + name + "' with layer '" + all.layers.at(user).name +
                           "', which uses it in another way");
-  value.layer = user;
-  if (user >= 0) return value;
+  if (user >= 0) {
+    const OnnxListedLayer& layer = all.layers.at(user);
+    if (layer.arrays.at(0).from.transposed == stored.transposed) {
+      value.layer = user;
+      return value;
+    }
+    value = without_samples(layer.arrays[0].shape);  // the same numbers in the other order
+    std::swap(value.plain.dims.at(0), value.plain.dims.at(1));
+    value.shape = shape_of(value.plain);
+    value.layer = user;
+    return value;
+  }
   value.layer = all.layers.add(
       {.kind = "parameter",
        .name = all.layers.free_parameter_name(stored.reader.empty() ? name : stored.reader),
@@ -97,6 +108,7 @@ OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor) {
   OnnxActivation value = without_samples(tensor.shape);
   if (std::ranges::any_of(tensor.integers, is_onnx_symbol))
     throw OnnxUnsupported("it computes with an extent that is unknown");
+  count_computed(op, count_of(tensor));
   if (!tensor.is_real) tensor.reals.assign(tensor.integers.begin(), tensor.integers.end());
   value.layer = layers.add({.kind = "constant",
                             .name = layers.free_name("", op.node()),

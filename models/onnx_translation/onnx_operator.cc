@@ -27,6 +27,14 @@ double shortest_decimal(float value) {
   return std::strtod(text, nullptr);
 }
 
+bool is_only_reader(OnnxOperator& op, std::size_t index) {
+  const OnnxTranslation& all = op.all();
+  const auto* value = std::get_if<OnnxActivation>(&op.input(index));
+  return value != nullptr && value->layer >= 0 && !all.layers.is_read(value->layer) &&
+         all.values.readers(op.node().inputs[index]) == 1 &&
+         all.values.has_one_reader_left(value->layer);
+}
+
 bool is_all(OnnxOperator& op, std::size_t index, double number) {
   const auto* constant = std::get_if<OnnxConstant>(&op.input(index));
   if (op.is_activation(index) || (constant != nullptr && !op.is_computable(index))) return false;

@@ -74,6 +74,9 @@ OnnxActivation image_or_vector(OnnxOperator& op, std::size_t index);
 // PyTorch's attributes are doubles, stored as floats: 9.99999975e-06 stands for 1e-05.
 double shortest_decimal(float value);
 std::vector<std::int64_t> shape_of(const OnnxConstant& constant);
+// Returns true if the node alone reads the layer that the input is the output of, so that the layer
+// may change: no other node reads it, nor its numbers in another shape or order, or a part of them.
+bool is_only_reader(OnnxOperator& op, std::size_t index);
 // Whether the input is a constant that is not trained, and all of its numbers are this one.
 bool is_all(OnnxOperator& op, std::size_t index, double number);
 // Returns the activation as a vector per sample, by a flatten layer if it needs one.

@@ -261,6 +261,21 @@ bool refine_plain(OnnxPlain& a, OnnxPlain& b, std::size_t dim) {
   return true;
 }
 
+bool has_same_places(OnnxPlain a, OnnxPlain b) {
+  if (a.dims.size() != b.dims.size()) return false;
+  for (std::size_t dim = 0; dim < a.dims.size(); ++dim)
+    if (!refine_plain(a, b, dim)) return false;
+  return a.dims == b.dims && a.axes == b.axes;
+}
+
+bool is_whole_output(const OnnxPlain& plain) {
+  int next = 0;
+  for (const std::vector<int>& dim : plain.dims)
+    for (const int axis : dim)
+      if (axis != kOnnxBatchAxis && axis != next++) return false;
+  return plain.scale == 1 && next == static_cast<int>(plain.axes.size());
+}
+
 void remove_axis(OnnxPlain& plain, int axis) {
   plain.axes.erase(plain.axes.begin() + axis);
   for (std::vector<int>& dim : plain.dims) {

@@ -34,6 +34,11 @@ int split_axis(OnnxPlain& plain, int axis, std::int64_t first);
 bool reshape_plain(OnnxPlain& plain, const std::vector<std::int64_t>& to, std::int64_t fixed_batch);
 // Cuts the axes of dimension `dim` of both values alike; false if they differ.
 bool refine_plain(OnnxPlain& a, OnnxPlain& b, std::size_t dim);
+// Whether both have the same places of layers' outputs of one shape in the same dimensions: the
+// same order and the same selected entries. Factors may differ.
+bool has_same_places(OnnxPlain a, OnnxPlain b);
+// Whether the value has all numbers of the layer's output in their order, without a factor.
+bool is_whole_output(const OnnxPlain& plain);
 
 // All of the following add layers if they have to. The result has layout kPlain and the same
 // dimensions.

@@ -152,8 +152,8 @@ void multiply(OnnxOperator& op, OnnxActivation& value) {
         op.add_layer("scale_shift", {value.layer}, {{"scale", base::shortest_text(scale)}});
     return;
   }
-  auto operands = product->second;
-  operands.first.plain.scale *= scale;
+  OnnxProduct scaled = product->second;
+  scaled.first.plain.scale *= scale;
   const OnnxListedLayer& layer = all.layers.at(value.layer);
   std::vector<std::pair<std::string, std::string>> options = layer.options;
   for (const auto& [key, text] : options)
@@ -161,7 +161,7 @@ void multiply(OnnxOperator& op, OnnxActivation& value) {
   std::erase_if(options, [](const auto& option) { return option.first == "scale"; });
   options.emplace_back("scale", base::shortest_text(scale));
   value.layer = op.add_layer("matmul", std::vector<int>(layer.inputs), std::move(options));
-  all.products[value.layer] = std::move(operands);
+  all.products[value.layer] = std::move(scaled);
 }
 
 // Joins axes that follow each other, as one dimension has them and nothing else.

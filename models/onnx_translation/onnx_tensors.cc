@@ -24,6 +24,13 @@ Numbers broadcast_strides(const Numbers& from, const Numbers& shape) {
 
 }  // namespace
 
+void count_computed(OnnxOperator& op, std::size_t elements) {
+  op.all().computed += elements;
+  if (op.all().computed > kMaxOnnxAllComputed)
+    throw OnnxUnsupported("constants of more than " + std::to_string(kMaxOnnxAllComputed) +
+                          " elements are computed");
+}
+
 OnnxTensor zeros(OnnxOperator& op, const Numbers& shape, bool is_real) {
   std::size_t count = 1;
   if (shape.size() > io::kMaxOnnxDimensions) throw OnnxUnsupported("more than 8 dimensions");
@@ -34,10 +41,7 @@ OnnxTensor zeros(OnnxOperator& op, const Numbers& shape, bool is_real) {
       throw OnnxUnsupported("a constant of shape " + onnx_shape_text(shape) +
                             ", expected at most " + std::to_string(kMaxOnnxComputed) + " elements");
   }
-  op.all().computed += count;
-  if (op.all().computed > kMaxOnnxAllComputed)
-    throw OnnxUnsupported("constants of more than " + std::to_string(kMaxOnnxAllComputed) +
-                          " elements are computed");
+  count_computed(op, count);
   OnnxTensor all{.shape = shape, .integers = {}, .reals = {}, .is_real = is_real};
   if (is_real)
     all.reals.resize(count);

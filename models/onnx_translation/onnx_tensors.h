@@ -12,6 +12,8 @@ namespace models {
 
 using OnnxFold = OnnxTensor (*)(OnnxOperator& op);  // computes the output of a node
 
+// Counts elements that are computed. Throws OnnxUnsupported above the limit of all of them.
+void count_computed(OnnxOperator& op, std::size_t elements);
 // A tensor of zeros, which is counted before it is allocated.
 OnnxTensor zeros(OnnxOperator& op, const std::vector<std::int64_t>& shape, bool is_real);
 std::size_t count_of(const OnnxTensor& tensor);

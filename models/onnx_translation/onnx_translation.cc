@@ -195,6 +195,30 @@ const OnnxKnown* OnnxValues::find(const std::string& value) const {
   return found == known_.end() ? nullptr : &found->second;
 }
 
+void OnnxValues::set(const std::string& value, OnnxKnown known) {
+  if (const auto* output = std::get_if<OnnxActivation>(&known); output != nullptr)
+    values_of_layers_[output->layer].insert(value);
+  known_[value] = std::move(known);
+}
+
+void OnnxValues::count_reads(const io::ReadNode& node) {
+  for (const std::string& value : node.inputs) ++reads_[value];
+}
+
+bool OnnxValues::has_one_reader_left(int layer) const {
+  const auto values = values_of_layers_.find(layer);
+  if (values == values_of_layers_.end()) return false;
+  std::size_t left = 0;
+  for (const std::string& value : values->second) {
+    const auto* output = std::get_if<OnnxActivation>(&known_.at(value));
+    if (output == nullptr || output->layer != layer) continue;  // it has been replaced
+    const auto reads = reads_.find(value);
+    left += readers(value) - (reads == reads_.end() ? 0 : reads->second);
+    if (left > 1) return false;
+  }
+  return left == 1;
+}
+
 std::size_t OnnxValues::readers(const std::string& value) const {
   const auto found = readers_.find(value);
   return found == readers_.end() ? 0 : found->second;
@@ -223,6 +247,7 @@ OnnxLayerList::OnnxLayerList(const io::OnnxGraph& graph, const OnnxOrigins& orig
 }
 
 int OnnxLayerList::add(OnnxListedLayer layer) {
+  read_.insert(layer.inputs.begin(), layer.inputs.end());
   layers_.push_back(std::move(layer));
   return static_cast<int>(layers_.size()) - 1;
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -14,32 +13,11 @@
 #include <vector>
 
 #include "io/interchange/onnx/onnx_reader.h"
+#include "models/onnx_origins/onnx_extents.h"
 #include "models/onnx_origins/onnx_origins.h"
 #include "models/onnx_origins/onnx_reading.h"
 
 namespace models {
-
-// Extents that are no numbers: one that is unknown before the run, and a multiple of the number of
-// samples, kOnnxUnknown + the multiple.
-inline constexpr std::int64_t kOnnxUnknown = std::numeric_limits<std::int64_t>::min();
-inline constexpr std::int64_t kOnnxBatch = kOnnxUnknown + 1;
-
-inline constexpr std::int64_t kMaxOnnxExtent = 1 << 30;   // sums of a few do not overflow
-inline constexpr std::size_t kMaxOnnxNumbers = 64;        // limit of a list of integers
-inline constexpr std::size_t kMaxOnnxComputed = 1 << 20;  // limit of a computed tensor's elements
-inline constexpr std::size_t kMaxOnnxAllComputed = 1 << 25;  // of all of them
-inline constexpr std::uint64_t kMaxOnnxCompared = std::uint64_t{1} << 32;
-inline constexpr std::size_t kMaxOnnxLayers = 10'000;
-
-inline bool is_onnx_symbol(std::int64_t extent) { return extent <= kOnnxUnknown + kMaxOnnxExtent; }
-// Returns an integer of a file, which is not taken for a symbol.
-inline std::int64_t integer_of_file(std::int64_t value) {
-  return std::max(value, kOnnxUnknown + 2 * kMaxOnnxExtent);
-}
-// Returns n for n times the number of samples, 0 for any other extent.
-inline std::int64_t batches_of(std::int64_t extent) {
-  return is_onnx_symbol(extent) ? extent - kOnnxUnknown : 0;
-}
 
 // Places ONNX's dimensions of a value in the engine's tensor of one sample. Transpositions, shapes
 // and selected entries change this alone, until a layer needs another order.
@@ -47,6 +25,8 @@ struct OnnxPlain {
   struct Axis {
     std::int64_t extent = 0;  // never 1
     std::int64_t entry = -1;  // the selected one; -1: all
+
+    bool operator==(const Axis&) const = default;
   };
 
   std::vector<std::int64_t> stored;    // the layer's output shape
@@ -139,12 +119,19 @@ class OnnxValues {
   OnnxValues(const io::OnnxGraph& graph, const OnnxOrigins& origins);
 
   const OnnxKnown* find(const std::string& value) const;  // null: no earlier node computes it
-  void set(const std::string& value, OnnxKnown known) { known_[value] = std::move(known); }
+  void set(const std::string& value, OnnxKnown known);
   std::size_t readers(const std::string& value) const;  // the graph's output counts as one
+  // Counts the inputs of a node that has been translated as read.
+  void count_reads(const io::ReadNode& node);
+  // Whether one node alone still reads the outputs of this layer, counting all values that differ
+  // in shape, order or selected entries.
+  bool has_one_reader_left(int layer) const;
 
  private:
   std::unordered_map<std::string, OnnxKnown> known_;
   std::unordered_map<std::string, std::size_t> readers_;
+  std::unordered_map<std::string, std::size_t> reads_;  // by nodes that have been translated
+  std::unordered_map<int, std::unordered_set<std::string>> values_of_layers_;
 };
 
 // The list of layers, in the order of the nodes.
@@ -166,15 +153,24 @@ class OnnxLayerList {
   // names are separate, even if the file has one tensor for them.
   int user_of(const OnnxConstant& weight) const;
   void set_user(const OnnxConstant& weight, int layer);
+  // Whether another layer of the list reads this one.
+  bool is_read(int layer) const { return read_.contains(layer); }
 
  private:
   std::string unique(const std::string& wanted);
 
   std::vector<OnnxListedLayer> layers_;
+  std::unordered_set<int> read_;
   std::unordered_map<std::string, int> users_;    // by parameter_key()
   std::unordered_map<std::string, int> repeats_;  // how often a name was wanted again
   std::unordered_set<std::string> names_{"", "input", "labels", "targets"};
   std::unordered_set<std::string> owners_;  // names for the layers of the graph's parameters
+};
+
+// The operands of a layer `matmul`, before they were brought in order, and its output.
+struct OnnxProduct {
+  OnnxActivation first, second;
+  OnnxPlain output;
 };
 
 struct OnnxTranslation {
@@ -189,9 +185,8 @@ struct OnnxTranslation {
   OnnxOrigins origins;
   OnnxValues values;
   OnnxLayerList layers;
-  std::vector<std::string> notes;  // what the user should know, a line each
-  // The operands of layers `matmul`, before they were brought in order.
-  std::unordered_map<int, std::pair<OnnxActivation, OnnxActivation>> products;
+  std::vector<std::string> notes;                 // what the user should know, a line each
+  std::unordered_map<int, OnnxProduct> products;  // by layer
   // The scores of attention to earlier positions alone, and the same before the mask: layers.
   std::unordered_map<int, int> causal;
   // Tensors of the file that are not trained, although they are parameters or may contain some:

@@ -184,6 +184,7 @@ void translate_group_norm(OnnxOperator& op) {
 std::optional<OnnxConstant> channel_parameter(OnnxOperator& op, std::size_t index,
                                               std::int64_t channels, std::size_t rank) {
   const auto fits = [&](Numbers shape) {
+    if (shape.size() > rank) return false;
     while (!shape.empty() && shape.size() >= rank && shape[0] == 1) shape.erase(shape.begin());
     Numbers wanted(rank - 1, 1);
     wanted[0] = channels;
@@ -197,8 +198,24 @@ std::optional<OnnxConstant> channel_parameter(OnnxOperator& op, std::size_t inde
   const auto* value = std::get_if<OnnxActivation>(&op.input(index));
   if (value == nullptr || value->layer < 0 || !fits(value->shape)) return std::nullopt;
   const OnnxListedLayer& layer = op.all().layers.at(value->layer);
-  if (layer.kind != "parameter") return std::nullopt;
-  return layer.arrays[0].from;
+  if (layer.kind != "parameter" || layer.arrays.empty() || !is_whole_output(as_plain(*value).plain))
+    return std::nullopt;
+  const OnnxConstant& from = layer.arrays[0].from;
+  const Numbers shape = shape_of(from);
+  const bool is_turned = from.transposed && shape[0] > 1 && shape[1] > 1;
+  return is_turned ? std::nullopt : std::optional(from);
+}
+
+// Whether the input, a constant, has more dimensions than the value or larger ones.
+bool expands(OnnxOperator& op, std::size_t index, const OnnxPlain& plain) {
+  const Numbers to = shape_of(plain);
+  return broadcast_shape(op.tensor(index).shape, to) != to;
+}
+
+// Whether the array is computed, with this number for each channel.
+bool has_only(const OnnxLayerArray& array, double number) {
+  return !array.values.empty() &&
+         std::ranges::all_of(array.values, [&](double value) { return value == number; });
 }
 
 // Lets a norm whose weight and bias are known share them with an earlier norm.
@@ -226,26 +243,24 @@ void take_name(OnnxOperator& op, std::size_t index, int norm, const OnnxConstant
 
 bool set_norm_parameter(OnnxOperator& op, std::size_t index) {
   const auto* found = std::get_if<OnnxActivation>(&op.input(1 - index));
-  if (found == nullptr || found->layer < 0 ||
-      op.all().values.readers(op.node().inputs[1 - index]) != 1)
-    return false;
+  if (found == nullptr || !is_only_reader(op, 1 - index)) return false;
   OnnxLayerList& layers = op.all().layers;
   OnnxListedLayer& layer = layers.at(found->layer);
   const OnnxPlain plain = as_plain(*found).plain;
-  if (layer.kind != "group_norm" || plain.scale != 1 || plain.dims.size() < 2 ||
-      stored_groups(plain).back() != plain.dims[1])
+  if (layer.kind != "group_norm" || layer.arrays.size() < 2 || plain.scale != 1 ||
+      plain.dims.size() < 2 || stored_groups(plain).back() != plain.dims[1])
     return false;
   const bool is_weight = op.node().type == "Mul";
   OnnxLayerArray& array = layer.arrays[is_weight ? 0 : 1];
-  const double neutral = is_weight ? 1 : 0;
-  if (!array.values.empty() && array.values[0] == neutral && is_all(op, index, neutral)) {
+  if (is_all(op, index, is_weight ? 1 : 0) && !expands(op, index, plain)) {
     op.set(OnnxActivation(*found));
     return true;
   }
-  const auto parameter = channel_parameter(op, index, plain.stored.back(), plain.dims.size());
-  if (!parameter || array.values.empty() || array.values[0] != neutral ||
-      is_apart(op.all(), *parameter))
+  // A weight applies before the bias.
+  if (!has_only(array, is_weight ? 1 : 0) || (is_weight && !has_only(layer.arrays[1], 0)))
     return false;
+  const auto parameter = channel_parameter(op, index, plain.stored.back(), plain.dims.size());
+  if (!parameter || is_apart(op.all(), *parameter)) return false;
   array = {array.name, *parameter, array.shape};
   array.from.transposed = false;
   if (is_weight)

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <string>
 
 #include "io/base/text/text_parts.h"
@@ -56,12 +55,18 @@ OnnxActivation repeated(OnnxOperator& op, OnnxActivation value, const std::strin
   if (is_onnx_symbol(extent) || extent < 1 || extent > (1 << 16))
     throw OnnxUnsupported("mode '" + mode + "' or a part of " + onnx_shape_text(value.shape) +
                           ", expected known extents");
-  const std::int64_t numbers = extent + before + after;
+  // Pads below 0 cut the axis before the others repeat it.
+  const std::int64_t first = std::max<std::int64_t>(0, -before),
+                     left = extent - first - std::max<std::int64_t>(0, -after),
+                     numbers = extent + before + after;
+  if (left < 1)
+    throw OnnxUnsupported("pads that leave no pixel of " + onnx_shape_text(value.shape));
   if (numbers < 1 || numbers > (1 << 16))
     throw OnnxUnsupported("an image of " + std::to_string(numbers) + " pixels along an axis");
   OnnxEntries along;
   for (std::int64_t i = 0; i < numbers; ++i)
-    along.entries.push_back(repeated_entry(mode, i - before, extent));
+    along.entries.push_back(first +
+                            repeated_entry(mode, i - std::max<std::int64_t>(0, before), left));
   return with_entries(op, std::move(value), axis, along);
 }
 
@@ -75,13 +80,11 @@ OnnxActivation padded_channels(OnnxOperator& op, OnnxActivation value, const Num
   return value;
 }
 
-// The number around a value. Layers have finite ones: the largest float stands for an infinite one,
-// e.g. before a MaxPool.
+// The number around a value.
 double border_of(OnnxOperator& op) {
-  constexpr double kLargest = std::numeric_limits<float>::max();
   const double number = op.has_input(2) ? op.number(2) : 0;
   if (std::isnan(number)) throw OnnxUnsupported("pads of NaN, expected a number");
-  return std::clamp(number, -kLargest, kLargest);
+  return number;
 }
 
 OnnxActivation padded_by_constant(OnnxOperator& op, OnnxActivation value, const Numbers& pads) {

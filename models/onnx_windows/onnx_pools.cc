@@ -197,6 +197,7 @@ void translate_average_pool(OnnxOperator& op) {
 void translate_global_average_pool(OnnxOperator& op) {
   const Numbers shape = op.activation(0).shape;
   if (shape.size() == 4 && batches_of(shape[0]) > 1) return translate_reduction(op, {2, 3});
+  if (shape.size() == 3) return translate_reduction(op, {2});
   OnnxActivation value = image_or_vector(op, 0);
   if (value.shape.size() != 4)
     throw OnnxUnsupported("it reads " + onnx_shape_text(value.shape) + ", expected an image");

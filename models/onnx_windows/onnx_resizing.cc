@@ -1,6 +1,7 @@
 // Images of another size: `resize`, or sums of entries of rows and columns.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "io/base/text/text_parts.h"
@@ -65,8 +66,9 @@ Resizing by_sizes(OnnxOperator& op, const Numbers& shape) {
       throw OnnxUnsupported("sizes " + onnx_shape_text(sizes) + ", expected known ones");
   std::vector<double> factors;
   for (std::size_t axis = 0; axis < 2; ++axis)
-    factors.push_back(static_cast<double>(out[axis]) /
-                      static_cast<double>(std::max<std::int64_t>(1, shape[axis + 2])));
+    factors.push_back(is_onnx_symbol(shape[axis + 2])
+                          ? std::numeric_limits<double>::quiet_NaN()  // unknown
+                          : static_cast<double>(out[axis]) / static_cast<double>(shape[axis + 2]));
   return {factors, out, {"size", both(std::to_string(out[0]), std::to_string(out[1]))}};
 }
 
@@ -171,8 +173,8 @@ OnnxActivation interpolated(OnnxOperator& op, OnnxActivation value, const Resizi
     if (is_onnx_symbol(in) || is_onnx_symbol(out) || in < 1 || out < 1 || out > (1 << 16))
       throw OnnxUnsupported("mode '" + by.mode + "' with places '" + by.places + "' of " +
                             onnx_shape_text(value.shape) +
-                            ", expected known extents, or PyTorch's interpolation with "
-                            "align_corners=False");
+                            ", expected known extents (export the network with a fixed height and "
+                            "width), or PyTorch's interpolation with align_corners=False");
     if (in == out && by.places != "asymmetric") continue;
     value =
         with_entries(op, std::move(value), axis, resized_entries(by, in, out, to.factors[axis]));
@@ -187,6 +189,9 @@ void translate_resize(OnnxOperator& op) {
     throw OnnxUnsupported("mode '" + mode + "', expected nearest, linear or cubic");
   if (op.integer("antialias", 0) != 0 || op.attribute("axes") != nullptr)
     throw OnnxUnsupported("antialias or axes, expected neither");
+  if (const std::string policy = op.text("keep_aspect_ratio_policy", "stretch");
+      op.has_input(3) && policy != "stretch")
+    throw OnnxUnsupported("keep_aspect_ratio_policy '" + policy + "', expected stretch");
   const Resizing to = op.has_input(3) ? by_sizes(op, value.shape) : by_scales(op, value.shape);
   if (mode == "cubic" || !has_known_places(op, mode == "linear", to.factors, to.out))
     return op.set(interpolated(op, std::move(value), to));

@@ -90,7 +90,7 @@ class Pad final : public Layer {
         value_(value) {
     for (const std::int64_t side : {sides.top, sides.left, sides.bottom, sides.right})
       expect_at_least("pad", "padding", side, 0);
-    if (!std::isfinite(value)) throw ModelError("pad: value must be finite");
+    if (std::isnan(value)) throw ModelError("pad: value is not a number");
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {

@@ -364,6 +364,104 @@ TEST_F(OnnxGeneralTest, AGroupNormHasTheFactorsThatFollow) {
   EXPECT_CONTAINS(found.definition, "name = \"norm\"\ninputs = [\"input\"]\ngroups = 2\n");
 }
 
+// A norm with a bias has no weight after it, and one whose output other nodes read as another shape
+// does not change.
+TEST_F(OnnxGeneralTest, AGroupNormHasNoFactorsOfOtherValues) {
+  const std::vector<io::NamedArray> constants{
+      constant_floats("ones", 1),       constant_floats("zeros", 0),
+      integers("groups", {0, 2, -1}),   integers("image", {-1, 6, 4, 5}),
+      floats("norm.weight", {6, 1, 1}), floats("norm.bias", {6, 1, 1})};
+  const std::vector<io::OnnxNode> norm{
+      node("Reshape", {"x", "groups"}, "runs"),
+      node("InstanceNormalization", {"runs", "ones", "zeros"}, "normed"),
+      node("Reshape", {"normed", "image"}, "again")};
+  std::vector<io::OnnxNode> nodes = norm;
+  nodes.push_back(node("Add", {"again", "norm.bias"}, "shifted"));
+  nodes.push_back(node("Mul", {"shifted", "norm.weight"}, "end"));
+  EXPECT_CONTAINS(kinds(imported(nodes, constants)), "group_norm parameter reshape multiply");
+  nodes = norm;
+  nodes.push_back(transpose("again", "turned", {0, 1, 3, 2}));
+  nodes.push_back(node("Mul", {"turned", "norm.weight"}, "scaled"));
+  nodes.push_back(transpose("scaled", "back", {0, 1, 3, 2}));
+  nodes.push_back(node("Add", {"again", "back"}, "end"));
+  EXPECT_CONTAINS(kinds(imported(nodes, constants)), "group_norm parameter");
+}
+
+// The sum has another shape, so that its bias is that of no layer.
+TEST_F(OnnxGeneralTest, ABiasOfAnotherShapeOfAValueIsALayer) {
+  const auto network = [&](const std::string& from) {
+    return imported(
+        {transpose("x", "last", {0, 2, 3, 1}), node("MatMul", {"last", "linear.weight"}, "product"),
+         node("Reshape", {"product", "rows"}, "turned"),
+         node("Add", {"turned", "linear.bias"}, "sum"), node("Reshape", {"sum", "image"}, "same"),
+         node("Mul", {"same", from}, "both"), transpose("both", "end", {0, 3, 1, 2})},
+        {floats("linear.weight", {6, 6}), floats("linear.bias", {6}), integers("rows", {0, 20, 6}),
+         integers("image", {0, 4, 5, 6})});
+  };
+  EXPECT_CONTAINS(network("product").definition, "kind = \"parameter\"\nname = \"linear.bias\"");
+  EXPECT_CONTAINS(network("last").definition, "name = \"linear\"\n");
+  EXPECT_EQ(network("last").definition.find("\"parameter\""), std::string::npos);
+}
+
+// A + A^T of one parameter: both are its layer, in two orders.
+TEST_F(OnnxGeneralTest, AParameterAndItsTransposeAreTwoValues) {
+  const models::OnnxImport found =
+      imported({transpose("table.weight", "turned", {1, 0}),
+                node("MatMul", {"table.weight", "turned"}, "square"),
+                node("Reshape", {"x", "flat"}, "rows"), node("MatMul", {"rows", "square"}, "end")},
+               {floats("table.weight", {20, 3}), integers("flat", {0, 6, -1})}, {2});
+  EXPECT_CONTAINS(kinds(found), "matmul permute reshape matmul reduce dense");
+  EXPECT_EQ(kinds(found).find("parameter"), kinds(found).rfind("parameter"));
+  const models::OnnxImport sum = imported(
+      {transpose("table.weight", "turned", {1, 0}), node("Add", {"table.weight", "turned"}, "both"),
+       node("Reshape", {"x", "flat"}, "rows"), node("MatMul", {"rows", "both"}, "end")},
+      {floats("table.weight", {20, 20}), integers("flat", {0, 6, -1})}, {2});
+  EXPECT_CONTAINS(kinds(sum), "permute add");
+}
+
+// Only the same numbers in the same order are gated by themselves.
+TEST_F(OnnxGeneralTest, GatesOfOtherNumbersAreProducts) {
+  const auto gated = [&](const std::vector<io::OnnxNode>& between) {
+    std::vector<io::OnnxNode> nodes{node("Slice", {"x", "0", "4", "3"}, "square"),
+                                    node("Sigmoid", {"square"}, "gate")};
+    nodes.insert(nodes.end(), between.begin(), between.end());
+    return kinds(imported(nodes, {integers("0", {0}), integers("4", {4}), integers("3", {3})}));
+  };
+  EXPECT_EQ(gated({node("Mul", {"gate", "square"}, "end")}),
+            "slice activation global_average_pool dense");
+  EXPECT_CONTAINS(
+      gated({transpose("gate", "turned", {0, 1, 3, 2}), node("Mul", {"turned", "square"}, "end")}),
+      "multiply");
+}
+
+// A sum of a value and a difference would lose the digits of the smaller one.
+TEST_F(OnnxGeneralTest, ALargerValueIsChosen) {
+  for (const auto& [type, function] : {std::pair("Max", "greater"), {"Min", "less"}}) {
+    const models::OnnxImport found =
+        imported({node("Neg", {"x"}, "other"), node(type, {"x", "other"}, "end")}, {});
+    EXPECT_EQ(kinds(found),
+              "scale_shift scale_shift scale_shift add compare where compare where "
+              "global_average_pool dense");
+    EXPECT_CONTAINS(found.definition, std::string("function = \"") + function + "\"");
+  }
+}
+
+TEST_F(OnnxGeneralTest, ASecondLimitAppliesAfterTheFirstOne) {
+  const models::OnnxImport found =
+      imported({node("Clip", {"x", "high", "low"}, "end")}, {scalar("low", 1), scalar("high", 2)});
+  EXPECT_CONTAINS(found.definition, "function = \"clip\"\nlow = 2\n");
+  EXPECT_CONTAINS(found.definition, "function = \"clip\"\nhigh = 1\n");
+}
+
+// ONNX's shape has five dimensions then.
+TEST_F(OnnxGeneralTest, ANumberOfMoreDimensionsIsNoFactor) {
+  const models::OnnxImport found =
+      imported({node("Reshape", {"two", "five"}, "number"), node("Mul", {"x", "number"}, "wide"),
+                node("Squeeze", {"wide", "first"}, "end")},
+               {scalar("two", 2), integers("five", {1, 1, 1, 1, 1}), integers("first", {0})});
+  EXPECT_CONTAINS(kinds(found), "multiply");
+}
+
 // x / 2 (1 + erf(x / sqrt(2)))
 TEST_F(OnnxGeneralTest, TheExpressionOfGeluBecomesOne) {
   const models::OnnxImport found =
@@ -372,6 +470,23 @@ TEST_F(OnnxGeneralTest, TheExpressionOfGeluBecomesOne) {
                 node("Mul", {"d", "half"}, "end")},
                {scalar("root", std::sqrt(2.0F)), scalar("one", 1), scalar("half", 0.5)});
   EXPECT_EQ(kinds(found), "relu gelu global_average_pool dense");
+}
+
+TEST_F(OnnxGeneralTest, TheExpressionOfGeluReadsTheSameNumbers) {
+  io::NamedArray first = integers("0", {0}), second = integers("1", {1});
+  first.shape = second.shape = {};
+  const std::string found = kinds(imported(
+      {node("Div", {"x", "root"}, "a"), node("Erf", {"a"}, "b"), node("Add", {"b", "one"}, "c"),
+       node("Gather", {"c", "0"}, "row", {{"axis", std::int64_t{2}}}),
+       node("Gather", {"x", "1"}, "other", {{"axis", std::int64_t{2}}}),
+       node("Mul", {"other", "row"}, "end")},
+      {scalar("root", std::sqrt(2.0F)), scalar("one", 1), first, second}, {2}));
+  EXPECT_EQ(found.find("gelu"), std::string::npos) << found;
+  const std::string shifted = kinds(imported(
+      {node("Div", {"x", "root"}, "a"), node("Add", {"a", "one"}, "s"), node("Erf", {"s"}, "b"),
+       node("Add", {"b", "one"}, "c"), node("Mul", {"x", "c"}, "end")},
+      {scalar("root", std::sqrt(2.0F)), scalar("one", 1)}));
+  EXPECT_EQ(shifted.find("gelu"), std::string::npos) << shifted;
 }
 
 // The parts of one projection: queries, keys and values for two heads of 3 on 20 positions.
@@ -453,6 +568,15 @@ TEST_F(OnnxGeneralTest, EinsumIsTheProductOfItsDimensions) {
   }
 }
 
+// Weights in another order, or those of one position, are no attention.
+TEST_F(OnnxGeneralTest, ChangedWeightsOfAttentionAreProducts) {
+  std::vector<io::OnnxNode> nodes = attention_nodes();
+  nodes.insert(nodes.begin() + 12, transpose("weights", "other", {0, 1, 3, 2}));
+  nodes[13].inputs[0] = "other";
+  const std::string found = kinds(imported(nodes, attention_constants(1 / std::sqrt(3.0F)), {1}));
+  EXPECT_EQ(found.find("attention"), std::string::npos) << found;
+}
+
 // Indices and masks are computed when the file is read.
 TEST_F(OnnxGeneralTest, ConstantsAreComputed) {
   const models::OnnxImport found = imported(
@@ -501,6 +625,117 @@ TEST_F(OnnxGeneralTest, ATensorWithoutElementsMayHaveLargeExtents) {
     fault = error.what();
   }
   EXPECT_CONTAINS(fault, "a constant of the shape [0, 4611686018427387904, 9], expected elements");
+}
+
+// Copies of a constant need memory as well.
+TEST_F(OnnxGeneralTest, CopiesOfConstantsAreLimited) {
+  std::vector<io::OnnxNode> nodes{node("ConstantOfShape", {"large"}, "c0")};
+  for (int i = 0; i < 40; ++i)
+    nodes.push_back(node(i % 2 == 0 ? "Cast" : "Neg", {"c" + std::to_string(i)},
+                         "c" + std::to_string(i + 1), {{"to", std::int64_t{1}}}));
+  nodes.push_back(node("Add", {"x", "c40"}, "end"));
+  std::string fault;
+  try {
+    imported(nodes, {integers("large", {1 << 20})});
+  } catch (const engine::ModelError& error) {
+    fault = error.what();
+  }
+  EXPECT_CONTAINS(fault, "constants of more than 33554432 elements are computed");
+}
+
+TEST_F(OnnxGeneralTest, FunctionsOfIntegersAreIntegers) {
+  const auto chosen = [&](const io::OnnxNode& function, const std::vector<io::NamedArray>& more) {
+    return imported({function, node("Gather", {"x", "places"}, "end", {{"axis", std::int64_t{1}}})},
+                    more, {2, 3})
+        .definition;
+  };
+  EXPECT_CONTAINS(chosen(node("Abs", {"a"}, "places"), {integers("a", {-5, 2, 0, -1, 3, 4})}),
+                  "indices = [5, 2, 0, 1, 3, 4]");
+  EXPECT_CONTAINS(chosen(node("Pow", {"a", "b"}, "places"),
+                         {integers("a", {-1, 2, 0, -2, 1, 1}), integers("b", {2})}),
+                  "indices = [1, 4, 0, 4, 1, 1]");
+  EXPECT_CONTAINS(chosen(node("Pow", {"a", "b"}, "places"),
+                         {integers("a", {4, 1, 0, 4, 9, 16}), scalar("b", 0.5)}),
+                  "indices = [2, 1, 0, 2, 3, 4]");
+  EXPECT_CONTAINS(chosen(node("Mod", {"a", "b"}, "places", {{"fmod", std::int64_t{1}}}),
+                         {integers("a", {-7, 7, 5, 0, 4, 2}), integers("b", {6})}),
+                  "indices = [5, 1, 5, 0, 4, 2]");  // -1 is the last entry
+}
+
+TEST_F(OnnxGeneralTest, AParameterIsATruthIfItIsNotZero) {
+  const models::OnnxImport found =
+      imported({node("Cast", {"scale"}, "truth", {{"to", std::int64_t{9}}}),
+                node("Where", {"truth", "x", "zero"}, "end")},
+               {floats("scale", {6, 1, 1}), scalar("zero", 0)});
+  EXPECT_CONTAINS(kinds(found), "parameter constant compare scale_shift constant");
+}
+
+// Pads below 0 cut the image first.
+TEST_F(OnnxGeneralTest, BordersRepeatWhatIsLeftOfAnImage) {
+  const models::OnnxImport found =
+      imported({node("Pad", {"x", "pads"}, "end", {{"mode", std::string("wrap")}})},
+               {integers("pads", {0, 0, 0, -1, 0, 0, 0, 2})});
+  EXPECT_CONTAINS(found.definition, "indices = [1, 2, 3, 4, 1, 2]");
+}
+
+TEST_F(OnnxGeneralTest, APadBeforeAMaximumMayBeInfinite) {
+  const models::OnnxImport found =
+      imported({node("Pad", {"x", "pads", "low"}, "wide"),
+                node("MaxPool", {"wide"}, "end", {{"kernel_shape", Ints{2, 2}}})},
+               {integers("pads", {0, 0, 0, 0, 0, 0, 1, 1}),
+                scalar("low", -std::numeric_limits<float>::infinity())});
+  EXPECT_CONTAINS(found.definition, "value = -inf\n");
+}
+
+// The factor of an unknown extent is unknown.
+TEST_F(OnnxGeneralTest, AKnownSizeOfAnOpenImageHasNoFactor) {
+  const auto resized = [&](std::vector<io::OnnxAttribute> attributes) -> std::string {
+    io::OnnxModel model;
+    model.inputs = {{.name = "x", .shape = {"batch", 3, "height", "width"}}};
+    model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+    model.nodes = {
+        node("Shape", {"x"}, "shape", {{"start", std::int64_t{0}}, {"end", std::int64_t{2}}}),
+        node("Concat", {"shape", "size"}, "sizes", {{"axis", std::int64_t{0}}}),
+        node("Resize", {"x", "", "", "sizes"}, "end", std::move(attributes)),
+        node("GlobalAveragePool", {"end"}, "mean"), node("Flatten", {"mean"}, "y")};
+    model.constants = {integers("size", {8, 8})};
+    io::save_onnx(model, path_);
+    try {
+      return models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad).definition;
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_CONTAINS(resized({}), "export the network with a fixed height and width");
+  EXPECT_CONTAINS(resized({{"mode", std::string("linear")}}), "size = 8\n");
+  EXPECT_CONTAINS(resized({{"mode", std::string("linear")},
+                           {"keep_aspect_ratio_policy", std::string("not_larger")}}),
+                  "keep_aspect_ratio_policy 'not_larger', expected stretch");
+}
+
+TEST_F(OnnxGeneralTest, OperandsMayHaveFewerNumbers) {
+  const models::OnnxImport normed = imported(
+      {node("LayerNormalization", {"x", "n.weight", "n.bias"}, "end", {{"axis", std::int64_t{2}}})},
+      {floats("n.weight", {5}), floats("n.bias", {5})});
+  EXPECT_CONTAINS(kinds(normed), "layer_norm");
+  EXPECT_CONTAINS(normed.definition, "affine = false");
+  const auto gemm = [&](const std::vector<std::string>& inputs, const Ints& shape, float beta) {
+    return imported({node("ReduceMean", {"x", "means"}, "rows", {{"keepdims", std::int64_t{0}}}),
+                     node("Gemm", inputs, "product", {{"beta", beta}}),
+                     node("Unsqueeze", {"product", "means"}, "end")},
+                    {floats("matrix", {6, 6}), floats("c", shape, 3)});
+  };
+  EXPECT_EQ(kinds(gemm({"rows", "matrix"}, {1}, 0)), "global_average_pool dense dense");
+  EXPECT_CONTAINS(kinds(gemm({"rows", "matrix", "c"}, {1}, 1)), "dense parameter add");
+  EXPECT_CONTAINS(kinds(gemm({"rows", "matrix", "c"}, {}, 1)), " add dense");
+}
+
+TEST_F(OnnxGeneralTest, TheOnlyEntryMayBeRepeated) {
+  const models::OnnxImport found =
+      imported({node("ReduceMean", {"x", "one"}, "whole"),
+                node("Gather", {"whole", "again"}, "end", {{"axis", std::int64_t{1}}})},
+               {integers("one", {1}), integers("again", {0, 0, -1, 0, 0, 0})});
+  EXPECT_CONTAINS(found.definition, "indices = [0, 0, 0, 0, 0, 0]");
 }
 
 // The sum of a remainder and the divisor would exceed 64 bits.

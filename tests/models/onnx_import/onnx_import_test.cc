@@ -171,6 +171,24 @@ TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
                              "Softmax at the end is left out: the loss of classes contains it"}));
 }
 
+// A note for the training of classes, which would read probabilities as logits.
+TEST_F(OnnxImportTest, ProbabilitiesWithALimitAreReported) {
+  io::OnnxModel model = small_net();
+  EXPECT_EQ(imported(model).probability_note, "");
+  model.nodes[6].outputs = {"z"};
+  model.nodes.push_back({"Softmax", "/Softmax", {"z"}, {"p"}, {{"axis", std::int64_t{1}}}});
+  model.nodes.push_back({"Clip", "/Clip", {"p", "low", "high"}, {"y"}, {}});
+  model.constants.push_back(scalar("low", 1e-7F));
+  model.constants.push_back(scalar("high", 1));
+  EXPECT_CONTAINS(imported(model).probability_note, "computed from the probabilities of layer");
+  model.nodes[7] = {"Sigmoid", "/Sigmoid", {"z"}, {"s"}, {}};
+  model.nodes[8] = {"Mul", "/Mul", {"s", "low"}, {"p"}, {}};
+  model.nodes.push_back({"Add", "/Add", {"p", "high"}, {"y"}, {}});
+  EXPECT_CONTAINS(imported(model).probability_note, "computed from the probabilities of layer");
+  model.nodes[8] = {"Mul", "/Mul", {"s", "z"}, {"p"}, {}};
+  EXPECT_EQ(imported(model).probability_note, "");
+}
+
 // Also of each position. The file says that it is left out: only the loss of classes contains it.
 TEST_F(OnnxImportTest, SoftmaxOfEachPixelAtTheEndIsLeftOut) {
   for (const char* type : {"Softmax", "LogSoftmax"}) {
@@ -336,8 +354,10 @@ TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
                   "scale = 0.2\nshift = 0.5\n");
   EXPECT_CONTAINS(fault(net_with({{"Elu", "e", {"b"}, {"c"}, {{"alpha", 0.5F}}}})),
                   "alpha 0.5, expected 1");
-  EXPECT_CONTAINS(fault(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})),
-                  "the limits 6 and 6, expected the first below the second");
+  const std::string limits =
+      imported(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})).definition;
+  EXPECT_CONTAINS(limits, "function = \"clip\"\nlow = 6\n");
+  EXPECT_CONTAINS(limits, "function = \"clip\"\nhigh = 6\n");
   EXPECT_CONTAINS(fault(net_with({{"LeakyRelu", "l", {"b"}, {"c"}, {{"alpha", -1.0F}}}})),
                   "alpha -1, expected 0 or more");
 }

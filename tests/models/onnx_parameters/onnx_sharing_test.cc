@@ -128,6 +128,21 @@ TEST_F(OnnxSharingTest, NormsOfGroupsOfOneModuleShareItsParameters) {
   EXPECT_EQ(occurrences_in(found.definition, "tied = \"n\""), 1U);
 }
 
+// An autoencoder whose second matrix is the transpose of the first one.
+TEST_F(OnnxSharingTest, AWeightAndItsTransposeAreOneParameter) {
+  for (const std::int64_t width : {4, 7}) {
+    const models::OnnxImport found = imported(
+        {shared_node("Transpose", {"x"}, "last", {{"perm", Ints{0, 2, 3, 1}}}),
+         shared_node("Transpose", {"code.weight"}, "turned", {{"perm", Ints{1, 0}}}),
+         shared_node("MatMul", {"last", "turned"}, "code"), shared_node("Relu", {"code"}, "active"),
+         shared_node("MatMul", {"active", "code.weight"}, "decoded"),
+         shared_node("Transpose", {"decoded"}, "end", {{"perm", Ints{0, 3, 1, 2}}})},
+        {floats("code.weight", {width, 4})});
+    EXPECT_EQ(occurrences_in(found.definition, "kind = \"matmul\""), 2U);
+    EXPECT_EQ(names(found), "code.weight fc.weight ");
+  }
+}
+
 // F.conv2d(x, w1, b) + F.conv2d(x, w2, b)
 TEST_F(OnnxSharingTest, ABiasOfSeveralConvolutionsIsOneParameter) {
   const models::OnnxImport found = imported(

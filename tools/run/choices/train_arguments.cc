@@ -140,6 +140,8 @@ RunConfig read_train_config(const TrainArguments& arguments, std::vector<std::st
   if (!is_one_of_many()) {
     for (std::string& line : variables_without_effect(values, config.origin))
       notices.push_back("warning: " + std::move(line));
+    if (!notes.probabilities.empty() && config.model.task != io::Task::kRegression)
+      notes.lines.push_back(notes.probabilities);
     for (const std::string& note : notes.lines) notices.push_back(config.model.name + ": " + note);
     note_shadowed_folder(config.model.name, notices);
     check_tokenizers(config, notices);
