@@ -8,6 +8,8 @@
 //   label_shape = [28, 28]      the same, for a class at each position: the logits are [28, 28, 10]
 //   logits = "fc"               the layer with the predictions; default: the last one
 //   config_json = "{...}"       the settings of the published model that the list was made of
+//   file_shapes = {"w.weight" = [8, 5]}   shapes in the ONNX file that the list was made of, if
+//   transposed = ["w.weight"]             they are others; those whose transpose is stored
 //
 //   [[layer]]
 //   kind = "conv2d"             required
@@ -30,6 +32,7 @@
 #include "io/base/formats/toml_parser.h"
 #include "io/base/text/text_parts.h"
 #include "models/chain.h"
+#include "models/file_layout.h"
 #include "models/layer_kinds.h"
 #include "models/model_families.h"
 
@@ -230,6 +233,8 @@ engine::Graph build_layer_list(const std::string& path, const ModelOptions& opti
   top.allow("logits");
   top.allow("layer");
   top.text("config_json");
+  top.allow("file_shapes");
+  top.allow("transposed");
   top.refuse_other_keys("the file");
   const toml::array* list = file["layer"].as_array();
   if (list == nullptr || list->empty())
@@ -260,7 +265,7 @@ std::vector<std::string> definition_lines(const std::string& name, const std::st
   };
   toml::table file = parse(name, text);
   const toml::array layers = file["layer"].is_array() ? *file["layer"].as_array() : toml::array{};
-  file.erase("layer");
+  for (const char* key : {"layer", "file_shapes", "transposed"}) file.erase(key);
   std::vector<std::string> lines{line(file)};
   for (const toml::node& layer : layers)
     lines.push_back(layer.is_table() ? line(*layer.as_table()) : "not a table");
@@ -270,6 +275,27 @@ std::vector<std::string> definition_lines(const std::string& name, const std::st
 std::string layer_list_config(const std::string& name, const std::string& text) {
   const toml::table file = parse(name, text);
   return Options(name, file).text("config_json").value_or("");
+}
+
+FileLayouts file_layouts(const std::string& name, const std::string& definition) {
+  FileLayouts layouts;
+  if (definition.empty() && !name.ends_with(".onnx")) return layouts;
+  const toml::table file = parse(name, definition);
+  Options top(name, file);
+  layouts.classes = top.integer("classes", 0);
+  if (const toml::table* shapes = file["file_shapes"].as_table(); shapes != nullptr)
+    for (const auto& [array, shape] : *shapes)
+      layouts.arrays[std::string(array.str())].shape =
+          Options(name, *shapes).integers(std::string(array.str()));
+  for (const std::string& array :
+       top.list<std::string>("transposed", "names").value_or(std::vector<std::string>{})) {
+    FileLayout& layout = layouts.arrays[array];
+    layout.transposed = true;
+    if (layout.shape.size() != 2)
+      throw engine::ModelError(name + ": 'transposed' names '" + array +
+                               "', which has no two dimensions in file_shapes");
+  }
+  return layouts;
 }
 
 ModelOptions layer_list_options(const std::string& path, const std::string& text) {

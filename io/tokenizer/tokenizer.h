@@ -44,6 +44,9 @@ class Tokenizer {
   // Returns the tokens that the library `tokenizers` adds around a text by default.
   // TokenEncoder does not add them.
   const TextFrame& frame() const { return frame_; }
+  // The settings of the file that limit or extend texts, which TokenEncoder does not: "truncation",
+  // "padding".
+  const std::vector<std::string>& length_settings() const { return length_settings_; }
   // Returns the first id that both tokenizers have with different texts.
   std::optional<std::int32_t> first_difference(const Tokenizer& other) const;
   // Returns the text of the ids. Bytes that are not a whole character stay as they are. Throws
@@ -71,6 +74,7 @@ class Tokenizer {
   std::vector<TextSplit> splits_;  // one after the other
   std::optional<BytePairs> pairs_;
   TextFrame frame_;
+  std::vector<std::string> length_settings_;
   std::vector<std::string> texts_;  // by id, as bytes; "": the id is unused
   std::unordered_map<std::string, std::int32_t> ids_of_added_;
 };

@@ -48,6 +48,8 @@ class TokenizerFile {
     read_normalizer(root_);
     read_pre_tokenizer(root_);
     read_added_tokens();
+    for (const char* name : {"truncation", "padding"})
+      if (is_set(root_, name)) result_.length_settings_.emplace_back(name);
     result_.frame_ =
         read_text_frame(root_.value("post_processor", Json()), result_.size(), source_);
     return std::move(result_);
@@ -75,7 +77,7 @@ class TokenizerFile {
   }
   static bool is_set(const Json& of, const char* name) {
     const auto found = of.find(name);
-    return found != of.end() && !found->is_null() && *found != "" && *found != false;
+    return found != of.end() && !found->is_null() && *found != "" && *found != false && *found != 0;
   }
 
   // Throws for characters that stand for no byte.
@@ -87,7 +89,9 @@ class TokenizerFile {
   }
 
   void read_model(const Json& model) {
-    if (text(model, "type") != "BPE") refuse("model.type", text(model, "type"), "BPE");
+    // Files of before 2021 have no type: GPT-2's own is one.
+    const bool is_typed = model.contains("type") || !model.contains("merges");
+    if (is_typed && text(model, "type") != "BPE") refuse("model.type", text(model, "type"), "BPE");
     for (const char* name :
          {"dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"})
       if (is_set(model, name))
@@ -181,6 +185,9 @@ class TokenizerFile {
     if (found == of.end() || !found->is_object())
       refuse("pre_tokenizer", "none", "ByteLevel, or a Sequence with it");
     const std::string type = text(*found, "type");
+    if (is_in_bytes_ && type != "Sequence")
+      refuse("pre_tokenizer", type + "' after 'ByteLevel",
+             "ByteLevel as the last step: later ones see the characters that stand for bytes");
     if (type == "ByteLevel") return read_byte_level(*found);
     if (type == "Split") return read_split(*found);
     if (type == "Digits") {
@@ -196,6 +203,7 @@ class TokenizerFile {
   }
 
   void read_byte_level(const Json& step) {
+    is_in_bytes_ = true;
     if (flag(step, "add_prefix_space", true)) {
       if (!result_.splits_.empty())
         refuse("pre_tokenizer.add_prefix_space", "true", "false after another pre-tokenizer");
@@ -271,6 +279,7 @@ class TokenizerFile {
   std::unordered_map<std::string, std::int32_t> added_names_;  // ids that are known; -1: none
   std::size_t vocabulary_size_ = 0;
   std::int32_t largest_added_ = -1;
+  bool is_in_bytes_ = false;  // a ByteLevel has been read
   Tokenizer result_;
 };
 

@@ -79,6 +79,27 @@ std::string layer_text(const OnnxLayerList& layers, const OnnxListedLayer& layer
   return text;
 }
 
+// The arrays that the file has in another shape than the layers, and those whose transpose they
+// store. A tensor that the exporter has computed, e.g. a transposed copy, says nothing about the
+// parameter that it has the name of.
+std::string file_layout_text(const OnnxTranslation& all, const std::vector<bool>& needed) {
+  std::string shapes, transposed;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const OnnxListedLayer& layer = all.layers.all()[i];
+    for (const OnnxLayerArray& array : layer.arrays) {
+      const OnnxConstant& from = array.from;
+      if (!needed[i] || from.tensor == nullptr || !all.origins.has_layout_of_module(*from.tensor))
+        continue;
+      if (!from.transposed && from.tensor->shape == array.shape) continue;
+      const std::string name = "\"" + layer.name + "." + array.name + "\"";
+      shapes += (shapes.empty() ? "" : ", ") + name + " = " + list_text(from.tensor->shape);
+      if (from.transposed) transposed += (transposed.empty() ? "" : ", ") + name;
+    }
+  }
+  return (shapes.empty() ? "" : "file_shapes = {" + shapes + "}\n") +
+         (transposed.empty() ? "" : "transposed = [" + transposed + "]\n");
+}
+
 struct TranslatedGraph {
   std::unique_ptr<OnnxTranslation> all;
   OnnxActivation output;
@@ -93,6 +114,7 @@ std::string definition_of(const TranslatedGraph& graph, bool is_any_size) {
   std::string text = extents_text("sample_shape", sample) + input_text(all, is_any_size);
   if (!sample.empty()) text += extents_text("label_shape", label_shape_of(output));
   if (all.tokens > 0 && output.shape.size() == 2) text += "label_shape = []\n";
+  text += file_layout_text(all, needed);
   text += "classes = " + std::to_string(output.shape[1]) + "\nlogits = \"" +
           all.layers.at(output.layer).name + "\"\n";
   for (std::size_t i = 0; i < needed.size(); ++i)

@@ -100,6 +100,11 @@ OnnxOrigins::OnnxOrigins(const io::OnnxGraph& graph,
         frozen_norms_.insert(owner_of(input));
 }
 
+bool OnnxOrigins::has_layout_of_module(const io::StoredTensor& tensor) const {
+  if (is_own_) return false;
+  return are_known() ? signature_.contains(tensor.name) : !is_anonymous(tensor.name);
+}
+
 OnnxOrigin OnnxOrigins::by_signature(const std::string& name) const {
   if (const auto found = signature_.find(name); found != signature_.end()) return found->second;
   const auto folded = folded_.find(name);

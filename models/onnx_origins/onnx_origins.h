@@ -51,6 +51,9 @@ class OnnxOrigins {
 
   // Returns whether PyTorch has named the tensors, by modules.
   bool is_torch() const { return is_torch_; }
+  // Returns whether the tensor has the shape and the order of the module's parameter or buffer: the
+  // exporter, or this program's, has not computed it.
+  bool has_layout_of_module(const io::StoredTensor& tensor) const;
   // Returns whether it is the name of a value and not of a module's tensor.
   bool is_anonymous(const std::string& name) const;
 

@@ -23,19 +23,88 @@ constexpr std::int64_t kSlidingFrom = 28;                     // if max_window_l
 constexpr double kTiny = std::numeric_limits<double>::min();  // the least number above 0
 constexpr std::int64_t kMaxLayers = 500;                      // a list of layers has at most 10,000
 
+// Settings that a config.json may lack have the defaults of the class in `transformers`.
+struct ModelDefaults {
+  std::int64_t vocabulary, width, layers, heads, context;
+  std::int64_t inner = 0;      // 0: 4 * width
+  std::int64_t kv_heads = 0;   // 0: heads
+  std::int64_t head_size = 0;  // 0: width / heads
+  double eps;
+  std::int64_t end = -1;  // eos_token_id; -1: none
+  bool tied = false;      // tie_word_embeddings
+};
+
 struct ModelType {
   const char *name, *architecture;
   PublishedFamily family;
-  bool tied;  // the default of tie_word_embeddings
+  ModelDefaults defaults;
 };
 
 constexpr ModelType kTypes[] = {
-    {"gpt2", "GPT2LMHeadModel", PublishedFamily::kGpt2, true},
-    {"llama", "LlamaForCausalLM", PublishedFamily::kLlama, false},
-    {"mistral", "MistralForCausalLM", PublishedFamily::kLlama, false},
-    {"qwen2", "Qwen2ForCausalLM", PublishedFamily::kLlama, false},
-    {"qwen3", "Qwen3ForCausalLM", PublishedFamily::kLlama, false},
+    {"gpt2",
+     "GPT2LMHeadModel",
+     PublishedFamily::kGpt2,
+     {.vocabulary = 50257,
+      .width = 768,
+      .layers = 12,
+      .heads = 12,
+      .context = 1024,
+      .eps = 1e-5,
+      .end = 50256,
+      .tied = true}},
+    {"llama",
+     "LlamaForCausalLM",
+     PublishedFamily::kLlama,
+     {.vocabulary = 32000,
+      .width = 4096,
+      .layers = 32,
+      .heads = 32,
+      .context = 2048,
+      .inner = 11008,
+      .eps = 1e-6,
+      .end = 2}},
+    {"mistral",
+     "MistralForCausalLM",
+     PublishedFamily::kLlama,
+     {.vocabulary = 32000,
+      .width = 4096,
+      .layers = 32,
+      .heads = 32,
+      .context = 131072,
+      .inner = 14336,
+      .kv_heads = 8,
+      .eps = 1e-6,
+      .end = 2}},
+    {"qwen2",
+     "Qwen2ForCausalLM",
+     PublishedFamily::kLlama,
+     {.vocabulary = 151936,
+      .width = 4096,
+      .layers = 32,
+      .heads = 32,
+      .context = 32768,
+      .inner = 22016,
+      .kv_heads = 32,
+      .eps = 1e-6}},
+    {"qwen3",
+     "Qwen3ForCausalLM",
+     PublishedFamily::kLlama,
+     {.vocabulary = 151936,
+      .width = 4096,
+      .layers = 32,
+      .heads = 32,
+      .context = 32768,
+      .inner = 22016,
+      .kv_heads = 32,
+      .head_size = 128,
+      .eps = 1e-6}},
 };
+
+// Returns the default for a key that is missing. A null is a missing number, as in the class.
+std::int64_t size_in(const Settings& settings, const char* key, std::int64_t otherwise,
+                     std::int64_t max = kMaxExtent) {
+  return settings.json().contains(key) ? settings.integer(key, {}, max) : otherwise;
+}
 
 void note_dropout(const Settings& settings, std::initializer_list<const char*> keys,
                   double otherwise, PublishedConfig& config) {
@@ -46,16 +115,18 @@ void note_dropout(const Settings& settings, std::initializer_list<const char*> k
   if (!found.empty()) config.notes.push_back("dropout of config.json is left out (" + found + ")");
 }
 
-void read_gpt2(const Settings& settings, PublishedConfig& config) {
+void read_gpt2(const Settings& settings, const ModelDefaults& defaults, PublishedConfig& config) {
   const char* const heads = settings.key_of("n_head", "num_attention_heads");
   const char* const positions = settings.key_of("n_positions", "max_position_embeddings");
-  config.layers = settings.integer(settings.key_of("n_layer", "num_hidden_layers"), {}, kMaxLayers);
-  config.width = settings.integer(settings.key_of("n_embd", "hidden_size"));
-  config.heads = settings.integer(heads);
+  config.layers = size_in(settings, settings.key_of("n_layer", "num_hidden_layers"),
+                          defaults.layers, kMaxLayers);
+  config.width = size_in(settings, settings.key_of("n_embd", "hidden_size"), defaults.width);
+  config.heads = size_in(settings, heads, defaults.heads);
   config.context =
-      settings.integer(settings.has("n_ctx") && !settings.has(positions) ? "n_ctx" : positions);
+      size_in(settings, settings.has("n_ctx") && !settings.has(positions) ? "n_ctx" : positions,
+              defaults.context);
   config.inner = settings.integer("n_inner", 4 * config.width);
-  config.eps = settings.number("layer_norm_epsilon", 1e-5, kTiny, "above 0");
+  config.eps = settings.number("layer_norm_epsilon", defaults.eps, kTiny, "above 0");
   const std::string activation = settings.text("activation_function", "gelu_new");
   if (activation == "gelu_new" || activation == "gelu_pytorch_tanh")
     config.activation = "tanh";
@@ -140,24 +211,35 @@ void read_windows(const Settings& settings, PublishedConfig& config) {
   if (window < kMaxExtent) config.window = window;
 }
 
-void read_llama(const Settings& settings, PublishedConfig& config) {
-  config.layers = settings.integer("num_hidden_layers", {}, kMaxLayers);
-  config.width = settings.integer("hidden_size");
-  config.inner = settings.integer("intermediate_size");
-  config.heads = settings.integer("num_attention_heads");
-  config.context = settings.integer("max_position_embeddings");
-  const bool of_llama = config.type == "llama";
-  config.kv_heads = settings.integer("num_key_value_heads",
-                                     of_llama ? std::optional(config.heads) : std::nullopt);
+// A null is the number of heads, and the width of one.
+void read_heads(const Settings& settings, const ModelDefaults& defaults, PublishedConfig& config) {
+  config.heads = size_in(settings, "num_attention_heads", defaults.heads);
+  const bool has_default =
+      !settings.json().contains("num_key_value_heads") && defaults.kv_heads > 0;
+  config.kv_heads =
+      settings.integer("num_key_value_heads", has_default ? defaults.kv_heads : config.heads);
   if (config.heads % config.kv_heads != 0)
     settings.refuse("num_key_value_heads",
                     "a divisor of num_attention_heads, " + std::to_string(config.heads));
-  if (!settings.has("head_dim") && config.width % config.heads != 0)
-    settings.refuse("num_attention_heads",
-                    "a divisor of hidden_size, " + std::to_string(config.width));
-  config.head_size = settings.integer("head_dim", config.width / config.heads);
+  if (defaults.head_size > 0) {
+    config.head_size = size_in(settings, "head_dim", defaults.head_size);
+  } else {
+    if (!settings.has("head_dim") && config.width % config.heads != 0)
+      settings.refuse("num_attention_heads",
+                      "a divisor of hidden_size, " + std::to_string(config.width));
+    config.head_size = settings.integer("head_dim", config.width / config.heads);
+  }
   if (config.head_size % 2 != 0) settings.refuse("head_dim", "an even number");
-  config.eps = settings.number("rms_norm_eps", 1e-6, kTiny, "above 0");
+}
+
+void read_llama(const Settings& settings, const ModelDefaults& defaults, PublishedConfig& config) {
+  config.layers = size_in(settings, "num_hidden_layers", defaults.layers, kMaxLayers);
+  config.width = size_in(settings, "hidden_size", defaults.width);
+  config.inner = size_in(settings, "intermediate_size", defaults.inner);
+  config.context = size_in(settings, "max_position_embeddings", defaults.context);
+  const bool of_llama = config.type == "llama";
+  read_heads(settings, defaults, config);
+  config.eps = settings.number("rms_norm_eps", defaults.eps, kTiny, "above 0");
   if (const std::string activation = settings.text("hidden_act", "silu");
       activation != "silu" && activation != "swish")
     settings.refuse("hidden_act", "silu");
@@ -210,13 +292,14 @@ PublishedConfig parse_published_config(const std::string& text, const std::strin
                              ": 'quantization_config' is set; supported: weights that are not "
                              "quantized (f16, bf16, f32 or f64)");
   settings.only("is_encoder_decoder", false, "false");
-  config.vocabulary = settings.integer("vocab_size");
+  config.vocabulary = size_in(settings, "vocab_size", type.defaults.vocabulary);
   config.ends = settings.ids("eos_token_id");
-  config.tied = settings.flag("tie_word_embeddings", type.tied);
+  if (!json.contains("eos_token_id") && type.defaults.end >= 0) config.ends = {type.defaults.end};
+  config.tied = settings.flag("tie_word_embeddings", type.defaults.tied);
   if (type.family == PublishedFamily::kGpt2)
-    read_gpt2(settings, config);
+    read_gpt2(settings, type.defaults, config);
   else
-    read_llama(settings, config);
+    read_llama(settings, type.defaults, config);
   config.text = json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
   return config;
 }

@@ -6,7 +6,9 @@
 #include "engine/core/error.h"
 #include "engine/graph/executor.h"
 #include "engine/graph/parameter_kinds.h"
+#include "models/file_layout.h"
 #include "models/model_catalog.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
@@ -286,7 +288,25 @@ TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
             "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? (known: "
             "sample_shape, input_shape, classes, label_shape, logits, layer, "
-            "config_json)");
+            "config_json, file_shapes, transposed)");
+}
+
+TEST_F(LayerList, StatesTheLayoutOfTheFileThatItWasMadeOf) {
+  const auto layouts = [](const std::string& text) {
+    return models::file_layouts("m.onnx", text + "[[layer]]\nkind = \"relu\"\n");
+  };
+  const models::FileLayouts found = layouts(
+      "file_shapes = {\"a.weight\" = [8, 5], \"b.weight\" = []}\n"
+      "transposed = [\"a.weight\"]\nclasses = 3\n");
+  EXPECT_EQ(found.classes, 3);
+  EXPECT_EQ(found.arrays.size(), 2U);
+  EXPECT_EQ(found.arrays.at("a.weight").shape, (std::vector<std::int64_t>{8, 5}));
+  EXPECT_TRUE(found.arrays.at("a.weight").transposed);
+  EXPECT_FALSE(found.arrays.at("b.weight").transposed);
+  EXPECT_TRUE(layouts("").arrays.empty());
+  EXPECT_EQ(
+      test_support::error_of<engine::ModelError>([&] { layouts("transposed = [\"a.weight\"]\n"); }),
+      "m.onnx: 'transposed' names 'a.weight', which has no two dimensions in file_shapes");
 }
 
 TEST_F(LayerList, WrongValuesNameTheLine) {

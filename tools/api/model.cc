@@ -56,9 +56,10 @@ bool is_number_of_model(const io::NamedArray& array) {
 
 }  // namespace
 
-Model::Impl::Impl(std::string model_name, const std::string& definition,
+Model::Impl::Impl(std::string model_name, const std::string& model_definition,
                   const ModelShape& model_shape, std::uint64_t seed, int threads)
     : name(std::move(model_name)),
+      definition(model_definition),
       shape(model_shape),
       graph(models::build_model(name, options_of(shape, definition))),
       state(engine::ModelState::allocate(graph, engine::DType::kF32)),
@@ -194,7 +195,8 @@ void Model::load(const std::string& path) {
     std::vector<io::UnreadArray> unread;
     const auto load = [&](const std::string& file) {
       chosen = file;
-      return tools::load_weights(engine::AverageKind::kNone, file, &unread);
+      return tools::load_weights(engine::AverageKind::kNone, file, &unread,
+                                 {impl_->name, impl_->definition});
     };
     const auto arrays = tools::read_checkpoint(path, tools::CheckpointChoice::kBest, load);
     impl_->take(arrays, chosen, unread);

@@ -20,7 +20,7 @@
 namespace engine::api {
 
 struct Model::Impl {
-  Impl(std::string model_name, const std::string& definition, const ModelShape& model_shape,
+  Impl(std::string model_name, const std::string& model_definition, const ModelShape& model_shape,
        std::uint64_t seed, int threads);
 
   // Replaces the weights. `source` names them in messages. Throws io::DataError.
@@ -33,7 +33,7 @@ struct Model::Impl {
   std::vector<float> predict(std::size_t items, std::size_t given, const char* what,
                              const BatchOf& batch_of);
 
-  const std::string name;
+  const std::string name, definition;
   const ModelShape shape;
   const engine::Graph graph;
   engine::ModelState state;

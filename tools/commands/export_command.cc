@@ -84,8 +84,9 @@ void check_format(const ExportOptions& o) {
 }
 
 std::vector<io::NamedArray> model_arrays(const ExportOptions& o,
-                                         std::vector<io::UnreadArray>& unread) {
-  std::vector<io::NamedArray> arrays = load_weights(o.weights, o.path, &unread);
+                                         std::vector<io::UnreadArray>& unread,
+                                         const ReadingModel& reader = {}) {
+  std::vector<io::NamedArray> arrays = load_weights(o.weights, o.path, &unread, reader);
   std::erase_if(arrays, [](const io::NamedArray& a) {
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
@@ -107,9 +108,15 @@ std::vector<io::NamedArray> exported_arrays(const ExportOptions& o, std::int64_t
   return arrays;
 }
 
+// An imported network's arrays are written as the program that it came from has them.
 void export_arrays(const ExportOptions& o) {
   std::int64_t bytes = 0;
-  const std::vector<io::NamedArray> arrays = exported_arrays(o, bytes);
+  std::vector<io::NamedArray> arrays = exported_arrays(o, bytes);
+  if (!models::is_published_model(o.path) && io::is_checkpoint(*io::open_bytes(o.path))) {
+    const io::Checkpoint saved = io::load_description(o.path);
+    if (!saved.definition.empty())
+      to_foreign_layout(models::file_layouts(saved.model, saved.definition), arrays);
+  }
   io::save_arrays(arrays, o.out, *io::array_format(o.format));
   std::printf("Exported %zu tensors of %s, %s bytes: %s\n", arrays.size(),
               base::escape_text(o.path).c_str(), with_commas(bytes).c_str(),
@@ -271,7 +278,8 @@ void export_published(const ExportOptions& o) {
 void export_onnx(const ExportOptions& o) {
   SavedModel model = find_model(o);
   std::vector<io::UnreadArray> unread;
-  const std::vector<io::NamedArray> arrays = model_arrays(o, unread);
+  const std::vector<io::NamedArray> arrays =
+      model_arrays(o, unread, {model.name, model.definition});
   take_classes(arrays, model);
   const engine::Graph graph =
       models::build_model(model.name, {.sample_shape = model.input.sample_shape,

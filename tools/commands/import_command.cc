@@ -55,7 +55,6 @@ std::vector<io::NamedArray> read_arrays(const std::string& path,
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
   strip(arrays, prefixes);
-  refuse_transposed_gpt2(arrays, path);
   return arrays;
 }
 
@@ -168,9 +167,10 @@ int import_command(const Arguments& arguments) {
   check_new_file(out, {path});
 
   std::vector<io::UnreadArray> unread;
-  const std::vector<io::NamedArray> arrays = read_arrays(path, prefixes, unread);
+  std::vector<io::NamedArray> arrays = read_arrays(path, prefixes, unread);
   std::int64_t classes = 0;
   if (!values.contains("model")) {
+    refuse_transposed_gpt2(arrays, path);
     const models::ImageWeights weights = recognized(path, arrays);
     values["model"] = {.value = weights.model, .source = path};
     classes = weights.classes;
@@ -179,6 +179,8 @@ int import_command(const Arguments& arguments) {
   const Target target = target_of(model_name, classes, values);
   engine::ModelState state = engine::ModelState::allocate(target.graph, target.dtype);
   state.initialize(target.graph, 0, engine::ModelState::nothing);
+  from_foreign_layout({model_name, target.definition}, path, arrays);
+  refuse_transposed_gpt2(arrays, path);
   refuse_separate_queries(arrays, path, state);
   const std::vector<std::string> left_out =
       engine::import_state(arrays, path, /*exact=*/false, state, {}, unread);

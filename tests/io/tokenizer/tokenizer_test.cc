@@ -134,6 +134,38 @@ TEST(Tokenizer, AWholePieceMayBeATokenWithoutItsMerges) {
   EXPECT_EQ(encoded(parts, "abc"), (Ids{258}));
 }
 
+// The library's later steps see the characters that stand for bytes: among those of letters are
+// digits.
+TEST(Tokenizer, AByteLevelIsTheLastStep) {
+  constexpr const char* kBytes =
+      R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})";
+  for (const std::string step :
+       {R"({"type":"Digits","individual_digits":true})", kBytes,
+        R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Isolated"})"}) {
+    const std::string type = step.substr(9, step.find('"', 9) - 9);
+    EXPECT_CONTAINS(
+        refusal({.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + std::string(kBytes) +
+                                  "," + step + "]}"}),
+        "pre_tokenizer is '" + type + "' after 'ByteLevel'; expected ByteLevel as the last step");
+  }
+}
+
+// GPT-2's own file is older than the type.
+TEST(Tokenizer, AModelWithoutTypeHasMerges) {
+  std::string text = tokenizer_json(plain());
+  const std::string type = R"("type":"BPE",)";
+  text.erase(text.find(type), type.size());
+  EXPECT_EQ(encoded(Tokenizer::parse(text, "t.json"), "hello"), (Ids{259}));
+}
+
+TEST(Tokenizer, ADropoutOfZeroIsNone) {
+  Parts parts = plain();
+  parts.model = R"(,"dropout":0.0)";
+  EXPECT_EQ(encoded(parts, "hello"), (Ids{259}));
+  parts.model = R"(,"dropout":0.1)";
+  EXPECT_CONTAINS(refusal(parts), "model.dropout is '0.1'");
+}
+
 TEST(Tokenizer, OtherKindsAreRefusedByName) {
   EXPECT_CONTAINS(test_support::error_of<DataError>([] { Tokenizer::parse("[]", "t.json"); }),
                   "t.json: not a JSON object");

@@ -247,7 +247,8 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
   std::vector<io::UnreadArray> unread;
   const auto load = [&](const std::string& file) {
     path_ = file;
-    std::vector<io::NamedArray> arrays = load_weights(reference.weights, file, &unread);
+    std::vector<io::NamedArray> arrays = load_weights(reference.weights, file, &unread,
+                                                      {config.model.name, config.model.definition});
     refuse_separate_queries(arrays, file, state_);
     return arrays;
   };

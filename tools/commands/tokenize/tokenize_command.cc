@@ -26,6 +26,7 @@
 #include "tools/options/table/value_check.h"
 #include "tools/report/observers/progress_line.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace tools {
 namespace {
@@ -208,6 +209,12 @@ void check_tokenizer(const TokenizeOptions& options, const std::string& text) {
                                 "; --overwrite replaces it");
 }
 
+void note_length_settings(const io::Tokenizer& tokenizer, const std::string& file) {
+  if (!tokenizer.length_settings().empty())
+    print_notice(file + ": '" + base::join_text(tokenizer.length_settings(), "' and '") +
+                 "' not applied: token files have whole texts");
+}
+
 void check_files(const TokenizeOptions& options) {
   std::vector<std::string> texts = options.train;
   texts.insert(texts.end(), options.validation.begin(), options.validation.end());
@@ -243,6 +250,7 @@ int tokenize_command(const Arguments& arguments) {
                     text = io::read_small_file(file, io::kMaxTokenizerBytes);
   const io::Tokenizer tokenizer = io::Tokenizer::parse(text, file);
   check_tokenizer(options, text);
+  note_length_settings(tokenizer, file);
   Tokenization tokenization(options, tokenizer);
   tokenization.run();
   copy_tokenizer(options, text);

@@ -108,11 +108,13 @@ void refuse_separate_queries(const std::vector<io::NamedArray>& arrays, const st
 }
 
 std::vector<io::NamedArray> load_weights(AverageKind weights, const std::string& path,
-                                         std::vector<io::UnreadArray>* unread) {
+                                         std::vector<io::UnreadArray>* unread,
+                                         const ReadingModel& reader) {
   if (weights == AverageKind::kNone && models::is_published_model(path))
     return models::model_weights(path).arrays;
   if (weights == AverageKind::kNone) {
     std::vector<io::NamedArray> arrays = io::load_arrays(path, unread);
+    from_foreign_layout(reader, path, arrays);
     refuse_transposed_gpt2(arrays, path);
     return arrays;
   }

@@ -10,6 +10,7 @@
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/folder/run_reference.h"
+#include "tools/run/data/foreign_layout.h"
 
 namespace CLI {
 class App;
@@ -46,8 +47,9 @@ void refuse_separate_queries(const std::vector<io::NamedArray>& arrays, const st
                              const std::function<bool(const std::string& name)>& optional = {});
 
 // io::load_arrays(), or of a checkpoint what choose_weights() makes of it, or the parameters of a
-// folder of Hugging Face.
+// folder of Hugging Face. Arrays of another program are converted to the layers of `reader`.
 std::vector<io::NamedArray> load_weights(engine::AverageKind weights, const std::string& path,
-                                         std::vector<io::UnreadArray>* unread = nullptr);
+                                         std::vector<io::UnreadArray>* unread = nullptr,
+                                         const ReadingModel& reader = {});
 
 }  // namespace tools

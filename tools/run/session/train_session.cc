@@ -8,6 +8,7 @@
 #include "tools/folder/run_reference.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/agreement.h"
+#include "tools/run/data/foreign_layout.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/session/session_parts.h"
 
@@ -55,10 +56,13 @@ std::vector<std::string> load_weights(SessionParts& s) {
   const auto optional = [&keeping](const std::string& name) {
     return matches_any(keeping.allowed_mismatches, name);
   };
+  const auto load = [&](const std::string& file) {
+    std::vector<io::NamedArray> arrays = io::load_arrays(file, &unread);
+    from_foreign_layout({s.options.model.name, s.options.model.definition}, file, arrays);
+    return arrays;
+  };
   const auto read = [&](const std::string& path) {
-    std::vector<io::NamedArray> arrays =
-        read_checkpoint(path, CheckpointChoice::kBest,
-                        [&](const std::string& file) { return io::load_arrays(file, &unread); });
+    std::vector<io::NamedArray> arrays = read_checkpoint(path, CheckpointChoice::kBest, load);
     refuse_transposed_gpt2(arrays, path);
     refuse_separate_queries(arrays, path, s.model->state, optional);
     for (const io::NamedArray& array : arrays) place_saved(s, array.device);

@@ -187,6 +187,97 @@ TEST_F(OnnxExport, FormatIsChosenByNameOrOption) {
   EXPECT_EQ(Message(test_support::read_text(other)).one(2).bytes, "engine");
 }
 
+// A matrix that PyTorch multiplies from the right, `x @ self.w`, and one that it reads transposed:
+// a layer stores the transpose of each, but state_dict() has them as the file does.
+class ForeignLayout : public testing::Test {
+ protected:
+  void SetUp() override {
+    io::OnnxModel model;
+    model.producer = "pytorch";
+    model.inputs = {{.name = "x", .shape = {"batch", 8}}};
+    model.outputs = {{.name = "y", .shape = {"batch", 3}}};
+    model.nodes = {node("MatMul", {"x", "w"}, "a"),
+                   node("Tanh", {"a"}, "b"),
+                   node("MatMul", {"b", "square"}, "c"),
+                   node("Transpose", {"turned"}, "t", {{"perm", std::vector<std::int64_t>{1, 0}}}),
+                   node("Add", {"c", "t"}, "d"),
+                   node("MatMul", {"d", "fc.weight"}, "y")};
+    model.constants = {numbers("w", {8, 5}), numbers("square", {5, 5}), numbers("turned", {5, 1}),
+                       numbers("fc.weight", {5, 3})};
+    io::save_onnx(model, net_);
+    train("run", {});
+  }
+  static io::OnnxNode node(const std::string& type, const std::vector<std::string>& inputs,
+                           const std::string& to, std::vector<io::OnnxAttribute> attributes = {}) {
+    return {type, to, inputs, {to}, std::move(attributes)};
+  }
+  static io::NamedArray numbers(const std::string& name, std::vector<std::int64_t> shape) {
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i)
+      values.push_back(static_cast<float>(i + 1) / 64);
+    return onnx_fixture::floats(name, values, std::move(shape));
+  }
+  void train(const std::string& run, const std::vector<std::string>& more) const {
+    expect_success(engine(program::quick_train(test_support::overridden(
+        argv("--synthetic-shape 1x1x8 --synthetic-classes 3 --steps 1 --lr 1e-30 --model", net_,
+             "--save-dir", folder_ / run),
+        more))));
+  }
+  std::map<std::string, io::NamedArray> exported(const std::string& run) const {
+    const std::string file = folder_ / (run + ".npz");
+    expect_success(call("export", folder_ / run, "-o", file));
+    std::map<std::string, io::NamedArray> arrays;
+    for (io::NamedArray& array : io::load_arrays(file)) arrays[array.name] = std::move(array);
+    return arrays;
+  }
+  static void expect_file(std::map<std::string, io::NamedArray> found) {
+    for (const auto& [name, shape] :
+         {std::pair<std::string, std::vector<std::int64_t>>{"w.weight", {8, 5}},
+          {"square.weight", {5, 5}},
+          {"turned.weight", {5, 1}},
+          {"fc.weight", {5, 3}}}) {
+      EXPECT_EQ(found[name].shape, shape) << name;
+      EXPECT_EQ(found[name].data, numbers(name, shape).data) << name;
+    }
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  const std::string net_ = folder_ / "net.onnx";
+};
+
+TEST_F(ForeignLayout, IsThatOfExports) { expect_file(exported("run")); }
+
+TEST_F(ForeignLayout, IsReadByInitFromAndImport) {
+  std::vector<io::NamedArray> own{numbers("w", {8, 5}), numbers("square", {5, 5}),
+                                  numbers("turned", {5, 1}), numbers("fc.weight", {5, 3})};
+  const std::string file = folder_ / "own.npz";
+  io::save_arrays(own, file, io::ArrayFormat::kNpz);
+  train("again", argv("--init-from", file));
+  expect_file(exported("again"));
+  // A checkpoint has the layers' layout.
+  train("more", argv("--init-from", folder_ / "run"));
+  expect_file(exported("more"));
+  expect_success(call("import", file, "-o", folder_ / "made.ckpt", "--model", net_));
+  EXPECT_EQ(call("verify --only params --rtol 0 --atol 1e-20", folder_ / "made.ckpt",
+                 folder_ / "run/step-00000001.ckpt")
+                .exit_code,
+            0);
+}
+
+TEST_F(ForeignLayout, FilesOfEarlierVersionsStayAsTheyAre) {
+  std::vector<io::NamedArray> old = io::load_arrays(folder_ / "run/step-00000001.ckpt");
+  std::erase_if(old, [](const auto& array) { return array.section != io::Section::kParameter; });
+  const std::string file = folder_ / "old.npz";
+  io::save_arrays(old, file, io::ArrayFormat::kNpz);
+  train("again", argv("--init-from", file));
+  expect_file(exported("again"));
+}
+
+TEST_F(ForeignLayout, HasOtherClasses) {
+  train("other", argv("--synthetic-classes 6"));
+  EXPECT_EQ(exported("other")["fc.weight"].shape, (std::vector<std::int64_t>{5, 6}));
+}
+
 TEST_F(OnnxExport, RefusesInOneLine) {
   train({"--save-dir", run_});
   const auto refused = [&](std::vector<std::string> more, int code, const std::string& words) {

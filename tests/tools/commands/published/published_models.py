@@ -4,6 +4,7 @@ Usage: published_models.py write FOLDER NAME...   one of CASES: FOLDER/NAME with
                                                   shards, and FOLDER/NAME.npz: token ids, logits and losses
        published_models.py read [FOLDER NPZ]...   loads the model of each FOLDER, fails if transformers finds missing or
                                                   unexpected keys, and compares its logits with those of NPZ
+       published_models.py defaults              prints a line for each family: what its class has for missing settings
        published_models.py tokenize FOLDER TEXT   prints the end of texts, the longest text and the ids of TEXT, as the
                                                   AutoTokenizer of FOLDER has them
 The committed files data/golden_* are those of `write`: golden_gpt2.json is golden_gpt2/config.json, golden_gpt2.safetensors
@@ -155,6 +156,19 @@ def read(folder, stored):
         sys.exit(f"{folder}: expected at most 1e-5")
 
 
+def defaults():
+    for kind in (GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config):
+        c = kind()
+        heads, width, ends = c.num_attention_heads, c.hidden_size, c.eos_token_id
+        rotation = getattr(c, "rope_parameters", None) or {}  # newer versions
+        theta = rotation.get("rope_theta") or getattr(c, "rope_theta", 10000)
+        print(c.vocab_size, width, getattr(c, "intermediate_size", None) or 4 * width, c.num_hidden_layers, heads,
+              getattr(c, "num_key_value_heads", None) or heads, getattr(c, "head_dim", None) or width // heads,
+              c.max_position_embeddings, getattr(c, "sliding_window", None) or 0, -1 if ends is None else ends,
+              repr(getattr(c, "rms_norm_eps", None) or c.layer_norm_epsilon), f"{theta:g}",
+              "tied" if c.tie_word_embeddings else "apart", c.model_type)
+
+
 def tokenize(folder, text):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     print(tokenizer.eos_token, tokenizer.model_max_length, *tokenizer.encode(text, add_special_tokens=False))
@@ -163,6 +177,8 @@ def tokenize(folder, text):
 def main():
     if sys.argv[1] == "tokenize":
         tokenize(*sys.argv[2:])
+    elif sys.argv[1] == "defaults":
+        defaults()
     elif sys.argv[1] == "read":
         for folder, stored in zip(sys.argv[2::2], sys.argv[3::2]):
             read(folder, stored)

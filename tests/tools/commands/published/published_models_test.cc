@@ -6,8 +6,10 @@
 #include <filesystem>
 
 #include "engine/train/saving/weights.h"
+#include "io/base/text/text_format.h"
 #include "io/interchange/array_files.h"
 #include "models/publish.h"
+#include "models/published/published_config.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/commands/published/published_fixture.h"
@@ -75,6 +77,25 @@ TEST(ModelsOfTransformers, HavePyTorchsLogitsAndLossesAndGoBack) {
   }
   const auto result = published::call_transformers(read);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
+// The defaults of the library's classes, for settings that config.json lacks.
+TEST(ModelsOfTransformers, HaveTheDefaultsOfTheirClasses) {
+  const auto made = published::call_transformers({"defaults"});
+  if (published::is_missing(made)) GTEST_SKIP() << "no torch or no transformers: " << made.out;
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  std::string text;
+  for (const char* type : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
+    const models::PublishedConfig c = models::parse_published_config(
+        std::string(R"({"model_type": ")") + type + "\"}", "config.json");
+    for (const std::int64_t number :
+         {c.vocabulary, c.width, c.inner, c.layers, c.heads, c.kv_heads, c.head_size, c.context,
+          c.window, c.ends.empty() ? -1 : c.ends.at(0)})
+      text += std::to_string(number) + " ";
+    text += io::shortest_text(c.eps) + " " + io::shortest_text(c.rotation.theta) + " " +
+            (c.tied ? "tied" : "apart") + " " + c.type + "\n";
+  }
+  EXPECT_EQ(text, made.out);
 }
 
 class PublishedWeights : public testing::Test {

@@ -55,6 +55,16 @@ class Tokenize : public testing::Test {
   const std::string tokenizer_ = folder_ / "tokenizer.json", data_ = folder_ / "data";
 };
 
+TEST_F(Tokenize, ALimitOfTheFileIsNamed) {
+  std::string json = tokenizer_text::tokenizer_json(plain());
+  json.insert(1, R"("truncation":{"max_length":4,"direction":"Right"},"padding":null,)");
+  write_text(tokenizer_, json);
+  const auto made = expect_success(call("tokenize --val-fraction 0 --tokenizer", tokenizer_, "-o",
+                                        data_, write("a.txt", "hello hello hello")));
+  EXPECT_CONTAINS(made.err, "'truncation' not applied: token files have whole texts");
+  EXPECT_GT(ids("train.npy").size(), 4U);
+}
+
 TEST_F(Tokenize, FilesAreTrainedOn) {
   split_words();
   const std::string text = write("a.txt", lines(400));
