@@ -32,7 +32,7 @@
 #include "io/base/formats/toml_parser.h"
 #include "io/base/text/text_parts.h"
 #include "models/chain.h"
-#include "models/file_layout.h"
+#include "models/onnx_origins/file_layout.h"
 #include "models/layer_kinds.h"
 #include "models/model_families.h"
 

@@ -6,7 +6,7 @@
 #include "engine/core/error.h"
 #include "engine/graph/executor.h"
 #include "engine/graph/parameter_kinds.h"
-#include "models/file_layout.h"
+#include "models/onnx_origins/file_layout.h"
 #include "models/model_catalog.h"
 #include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"

@@ -23,7 +23,7 @@ ORDER = {
     "engine/ops": ["common", "device", "codes elementwise embedding images loss pool replicas samples", "float64 gemm general low_rank norm", "channel_groups dense",
                    "attention conv2d matmul optim_step rms_norm rotary windows", "extension"],
     "engine/graph": ["memory", "."],
-    "engine/averaging": ["codes", "math", "sums", "low_rank", "shards statistics", "policies", "stale"],
+    "engine/averaging": ["codes", "math", "sums", "low_rank", "statistics", "shards", "policies", "stale"],
     "engine/train": ["step replicas scores", "saving", "balance checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors onnx", "numpy torch", ".", "compare"],

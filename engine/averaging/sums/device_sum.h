@@ -105,10 +105,11 @@ std::size_t top_k_device_sum_bytes(std::int64_t elements, DType dtype, double ra
 // device; the ranks' factors are added in the order of the communicator. Its errors are the error
 // and the factors. The communicators must outlive the sum and must not be used otherwise during a
 // step. Collective if the devices exchange the factors: the ranks compare the calls of a step.
+// Defined in engine/averaging/low_rank/power_sgd_device_sum.cc.
 std::unique_ptr<DeviceGradientSum> make_power_sgd_device_sum(const CodeExchange& exchange,
                                                              const FlatBuffer& gradients, int rank);
 // Returns the device memory of make_power_sgd_device_sum() for gradients of these tensors, in
-// bytes, without the errors.
+// bytes, without the errors. Defined in engine/averaging/low_rank/power_sgd_device_sum.cc.
 std::size_t power_sgd_device_sum_bytes(std::span<const NamedLayout> tensors, DType dtype, int rank);
 
 }  // namespace engine

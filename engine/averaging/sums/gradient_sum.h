@@ -80,6 +80,7 @@ void check_top_k_index(std::int64_t index, std::int64_t elements);
 // PowerSGD (Vogels et al., 2019, algorithms 1 and 2): every parameter as a matrix M [rows, columns]
 // is sent as P = M Q and Q = M^T P of `rank` columns, where Q starts from the previous step's
 // value. Vectors, and matrices that would not shrink, are sent uncompressed.
+// Defined in engine/averaging/low_rank/power_sgd_sum.cc.
 std::unique_ptr<GradientSum> make_power_sgd_sum(backends::Communicator& communicator,
                                                 FlatBuffer& gradients, KernelContext& context,
                                                 int rank);

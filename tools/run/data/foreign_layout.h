@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
-#include "models/file_layout.h"
+#include "models/onnx_origins/file_layout.h"
 
 namespace tools {
 

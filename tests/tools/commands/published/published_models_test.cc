@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "engine/train/saving/weights.h"
-#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "models/publish.h"
 #include "models/published/published_config.h"
@@ -92,7 +92,7 @@ TEST(ModelsOfTransformers, HaveTheDefaultsOfTheirClasses) {
          {c.vocabulary, c.width, c.inner, c.layers, c.heads, c.kv_heads, c.head_size, c.context,
           c.window, c.ends.empty() ? -1 : c.ends.at(0)})
       text += std::to_string(number) + " ";
-    text += io::shortest_text(c.eps) + " " + io::shortest_text(c.rotation.theta) + " " +
+    text += base::shortest_text(c.eps) + " " + io::shortest_text(c.rotation.theta) + " " +
             (c.tied ? "tied" : "apart") + " " + c.type + "\n";
   }
   EXPECT_EQ(text, made.out);

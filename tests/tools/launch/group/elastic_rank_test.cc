@@ -56,8 +56,7 @@ TEST(ElasticRank, WhoFindsItsFolderTakenWasLeftOutAndComesBack) {
                                      raise(SIGSTOP);
                                      throw io::CannotCreateError("taken");
                                    }
-                                   for (;;)
-                                     run_barrier(group);  // until it is noticed that rank 0 is silent
+                                   for (;;) run_barrier(group);  // rank 0 is silent
                                  }
                                  if (view.world_size == 2) {
                                    run_barrier(group);
