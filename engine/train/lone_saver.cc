@@ -23,7 +23,7 @@ void LoneSaver::keep_state(bool epoch_end, bool evaluation_follows) {
   const LoneState lone = state.policy.coupling().lone;
   const bool needed = lone == LoneState::kLastMean || on_device;
   const bool is_resumable = lone == LoneState::kIndependent ||
-                            (state.policy.together() && (lone != LoneState::kOwn || epoch_end));
+                            (state.policy.is_in_sync() && (lone != LoneState::kOwn || epoch_end));
   const double start = base::steady_seconds();
   if (!needed || !is_resumable || start < next_copy_) return;
   const base::TraceSpan span("copy the state");
@@ -43,7 +43,7 @@ std::optional<TrainProgress> LoneSaver::save_own_state() {
   TrainState& state = context_.parts.state;
   CheckpointManager& checkpoints = *context_.parts.checkpoints;
   const LoneState lone = state.policy.coupling().lone;
-  const bool is_common = state.policy.together();
+  const bool is_common = state.policy.is_in_sync();
   const bool is_independent = lone == LoneState::kIndependent;
   LoneSave mode{.keep_all = is_independent};
   if (is_independent || (lone == LoneState::kOwn && !is_common))
@@ -110,7 +110,7 @@ void LoneSaver::report_saved_step(const std::string& cause, const TrainProgress&
             "; --resume repeats the " + std::to_string(later) +
             (later == 1 ? " step since" : " steps since");
   else
-    text += policy.together() ? "last completed step" : replica;
+    text += policy.is_in_sync() ? "last completed step" : replica;
   const std::string lost = lost_with_others();
   context_.parts.checkpoints->notify(lost.empty() ? text : text + "; " + lost);
 }
@@ -121,7 +121,7 @@ std::string LoneSaver::lost_with_others() const {
   if (lone == LoneState::kIndependent)
     return "the other ranks' own models are not in it (--sync none): all ranks resume from it";
   std::string text;
-  if (lone == LoneState::kOwn && !policy.together())
+  if (lone == LoneState::kOwn && !policy.is_in_sync())
     text = "the other ranks' work since their last averaging is not in it";
   const std::vector<PolicyState> states = policy.state();
   if (std::ranges::any_of(states,

@@ -92,7 +92,7 @@ std::string file_layout_text(const OnnxTranslation& all, const std::vector<bool>
         continue;
       if (!from.transposed && from.tensor->shape == array.shape) continue;
       const std::string name = "\"" + layer.name + "." + array.name + "\"";
-      shapes += (shapes.empty() ? "" : ", ") + name + " = " + list_text(from.tensor->shape);
+      shapes += (shapes.empty() ? "" : ", ") + name + " = " + base::shape_text(from.tensor->shape);
       if (from.transposed) transposed += (transposed.empty() ? "" : ", ") + name;
     }
   }

@@ -20,7 +20,7 @@ struct FileLayouts {
 };
 
 // Returns those that the list of layers `definition` of the file `name` states; "": that of the
-// file, if it is an ONNX file. Throws as model_definition() does.
+// file, if it is an ONNX file. Throws as model_definition() does. Defined in models/layer_list.cc.
 FileLayouts file_layouts(const std::string& name, const std::string& definition);
 
 }  // namespace models

@@ -8,6 +8,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint_names.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/training/session_runner.h"
 
@@ -120,9 +121,7 @@ TEST(BestModel, GoesOnFromACheckpointBitByBit) {
   std::string reported;
   BestModel other({.measure = Measure::kAccuracy, .patience = 1});
   other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { reported = line; });
-  EXPECT_EQ(reported,
-            "a.ckpt compared its evaluations by another metric than accuracy: the best evaluation "
-            "is reset");
+  EXPECT_VALUES(reported, "a.ckpt accuracy reset");
   EXPECT_TRUE(update(other, evaluation(2, 5, 1)));
   EXPECT_FALSE(other.should_stop_early());
 }
@@ -139,7 +138,7 @@ TEST(BestModel, IsNotComparedWithAnEvaluationOfOtherTestSamples) {
   EXPECT_FALSE(update(same, evaluation(2, 1, 800)));
   std::string reported;
   other.restore(checkpoint, "a.ckpt", [&](const std::string& line) { reported = line; });
-  EXPECT_EQ(reported, "a.ckpt was evaluated on other test samples: the best evaluation is reset");
+  EXPECT_VALUES(reported, "a.ckpt other test samples reset");
   EXPECT_TRUE(update(other, evaluation(2, 1, 800)));
   EXPECT_FALSE(other.should_stop_early());
 }

@@ -190,7 +190,7 @@ void MeshConnector::finish(MeshAttempt& attempt, int peer, std::uint32_t machine
   if (resumes(context_)) {
     notice_silence(fd, context_.link_patience);
   } else if (context_.relay != nullptr) {
-    keep_alive(fd);  // routers forget idle ones
+    keep_alive(fd, kRelayKeepAlive);  // routers forget idle ones
   }
   const LinkKeys keys = (attempt.outgoing ? connector_keys : acceptor_keys)(
       context_.secret, context_.prefix, attempt.hello, attempt.challenge);

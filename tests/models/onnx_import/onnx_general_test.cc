@@ -237,8 +237,8 @@ TEST_F(OnnxGeneralTest, OperandsThatDoNotFitAreRefused) {
       return error.what();
     }
   };
-  EXPECT_CONTAINS(fault({node("ReduceSum", {"x", "axes"}, "end")}, {integers("axes", {2, -2})}),
-                  "over the axes [2, -2], expected each of them once");
+  EXPECT_VALUES(fault({node("ReduceSum", {"x", "axes"}, "end")}, {integers("axes", {2, -2})}),
+                "axes [2, -2] once");
   EXPECT_CONTAINS(fault({node("GroupNormalization", {"x", "one", "one"}, "end",
                               {{"num_groups", std::int64_t{2}}})},
                         {scalar("one", 1)}),
@@ -333,7 +333,7 @@ TEST_F(OnnxGeneralTest, SumsOverSamplesAreRefused) {
              {integers("places", {0, 2, 3}), integers("axis", {0})});
     ADD_FAILURE() << "accepted";
   } catch (const engine::ModelError& error) {
-    EXPECT_CONTAINS(error.what(), "over axis 0, expected another one: that of samples");
+    EXPECT_VALUES(error.what(), "axis 0 samples");
   }
 }
 
@@ -624,7 +624,7 @@ TEST_F(OnnxGeneralTest, ATensorWithoutElementsMayHaveLargeExtents) {
   } catch (const engine::ModelError& error) {
     fault = error.what();
   }
-  EXPECT_CONTAINS(fault, "a constant of the shape [0, 4611686018427387904, 9], expected elements");
+  EXPECT_VALUES(fault, "[0, 4611686018427387904, 9] elements");
 }
 
 // Copies of a constant need memory as well.
@@ -640,7 +640,7 @@ TEST_F(OnnxGeneralTest, CopiesOfConstantsAreLimited) {
   } catch (const engine::ModelError& error) {
     fault = error.what();
   }
-  EXPECT_CONTAINS(fault, "constants of more than 33554432 elements are computed");
+  EXPECT_VALUES(fault, "33554432 elements");
 }
 
 TEST_F(OnnxGeneralTest, FunctionsOfIntegersAreIntegers) {
@@ -706,7 +706,7 @@ TEST_F(OnnxGeneralTest, AKnownSizeOfAnOpenImageHasNoFactor) {
       return error.what();
     }
   };
-  EXPECT_CONTAINS(resized({}), "export the network with a fixed height and width");
+  EXPECT_VALUES(resized({}), "'end' Resize fixed height width");
   EXPECT_CONTAINS(resized({{"mode", std::string("linear")}}), "size = 8\n");
   EXPECT_CONTAINS(resized({{"mode", std::string("linear")},
                            {"keep_aspect_ratio_policy", std::string("not_larger")}}),

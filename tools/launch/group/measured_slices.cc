@@ -80,7 +80,7 @@ std::vector<std::uint32_t> weights_of(const SliceChoice& choice, const Hosts& ho
 
 void divide_sums_by_rates(backends::Group& group) {
   const Hosts hosts(group);
-  const auto tell = [&](const std::string& text) {
+  const auto report_choice = [&](const std::string& text) {
     if (group.rank() == 0) print_notice(text);
   };
   if (const std::string why = reason_for_equal(group, hosts.ranks.size()); !why.empty())
