@@ -803,7 +803,7 @@ TEST_F(StoreByHand, APortThatDoesNotExistEndsTheConnection) {
     probed_.clear();
     Client& c = join(0);
     talk(c);
-    turn();
+    tick();
     EXPECT_TRUE(c.is_closed) << port;
     EXPECT_TRUE(probed_.empty()) << port;
   }

@@ -60,14 +60,14 @@ TEST(ClassWeights, AreInBatches) {
     part->fill(memory);
   };
   fill(classes);
-  EXPECT_EQ(Weights(memory.batch.weights.begin(), memory.batch.weights.end()), (Weights{2, 0.3}));
+  EXPECT_EQ(Doubles(memory.batch.weights.begin(), memory.batch.weights.end()), (Doubles{2, 0.3}));
   Dataset labels = with_labels({1, 1, 0, 1, 1, 0});
   set_class_weights("3,0.7", labels);
   fill(labels);
   EXPECT_EQ(std::vector<float>(memory.batch.targets.begin(), memory.batch.targets.end()),
             (std::vector<float>{1, 0, 0, 1}));
-  EXPECT_EQ(Weights(memory.batch.weights.begin(), memory.batch.weights.end()),
-            (Weights{3, 0.7, 3, 0.7}));
+  EXPECT_EQ(Doubles(memory.batch.weights.begin(), memory.batch.weights.end()),
+            (Doubles{3, 0.7, 3, 0.7}));
 }
 
 TEST(ClassWeights, NoneChangeNothing) {
