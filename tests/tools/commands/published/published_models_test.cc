@@ -92,7 +92,7 @@ TEST(ModelsOfTransformers, HaveTheDefaultsOfTheirClasses) {
          {c.vocabulary, c.width, c.inner, c.layers, c.heads, c.kv_heads, c.head_size, c.context,
           c.window, c.ends.empty() ? -1 : c.ends.at(0)})
       text += std::to_string(number) + " ";
-    text += base::shortest_text(c.eps) + " " + io::shortest_text(c.rotation.theta) + " " +
+    text += base::shortest_text(c.eps) + " " + base::shortest_text(c.rotation.theta) + " " +
             (c.tied ? "tied" : "apart") + " " + c.type + "\n";
   }
   EXPECT_EQ(text, made.out);
