@@ -139,18 +139,6 @@ TEST_F(OnnxGeneralTest, WindowsWithoutALayerAreEntriesOfColumnsAndRows) {
   EXPECT_CONTAINS(found.definition, "axis = 0\nindices = [0, 1, 1, 2, 2, 3]\n");
 }
 
-// A small file must not need much memory.
-// As timm's "same" pools: no layer reads an infinite number.
-TEST_F(OnnxGeneralTest, ABorderOfInfiniteNumbersIsThatOfTheLargest) {
-  const models::OnnxImport found = imported(
-      {node("Pad", {"x", "pads", "least"}, "padded"),
-       node("MaxPool", {"padded"}, "end", {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}})},
-      {integers("pads", {0, 0, 0, 0, 0, 0, 1, 1}),
-       scalar("least", -std::numeric_limits<float>::infinity())});
-  EXPECT_EQ(kinds(found), "pad max_pool2d global_average_pool dense");
-  EXPECT_CONTAINS(found.definition, "value = -3.4028234663852886e+38");
-}
-
 // As the pooled branch of DeepLab.
 TEST_F(OnnxGeneralTest, AnImageOfOnePixelIsResized) {
   io::NamedArray scales = floats("scales", {4}, 2);  // 2, 3, 4, 5
@@ -163,6 +151,7 @@ TEST_F(OnnxGeneralTest, AnImageOfOnePixelIsResized) {
   EXPECT_EQ(kinds(found), "global_average_pool reshape resize global_average_pool dense");
 }
 
+// A small file must not need much memory.
 TEST_F(OnnxGeneralTest, NumbersOfLargeImagesAreNotComputed) {
   io::OnnxModel model;
   model.inputs = {{.name = "x", .shape = {"batch", 3, 1 << 20, 1 << 20}}};
