@@ -81,7 +81,7 @@ TEST(ApiModel, ATextModelTakesTokens) {
 TEST(ApiModel, MistakesAreNamed) {
   EXPECT_API_ERROR(Model::build("mpl", kRow), ConfigurationError, 78, "mlp");
   EXPECT_API_ERROR(Model::build("mlp", {.sample = {3, 0, 1}, .classes = 2}), ConfigurationError, 78,
-                   "[3x0x1]");
+                   "[3, 0, 1]");
   EXPECT_API_ERROR(Model::build("mlp", {.sample = {1, 1, 3}, .classes = 0}), ConfigurationError, 78,
                    "classes is 0");
   EXPECT_API_ERROR(Model::build("mlp", kRow, 0, -1), ConfigurationError, 78, "is -1");
