@@ -44,7 +44,7 @@ std::string implied_output(const std::string& all) {
   std::string once = those_of(letters, [&](char letter) {
     return letter > '9' ? std::ranges::count(letters, letter) == 1 : true;
   });
-  once.erase(std::ranges::unique(once).begin(), once.end());
+  once.erase(std::unique(once.begin(), once.end()), once.end());
   return once;
 }
 
