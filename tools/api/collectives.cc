@@ -140,9 +140,9 @@ struct Communicator::Impl {
   std::unique_ptr<backends::Communicator> communicator;
   std::uint32_t calls = 0;
 
-  void run(std::uint16_t purpose, const backends::ControlWord& word, void* data,
+  void run(std::uint16_t call_purpose, const backends::ControlWord& word, void* data,
            const void* input = nullptr) {
-    communicator->run({word.with_purpose(purpose), data, input});
+    communicator->run({word.with_purpose(call_purpose), data, input});
   }
 };
 

@@ -38,18 +38,16 @@ struct KindTraits {
   double other;  // another valid value than the default
 };
 KindTraits traits_of(const OptimizerOption& option) {
-  using Kind = OptimizerOption::Kind;
-  using enum OptionSpec::Type;
   switch (option.kind) {
-    case Kind::kFlag:
-      return {kFlag, from_zero_to(1), 1 - option.initial};
-    case Kind::kFraction:
-      return {kReal, fraction(), (1 + option.initial) / 2};
-    case Kind::kPositive:
-      return {kReal, positive(1), option.initial / 10};
-    case Kind::kCount:
+    case OptimizerOption::Kind::kFlag:
+      return {OptionSpec::Type::kFlag, from_zero_to(1), 1 - option.initial};
+    case OptimizerOption::Kind::kFraction:
+      return {OptionSpec::Type::kReal, fraction(), (1 + option.initial) / 2};
+    case OptimizerOption::Kind::kPositive:
+      return {OptionSpec::Type::kReal, positive(1), option.initial / 10};
+    case OptimizerOption::Kind::kCount:
       return {
-          kInteger,
+          OptionSpec::Type::kInteger,
           {1.0, 1.0 * option.max_count, "an integer from 1 to " + std::to_string(option.max_count)},
           option.initial + 1};
   }
