@@ -155,8 +155,8 @@ AcceptorFile::AcceptorFile(const std::string& job) {
   }
 }
 
-// Only one that nobody was told of, as of a process that does not get as far as to join: others may
-// count on a state that is still empty.
+// Removes only a file that no other process has seen, e.g. of a process that was rejected before it
+// joined: others may count on a state that is still empty.
 AcceptorFile::~AcceptorFile() {
   if (is_unknown_) remove_if_last();
 }

@@ -22,8 +22,8 @@ struct BatchView {
   // count (times positions) labels; ops::kNoLabel: this one does not count
   std::span<const std::int32_t> labels;
   std::span<const float> targets{};  // in place of labels, for a regression model: count * targets
-  // Of the losses, one for each label; or of positives: one for each target, which is multiplied by
-  // it. Empty: 1.
+  // Weights of the losses, one for each label; or of positives, one for each target, which is
+  // multiplied by it. Empty: 1.
   std::span<const double> weights{};
   std::span<const std::int64_t>
       sample_ids;  // count indices in the data set, for randomness per sample

@@ -8,8 +8,8 @@
 
 namespace models {
 
-// Adds notes on parameters that the file does not tell from buffers, on those that are not trained,
-// and on norms that the exporter has folded into other layers.
+// Adds notes on parameters that the file does not distinguish from buffers, on those that are not
+// trained, and on norms that the exporter has folded into other layers.
 void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
                      std::vector<std::string>& notes);
 void note_folded_norms(const OnnxTranslation& all, std::vector<std::string>& notes);

@@ -59,7 +59,7 @@ OnnxConstant statistics_key(const OnnxOperator& op, const OnnxConstant& mean) {
   return key;
 }
 
-// Whether both layers multiply by one parameter, of which one layer reads the transpose.
+// Returns true if both layers multiply by one parameter, and one of them reads its transpose.
 bool has_other_order(const OnnxListedLayer& layer, const OnnxListedLayer& other) {
   if (layer.kind != "dense" || other.kind != "dense" || layer.arrays.empty() ||
       other.arrays.empty())

@@ -8,7 +8,7 @@ namespace backends {
 
 class ConnectionNumbers {
  public:
-  // What a number is given to: one connection, however many attempts it takes (the connecting end
+  // The unit that gets a number: one connection, however many attempts it takes (the connecting end
   // chooses among them, with a last message), or each attempt (the accepting end uses the first
   // greeting of a newer one).
   enum class Of { kConnections, kAttempts };

@@ -80,7 +80,7 @@ bool starts_at_relay(const BackendContext& context, int peer);
 
 class MeshConnector {
  public:
-  // What set-up and repair decide differently.
+  // The decisions in which set-up and repair differ.
   class Client {
    public:
     virtual ~Client() = default;

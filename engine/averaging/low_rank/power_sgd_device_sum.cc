@@ -33,7 +33,7 @@ std::vector<ops::LowRankPart> device_parts(const PowerSgdParts& parts, const Fla
   return all;
 }
 
-// Nothing overlaps with backward, so that everything is enqueued on the stream of the step.
+// Everything is enqueued on the stream of the step: the sum does not overlap with backward.
 class PowerSgdDeviceSum final : public DeviceGradientSum {
  public:
   PowerSgdDeviceSum(const CodeExchange& exchange, const FlatBuffer& gradients, int rank)
@@ -123,7 +123,7 @@ class PowerSgdDeviceSum final : public DeviceGradientSum {
   const FlatBuffer *error_ = nullptr, *home_ = nullptr;
   const Arena packed_, table_memory_;
   ops::LowRankTable table_;
-  // What is summed, if it is summed there; otherwise null.
+  // The summed factors, if they are summed there; otherwise null.
   std::unique_ptr<cuda::PinnedMemory> in_host_memory_;
   cuda::Event copied_;
 };

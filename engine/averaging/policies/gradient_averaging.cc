@@ -7,7 +7,7 @@
 namespace engine {
 namespace {
 
-// What both policies below have in common: they count the steps and report them.
+// The common part of both policies below: counts the steps and reports them.
 class GradientPolicy : public AveragingPolicy {
  public:
   std::string_view name() const final { return "grad"; }
@@ -114,7 +114,7 @@ class StepSumAveraging final : public GradientPolicy {
   void set_bytes_sent(std::int64_t bytes) override { bytes_sent_ = bytes; }
 
   const std::function<std::size_t(std::int64_t)> bytes_in_;
-  // What the step's sum keeps; on a device, mirrors.
+  // State of the step's sum; on a device, mirrors.
   std::optional<FlatBuffer> error_, velocity_, factors_;
   std::int64_t bytes_sent_ = 0;
 };

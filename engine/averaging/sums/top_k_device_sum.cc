@@ -16,7 +16,7 @@
 namespace engine {
 namespace {
 
-// Nothing overlaps with backward, so that everything is enqueued on the stream of the step.
+// Everything is enqueued on the stream of the step: the sum does not overlap with backward.
 class TopKDeviceSum final : public DeviceGradientSum {
  public:
   TopKDeviceSum(const CodeExchange& exchange, const FlatBuffer& gradients, double ratio)

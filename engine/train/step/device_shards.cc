@@ -91,7 +91,7 @@ BatchView DeviceShards::part(const StepRequest& request, int shard, std::int64_t
   return micro_batch_of(whole, m, micro_batches_);
 }
 
-// Of a micro-batch: the samples of all shards of all ranks.
+// Returns the samples of a micro-batch in all shards of all ranks.
 std::int64_t DeviceShards::samples_of_all(const StepRequest& request, std::int64_t m) const {
   std::int64_t samples = 0;
   for (int part = 0; part < options_.cut.parts(); ++part) {

@@ -65,7 +65,7 @@ struct SyntheticOptions {
                classes = 10;  // training samples; the test split has a tenth of them
 };
 
-// What a model predicts of a sample: its class, a number, or 0 or 1 for each of several labels.
+// The prediction for a sample: its class, a number, or 0 or 1 for each of several labels.
 enum class Task { kClassification, kRegression, kMultiLabel };
 
 struct DatasetOptions {

@@ -23,7 +23,7 @@ struct Batch {
   std::span<const std::int32_t> tokens;     // count * context. Empty otherwise
   std::span<const std::int32_t> labels;     // count * positions. Empty if there are targets
   std::span<const float> targets;           // in place of labels: count, or count * labels
-  // Of the losses: one for each label; or of positives: one for each target. Empty: 1 each.
+  // Weights of the losses, one for each label; or of positives, one for each target. Empty: 1 each.
   std::span<const double> weights;
   std::span<const std::int64_t> sample_ids;  // count
   bool resident = false;                     // a device has the samples (LoaderOptions::resident)

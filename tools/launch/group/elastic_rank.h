@@ -10,7 +10,7 @@
 
 namespace tools {
 
-// What a process does with one group of the job: returns an exit code, or nothing if it was paused,
+// Runs a process in one group of the job: returns an exit code, or nothing if it was paused,
 // because `pause` returned true on some rank. It is called again with the next group.
 using ElasticBody = std::function<std::optional<int>(
     backends::Group& group, const backends::View& view, const std::function<bool()>& pause)>;

@@ -241,7 +241,7 @@ void WorkerGroup::take_stop_signal(const WorkerEnd& end) {
     if (std::ranges::find(signals, end.code - 128) != signals.end())
       outcome_.stop_signal = end.code - 128;
   };
-  // Training without a folder ends with such a code when it is asked to save.
+  // Without a folder, a training run that is asked to save ends with one of these codes.
   if (rules_.ranks_of_one_run) take(kSaveSignals);
   // After one of these, no worker is started again.
   constexpr int kStops[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU};

@@ -31,7 +31,7 @@ std::string defaults_text(double OptimizerSpec::*value) {
   return text;
 }
 
-// What the kind of an optimizer's option means for its row.
+// The properties of a row that follow from the kind of an optimizer's option.
 struct KindTraits {
   OptionSpec::Type type;
   RealRange range;

@@ -51,7 +51,7 @@ struct SessionMonitors {
 
 // The origin of the state.
 struct SessionStart {
-  bool is_made = false;                            // the state is one to go on from
+  bool is_made = false;                            // training can continue from the state
   std::string resumed_from;                        // path of a checkpoint, or ""
   std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
 };
@@ -75,7 +75,7 @@ struct SessionParts {
   SessionParts(const SessionOptions& o, backends::Group& g,
                std::unique_ptr<backends::Communicator> c, RetainedState* kept);
 
-  // What the parts after the input are made from.
+  // The values from which the parts after the input are made.
   SessionSetting setting() const { return {options, compute, group, input.data}; }
 
   const SessionOptions options;

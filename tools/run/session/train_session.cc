@@ -99,8 +99,8 @@ StartFacts load_or_share_state(SessionParts& s) {
   model.initialize(s.model->graph, s.options.seed, engine::ModelState::nothing);
   if (keeping.resume.is_wanted())
     resumed_from = s.checkpoints.resume(keeping.resume.text(), s.state);
-  // A job that ended between a checkpoint and the line that names it the best: nobody would name it
-  // later, and it would be pruned.
+  // A job may have ended between a checkpoint and the line that names it the best: without a name
+  // it would be pruned.
   const std::int64_t step = s.state.progress.global_step;
   if (keeping.resume.is_automatic() && !resumed_from.empty() && s.monitors.best != nullptr &&
       s.monitors.best->is_best(step))
