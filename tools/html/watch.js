@@ -29,7 +29,7 @@ const renew = (old, now) => {
 };
 const watch = document.querySelector('.watch');
 const button = watch.querySelector('button'), state = watch.querySelector('[role=status]');
-const say = line => { if (state.textContent !== line) state.textContent = line; };
+const show_state = line => { if (state.textContent !== line) state.textContent = line; };
 let paused = false, timer = 0;
 const again = () => {
   clearTimeout(timer);
@@ -38,7 +38,7 @@ const again = () => {
 const stop = line => {
   paused = true;
   button.textContent = 'Follow the run';
-  log_info(line);
+  show_state(line);
 };
 const ask = async () => {
   try {
@@ -49,9 +49,9 @@ const ask = async () => {
     renew(document.querySelector('main'), page.querySelector('main'));
     show_charts();
     if (!page.querySelector('.watch')) return stop('The run has ended.');
-    log_info('The page follows the run.');
+    show_state('The page follows the run.');
   } catch (error) {
-    if (!paused) log_info('No answer from engine report. The page shows what it said last.');
+    if (!paused) show_state('No answer from engine report. The page shows what it said last.');
   }
   if (!paused) again();
 };
