@@ -111,7 +111,7 @@ TEST_F(DevicePrograms, WhatDoesNotFitIsRefusedByThePlanBeforeItIsAllocated) {
   expect_success(with(planned + (std::int64_t{1} << 18)));
   expect_out_of_memory(with(planned - (1 << 14)),
                        {"out of memory on cuda:0: batches of 256 samples need ", " activations",
-                        " evaluation", " are free; at most --batch-size-per-device 25"});
+                        " evaluation", " are free; at most --batch-size-per-device 255"});
   expect_out_of_memory(with(planned / 2), {"at most --batch-size-per-device "});
   expect_out_of_memory(with(1 << 16), {"one sample"});
 }
