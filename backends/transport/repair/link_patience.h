@@ -11,8 +11,8 @@
 #include <cstdio>
 #include <string>
 
-#include "backends/store/tcp_socket.h"
 #include "backends/backend_error.h"
+#include "backends/store/tcp_socket.h"
 
 namespace backends {
 
