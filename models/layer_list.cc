@@ -32,9 +32,9 @@
 #include "io/base/formats/toml_parser.h"
 #include "io/base/text/text_parts.h"
 #include "models/chain.h"
-#include "models/onnx_origins/file_layout.h"
 #include "models/layer_kinds.h"
 #include "models/model_families.h"
+#include "models/onnx_origins/file_layout.h"
 
 namespace models {
 namespace {

@@ -24,9 +24,9 @@ using session_runner::RankResult;
 using session_runner::train;
 using session_runner::with;
 using sharded_training::expect_same;
+using sharded_training::find_checkpoint;
 using sharded_training::kSharded;
 using sharded_training::SmallModel;
-using sharded_training::find_checkpoint;
 using test_support::TemporaryDirectory;
 
 // Uneven batches, and buckets of which some can be cut into equal slices and the last cannot.

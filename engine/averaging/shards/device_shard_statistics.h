@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "backends/device_communicator.h"
-#include "engine/averaging/sums/ordered_tree.h"
 #include "engine/averaging/statistics/replica_statistics.h"
+#include "engine/averaging/sums/ordered_tree.h"
 #include "engine/core/arena.h"
 #include "engine/core/cuda.h"
 #include "engine/core/replica_exchange.h"

@@ -23,9 +23,9 @@ using session_runner::Options;
 using session_runner::train;
 using session_runner::with;
 using sharded_training::expect_same;
+using sharded_training::find_checkpoint;
 using sharded_training::kSharded;
 using sharded_training::SmallModel;
-using sharded_training::find_checkpoint;
 using test_support::TemporaryDirectory;
 
 // Uneven batches, and buckets of which some are cut into equal slices and the last is not.
