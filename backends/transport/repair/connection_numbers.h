@@ -1,4 +1,4 @@
-// Numbers the connections of one link, by which its accepting end distinguishes the newest one from
+// Numbers the connections of one link, so that its accepting end distinguishes the newest one from
 // what is left of earlier ones.
 #pragma once
 

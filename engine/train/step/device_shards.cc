@@ -8,6 +8,7 @@
 
 #include "engine/core/cuda_host.h"
 #include "engine/train/step/batch_views.h"
+#include "io/base/numbers/part_bounds.h"
 #include "io/base/time/trace.h"
 
 namespace engine {
@@ -95,9 +96,9 @@ BatchView DeviceShards::part(const StepRequest& request, int shard, std::int64_t
 std::int64_t DeviceShards::samples_of_all(const StepRequest& request, std::int64_t m) const {
   std::int64_t samples = 0;
   for (int part = 0; part < options_.cut.parts(); ++part) {
-    const std::int64_t count = request.global_count * (part + 1) / options_.cut.parts() -
-                               request.global_count * part / options_.cut.parts();
-    samples += count * (m + 1) / micro_batches_ - count * m / micro_batches_;
+    const std::int64_t count =
+        base::part_bounds(request.global_count, part, options_.cut.parts()).size();
+    samples += base::part_bounds(count, m, micro_batches_).size();
   }
   return samples;
 }

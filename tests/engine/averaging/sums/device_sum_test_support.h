@@ -1,4 +1,4 @@
-// What the tests of sums on CUDA devices share: memory on both sides, numbers, and ranks on
+// Shared by the tests of sums on CUDA devices: memory on both sides, numbers, and ranks on
 // threads.
 #pragma once
 

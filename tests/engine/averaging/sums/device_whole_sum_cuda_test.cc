@@ -65,7 +65,7 @@ void clear_gaps(const FlatBuffer& buffer) {
   std::memcpy(buffer.data(), all.data(), all.size());
 }
 
-// What the sum in host memory keeps, on the device.
+// The state of the sum in host memory, on the device.
 std::vector<FlatBuffer> copies_of(const std::vector<PolicyState>& state) {
   std::vector<FlatBuffer> copies;
   for (const PolicyState& each : state) {
