@@ -100,6 +100,7 @@ void expect_same_sums(const Method& method, int world, DType dtype) {
     const std::vector<PolicyState> kept = in_host_memory->state();
     const std::vector<FlatBuffer> at_home = copies_of(kept);
     std::vector<const FlatBuffer*> errors;
+    errors.reserve(at_home.size());
     for (const FlatBuffer& each : at_home) errors.push_back(&each);
     on_device->set_errors(errors);
     EXPECT_FALSE(on_device->capturable());
