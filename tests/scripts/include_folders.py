@@ -30,7 +30,7 @@ ORDER = {
     "io/base": ["machine", "numbers text time", "digests files formats threads"],
     "models": ["onnx_export onnx_origins published", "onnx_translation", "onnx_parameters", "onnx_tokens onnx_windows", "onnx_import", "."],
     "tools": ["report", "options", "launch", "folder", "html", "run", "commands", "bench", ".", "api"],
-    "tools/report": ["output", "observers", "trace"],
+    "tools/report": ["output", "text", "observers", "trace"],
     "tools/options": ["table", "rows input", "manual"],
     "tools/launch": ["machine", "workers", "group", "nodes", "jobs"],
     "tools/run": ["choices", "data", "parts", "session", "rank"],

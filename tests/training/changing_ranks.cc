@@ -12,7 +12,7 @@
 #include "tests/support/hooked_group.h"
 #include "tests/support/time_limits.h"
 #include "tools/launch/workers/worker_threads.h"
-#include "tools/report/observers/session_text.h"
+#include "tools/report/text/session_text.h"
 
 namespace changing_ranks {
 namespace {

@@ -12,7 +12,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/named_values.h"
 #include "tools/options/table/run_config.h"
-#include "tools/report/observers/session_facts.h"
+#include "tools/report/text/session_facts.h"
 
 namespace session_runner {
 

@@ -16,11 +16,11 @@
 #include "tools/launch/group/group_flags.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"
-#include "tools/report/observers/class_report.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
+#include "tools/report/text/class_report.h"
 #include "tools/run/choices/tokenizer_check.h"
 #include "tools/run/data/saved_weights.h"
 

@@ -21,10 +21,10 @@
 #include "tools/options/input/config_sources.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/progress_line.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
+#include "tools/report/text/progress_line.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/table_columns.h"
 

@@ -28,10 +28,10 @@
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
-#include "tools/report/observers/prediction_writer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/report/output/standard_output.h"
+#include "tools/report/text/prediction_writer.h"
 #include "tools/run/choices/agreement.h"
 #include "tools/run/data/saved_weights.h"
 

@@ -13,8 +13,8 @@
 #include "tools/commands/top/status_source.h"
 #include "tools/commands/top/top_view.h"
 #include "tools/options/table/value_check.h"
-#include "tools/report/observers/progress_line.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 namespace {

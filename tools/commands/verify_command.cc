@@ -16,9 +16,9 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
 #include "tools/options/table/value_text.h"
-#include "tools/report/observers/verify_report.h"
 #include "tools/report/output/console_output.h"
 #include "tools/report/output/exit_codes.h"
+#include "tools/report/text/verify_report.h"
 
 namespace tools {
 namespace {

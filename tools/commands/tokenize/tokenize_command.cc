@@ -24,9 +24,9 @@
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
-#include "tools/report/observers/progress_line.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "backends/store/protocol/stall_detector.h"
 #include "io/base/text/escape_text.h"
-#include "tools/report/observers/progress_line.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 namespace {

@@ -14,7 +14,7 @@
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "tools/launch/nodes/launch_values.h"
-#include "tools/report/observers/progress_line.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 

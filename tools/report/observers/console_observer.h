@@ -8,7 +8,7 @@
 #include <string>
 
 #include "engine/train/train_observer.h"
-#include "tools/report/observers/progress_line.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 

@@ -7,8 +7,8 @@
 
 #include "backends/group.h"
 #include "engine/train/train_observer.h"
-#include "tools/report/observers/progress_line.h"
 #include "tools/report/observers/run_status.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 

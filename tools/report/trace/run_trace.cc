@@ -11,11 +11,11 @@
 
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "tools/report/observers/progress_line.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/lost_output.h"
 #include "tools/report/output/run_log.h"
+#include "tools/report/text/progress_line.h"
 #include "tools/report/trace/nvtx_ranges.h"
 #include "tools/report/trace/trace_file.h"
 

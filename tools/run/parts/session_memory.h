@@ -7,7 +7,7 @@
 
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/graph/plan.h"
-#include "tools/report/observers/session_facts.h"
+#include "tools/report/text/session_facts.h"
 #include "tools/run/choices/memory_plan.h"
 #include "tools/run/parts/session_setting.h"
 

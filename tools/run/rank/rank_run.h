@@ -13,7 +13,7 @@
 #include "backends/membership/membership.h"
 #include "tools/report/observers/prometheus_page.h"
 #include "tools/report/observers/status_observer.h"
-#include "tools/report/observers/stop_report.h"
+#include "tools/report/text/stop_report.h"
 #include "tools/report/trace/nvtx_ranges.h"
 #include "tools/report/trace/run_trace.h"
 #include "tools/run/session/sync_auto.h"

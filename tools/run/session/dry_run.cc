@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "io/base/text/escape_text.h"
-#include "tools/report/observers/progress_line.h"
 #include "tools/report/output/text_table.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 namespace {

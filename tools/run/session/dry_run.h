@@ -6,7 +6,7 @@
 
 #include "engine/graph/graph.h"
 #include "tools/options/table/option_table.h"
-#include "tools/report/observers/session_facts.h"
+#include "tools/report/text/session_facts.h"
 #include "tools/run/choices/memory_plan.h"
 
 namespace tools {

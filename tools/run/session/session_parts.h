@@ -11,7 +11,7 @@
 #include "engine/train/checks/desync_check.h"
 #include "engine/train/trainer.h"
 #include "tools/folder/run_record.h"
-#include "tools/report/observers/session_facts.h"
+#include "tools/report/text/session_facts.h"
 #include "tools/run/parts/best_choice.h"
 #include "tools/run/parts/session_work.h"
 #include "tools/run/session/retained_state.h"

@@ -14,7 +14,7 @@
 #include "io/data/images/augmentation.h"
 #include "tools/folder/run_record.h"
 #include "tools/options/table/session_options.h"
-#include "tools/report/observers/session_facts.h"
+#include "tools/report/text/session_facts.h"
 #include "tools/run/data/session_data.h"
 #include "tools/run/data/shown_samples.h"
 #include "tools/run/session/dry_run.h"

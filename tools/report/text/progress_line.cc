@@ -1,5 +1,5 @@
 // Drops parts of a line, starting with the least important, until the rest fits.
-#include "tools/report/observers/progress_line.h"
+#include "tools/report/text/progress_line.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Formats tables, CSV and JSON of ClassCounts and of LabelScores.
-#include "tools/report/observers/class_report.h"
+#include "tools/report/text/class_report.h"
 
 #include <algorithm>
 #include <cmath>

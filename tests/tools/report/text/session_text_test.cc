@@ -1,10 +1,10 @@
 // The lines that a run starts with, made from numbers.
-#include "tools/report/observers/session_text.h"
+#include "tools/report/text/session_text.h"
 
 #include <gtest/gtest.h>
 
 #include "tools/report/observers/console_observer.h"
-#include "tools/report/observers/stop_report.h"
+#include "tools/report/text/stop_report.h"
 
 namespace {
 

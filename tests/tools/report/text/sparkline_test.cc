@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "tools/report/observers/progress_line.h"
+#include "tools/report/text/progress_line.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // A line that says most and never wraps.
-#include "tools/report/observers/progress_line.h"
+#include "tools/report/text/progress_line.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

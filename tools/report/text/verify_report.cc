@@ -1,5 +1,5 @@
 // Formats comparisons.
-#include "tools/report/observers/verify_report.h"
+#include "tools/report/text/verify_report.h"
 
 #include <algorithm>
 

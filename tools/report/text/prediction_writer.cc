@@ -1,5 +1,5 @@
 // Implements softmax, the most likely classes, and three output formats.
-#include "tools/report/observers/prediction_writer.h"
+#include "tools/report/text/prediction_writer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/report/observers/session_facts.h"
+#include "tools/report/text/session_facts.h"
 
 namespace tools {
 

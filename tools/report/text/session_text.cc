@@ -1,5 +1,5 @@
 // Formats session facts as lines.
-#include "tools/report/observers/session_text.h"
+#include "tools/report/text/session_text.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,7 @@
 
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "tools/report/observers/progress_line.h"
+#include "tools/report/text/progress_line.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // Describes an end by a signal.
-#include "tools/report/observers/stop_report.h"
+#include "tools/report/text/stop_report.h"
 
 #include <cstring>
 #include <filesystem>
