@@ -5,7 +5,7 @@
 # Usage: tests/gpu/ptx_suites.sh ARCHITECTURE FOLDER BUILD [REGEX]
 #   ARCHITECTURE  60, 70, 75, 80 or 90a
 #   FOLDER        for the PTX, which is made there where it is missing or old (make_ptx.sh)
-#   BUILD         a build with the emulator (build/emulated), with its target gpu_tests
+#   BUILD         a build with the emulator (build/emulated), with its targets gpu_tests and ops_cuda_test
 #   REGEX         of suites; by default all but those of ops_cuda_test, which ptx_tests.sh runs, and those without a kernel
 # ENGINE_TEST_PTX_SEED, ENGINE_EMULATED_GRAPH_SEED and ENGINE_WARPGROUP_PRODUCTS as in the environment. Two suites at a time.
 # Exits with 77 where there is no nvcc, with 1 if a test fails or a suite takes longer than PTX_SUITE_LIMIT seconds (900).
@@ -16,7 +16,7 @@ if [ $# -lt 3 ]; then
 fi
 here=$(dirname "${BASH_SOURCE[0]}")
 architecture=$1 folder=$2 build=$(cd "$3" && pwd)
-wanted=${4:-'^(All/CudaModels|BenchKernels|Bytes/StagedPieces|Backends/ElasticOnCuda|Cuda(Augment|Program|Train)|Device(Failure|Programs|Step)|(Image|Text)LayersCuda/[0-9]+|Models/CudaChangingRanks|NcclFault|Programs)$'}
+wanted=${4:-}
 if [ -z "${ENGINE_NVCC:-}" ] && ! PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc >/dev/null; then
   echo "ptx_suites.sh: skipped: there is no nvcc"
   exit 77
@@ -52,7 +52,13 @@ run_suite() {
   return $((status != 0))
 }
 export -f run_suite
+names_of() { "$1" --gtest_list_tests 2>/dev/null | sed -n 's/^\([^ ].*\)\.\( .*\)\{0,1\}$/\1/p'; }
+without_kernels='^(CompiledCode|DeviceChoice|Emulator(DeathTest)?|Hopper|LazyLoadingDeathTest|NcclLibraryFile|Ptx|PtxCopies|TensorMaps|Ways/.*)$'
+if [ -n "$wanted" ]; then
+  suites=$(names_of "$program" | grep -E "$wanted")
+else
+  suites=$(names_of "$program" | grep -vxFf <(names_of "$build/tests/engine/ops/ops_cuda_test") | grep -vE "$without_kernels")
+fi
 echo '| suite | result | ran | failures | skipped | CPU time |'
 echo '|---|---|--:|--:|--:|--:|'
-"$program" --gtest_list_tests 2>/dev/null | sed -n 's/^\([^ ].*\)\.\( .*\)\{0,1\}$/\1/p' | grep -E "$wanted" |
-  xargs -P 2 -I{} bash -c 'run_suite "$1"' _ {}
+xargs -P 2 -I{} bash -c 'run_suite "$1"' _ {} <<<"$suites"

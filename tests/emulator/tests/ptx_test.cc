@@ -115,6 +115,16 @@ TEST_F(Ptx, BlocksKnowTheirNumber) {
   for (unsigned i = 0; i < 96; ++i) EXPECT_EQ(values[i], i);
 }
 
+// nvcc 12 writes some of them so, e.g. where a pointer may be null.
+TEST_F(Ptx, GenericAddressesAreThoseOfGlobalMemory) {
+  values.assign(32, 5);
+  EXPECT_EQ(run("mul.wide.u32 %rd2, %r0, 4; add.s64 %rd2, %rd0, %rd2; ld.u32 %r1, [%rd2]; "
+                "add.s32 %r1, %r1, %r0; st.u32 [%rd2], %r1;"),
+            "");
+  for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(values[i], 5 + i);
+  expect_fault("in no device memory", "mov.u64 %rd2, 64; ld.u32 %r1, [%rd2];");
+}
+
 TEST_F(Ptx, FunctionsAreCalled) {
   const Module module("hand.ptx",
                       ".func (.param .b64 back) twice(\n.param .b64 given\n)\n{ .reg .f64 %d<3>; "

@@ -120,10 +120,12 @@ void InstructionMaker::access(Instruction i, const Words& words,
                               const std::vector<Operand>& given) {
   const bool load = words[0] == "ld";
   std::size_t n = 1;
-  const std::string_view space = n < words.size() ? words[n++] : "";
+  const auto is_vector = [&] { return n < words.size() && (words[n] == "v2" || words[n] == "v4"); };
+  // A generic address: only addresses of global memory are made generic (cvta).
+  const bool generic = is_vector() || (n < words.size() && bytes_of_type(words[n]) != 0);
+  const std::string_view space = generic ? "global" : n < words.size() ? words[n++] : "";
   unsigned parts = 1;
-  if (n < words.size() && (words[n] == "v2" || words[n] == "v4"))
-    parts = words[n++] == "v2" ? 2 : 4;
+  if (is_vector()) parts = words[n++] == "v2" ? 2 : 4;
   const unsigned bytes = n + 1 == words.size() ? bytes_of_type(words[n]) : 0;
   if (bytes == 0 || given.size() != 2) throw Fault(unknown(words));
   const bool is_signed = words[n][0] == 's';
