@@ -141,10 +141,10 @@ TEST(MemoryLimitOfARun, AutoTakesWhatIsFree) {
 
 TEST(MemoryLimitOfARun, ASizeNeedsAUnit) {
   for (const char* size : {"8", "G", "8X", "-1G", "1e30G", "0.1K"})
-    EXPECT_CONTAINS(
+    EXPECT_VALUES(
         test_support::error_or<io::ConfigError>(
             [&] { session_runner::make_config(Options("memory=" + std::string(size))); }, ""),
-        "auto, none, or a size with a unit");
+        std::string("'") + size + "' auto, none, unit");
   EXPECT_EQ(session_runner::make_config("memory=1.5G").compute.memory.bytes, 3u << 29);
   EXPECT_EQ(session_runner::make_config("memory=none").compute.memory.bytes, 0u);
 }
