@@ -112,9 +112,7 @@ TEST_F(OnnxOriginsTest, ComputedTensorsAreWhatTheyWereComputedFrom) {
        value_node("Sub", {"b", "val_9"}, "end")},
       {floats("view", {1, 4, 1, 1}), floats("unsqueeze", {1, 4, 3, 3}), floats("val_9", {3, 3})});
   EXPECT_EQ(names(found), "buffer view.value unsqueeze.weight buffer end.value ");
-  EXPECT_EQ(notes(found),
-            "trained as the exporter has computed them: unsqueeze.weight (from gamma); export with "
-            "optimize=False to train what they were computed from\n");
+  EXPECT_LINES(found.notes, "trained exporter unsqueeze.weight (from gamma); optimize=False");
 }
 
 // Without a signature, the exporter gives the other one its name by a node.
@@ -161,10 +159,9 @@ TEST_F(OnnxOriginsTest, TensorsThatMayBeBuffersAreNamed) {
   const models::OnnxImport found =
       imported(kShifted, {floats("norm.mean", {1, 4, 1, 1}), floats("gamma", {4, 1, 1})});
   EXPECT_EQ(names(found), "norm.mean.weight gamma.weight ");
-  EXPECT_EQ(notes(found),
-            "the file does not tell parameters from buffers; also trained: norm.mean.weight, "
-            "gamma.weight; --freeze 'norm.mean.weight,gamma.weight' keeps those that PyTorch does "
-            "not train\n");
+  EXPECT_LINES(found.notes,
+               "buffers; trained: norm.mean.weight, gamma.weight; --freeze "
+               "'norm.mean.weight,gamma.weight'");
 }
 
 TEST_F(OnnxOriginsTest, ComputedTensorsOfUnknownOriginAreConstants) {
@@ -225,9 +222,7 @@ TEST_F(OnnxOriginsTest, ABufferThatIsAWeightIsNamed) {
   signature_ = "b_blur: BUFFER target='blur.kernel' persistent=True\n";
   const models::OnnxImport found = imported({value_node("Conv", {"x", "blur.kernel"}, "end")},
                                             {floats("blur.kernel", {4, 4, 1, 1})});
-  EXPECT_EQ(notes(found),
-            "trained, although PyTorch does not train them: end.weight; --freeze 'end.weight' "
-            "keeps them\n");
+  EXPECT_LINES(found.notes, "trained, end.weight; --freeze 'end.weight'");
 }
 
 // ReZero, a temperature, and a scale in log space. Numbers of other programs have names as well.
@@ -263,8 +258,8 @@ TEST_F(OnnxOriginsTest, AnExponentIsTrained) {
 }
 
 TEST_F(OnnxOriginsTest, AParameterThatIsReadAsANumberIsNamed) {
-  EXPECT_EQ(notes(imported({value_node("Clip", {"x", "low"}, "end")}, {scalar("low", 0.5F)})),
-            "not trained, as they are read as numbers: low\n");
+  EXPECT_LINES(imported({value_node("Clip", {"x", "low"}, "end")}, {scalar("low", 0.5F)}).notes,
+               "not trained, low");
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ TEST_F(OnnxTokensTest, ShapesAndTypesOfIdsMayBeRepeated) {
   all.push_back(integers("rows_of_4", {-1, 4}));
   EXPECT_EQ(imported(nodes, all).definition, imported(classifier(), constants()).definition);
   all.back() = integers("rows_of_4", {-1, 2});
-  EXPECT_CONTAINS(error_of(nodes, all), "token ids of the shape [batch, 4] to [-1, 2]");
+  EXPECT_VALUES(error_of(nodes, all), "'same' (Reshape): token ids [batch, 4] [-1, 2]");
 }
 
 // The scores of each position: [batch, length, vocabulary].
@@ -211,25 +211,20 @@ TEST_F(CausalMask, NeedsNoCheckForNumbers) {
 TEST_F(OnnxTokensTest, OtherUsesOfIdsAreRejected) {
   std::vector<io::OnnxNode> nodes = classifier();
   nodes.insert(nodes.begin(), made("Equal", {"ids", "one"}, "is_padding"));
-  EXPECT_CONTAINS(error_of(nodes, constants()),
-                  "node 'is_padding' (Equal): it computes with token ids, expected them in Gather "
-                  "alone, as rows of an embedding table (axis 0); export the network without a "
-                  "mask of padding");
+  EXPECT_VALUES(error_of(nodes, constants()),
+                "node 'is_padding' (Equal): token ids, Gather embedding (axis 0);");
   nodes = classifier();
   nodes[0].attributes = {{"axis", std::int64_t{1}}};
-  EXPECT_CONTAINS(error_of(nodes, constants()),
-                  "token ids choose from [9, 2] along axis 1, expected rows (axis 0) of a table "
-                  "[vocabulary, width]");
+  EXPECT_VALUES(error_of(nodes, constants()),
+                "token ids [9, 2] axis 1, (axis 0) [vocabulary, width]");
 }
 
 TEST_F(OnnxTokensTest, OtherInputsAreRejected) {
-  EXPECT_CONTAINS(error_of(classifier(), constants(), {"batch", "length"}),
-                  "its input 'ids' of integers is [?, ?], expected token ids, [batch, length], of "
-                  "a fixed length");
+  EXPECT_VALUES(error_of(classifier(), constants(), {"batch", "length"}),
+                "input 'ids' [?, ?], token ids, [batch, length], fixed length");
   EXPECT_CONTAINS(error_of(classifier(), constants(), {"batch"}), "is [?], expected token ids");
   more_inputs_ = {"mask"};
-  EXPECT_CONTAINS(error_of(classifier(), constants()),
-                  "its graph has 2 inputs, expected 1: images, rows of numbers or token ids");
+  EXPECT_VALUES(error_of(classifier(), constants()), "graph 2 inputs, 1:");
 }
 
 // Exports without optimization contain these.
