@@ -152,7 +152,8 @@ TEST_F(MemoryPlan, ALimitOfTheUserHoldsOrIsRejected) {
                             std::to_string((least >> 20) + 1) + " MiB (");
   EXPECT_CONTAINS(text, "; at most --batch-size-per-device 4095 would fit");
   options_.limit = 1 << 20;
-  EXPECT_CONTAINS(rejection(), "; a batch of one sample needs at least ");
+  EXPECT_LACKS(rejection(), "--batch-size-per-device");
+  EXPECT_VALUES(rejection(), "4096 one sample MiB");
 }
 
 TEST_F(MemoryPlan, TheLargestBatchOfALimitFits) {
@@ -167,7 +168,7 @@ TEST_F(MemoryPlan, TheLargestBatchOfALimitFits) {
 
 TEST_F(MemoryPlan, RanksOfAHostShareItAndAModelMayBeTooLarge) {
   const std::string shared = refusal({2 * need(100).total(), 2});
-  EXPECT_CONTAINS(shared, "for each of 2 ranks of this host");
+  EXPECT_VALUES(shared, "2 ranks");
   const std::string none = refusal({need(1).total() / 2, 1});
   EXPECT_VALUES(none, "one sample");
 }
@@ -191,7 +192,7 @@ TEST_F(MemoryPlan, ADeviceIsNamedAndTheBatchIsThatOfAMicroBatch) {
   EXPECT_EQ(text.find("out of memory on cuda:1: micro-batches of 4096 samples need "), 0u) << text;
   EXPECT_CONTAINS(text, " of 3.0 GiB are free; at most --batch-size-per-device 100 ");
   const std::string none = refusal({.bytes = need(1).total() / 2, .device = 0});
-  EXPECT_CONTAINS(none, "a device with more memory");
+  EXPECT_VALUES(none, "cuda:0: one sample");
 }
 
 TEST_F(MemoryPlan, MemoryThatWasRefusedLeavesAnAdvice) {
@@ -200,10 +201,9 @@ TEST_F(MemoryPlan, MemoryThatWasRefusedLeavesAnAdvice) {
   };
   EXPECT_EQ(advice(need(100).total()).find("at most --batch-size-per-device "), 0u)
       << advice(need(100).total());
-  EXPECT_EQ(advice(2 * need(4096).total()),
-            "the plan would have fitted, so something else takes memory: try a "
-            "--batch-size-per-device below 4096");
-  EXPECT_EQ(advice(need(1).total() / 2).find("not even batches of one sample fit"), 0u);
+  EXPECT_VALUES(advice(2 * need(4096).total()), "plan --batch-size-per-device 4096");
+  EXPECT_VALUES(advice(need(1).total() / 2), "one sample");
+  EXPECT_LACKS(advice(need(1).total() / 2), "--batch-size-per-device");
 }
 
 // Private writable memory of this process that has an address, used or not.
