@@ -247,11 +247,10 @@ TEST_F(TextRun, DataThatDoNotFitAreOneLine) {
   program::expect_error(train("large"), 65, "9 tokens 0 8");
   save("train", 24, kLength + 1, kClasses);
   save("test", 8, kLength + 1, kClasses);
-  program::expect_error(train("long"), 78,
-                        net_ + ": reads 6 token ids per sample; the data set has 7");
+  program::expect_error(train("long"), 78, net_ + ": 6 token ids 7");
   program::expect_error(
       test_support::engine(program::quick_train(argv("--synthetic-shape 8x8x1 --model", net_))), 78,
-      net_ + ": reads 6 token ids per sample; the data set has samples of shape [8, 8, 1]");
+      net_ + ": 6 token ids [8, 8, 1]");
 }
 
 }  // namespace
