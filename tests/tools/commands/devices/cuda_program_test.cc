@@ -167,10 +167,7 @@ TEST_F(CudaProgram, AFailedCaptureIsSaidAndTheSameStepsAreLaunched) {
   for (const auto& [mode, call] : {std::pair{"off", "cudaStreamEndCapture"},  // at its end
                                    {"no-fills", "cudaMemsetAsync"}}) {        // within it
     const CommandResult failed = expect_success(run(mode, mode, {}));
-    EXPECT_CONTAINS(failed.err,
-                    "warning: steps on the device are not captured: the capture failed, " +
-                        std::string(call) + ": ")
-        << failed.out;
+    EXPECT_VALUES(failed.err, "warning: not captured: " + std::string(call) + ":") << failed.out;
     expect_success(verify(rank_model(folder / "captured", 0), rank_model(folder / mode, 0)));
   }
 }
@@ -260,7 +257,7 @@ TEST_F(CudaProgram, ARankWithOneCoreDoesNotPoll) {
   const CommandResult result = train(folder / "one", {"--device", "cuda"});
   sched_setaffinity(0, sizeof all, &all);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_CONTAINS(result.out, "; waits block, with one core)");
+  EXPECT_VALUES(result.out, "cuda:0 waits block, one core");
 }
 
 // Of 13 samples one rank has 5 and two have 4, each in its turn: no step may be a graph on some
