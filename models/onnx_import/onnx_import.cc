@@ -12,6 +12,7 @@
 #include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_nodes.h"
 #include "models/onnx_parameters/onnx_heads.h"
+#include "models/onnx_parameters/onnx_merged_modules.h"
 #include "models/onnx_parameters/onnx_parameter_notes.h"
 #include "models/onnx_parameters/onnx_sharing.h"
 #include "models/onnx_tokens/onnx_masks.h"
@@ -210,7 +211,10 @@ std::string probability_note(const OnnxLayerList& layers, int output) {
 // Again if several layers read a parameter in different ways: it is a layer of its own then.
 TranslatedGraph translate_graph(const io::OnnxReader& file, OnnxReading how) {
   while (true) {
-    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how, causal_masks(file)), {}, {}};
+    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how, causal_masks(file),
+                                                            with_separate_modules(file.graph())),
+                          {},
+                          {}};
     graph.output = translate_nodes(*graph.all);
     graph.needed = needed_layers(graph.all->layers, graph.output.layer);
     if (separate_parameters(*graph.all, graph.needed, how.apart)) continue;

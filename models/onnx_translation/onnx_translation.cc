@@ -296,10 +296,12 @@ void OnnxLayerList::set_user(const OnnxConstant& weight, int layer) {
 }
 
 OnnxTranslation::OnnxTranslation(const io::OnnxReader& source, OnnxReading how,
-                                 std::unordered_set<const io::StoredTensor*> buffers)
+                                 std::unordered_set<const io::StoredTensor*> buffers,
+                                 std::optional<io::OnnxGraph> changed)
     : reading(std::move(how)),
       file(source),
-      graph(source.graph()),
+      changed_graph(std::move(changed)),
+      graph(changed_graph ? *changed_graph : source.graph()),
       origins(graph, std::move(buffers)),
       values(graph, origins),
       layers(graph, origins) {

@@ -175,12 +175,15 @@ struct OnnxProduct {
 
 struct OnnxTranslation {
   // Throws engine::ModelError unless the graph has one input, images, rows of numbers or token ids,
-  // and one output. `buffers`: tensors that are no parameters by their numbers.
+  // and one output. `buffers`: tensors that are no parameters by their numbers. `changed`: the
+  // graph to translate in place of the file's.
   OnnxTranslation(const io::OnnxReader& source, OnnxReading how,
-                  std::unordered_set<const io::StoredTensor*> buffers);
+                  std::unordered_set<const io::StoredTensor*> buffers,
+                  std::optional<io::OnnxGraph> changed);
 
   OnnxReading reading;
   const io::OnnxReader& file;
+  const std::optional<io::OnnxGraph> changed_graph;
   const io::OnnxGraph& graph;
   OnnxOrigins origins;
   OnnxValues values;
