@@ -2,6 +2,7 @@
 #include "models/onnx_import/onnx_nodes.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -17,13 +18,38 @@ namespace {
 
 constexpr std::size_t kMaxShownProblems = 20;
 
+// The node of a norm without parameters that reads those of another module, which are ones and
+// zeros: with constants in their place.
+std::optional<io::ReadNode> with_neutral_inputs(OnnxTranslation& all, const io::ReadNode& node) {
+  std::optional<io::ReadNode> changed;
+  OnnxOperator op(all, node);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const OnnxKnown* known = all.values.find(node.inputs[i]);
+    const auto* constant = known == nullptr ? nullptr : std::get_if<OnnxConstant>(known);
+    if (constant == nullptr || constant->origin != OnnxOrigin::kParameter ||
+        constant->tensor->count() > kMaxOnnxComputed ||
+        (constant->tensor->type != io::DType::kF32 && constant->tensor->type != io::DType::kF64) ||
+        !is_neutral_input(node, i))
+      continue;
+    const double number = node.type == "Mul" || (node.type != "Add" && i == 1) ? 1 : 0;
+    OnnxTensor tensor = op.tensor(i);
+    if (!std::ranges::all_of(tensor.reals, [&](double value) { return value == number; })) continue;
+    const std::string name = node.inputs[i] + "\nneutral";
+    all.values.set(name, std::move(tensor));
+    if (!changed) changed = node;
+    changed->inputs[i] = name;
+  }
+  return changed;
+}
+
 class NodePass {
  public:
   explicit NodePass(OnnxTranslation& all) : all_(all) {}
 
   void run() {
     for (const io::ReadNode& node : all_.graph.nodes) {
-      if (place_ >= all_.pixel_nodes) translate(node);
+      const std::optional<io::ReadNode> changed = with_neutral_inputs(all_, node);
+      if (place_ >= all_.pixel_nodes) translate(changed ? *changed : node);
       all_.values.count_reads(node);
       ++place_;
       if (all_.layers.all().size() > kMaxOnnxLayers)
@@ -114,6 +140,7 @@ OnnxActivation with_classes_before_positions(OnnxActivation output, std::int64_t
 }  // namespace
 
 OnnxActivation translate_nodes(OnnxTranslation& all) {
+  share_orders(all);
   NodePass(all).run();
   expect_shared_weights(all);
   restore_zero_biases(all.layers);

@@ -3,6 +3,7 @@
 #include "models/onnx_parameters/onnx_sharing.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "models/onnx_origins/onnx_calls.h"
 #include "models/onnx_translation/onnx_combined.h"
 #include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
@@ -77,6 +79,22 @@ bool has_computed_weight(const OnnxOperator& op) {
          !call.arguments[argument].starts_with("%p_");
 }
 
+// A name for a layer whose weight the exporter has computed: that of its module would stand for the
+// parameter. "": the module has no parameter of this name.
+std::string computed_name(OnnxOperator& op, const OnnxConstant& weight) {
+  const std::string module = module_of(op.node());
+  if (!has_computed_numbers(weight) || module.empty()) return "";
+  const OnnxOrigins& origins = op.all().origins;
+  if (origins.are_known())
+    return std::ranges::count(origins.parameters(), module + ".weight") == 0
+               ? ""
+               : module + "." + initializer_name(weight);
+  std::string type = op.node().type;
+  std::ranges::transform(type, type.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return module + "." + type;
+}
+
 // Whether two constants have the same numbers. The exporter may have stored a parameter twice: as
 // it is, and transposed. False for further tensors after kMaxOnnxCompared numbers.
 bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxConstant& b) {
@@ -90,6 +108,19 @@ bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxCon
   };
   const io::NamedArray first = loaded(a), second = loaded(b);
   return first.type == second.type && first.data == second.data;
+}
+
+// Lets the tensor be the first one of a parameter, or its transpose. Returns false if it is
+// neither, or may be both.
+bool share_order(OnnxTranslation& all, const OnnxConstant& first, const io::StoredTensor& tensor) {
+  if (first.tensor->shape.size() != 2 || tensor.shape.size() != 2) return false;
+  OnnxConstant turned = first;
+  turned.transposed = true;
+  const OnnxConstant own{.tensor = &tensor};
+  const bool is_same = has_same_numbers(all, own, first);
+  if (is_same == has_same_numbers(all, own, turned)) return false;
+  all.values.set(tensor.name, is_same ? first : turned);
+  return true;
 }
 
 bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
@@ -150,8 +181,11 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
   const bool is_of_no_module = all.origins.is_torch() && is_trained_weight(weight) &&
                                !has_computed_weight(op) && weight.reader.empty() &&
                                !all.origins.is_anonymous(name) && !name.ends_with("weight");
-  layer.name = is_of_no_module ? all.layers.free_parameter_name(name)
-                               : all.layers.free_name(name, op.node());
+  if (const std::string own = computed_name(op, weight); !own.empty())
+    layer.name = all.layers.free_parameter_name(own);
+  else
+    layer.name = is_of_no_module ? all.layers.free_parameter_name(name)
+                                 : all.layers.free_name(name, op.node());
   if (layer.arrays.size() == 1) layer.zero_bias = all.origins.bias_of(op.node());
   const int owner = all.layers.user_of(weight);
   if (owner < 0) {
@@ -215,6 +249,34 @@ void tie_to_owner(OnnxTranslation& all, int index) {
   layer.arrays.clear();
 }
 
+void share_orders(OnnxTranslation& all) {
+  std::map<std::string, std::vector<const io::StoredTensor*>> tensors;  // by parameter
+  for (const io::StoredTensor& tensor : all.graph.constants) {
+    if (all.origins.of(tensor, tensor.name) != OnnxOrigin::kParameter) continue;
+    const std::vector<std::string> sources = all.origins.parameters_in(tensor.name);
+    if (sources.empty())
+      tensors[tensor.name].insert(tensors[tensor.name].begin(), &tensor);
+    else if (sources.size() == 1)
+      tensors[sources[0]].push_back(&tensor);
+  }
+  for (const auto& [parameter, of_parameter] : tensors) {
+    OnnxConstant first;
+    for (const io::StoredTensor* tensor : of_parameter) {
+      const OnnxComputation computation = computation_of(all.origins, {}, tensor->name);
+      if (of_parameter.size() == 1 || computation == OnnxComputation::kNumbers) continue;
+      if (first.tensor == nullptr && computation != OnnxComputation::kPart) {
+        first = {.tensor = tensor,
+                 .origin = OnnxOrigin::kParameter,
+                 .alias = tensor->name == parameter ? "" : parameter};
+        if (tensor->shape.size() == 2) all.values.set(tensor->name, first);
+        continue;
+      }
+      if (first.tensor != nullptr && !share_order(all, first, *tensor))
+        all.effects.separated.insert(tensor->name);
+    }
+  }
+}
+
 bool is_apart(const OnnxTranslation& all, const OnnxConstant& parameter) {
   return all.reading.apart.contains(parameter_key(parameter));
 }
@@ -261,6 +323,29 @@ OnnxActivation with_bias_apart(OnnxOperator& op, OnnxActivation value) {
                 op, {.shape = {1}, .integers = {}, .reals = op.tensor(2).reals, .is_real = true});
   const std::size_t rank = value.plain.dims.size();
   if (op.node().type != "Gemm" && rank > 2) bias.plain.dims.resize(rank - 1);  // pixels
+  return as_special(combined(op, "add", std::move(value), std::move(bias)));
+}
+
+OnnxActivation with_zero_bias(OnnxOperator& op, OnnxActivation value) {
+  OnnxTranslation& all = op.all();
+  const std::string name = all.origins.bias_of(op.node());
+  const auto has_sum = [&](const io::ReadNode& node) {
+    return node.type == "Add" && node.call == op.node().call &&
+           std::ranges::find(node.inputs, op.node().outputs[0]) != node.inputs.end();
+  };
+  if (name.empty() || has_bias(op) || std::ranges::any_of(all.graph.nodes, has_sum)) return value;
+  value = as_plain(value);
+  const std::int64_t out = extent_of(value.plain, value.plain.dims.back());
+  if (out < 1) return value;
+  OnnxActivation bias = tensor_value(op, zeros(op, {out}, /*is_real=*/true));
+  const auto [found, is_new] = all.effects.zero_biases.try_emplace(name, bias.layer);
+  OnnxListedLayer& layer = all.layers.at(found->second);
+  bias.layer = found->second;
+  if (is_new) {
+    layer.kind = "parameter";
+    layer.name = all.layers.free_parameter_name(name);
+    layer.arrays[0].name = "weight";
+  }
   return as_special(combined(op, "add", std::move(value), std::move(bias)));
 }
 

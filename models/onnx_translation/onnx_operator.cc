@@ -51,6 +51,7 @@ std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
 OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
                             OnnxConstant constant) {
   if (!is_trained_weight(constant)) return constant;
+  constant.computation = computation_of(all.origins, node, constant.tensor->name);
   const std::string& name = initializer_name(constant);
   if (std::string read = all.origins.parameter_read(node, name); read != name)
     constant.alias = std::move(read);

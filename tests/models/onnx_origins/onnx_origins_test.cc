@@ -174,6 +174,85 @@ TEST_F(OnnxOriginsTest, ComputedTensorsOfUnknownOriginAreConstants) {
   EXPECT_VALUES(notes(found), "onnx::Sub_12 do_constant_folding=False");
 }
 
+// Without a signature, a name says that the exporter has computed a weight: it writes those of
+// Linear layers and convolutions as they are, except the matrices of MatMul.
+TEST_F(OnnxOriginsTest, WeightsWithoutANameAreNamed) {
+  const models::OnnxImport conv =
+      imported({{"Conv", "/c/Conv", {"x", "onnx::Conv_7", "c.bias"}, {"end"}, {}}},
+               {floats("onnx::Conv_7", {4, 4, 1, 1}), floats("c.bias", {4})});
+  EXPECT_EQ(names(conv), "c.conv.weight c.conv.bias ");
+  EXPECT_VALUES(notes(conv), "computed c.conv.weight do_constant_folding=False");
+  const models::OnnxImport linear =
+      imported({value_node("GlobalAveragePool", {"x"}, "g"),
+                value_node("Flatten", {"g"}, "f"),
+                {"Gemm", "/m/Gemm", {"f", "onnx::Gemm_7"}, {"z"}, {{"transB", std::int64_t{1}}}},
+                value_node("Unsqueeze", {"z", "axes"}, "u"),
+                value_node("Add", {"x", "u"}, "end")},
+               {floats("onnx::Gemm_7", {4, 4}), onnx_constants::integers("axes", {2, 3})});
+  EXPECT_EQ(names(linear), "m.gemm.weight ");
+  EXPECT_VALUES(notes(linear), "computed m.gemm.weight do_constant_folding=False");
+}
+
+// A matrix that MatMul reads may be a transposed parameter, as that of a Linear layer is.
+TEST_F(OnnxOriginsTest, MatricesThatMayBeComputedAreNamed) {
+  const io::NamedArray matrix = floats("onnx::MatMul_7", {3, 3}, 1);
+  const io::OnnxNode product{"MatMul", "/m/MatMul", {"x", matrix.name}, {"p"}, {}};
+  const auto notes_of = [&](const std::string& module, const io::NamedArray& of) {
+    return notes(imported({product, {"Relu", "/" + module + "/Relu", {"p"}, {"end"}, {}}}, {of}));
+  };
+  EXPECT_EQ(notes_of("other", matrix), "");
+  EXPECT_VALUES(notes_of("m", matrix), "m.weight do_constant_folding=False");
+  EXPECT_VALUES(notes_of("other", floats("onnx::MatMul_7", {3, 3})), "m.weight");  // with a 0
+  EXPECT_EQ(notes_of("other", filled("onnx::MatMul_7", {3, 3}, 0)), "");
+}
+
+TEST_F(OnnxOriginsTest, ConstantsThatAreComputedOnAreNamed) {
+  const models::OnnxImport found =
+      imported({value_node("Sqrt", {"onnx::Sqrt_7"}, "s"), value_node("Mul", {"x", "s"}, "end")},
+               {floats("onnx::Sqrt_7", {4, 1, 1}, 1)});
+  EXPECT_VALUES(notes(found), "onnx::Sqrt_7 do_constant_folding=False");
+}
+
+// GroupNorm with a weight of 1 and a bias of 0, which may be parameters.
+TEST_F(OnnxOriginsTest, NormsWhoseNumbersHaveNoNameAreNamed) {
+  const models::OnnxImport found = imported(
+      {{"InstanceNormalization", "/n/InstanceNormalization", {"x", "/n/1", "/n/0"}, {"i"}, {}},
+       {"Mul", "/n/Mul", {"i", "onnx::Mul_7"}, {"m"}, {}},
+       {"Add", "/n/Add", {"m", "onnx::Add_8"}, {"end"}, {}}},
+      {filled("/n/1", {4}, 1), filled("/n/0", {4}, 0), filled("onnx::Mul_7", {4, 1, 1}, 1),
+       filled("onnx::Add_8", {4, 1, 1}, 0)});
+  EXPECT_EQ(names(found), "");
+  EXPECT_VALUES(notes(found), "1 0 n do_constant_folding=False");
+}
+
+TEST_F(OnnxOriginsTest, ManyTensorsThatMayBeBuffersAreNamedByPatterns) {
+  std::vector<io::OnnxNode> nodes;
+  std::vector<io::NamedArray> constants;
+  std::string from = "x";
+  for (int i = 0; i < 5; ++i) {
+    const std::string block = "b." + std::to_string(i) + ".";
+    nodes.push_back(value_node("Mul", {from, block + "gamma"}, block + "m"));
+    nodes.push_back(value_node("Add", {block + "m", block + "beta"}, block + "a"));
+    from = block + "a";
+    constants.push_back(floats(block + "gamma", {4, 1, 1}));
+    constants.push_back(floats(block + "beta", {4, 1, 1}));
+  }
+  nodes.push_back(value_node("Identity", {from}, "end"));
+  EXPECT_VALUES(notes(imported(nodes, constants)),
+                "b.*.gamma.weight b.*.beta.weight b.*.gamma.weight,b.*.beta.weight");
+}
+
+// The file names a tensor of zeros as one of those that are equal: another one may be a norm's.
+TEST_F(OnnxOriginsTest, ParametersWithTheTensorOfABufferAreNotNamed) {
+  const models::OnnxImport found =
+      imported({value_node("Identity", {"b.shift"}, "n.bias"),
+                value_node("Add", {"x", "b.shift"}, "a"),
+                {"LayerNormalization", "/n/L", {"a", "n.weight", "n.bias"}, {"end"}, {}}},
+               {floats("b.shift", {3}), floats("n.weight", {3})});
+  EXPECT_VALUES(notes(found), "b.shift.weight --freeze");
+  EXPECT_EQ(notes(found).find("n.bias"), std::string::npos) << notes(found);
+}
+
 // torchvision's FrozenBatchNorm2d: no norm reads its statistics.
 TEST_F(OnnxOriginsTest, StatisticsOutsideOfANormFreezeTheirModule) {
   const models::OnnxImport found = imported(
