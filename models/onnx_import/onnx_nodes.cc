@@ -12,6 +12,7 @@
 #include "models/onnx_import/onnx_operators.h"
 #include "models/onnx_parameters/onnx_sharing.h"
 #include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
@@ -33,6 +34,7 @@ std::optional<io::ReadNode> with_neutral_inputs(OnnxTranslation& all, const io::
       continue;
     const double number = node.type == "Mul" || (node.type != "Add" && i == 1) ? 1 : 0;
     OnnxTensor tensor = op.tensor(i);
+    count_computed(op, count_of(tensor));
     if (!std::ranges::all_of(tensor.reals, [&](double value) { return value == number; })) continue;
     const std::string name = node.inputs[i] + "\nneutral";
     all.values.set(name, std::move(tensor));
@@ -48,8 +50,7 @@ class NodePass {
 
   void run() {
     for (const io::ReadNode& node : all_.graph.nodes) {
-      const std::optional<io::ReadNode> changed = with_neutral_inputs(all_, node);
-      if (place_ >= all_.pixel_nodes) translate(changed ? *changed : node);
+      if (place_ >= all_.pixel_nodes) translate(node);
       all_.values.count_reads(node);
       ++place_;
       if (all_.layers.all().size() > kMaxOnnxLayers)
@@ -90,7 +91,8 @@ class NodePass {
     const OnnxBuild build = find_onnx_operator(node.type);
     if (node.outputs.empty()) return report(node, "it has no output");
     try {
-      OnnxOperator op(all_, node);
+      const std::optional<io::ReadNode> changed = with_neutral_inputs(all_, node);
+      OnnxOperator op(all_, changed ? *changed : node);
       if (fold_node(op)) return;
       if (build == nullptr) {
         has_unknown_ = true;

@@ -64,9 +64,10 @@ bool reads_in_order(const OnnxCall& call) {
 // matrices of MatMul alone in another order.
 OnnxComputation computation_by_name(const OnnxOrigins& origins, const io::ReadNode& reader,
                                     const std::string& tensor) {
-  if (!origins.is_torch() || !tensor.starts_with("onnx::") || reader.inputs.size() < 2 ||
-      reader.inputs[1] != tensor)
+  if (!origins.is_torch() || !tensor.starts_with("onnx::") || reader.inputs.size() < 2)
     return OnnxComputation::kNone;
+  if (reader.type == "Gather" && reader.inputs[0] == tensor) return OnnxComputation::kNumbers;
+  if (reader.inputs[1] != tensor) return OnnxComputation::kNone;
   if (reader.type == "Gemm") {
     const bool is_transposed = std::ranges::any_of(reader.attributes, [](const auto& attribute) {
       const auto* value = std::get_if<std::int64_t>(&attribute.value);

@@ -88,7 +88,8 @@ class ModuleSeparation {
     const std::unordered_set<std::string> used(modules_.begin(), modules_.end());
     for (const std::string& name : origins_.parameters())
       if (const std::string module = module_of_parameter(name);
-          !read.contains(name) && name.ends_with("weight") && used.contains(module))
+          !read.contains(name) && used.contains(module) &&
+          (name.ends_with("weight") || name.ends_with("bias")))
         lost_[module].push_back(name);
   }
 

@@ -60,9 +60,11 @@ std::vector<std::string> shortened(const std::vector<std::string>& names,
     const std::string pattern = pattern_of(name);
     std::size_t& count = counts[pattern];
     if (count == 0) continue;  // the pattern is in the list
-    const auto fitting = static_cast<std::size_t>(std::ranges::count_if(
-        all, [&](const std::string& other) { return fits_pattern(pattern, other); }));
-    if (count > 1 && fitting == count) count = 0;
+    if (count > 1) {
+      const auto fitting = std::ranges::count_if(
+          all, [&](const std::string& other) { return fits_pattern(pattern, other); });
+      count = fitting == static_cast<std::ptrdiff_t>(count) ? 0 : 1;
+    }
     shorter.push_back(count == 0 ? pattern : name);
   }
   return shorter;

@@ -267,8 +267,10 @@ void share_orders(OnnxTranslation& all) {
       if (first.tensor == nullptr && computation != OnnxComputation::kPart) {
         first = {.tensor = tensor,
                  .origin = OnnxOrigin::kParameter,
-                 .alias = tensor->name == parameter ? "" : parameter};
-        if (tensor->shape.size() == 2) all.values.set(tensor->name, first);
+                 .alias = parameter,
+                 .computation = OnnxComputation::kOrder};
+        if (tensor->shape.size() == 2 && tensor->name != parameter)
+          all.values.set(tensor->name, first);
         continue;
       }
       if (first.tensor != nullptr && !share_order(all, first, *tensor))

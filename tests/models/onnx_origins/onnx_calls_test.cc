@@ -206,11 +206,12 @@ TEST_F(OnnxCallsTest, AParameterAndItsTransposeAreOne) {
   // Without a copy in the order of the module.
   const models::OnnxImport turned = imported(
       {{"MatMul", {"x", "t"}, "h", "aten.linear.default](args = (%x, %p_a_weight)", "a"},
-       {"MatMul", {"h", "val_7"}, "i", "aten.linear.default](args = (%h, %t)", ""},
-       {"Gemm", {"i", "c.weight"}, "y", "aten.linear.default](args = (%i, %p_c_weight)", "c"}},
+       {"MatMul", {"h", "val_7"}, "i", "aten.linear.default](args = (%h, %t, %p_b)", ""},
+       {"Add", {"i", "b"}, "j", "aten.linear.default](args = (%h, %t, %p_b)", ""},
+       {"Gemm", {"j", "c.weight"}, "y", "aten.linear.default](args = (%i, %p_c_weight)", "c"}},
       {transposed_copy(weight, "t"), transposed_copy(transposed_copy(weight, ""), "val_7"),
-       floats("c.weight", {4, 4}, 3)});
-  EXPECT_EQ(names(turned), "a.weight c.weight ");
+       floats("b", {4}), floats("c.weight", {4, 4}, 3)});
+  EXPECT_EQ(names(turned), "a.weight b.weight c.weight ");
 }
 
 TEST_F(OnnxCallsTest, APartOfAParameterThatIsReadAsAWholeIsNamed) {

@@ -392,7 +392,7 @@ class Merged(torch.nn.Module):
         self.decoder = n.TransformerDecoder(n.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True), 2)
         self.attention = n.MultiheadAttention(8, 2, batch_first=True)
         self.norm, self.plain = n.LayerNorm(8), n.LayerNorm(8, elementwise_affine=False)
-        self.code, self.shift = n.Linear(8, 6), n.Parameter(torch.zeros(8))
+        self.encode, self.shift = n.Linear(8, 6), n.Parameter(torch.zeros(8))
         self.rows, self.plain_rows = n.InstanceNorm1d(8, affine=True), n.InstanceNorm1d(8)
         self.groups, self.plain_groups, self.channels = n.GroupNorm(2, 8), n.GroupNorm(4, 8, affine=False), n.GroupNorm(8, 8)
         self.fc = n.Linear(8, CLASSES)
@@ -402,7 +402,7 @@ class Merged(torch.nn.Module):
         x = self.decoder(self.queries.expand(len(x), -1, -1), memory)
         x = x + self.attention(x, memory, memory, need_weights=False)[0]
         x = self.plain(torch.relu(self.norm(x)) + x)
-        x = x + torch.nn.functional.linear(torch.relu(self.code(x)), self.code.weight.t(), self.shift)
+        x = x + torch.nn.functional.linear(torch.relu(self.encode(x)), self.encode.weight.t(), self.shift)
         x = x.transpose(1, 2)
         for norm in (self.rows, self.plain_rows, self.groups, self.plain_groups, self.channels):
             x = torch.tanh(norm(x)) + 0.5 * x
@@ -671,7 +671,7 @@ EXPORTS = {
     "preserve": {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False},
 }
 PLAIN = {"dynamo": True, "optimize": False}
-EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval"}  # of a network in eval mode
+EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval", "trace_merged": "dynamo"}  # of a network in eval mode
 
 
 def with_statistics(model):
