@@ -234,7 +234,7 @@ void tie_to_owner(OnnxTranslation& all, int index) {
   OnnxConstant& weight = layer.arrays[0].from;
   const OnnxConstant read = weight;
   const std::string& bias = initializer_name(layer.arrays[1].from);
-  if (!weight.reader.empty() && bias.ends_with(".bias")) {
+  if (!weight.reader.empty() && bias.ends_with(".bias") && !has_computed_numbers(weight)) {
     OnnxConstant named = weight;
     named.alias = bias.substr(0, bias.size() - 4) + "weight";
     named.reader.clear();

@@ -159,6 +159,18 @@ TEST_F(OnnxCallsTest, WeightsThatTheExporterHasComputedAreNamed) {
                 "a.weight w b.weight v m.div.weight m.weight c.weight head optimize=False");
 }
 
+// The bias of a module does not name a weight that is computed from the module's.
+TEST_F(OnnxCallsTest, AComputedWeightWithABiasIsNamed) {
+  parameters_ = {"m.weight", "m.bias"};
+  folded_ = {{"val_9", "['m.weight', 'mask', 'mul']"}};
+  const std::string call = "aten.linear.default](args = (%x, %mul, %p_m_bias)";
+  const models::OnnxImport found = imported(
+      {{"MatMul", {"x", "val_9"}, "h", call, "m"}, {"Add", {"h", "m.bias"}, "y", call, "m"}},
+      {floats("val_9", {4, 4}), floats("m.bias", {4}, 1)});
+  EXPECT_EQ(names(found), "m.val_9.weight m.val_9.bias ");
+  EXPECT_VALUES(notes(found), "m.val_9.weight m.weight optimize=False");
+}
+
 // A transpose or a view alone is trained as the parameter is.
 TEST_F(OnnxCallsTest, OtherOrdersOfAParameterAreNoComputedWeights) {
   parameters_ = {"a.weight", "w", "v"};
