@@ -89,8 +89,9 @@ std::string file_layout_text(const OnnxTranslation& all, const std::vector<bool>
     const OnnxListedLayer& layer = all.layers.all()[i];
     for (const OnnxLayerArray& array : layer.arrays) {
       const OnnxConstant& from = array.from;
-      if (!needed[i] || from.tensor == nullptr || !all.origins.has_layout_of_module(*from.tensor))
-        continue;
+      if (!needed[i] || from.tensor == nullptr) continue;
+      const bool is_in_order = from.computation == OnnxComputation::kShared;
+      if (!is_in_order && !all.origins.has_layout_of_module(*from.tensor)) continue;
       if (!from.transposed && from.tensor->shape == array.shape) continue;
       const std::string name = "\"" + layer.name + "." + array.name + "\"";
       shapes += (shapes.empty() ? "" : ", ") + name + " = " + base::shape_text(from.tensor->shape);

@@ -15,6 +15,7 @@ namespace models {
 enum class OnnxComputation : std::uint8_t {
   kNone,     // it is a parameter, or the file does not say
   kOrder,    // all numbers of a parameter, perhaps in another order
+  kShared,   // likewise, by a tensor in the order of PyTorch: share_orders()
   kPart,     // some of them
   kNumbers,  // others, e.g. of a product with a mask: its training is not that of the parameter
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "engine/core/error.h"
@@ -110,17 +111,46 @@ bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxCon
   return first.type == second.type && first.data == second.data;
 }
 
-// Lets the tensor be the first one of a parameter, or its transpose. Returns false if it is
-// neither, or may be both.
-bool share_order(OnnxTranslation& all, const OnnxConstant& first, const io::StoredTensor& tensor) {
-  if (first.tensor->shape.size() != 2 || tensor.shape.size() != 2) return false;
+// Whether the matrix is the transpose of the first one; nothing if it is neither, or may be both.
+std::optional<bool> is_transpose(OnnxTranslation& all, const OnnxConstant& first,
+                                 const io::StoredTensor& tensor) {
+  if (first.tensor->shape.size() != 2 || tensor.shape.size() != 2) return std::nullopt;
   OnnxConstant turned = first;
   turned.transposed = true;
   const OnnxConstant own{.tensor = &tensor};
-  const bool is_same = has_same_numbers(all, own, first);
-  if (is_same == has_same_numbers(all, own, turned)) return false;
-  all.values.set(tensor.name, is_same ? first : turned);
-  return true;
+  const bool is_same = has_same_numbers(all, own, first),
+             is_turned = has_same_numbers(all, own, turned);
+  return is_same == is_turned ? std::nullopt : std::optional(is_turned);
+}
+
+// Whether the tensor is the transpose of a weight by its use: MatMul reads it for a Linear layer.
+bool is_read_transposed(const OnnxTranslation& all, const std::string& tensor) {
+  return std::ranges::any_of(all.graph.nodes, [&](const io::ReadNode& node) {
+    if (node.type != "MatMul" || node.inputs.size() < 2 || node.inputs[1] != tensor) return false;
+    const OnnxCall call = read_onnx_call(node.call);
+    const std::size_t weight = weight_argument(call);
+    return weight > 0 && weight < call.arguments.size() &&
+           call.arguments[weight].starts_with("%p_");
+  });
+}
+
+// The tensor with the parameter's numbers in the order of PyTorch; without one: unknown.
+OnnxConstant in_own_order(OnnxTranslation& all, const std::string& parameter,
+                          const std::vector<const io::StoredTensor*>& tensors) {
+  const io::StoredTensor* turned = nullptr;
+  for (const io::StoredTensor* tensor : tensors)
+    if (is_read_transposed(all, tensor->name)) turned = tensor;
+  for (const io::StoredTensor* tensor : tensors) {
+    const OnnxConstant found{.tensor = tensor,
+                             .origin = OnnxOrigin::kParameter,
+                             .alias = parameter,
+                             .computation = OnnxComputation::kShared};
+    const bool is_order = computation_of(all.origins, {}, tensor->name) == OnnxComputation::kOrder;
+    if (tensor->name == parameter ||
+        (is_order && turned != nullptr && is_transpose(all, found, *turned).value_or(false)))
+      return found;
+  }
+  return {};
 }
 
 bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
@@ -260,21 +290,24 @@ void share_orders(OnnxTranslation& all) {
       tensors[sources[0]].push_back(&tensor);
   }
   for (const auto& [parameter, of_parameter] : tensors) {
-    OnnxConstant first;
+    const auto is_whole = [&](const io::StoredTensor* tensor) {
+      const OnnxComputation computation = computation_of(all.origins, {}, tensor->name);
+      return computation == OnnxComputation::kNone || computation == OnnxComputation::kOrder;
+    };
+    if (of_parameter.size() == 1 || std::ranges::none_of(of_parameter, is_whole)) continue;
+    const OnnxConstant first = in_own_order(all, parameter, of_parameter);
     for (const io::StoredTensor* tensor : of_parameter) {
       const OnnxComputation computation = computation_of(all.origins, {}, tensor->name);
-      if (of_parameter.size() == 1 || computation == OnnxComputation::kNumbers) continue;
-      if (first.tensor == nullptr && computation != OnnxComputation::kPart) {
-        first = {.tensor = tensor,
-                 .origin = OnnxOrigin::kParameter,
-                 .alias = parameter,
-                 .computation = OnnxComputation::kOrder};
-        if (tensor->shape.size() == 2 && tensor->name != parameter)
-          all.values.set(tensor->name, first);
-        continue;
+      if (tensor->name == parameter || computation == OnnxComputation::kNumbers) continue;
+      OnnxConstant shared = first;
+      if (tensor != first.tensor) {
+        const auto turned =
+            first.tensor == nullptr ? std::nullopt : is_transpose(all, first, *tensor);
+        shared.transposed = turned.value_or(false);
+        if (!turned) all.effects.separated.insert(tensor->name);
+        if (!turned) continue;
       }
-      if (first.tensor != nullptr && !share_order(all, first, *tensor))
-        all.effects.separated.insert(tensor->name);
+      all.values.set(tensor->name, std::move(shared));
     }
   }
 }

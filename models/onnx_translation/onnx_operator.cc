@@ -52,7 +52,7 @@ std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
 OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
                             OnnxConstant constant) {
   if (!is_trained_weight(constant)) return constant;
-  if (constant.computation == OnnxComputation::kOrder) {  // of a parameter that is known
+  if (constant.computation == OnnxComputation::kShared) {
     OnnxCall call = read_onnx_call(node.call);
     const std::size_t weight = weight_argument(call);
     if (weight == 0 || weight >= call.arguments.size()) return constant;
