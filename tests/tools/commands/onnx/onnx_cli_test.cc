@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "engine/train/saving/weights.h"
 #include "io/checkpoint/checkpoint_directory.h"
@@ -185,6 +188,54 @@ TEST_F(OnnxExport, FormatIsChosenByNameOrOption) {
   EXPECT_FALSE(io::load_arrays(other).empty());
   expect_success(call("export", run_, "-o", other, "--format onnx"));
   EXPECT_EQ(Message(test_support::read_text(other)).one(2).bytes, "engine");
+}
+
+// A mask of -inf is a constant of the file: nothing diverged.
+TEST_F(OnnxExport, ConstantsMayBeInfinite) {
+  const auto node = [](const std::string& type, const std::vector<std::string>& inputs,
+                       const std::string& to) {
+    return io::OnnxNode{type, to, inputs, {to}, {}};
+  };
+  const auto numbers = [](const std::string& name, std::vector<std::int64_t> shape) {
+    return onnx_fixture::floats(
+        name,
+        onnx_fixture::random_samples(
+            std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>()), 4),
+        shape);
+  };
+  io::OnnxModel net;
+  net.inputs = {{.name = "x", .shape = {"batch", 8}}};
+  net.outputs = {{.name = "y", .shape = {"batch", 3}}};
+  net.nodes = {node("MatMul", {"x", "a.weight"}, "a"), node("Equal", {"places", "masked"}, "mask"),
+               node("Where", {"mask", "infinite", "a"}, "b"), node("Softmax", {"b"}, "c"),
+               node("MatMul", {"c", "d.weight"}, "y")};
+  net.constants = {numbers("a.weight", {8, 4}), numbers("d.weight", {4, 3}),
+                   onnx_fixture::integers("places", {0, 1, 0, 1}, {4}),
+                   onnx_fixture::integers("masked", {1}, {}),
+                   onnx_fixture::floats("infinite", {-INFINITY}, {})};
+  const std::string path = folder_ / "net.onnx", weights = folder_ / "w.safetensors",
+                    more = folder_ / "more";
+  io::save_onnx(net, path);
+  train(argv("--synthetic-shape 1x1x8 --synthetic-classes 3 --steps 3 --model", path, "--save-dir",
+             run_));
+  expect_success(call("eval", run_));
+  expect_success(call("report", run_, "-o", folder_ / "run.html"));
+  EXPECT_NE(test_support::read_text(folder_ / "run.html").find("Predictions"), std::string::npos);
+  exported({run_});
+  expect_success(call("export", run_, "-o", weights));
+  expect_success(call("eval", weights,
+                      "--dataset synthetic --synthetic-shape 1x1x8 "
+                      "--synthetic-classes 3 --model",
+                      path));
+  expect_success(call("import", weights, "-o", folder_ / "made.ckpt", "--model", path));
+  expect_success(call("train --threads 1 --steps 6 --average-last 1 --resume", run_));
+  const CommandResult same = expect_success(call("verify", run_, run_));
+  EXPECT_EQ(same.err.find("infinity"), std::string::npos) << same.err;
+  const std::vector<io::NamedArray> arrays = io::load_arrays(weights);
+  const auto is_infinite = [](const io::NamedArray& array) {
+    return array.name.ends_with(".value") && array.data.size() == 16;
+  };
+  EXPECT_NE(std::ranges::find_if(arrays, is_infinite), arrays.end());
 }
 
 // A matrix that PyTorch multiplies from the right, `x @ self.w`, and one that it reads transposed:
