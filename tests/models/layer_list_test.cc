@@ -396,14 +396,19 @@ TEST_F(LayerList, ProbabilitiesAtTheEndAreAnErrorUnlessTheyAreTargets) {
        {"kind = \"softmax\"\n", "kind = \"activation\"\nfunction = \"sigmoid\"\nname = \"p\"\n"}) {
     const std::string path = write(dense + "[[layer]]\n" + last);
     models::ModelOptions options{.sample_shape = {1, 1, 4}, .classes = 3};
-    try {
-      models::build_model(path, options);
-      ADD_FAILURE() << last;
-    } catch (const engine::ModelError& error) {
-      EXPECT_NE(std::string(error.what()).find("expected logits"), std::string::npos)
-          << error.what();
-    }
-    options.regression = engine::ops::RegressionLoss{};
+    const auto expect_rejected = [&] {
+      try {
+        models::build_model(path, options);
+        ADD_FAILURE() << last;
+      } catch (const engine::ModelError& error) {
+        EXPECT_NE(std::string(error.what()).find("expected logits"), std::string::npos)
+            << error.what();
+      }
+    };
+    expect_rejected();
+    options.regression = engine::ops::RegressionLoss::kLogistic;  // that of several labels
+    expect_rejected();
+    options.regression = engine::ops::RegressionLoss::kSquared;
     EXPECT_NO_THROW(models::build_model(path, options));
     EXPECT_NO_THROW(models::build_model(write("logits = \"fc\"\n" + dense + "[[layer]]\n" + last),
                                         {.sample_shape = {1, 1, 4}, .classes = 3}));

@@ -16,6 +16,7 @@
 #include "tests/io/base/formats/protobuf_reader.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/layers_toml.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tests/tools/commands/program.h"
 #include "tools/report/output/json_file.h"
@@ -188,6 +189,55 @@ TEST_F(OnnxExport, FormatIsChosenByNameOrOption) {
   EXPECT_FALSE(io::load_arrays(other).empty());
   expect_success(call("export", run_, "-o", other, "--format onnx"));
   EXPECT_EQ(Message(test_support::read_text(other)).one(2).bytes, "engine");
+}
+
+// The loss of a regression does not contain a sigmoid at the end.
+TEST_F(OnnxExport, OfARegressionMayEndInASigmoid) {
+  std::string table = "a,b,target\n";
+  for (int i = 0; i < 40; ++i)
+    table +=
+        std::to_string(i) + "," + std::to_string(i * i % 7) + "," + std::to_string(i % 5) + "\n";
+  test_support::write_text(folder_ / "t.csv", table);
+  const std::string net = folder_ / "net.toml", weights = folder_ / "w.npz";
+  test_support::write_text(net, test_support::layers_toml(R"(
+flatten
+dense fc out=4
+activation function=tanh
+dense end out=classes
+activation function=sigmoid
+)"));
+  const std::vector<std::string> data =
+      argv("--dataset csv --task regression --annotations", folder_ / "t.csv", "--model", net);
+  const auto with_data = [&](std::vector<std::string> words) {
+    words.insert(words.end(), data.begin(), data.end());
+    return expect_success(engine(words));
+  };
+  with_data(argv("train --batch-size 8 --threads 1 --save-dir", run_));
+  EXPECT_EQ(metadata(exported({run_}))["target"], "target");
+  const std::string before = test_support::read_text(file_);
+  expect_success(call("export", run_, "-o", weights));
+  with_data(argv("export", weights, "-o", file_));
+  with_data(argv("import", weights, "-o", folder_ / "made.ckpt"));
+  exported({folder_ / "made.ckpt"});
+  expect_error(
+      engine(test_support::overridden(argv("train --threads 1 --model", net, "--dataset synthetic"),
+                                      argv("--synthetic-shape 1x1x2"))),
+      78, "expected logits: the loss contains it");
+
+  const std::string missing = onnx_fixture::python_is_missing();
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  test_support::write_text(file_, before);
+  const std::string inner = test_support::read_text(net);
+  test_support::write_text(net, inner.substr(0, inner.rfind("[[layer]]")));
+  const ::engine::Graph graph = models::build_model(net, {.sample_shape = {1, 1, 2}, .classes = 1});
+  ::engine::ModelState state = ::engine::ModelState::allocate(graph, ::engine::DType::kF32);
+  ::engine::import_state(io::load_arrays(weights), weights, false, state);
+  const std::vector<float> rows = onnx_fixture::random_samples(12, 3);
+  std::vector<float> outputs = onnx_fixture::logits_of_images(graph, state, 6, rows);
+  for (float& output : outputs) output = 1 / (1 + std::exp(-output));
+  onnx_fixture::expect_equal_in_onnxruntime(file_,
+                                            {onnx_fixture::floats("rows.input", rows, {6, 2}),
+                                             onnx_fixture::floats("rows.logits", outputs, {6, 1})});
 }
 
 // A mask of -inf is a constant of the file: nothing diverged.
