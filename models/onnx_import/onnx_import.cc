@@ -210,7 +210,8 @@ std::string probability_note(const OnnxLayerList& layers, int output) {
 // Again if several layers read a parameter in different ways: it is a layer of its own then.
 TranslatedGraph translate_graph(const io::OnnxReader& file, OnnxReading how) {
   while (true) {
-    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how, causal_masks(file)), {}, {}};
+    TranslatedGraph graph{
+        std::make_unique<OnnxTranslation>(file, how, constant_masks(file)), {}, {}};
     graph.output = translate_nodes(*graph.all);
     graph.needed = needed_layers(graph.all->layers, graph.output.layer);
     if (separate_parameters(*graph.all, graph.needed, how.apart)) continue;

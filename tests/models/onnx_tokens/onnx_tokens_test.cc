@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/core/error.h"
@@ -266,6 +267,36 @@ TEST_F(OnnxTokensTest, PartsOfASequenceAreThoseOfASplit) {
   EXPECT_CONTAINS(imported(nodes, all).definition, "kind = \"slice\"");
   all[4] = integers("last", {2});
   EXPECT_CONTAINS(error_of(nodes, all), "entry 2 of 2");
+}
+
+// softmax(q k^T + mask) v of three layers, as tutorials have it; without the mask it stays as it
+// is.
+TEST_F(OnnxTokensTest, CausalAttentionOfThreeLayersIsOneLayer) {
+  std::vector<io::OnnxNode> nodes = classifier();
+  nodes.insert(
+      nodes.begin() + 1,
+      {made("MatMul", {"rows", "q.weight"}, "q"), made("MatMul", {"rows", "k.weight"}, "k"),
+       made("MatMul", {"rows", "v.weight"}, "v"),
+       made("Transpose", {"k"}, "turned", {{"perm", Ints{0, 2, 1}}}),
+       made("MatMul", {"q", "turned"}, "product"), made("Mul", {"product", "size"}, "scores"),
+       made("Add", {"scores", "mask"}, "masked"), made("Softmax", {"masked"}, "weights"),
+       made("MatMul", {"weights", "v"}, "read")});
+  nodes[10].inputs[0] = "read";
+  std::vector<io::NamedArray> all = constants();
+  for (const char* name : {"q.weight", "k.weight", "v.weight"}) all.push_back(floats(name, {2, 2}));
+  all.push_back(scalar("size", std::sqrt(0.5F)));
+  io::NamedArray mask = floats("mask", {4, 4}, 0);
+  std::vector<float> numbers(16, 0);
+  for (std::size_t i = 0; i < 16; ++i)
+    if (i % 4 > i / 4) numbers[i] = -INFINITY;
+  std::memcpy(mask.data.data(), numbers.data(), mask.data.size());
+  all.push_back(mask);
+  const std::string found = imported(nodes, all).definition;
+  EXPECT_CONTAINS(found, "inputs = [\"q\", \"k\", \"v\"]\n");
+  EXPECT_CONTAINS(found, "kind = \"causal_self_attention\"");
+  EXPECT_EQ(found.find("kind = \"softmax\""), std::string::npos);
+  nodes[8].inputs[0] = "scores";
+  EXPECT_CONTAINS(imported(nodes, all).definition, "kind = \"softmax\"");
 }
 
 }  // namespace
