@@ -16,6 +16,7 @@ namespace models {
 namespace {
 
 constexpr std::size_t kMaxShownProblems = 20;
+constexpr std::int64_t kOldOpset = 18;  // later operators are exported as others
 
 class NodePass {
  public:
@@ -37,7 +38,9 @@ class NodePass {
     if (count_ > kMaxShownProblems)
       text += "and " + std::to_string(count_ - kMaxShownProblems) + " more; ";
     text.resize(text.size() - 2);
-    if (has_unknown_) text += "; known operators: " + onnx_operator_names();
+    if (has_unknown_) text += "; docs/onnx-models.md lists the known operators";
+    if (has_unknown_ && all_.graph.opset > kOldOpset)
+      text += ": opset_version=" + std::to_string(kOldOpset) + " may export others";
     throw engine::ModelError(text);
   }
 
