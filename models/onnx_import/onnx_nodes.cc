@@ -130,6 +130,11 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
   if (output.shape.empty() || output.shape[0] != kOnnxBatch)
     throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
                              ", expected samples in its first dimension, [batch, ...]");
+  if (output.shape.size() == 1) {  // a number for each sample
+    output = as_plain(output);
+    output.plain.dims.emplace_back();
+    output = as_special(std::move(output));
+  }
   if (output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 2 &&
       output.shape[0] == kOnnxBatch) {
     OnnxOperator last(all, all.graph.nodes.back());

@@ -352,14 +352,36 @@ TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
   EXPECT_EQ(kind_of({"Tanh", "/act/Tanh", {"b"}, {"c"}, {}}), text("\"tanh\"\n"));
   EXPECT_CONTAINS(imported(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})).definition,
                   "scale = 0.2\nshift = 0.5\n");
-  EXPECT_CONTAINS(fault(net_with({{"Elu", "e", {"b"}, {"c"}, {{"alpha", 0.5F}}}})),
-                  "alpha 0.5, expected 1");
+  EXPECT_CONTAINS(imported(net_with({{"Elu", "e", {"b"}, {"c"}, {{"alpha", 0.5F}}}})).definition,
+                  "function = \"elu\"\n");
+  EXPECT_CONTAINS(imported(net_with({{"Selu", "e", {"b"}, {"c"}, {}}})).definition,
+                  "scale = 1.6732632423543772\n");
+  EXPECT_CONTAINS(fault(net_with({{"Celu", "e", {"b"}, {"c"}, {{"alpha", 0.0F}}}})), "alpha 0");
   const std::string limits =
       imported(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})).definition;
   EXPECT_CONTAINS(limits, "function = \"clip\"\nlow = 6\n");
   EXPECT_CONTAINS(limits, "function = \"clip\"\nhigh = 6\n");
   EXPECT_CONTAINS(fault(net_with({{"LeakyRelu", "l", {"b"}, {"c"}, {{"alpha", -1.0F}}}})),
                   "alpha -1, expected 0 or more");
+}
+
+// model(x).squeeze(-1), as a regression has it.
+TEST_F(OnnxImportTest, ANumberForEachSampleIsAVectorOfOne) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 3}}};
+  model.outputs = {{.name = "y", .shape = {"batch"}}};
+  model.nodes = {{"Gemm", "/fc/Gemm", {"x", "fc.weight"}, {"z"}, {{"transB", std::int64_t{1}}}},
+                 {"Squeeze", "/Squeeze", {"z", "last"}, {"y"}, {}}};
+  model.constants = {floats("fc.weight", {1, 3}), integers("last", {-1})};
+  const models::OnnxImport found = imported(model);
+  EXPECT_CONTAINS(found.definition, "classes = 1\nlogits = \"fc\"\n");
+  EXPECT_EQ(found.heads, std::vector<std::string>{"fc"});
+}
+
+TEST_F(OnnxImportTest, RowsAsTheInputAreNamedWithAnImageInTheirPlace) {
+  io::OnnxModel model = small_net();
+  model.inputs = {{.name = "x", .shape = {"batch", 3, 8}}};
+  EXPECT_VALUES(fault(model), "[?, 3, 8] [batch, channels, 1, length]");
 }
 
 // x * sigmoid(x), in both orders. A sigmoid that something else reads remains.
