@@ -99,10 +99,13 @@ std::unordered_set<const io::StoredTensor*> constant_masks(const io::OnnxReader&
   std::unordered_set<const io::StoredTensor*> masks;
   const io::OnnxGraph& graph = file.graph();
   if (graph.inputs.size() != 1 || !tokens_of(file.name(), graph.inputs[0])) return masks;
-  std::size_t left = kMaxOnnxAllComputed;  // elements to read: tensors may share bytes of a file
+  // Elements to read: tensors may share bytes of a file. Other shapes than that of a causal mask do
+  // not use up its limit.
+  std::size_t left_square = kMaxOnnxAllComputed, left_others = kMaxOnnxAllComputed;
   for (const io::StoredTensor& tensor : graph.constants) {
     const std::int64_t positions = positions_of(tensor.shape);
     const bool is_wide = tensor.type == io::DType::kF64;
+    std::size_t& left = positions > 0 ? left_square : left_others;
     if (tensor.count() > std::min(kMaxOnnxComputed, left) || tensor.name.ends_with(".weight") ||
         (!is_wide && tensor.type != io::DType::kF32))
       continue;
