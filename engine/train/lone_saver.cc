@@ -25,7 +25,7 @@ void LoneSaver::keep_state(bool epoch_end, bool evaluation_follows) {
   const bool is_resumable = lone == LoneState::kIndependent ||
                             (state.policy.is_in_sync() && (lone != LoneState::kOwn || epoch_end));
   const double start = base::steady_seconds();
-  if (!needed || !is_resumable || start < next_copy_) return;
+  if (!needed || !is_resumable || !budget_.allows(start)) return;
   const base::TraceSpan span("copy the state");
   const PendingEvaluation before = state.pending_evaluation;
   if (evaluation_follows) state.pending_evaluation = PendingEvaluation::kAll;
@@ -34,8 +34,7 @@ void LoneSaver::keep_state(bool epoch_end, bool evaluation_follows) {
     if (!first_not_finite(state.model, true)) context_.parts.checkpoints->keep(state);
   }
   state.pending_evaluation = before;
-  const double end = base::steady_seconds();
-  next_copy_ = end + (end - start) / (on_device ? kMaxFractionOnDevice : kMaxFraction);
+  budget_.add(start, base::steady_seconds(), on_device ? kMaxFractionOnDevice : kMaxFraction);
 }
 
 // Rank 0 may have saved its own state, if states differ by rank.
