@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "io/interchange/numpy/npz.h"
+#include "tests/io/interchange/array_fixture.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -132,6 +134,33 @@ TEST_F(DevicePrograms, MemoryThatIsRefusedAllTheSameNamesWhatItWasFor) {
        {"parameters", "gradients", "the optimizer", "activations", "workspace", "batches",
         "the data set", "parameters of evaluation", "activations of evaluation"})
     EXPECT_TRUE(purposes.contains(purpose)) << purpose;
+}
+
+// The second of four steps has a sample whose outputs are not finite.
+TEST_F(DevicePrograms, AnAverageIsWithoutStepsThatAreNotFinite) {
+  const TemporaryDirectory folder;
+  std::vector<float> x(24 * 64);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i % 23) / 23;
+  std::fill_n(x.begin() + 8 * 64, 64, 3e38F);
+  const std::vector<std::int64_t> y(24, 1);
+  for (const char* file : {"train.npz", "test.npz"})
+    io::save_npz(
+        {array_fixture::array_of("x", {24, 1, 8, 8}, x), array_fixture::array_of("y", {24}, y)},
+        folder / file);
+  for (const char* device : {"cpu", "cuda"}) {
+    const CommandResult result = expect_success(test_support::engine(
+        test_support::argv("train --model convnet --dataset arrays --epochs 1 --batch-size 6 "
+                           "--threads 1 --lr 1e-300 --average-last 1 --no-shuffle --eval-every 0 "
+                           "--on-nonfinite skip --device",
+                           device, "--data-dir", folder / ".", "--save-dir", folder / device),
+        {{"ENGINE_EMULATED_GPUS", "1"}}));
+    EXPECT_CONTAINS(result.err, " 1 of 4 steps,");
+    expect_success(test_support::engine(
+        {"export", folder / device, "--weights", "average", "-o", folder / device + ".npz"}));
+  }
+  const CommandResult same =
+      test_support::engine({"verify", folder / "cpu.npz", folder / "cuda.npz", "--atol", "1e-4"});
+  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
 }
 
 // Not after --rdzv-timeout.
