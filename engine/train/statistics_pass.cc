@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/averaging/math/flat_math.h"
+#include "engine/core/cuda_host.h"
 #include "engine/graph/device_inference.h"
 #include "engine/graph/executor.h"
 #include "engine/train/checks/buffer_backup.h"
@@ -20,12 +21,13 @@ namespace {
 Plan make_plan(const StatisticsPass& pass) {
   const std::int64_t most = std::max<std::int64_t>(1, pass.sampler.max_local_count());
   const bool on_device = pass.device.kind == Device::Kind::kCuda;
-  return Plan::compile(pass.graph,
-                       {.max_batch = (most - 1) / pass.micro_batches + 1,
-                        .dtype = on_device ? pass.storage : pass.model.parameters.values.dtype(),
-                        .threads = pass.threads.threads(),
-                        .device = pass.device.kind,
-                        .products = pass.products});
+  return Plan::compile(
+      pass.graph,
+      statistics_plan({.max_batch = (most - 1) / pass.micro_batches + 1,
+                       .dtype = on_device ? pass.storage : pass.model.parameters.values.dtype(),
+                       .threads = pass.threads.threads(),
+                       .device = pass.device.kind,
+                       .products = pass.products}));
 }
 
 // Runs forward passes in training mode.
@@ -184,8 +186,14 @@ void merge_over_ranks(const StatisticsPass& pass, std::int64_t batches) {
 
 }  // namespace
 
+PlanOptions statistics_plan(PlanOptions plan) {
+  plan.memory_limit = 1;
+  return plan;
+}
+
 StatisticsReport recompute_statistics(const StatisticsPass& pass, std::int64_t epoch) {
   StatisticsReport report{.steps = pass.sampler.steps_per_epoch()};
+  const cuda::MemoryPurpose purpose("the average");
   BufferBackup before;
   before.keep(pass.model.running);
   clear_nonfinite(pass.model.running);

@@ -9,6 +9,7 @@
 #include "engine/core/replica_exchange.h"
 #include "engine/core/thread_pool.h"
 #include "engine/graph/model_state.h"
+#include "engine/graph/plan.h"
 #include "engine/graph/resident_samples.h"
 #include "engine/ops/common/kernel_context.h"
 #include "io/data/loader/batch_loader.h"
@@ -35,6 +36,10 @@ struct StatisticsPass {
   // Leaves out steps after which a statistic is not finite on any rank.
   bool skips_nonfinite = false;
 };
+
+// The plan of the pass with that of a step: keeps the fewest activations, as backward does not
+// follow.
+PlanOptions statistics_plan(PlanOptions plan);
 
 struct StatisticsReport {
   std::int64_t steps = 0, skipped = 0;  // of the epoch

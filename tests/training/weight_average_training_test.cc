@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "engine/optim/moving_average.h"
@@ -20,6 +21,7 @@
 
 namespace {
 
+namespace fs = std::filesystem;
 using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::same_bits;
@@ -237,6 +239,45 @@ TEST(EpochAverage, SurvivesResumptionsBitByBit) {
                                std::pair<std::string, std::int64_t>{"average.epochs", 2}),
             1)
       << "the fifth and the sixth";
+}
+
+// A run whose statistics could not be recomputed has left such a checkpoint.
+TEST(EpochAverage, IsCompletedByAResumptionWithTheSameBits) {
+  for (const char* length : {"epochs=4", "epochs= steps=18"}) {
+    for (const char* evaluation : {"eval-every=1e", "eval-every=0"}) {
+      SCOPED_TRACE(length);
+      const Options options =
+          with(kFourEpochs, std::string("average-last=2 ") + length, Options(evaluation));
+      const TemporaryDirectory whole, parts;
+      const auto once = train(2, with(options, "save-dir=" + whole.path().string()));
+      io::Checkpoint end = io::load_checkpoint(newest(whole));
+      std::erase_if(end.arrays, [](const io::NamedArray& array) {
+        return array.section == io::Section::kAverage &&
+               array.name.find("running_") < array.name.npos;
+      });
+      for (auto& [name, value] : end.counters)
+        if (name == "average.complete") value = 0;
+      io::save_checkpoint(end, parts / fs::path(newest(whole)).filename().string());
+      const Options again = with(options, "save-dir=" + parts.path().string() + " resume=auto");
+      const auto completed = train(2, again);
+      EXPECT_TRUE(equal(average_of(newest(whole)), average_of(newest(parts))));
+      EXPECT_EQ(io::load_checkpoint(newest(parts)).global_step, end.global_step);
+      EXPECT_EQ(completed[0].end.global_step, once[0].end.global_step);
+      EXPECT_EQ(completed[0].saved.size(), 1u);
+      EXPECT_TRUE(train(2, again)[0].saved.empty()) << "nothing is left";
+    }
+  }
+}
+
+TEST(EpochAverage, TheLastStepIsSavedBeforeItsStatisticsAreRecomputed) {
+  const TemporaryDirectory folder;
+  const auto saves = [&](const Options& more) {
+    return train(2, with(kFourEpochs, "average-last=2 save-every=0 save-dir=" + folder / "run",
+                         more))[0]
+        .saved.size();
+  };
+  EXPECT_EQ(saves({}), 2u) << "without and with them";
+  EXPECT_EQ(saves("model=mlp save-dir=" + folder / "mlp"), 1u) << "has no statistics";
 }
 
 TEST(EpochAverage, IsCompleteAtTheEndOnly) {

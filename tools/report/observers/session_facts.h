@@ -101,7 +101,7 @@ struct LengthFacts {
   bool by_steps = false;                     // --steps determines the length, not --epochs
   std::int64_t asked = 0;                    // steps or epochs
   std::int64_t done = 0;                     // same unit, when the state was loaded
-  enum class Left { kSteps, kEvaluation, kNothing, kNothingForPatience };
+  enum class Left { kSteps, kAverage, kEvaluation, kNothing, kNothingForPatience };
   Left left = Left::kSteps;
   std::int64_t done_steps = 0;
   std::string why_stopped = {};  // with kNothingForPatience

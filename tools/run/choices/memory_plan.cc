@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "engine/graph/parameter_kinds.h"
+#include "engine/train/statistics_pass.h"
 #include "io/base/files/io_error.h"
 #include "tools/launch/machine/memory_info.h"
 
@@ -29,14 +30,14 @@ std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype, b
 // Returns this rank's bytes of the optimizer's states.
 std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOptions& options) {
   using Of = engine::OptimizerState::Of;
-  const auto ranks = static_cast<std::uint64_t>(options.optimizer_ranks);
+  const auto ranks = static_cast<std::uint64_t>(options.optimizer_share.ranks);
   const std::vector<std::string> matrices = engine::hidden_matrices(graph);
   const std::vector<engine::OrderedParameter> parameters =
       engine::completion_order(graph, options.state);
   std::vector<std::int64_t> sizes;
   for (const engine::OrderedParameter& p : parameters)
     sizes.push_back(p.layout.layout.memory_shape().count());
-  const std::vector<int> owners = engine::assign_owners(sizes, options.optimizer_ranks);
+  const std::vector<int> owners = engine::assign_owners(sizes, options.optimizer_share.ranks);
   std::uint64_t all = 0;
   for (const engine::OptimizerState& state : options.optimizer_states) {
     std::uint64_t bytes = 0;
@@ -45,11 +46,12 @@ std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOption
                           ? Of::kHiddenMatrices
                           : Of::kOthers;
       if (state.of != Of::kAll && state.of != kind) continue;
-      if (options.whole_tensors && owners[i] != options.optimizer_rank) continue;
+      if (options.optimizer_share.whole_tensors && owners[i] != options.optimizer_share.rank)
+        continue;
       bytes +=
           engine::align_up(static_cast<std::size_t>(sizes[i]) * engine::size_of(options.state));
     }
-    all += options.whole_tensors ? bytes : (bytes + ranks - 1) / ranks;
+    all += options.optimizer_share.whole_tensors ? bytes : (bytes + ranks - 1) / ranks;
   }
   return all;
 }
@@ -74,6 +76,7 @@ std::string parts_text(const MemoryNeed& need, std::string (*size_text)(std::uin
   add("batches", need.batches);
   add("data", need.data);
   add("evaluation", need.evaluation);
+  add("average", need.average);
   return text;
 }
 
@@ -87,6 +90,19 @@ std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOpt
   const engine::Plan compiled = engine::Plan::compile(graph, inference);
   return parameters + compiled.arena_bytes + compiled.scratch_bytes +
          static_cast<std::uint64_t>(options.evaluation * options.sample_bytes);
+}
+
+// Counts a forward pass beside the step's plan; on a device it has a model and batches of its own.
+std::uint64_t average_bytes(const engine::Graph& graph, const engine::PlanOptions& plan,
+                            std::int64_t batch, const MemoryPlanOptions& options,
+                            std::uint64_t parameters) {
+  if (!options.statistics) return 0;
+  engine::PlanOptions forward = plan;
+  forward.max_batch = batch;
+  const engine::Plan compiled = engine::Plan::compile(graph, engine::statistics_plan(forward));
+  const std::uint64_t bytes = compiled.arena_bytes + compiled.scratch_bytes;
+  if (plan.device == engine::Device::Kind::kCpu) return bytes;
+  return bytes + parameters + static_cast<std::uint64_t>(batch * options.sample_bytes);
 }
 
 MemoryNeed need_without_activations(const engine::Graph& graph, const engine::PlanOptions& plan,
@@ -109,6 +125,7 @@ MemoryNeed need_without_activations(const engine::Graph& graph, const engine::Pl
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
   need.data = options.data;
   need.evaluation = evaluation_bytes(graph, plan, options, parameters + copies);
+  need.average = average_bytes(graph, plan, batch, options, parameters + copies);
   return need;
 }
 

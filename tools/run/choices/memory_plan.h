@@ -31,10 +31,11 @@ MemoryBudget device_memory_budget(int device);
 struct MemoryNeed {  // in bytes, for one rank
   std::uint64_t activations = 0, parameters = 0, gradients = 0, optimizer = 0, batches = 0,
                 data = 0, evaluation = 0,  // with its own model, on a device
-      averaging = 0, saving = 0;           // the copy of the state that is written to checkpoints
+      averaging = 0, saving = 0,           // the copy of the state that is written to checkpoints
+      average = 0;  // the pass that recomputes an average's statistics; its model, on a device
   std::uint64_t total() const {
     return activations + parameters + gradients + optimizer + batches + data + evaluation +
-           averaging + saving;
+           averaging + saving + average;
   }
 };
 
@@ -42,12 +43,16 @@ std::uint64_t data_bytes(const io::DatasetSplits& splits);
 
 std::uint64_t gradient_bytes(const engine::Graph& graph, engine::DType state);
 
+struct OptimizerShare {
+  int ranks = 1;               // that share the optimizer state
+  int rank = 0;                // index of this rank among them
+  bool whole_tensors = false;  // a share consists of whole tensors, not elements
+};
+
 struct MemoryPlanOptions {
   engine::DType state = engine::DType::kF32;  // type of parameters
   std::vector<engine::OptimizerState> optimizer_states = {};
-  int optimizer_ranks = 1;        // ranks that share the optimizer state
-  int optimizer_rank = 0;         // index of this rank among them
-  bool whole_tensors = false;     // a share consists of whole tensors, not elements
+  OptimizerShare optimizer_share = {};
   std::size_t averages = 0;       // number of averages of the parameters
   std::size_t averaging = 0;      // bytes that the averaging keeps for each trained parameter
   int saved_parameters = 0;       // models in this rank's copy for checkpoints; 0: it has no copy
@@ -59,6 +64,7 @@ struct MemoryPlanOptions {
   std::size_t short_weights = 0;  // bytes of each weight's copy in a short type; 0: none
   std::int64_t micro_batches = 1;
   std::int64_t evaluation = 0;    // samples per forward pass; 0: it has no memory of its own
+  bool statistics = false;        // those of an average are recomputed at the end
   std::int64_t batches = 1;       // kept ready by the loader, or on the device for a step
   std::int64_t sample_bytes = 0;  // per prepared sample
   std::uint64_t data = 0;

@@ -93,6 +93,14 @@ void plan_saving(const SessionOptions& options, const backends::Group& group,
   needs.saved_optimizers = averaging.shard_optimizer || differ ? group.world_size() : 1;
 }
 
+bool has_running_statistics(const engine::Graph& graph) {
+  for (engine::NodeId id = 0; id < std::ssize(graph.nodes()); ++id)
+    if (graph.nodes()[static_cast<std::size_t>(id)].layer)
+      for (const engine::BufferSpec& buffer : own_buffers(graph, id))
+        if (!buffer.counter) return true;
+  return false;
+}
+
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
 MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Graph& graph,
                                  const OwnMemory& own) {
@@ -101,13 +109,14 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
   MemoryPlanOptions needs{
       .state = engine::state_dtype(compute.storage),
       .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
-      .optimizer_ranks = shares ? group.world_size() : 1,
-      .optimizer_rank = shares ? group.rank() : 0,
-      .whole_tensors = shares && !options.update.optimizer->by_ranges,
+      .optimizer_share = {.ranks = shares ? group.world_size() : 1,
+                          .rank = shares ? group.rank() : 0,
+                          .whole_tensors = shares && !options.update.optimizer->by_ranges},
       .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
       .averaging = (compute.cuda() ? averaging_bytes_on_device : averaging_bytes)(
           options.averaging, group.world_size(), engine::state_dtype(compute.storage)),
       .micro_batches = options.compute.micro_batches,
+      .statistics = options.average_last > 0 && has_running_statistics(graph),
       .limit = own.limit,
       .limit_is_hard = options.compute.memory.bytes > 0};
   if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
@@ -130,6 +139,7 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
         options.compute.micro_batches * (options.data.workers == 0 ? 1 : options.data.prefetch + 1);
     needs.sample_bytes = data.train().sample_count() * 4;
     needs.data = data_bytes(data.splits());
+    if (options.average_last > 0) needs.averages = 1;
     plan_saving(options, group, needs);
   }
   return needs;

@@ -135,7 +135,11 @@ LengthFacts length_facts(const SessionParts& s) {
       .asked = by_steps ? s.options.steps : s.options.epochs,
       .done = by_steps ? progress.global_step : progress.epoch,
       .done_steps = progress.global_step};
-  if (s.monitors.evaluator && s.state.pending_evaluation != engine::PendingEvaluation::kNone) {
+  const engine::EpochAverage* const average = s.monitors.epoch_average.get();
+  if (average != nullptr && average->is_incomplete(progress)) {
+    found.left = Left::kAverage;
+  } else if (s.monitors.evaluator &&
+             s.state.pending_evaluation != engine::PendingEvaluation::kNone) {
     found.left = Left::kEvaluation;
   } else if (progress.global_step >= schedule.total_steps) {
     found.left = Left::kNothing;

@@ -163,6 +163,36 @@ TEST_F(DevicePrograms, AnAverageIsWithoutStepsThatAreNotFinite) {
   EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
 }
 
+// The statistics of the average are recomputed with memory of their own.
+TEST_F(DevicePrograms, MemoryThatIsRefusedForAnAverageLosesNoStep) {
+  const TemporaryDirectory folder;
+  const auto run = [&](const std::string& name, std::vector<std::string> more,
+                       const std::map<std::string, std::string>& environment) {
+    more.insert(more.begin(),
+                {"--device", "cuda", "--model", "convnet", "--synthetic-shape", "8x8x1",
+                 "--average-last", "1", "--save-every", "0", "--save-dir", folder / name});
+    return train("1", more, environment);
+  };
+  expect_success(run("whole", {}, {}));
+  bool failed = false;
+  for (int call = 10; call <= 100 && !failed; ++call) {
+    const std::string name = std::to_string(call);
+    const CommandResult result =
+        run(name, {}, {{"ENGINE_EMULATED_FAIL", "cudaMalloc:" + std::to_string(call)}});
+    failed = result.err.find(" wanted for parameters of the average") != std::string::npos;
+    if (!failed) continue;
+    EXPECT_EQ(result.exit_code, 69) << result.err;
+    EXPECT_TRUE(std::filesystem::exists(folder / name + "/step-00000002.ckpt")) << result.out;
+    expect_success(run(name, {"--resume", "auto"}, {}));
+    const CommandResult same = test_support::engine(
+        {"verify", folder / name + "/step-00000002.ckpt", folder / "whole/step-00000002.ckpt"});
+    EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+    expect_success(test_support::engine(
+        {"eval", folder / name, "--weights", "average", "--threads", "1", "--device", "cpu"}));
+  }
+  EXPECT_TRUE(failed);
+}
+
 // Not after --rdzv-timeout.
 TEST_F(DevicePrograms, ADeviceThatIsNotThereIsSaidBeforeTheOthersAreWaitedFor) {
   expect_refused(train("1", {"--device", "cuda:3", "--rank", "1", "--world-size", "2",

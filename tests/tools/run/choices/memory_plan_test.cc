@@ -35,7 +35,7 @@ class MemoryPlan : public testing::Test {
 
   const engine::Graph graph_ =
       models::build_model("convnet", {.sample_shape = {28, 28, 1}, .classes = 10});
-  const engine::PlanOptions plan_{.max_batch = 4096};
+  engine::PlanOptions plan_{.max_batch = 4096};
   tools::MemoryPlanOptions options_{.optimizer_states = engine::find_optimizer("adamw")->states,
                                     .batches = 3,
                                     .sample_bytes = std::int64_t{4} * 28 * 28,
@@ -55,14 +55,15 @@ TEST_F(MemoryPlan, CountsWhatIsAllocated) {
   options_.shards = 4;
   EXPECT_EQ(need(1024).parameters, 4 * all.parameters);
   EXPECT_EQ(need(1024).optimizer, all.optimizer);
-  options_.optimizer_ranks = 4;
+  options_.optimizer_share.ranks = 4;
   options_.averages = 1;
   EXPECT_EQ(need(1024).optimizer, all.optimizer / 4 + all.parameters);
   options_.averages = 0;
-  options_.whole_tensors = true;
-  for (options_.optimizer_rank = 0; options_.optimizer_rank < 4; ++options_.optimizer_rank) {
+  options_.optimizer_share.whole_tensors = true;
+  for (options_.optimizer_share.rank = 0; options_.optimizer_share.rank < 4;
+       ++options_.optimizer_share.rank) {
     const std::vector<engine::Elements> share =
-        engine::shard_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
+        engine::shard_tensors(state.parameters.values, options_.optimizer_share.rank, 4).own();
     EXPECT_EQ(need(1024).optimizer,
               2 * sizeof(float) * static_cast<std::uint64_t>(engine::count_of(share)));
   }
@@ -93,10 +94,10 @@ TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
     SCOPED_TRACE(spec->name);
     const engine::OptimizerSettings settings = engine::default_settings(*spec);
     options_.optimizer_states = engine::states_of(*spec, settings);
-    options_.whole_tensors = !spec->by_ranges;
+    options_.optimizer_share.whole_tensors = !spec->by_ranges;
     for (const int ranks : {1, 3}) {
       if (ranks > 1 && spec->by_ranges) continue;  // the same of each state, divided
-      options_.optimizer_ranks = ranks;
+      options_.optimizer_share.ranks = ranks;
       const engine::OptimizerShards shares = engine::shard_tensors(values, 0, ranks);
       const auto optimizer =
           spec->make(*spec, {settings, values, matrices, {}, ranks == 1 ? nullptr : &shares.own()});
@@ -105,6 +106,20 @@ TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
       EXPECT_EQ(need(1024).optimizer, held);
     }
   }
+}
+
+// A forward pass beside the step's plan; on a device with a copy of the model.
+TEST_F(MemoryPlan, CountsThePassOfAnAverage) {
+  const MemoryNeed without = need(512);
+  EXPECT_EQ(without.average, 0u);
+  options_.statistics = true;
+  const MemoryNeed here = need(512);
+  EXPECT_GT(here.average, 0u);
+  EXPECT_LT(here.average, here.activations);
+  EXPECT_EQ(here.total(), without.total() + here.average);
+  EXPECT_GT(need(1024).average, here.average);
+  plan_.device = engine::Device::Kind::kCuda;
+  EXPECT_GT(need(512).average, here.parameters + 512 * 4 * 28 * 28);
 }
 
 TEST_F(MemoryPlan, WhatFitsIsLetThrough) {
