@@ -56,6 +56,37 @@ std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOption
   return all;
 }
 
+// Returns the bytes of the optimizer that are neither saved nor shared.
+std::uint64_t optimizer_workspace(const engine::Graph& graph, const MemoryPlanOptions& options,
+                                  engine::Device::Kind device) {
+  if (options.optimizer_workspace == nullptr) return 0;
+  const std::vector<std::string> matrices = engine::hidden_matrices(graph);
+  std::vector<engine::TensorLayout> own;
+  std::vector<std::int64_t> sizes;
+  const std::vector<engine::OrderedParameter> parameters =
+      engine::completion_order(graph, options.state);
+  for (const engine::OrderedParameter& p : parameters)
+    sizes.push_back(p.layout.layout.memory_shape().count());
+  const std::vector<int> owners = engine::assign_owners(sizes, options.optimizer_share.ranks);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if ((!options.optimizer_share.whole_tensors || owners[i] == options.optimizer_share.rank) &&
+        std::ranges::find(matrices, parameters[i].layout.name) != matrices.end())
+      own.push_back(parameters[i].layout.layout);
+  return options.optimizer_workspace(own, options.state, device);
+}
+
+// Returns the bytes for gradients of frozen parameters, which no batch and no limit changes.
+std::uint64_t frozen_gradient_bytes(const engine::Graph& graph, const engine::PlanOptions& plan,
+                                    engine::DType state) {
+  if (std::ranges::none_of(engine::completion_order(graph, state),
+                           &engine::OrderedParameter::frozen))
+    return 0;
+  engine::PlanOptions small = plan;
+  small.max_batch = 1;
+  small.memory_limit = 0;
+  return engine::unwanted_bytes(engine::Plan::compile(graph, small));
+}
+
 template <typename Element>
 std::uint64_t bytes_of(const std::vector<Element>& elements) {
   return elements.size() * sizeof(Element);
@@ -113,11 +144,12 @@ MemoryNeed need_without_activations(const engine::Graph& graph, const engine::Pl
   const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
   need.parameters = shards * (parameters + copies);
   const std::uint64_t gradients = gradient_bytes(graph, options.state);
-  need.gradients = shards * gradients + options.sums;
+  need.gradients =
+      shards * (gradients + frozen_gradient_bytes(graph, plan, options.state)) + options.sums;
   need.averaging = gradients / engine::size_of(options.state) * options.averaging;
   const std::uint64_t optimizer = optimizer_bytes(graph, options),
                       averages = options.averages * parameters;
-  need.optimizer = optimizer + averages;
+  need.optimizer = optimizer + averages + optimizer_workspace(graph, options, plan.device);
   if (options.saved_parameters > 0)
     need.saving = static_cast<std::uint64_t>(options.saved_parameters) * parameters + averages +
                   need.averaging + static_cast<std::uint64_t>(options.saved_optimizers) * optimizer;

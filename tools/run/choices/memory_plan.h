@@ -52,6 +52,7 @@ struct OptimizerShare {
 struct MemoryPlanOptions {
   engine::DType state = engine::DType::kF32;  // type of parameters
   std::vector<engine::OptimizerState> optimizer_states = {};
+  decltype(engine::OptimizerSpec::workspace_bytes) optimizer_workspace = nullptr;
   OptimizerShare optimizer_share = {};
   std::size_t averages = 0;       // number of averages of the parameters
   std::size_t averaging = 0;      // bytes that the averaging keeps for each trained parameter

@@ -109,6 +109,7 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
   MemoryPlanOptions needs{
       .state = engine::state_dtype(compute.storage),
       .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
+      .optimizer_workspace = options.update.optimizer->workspace_bytes,
       .optimizer_share = {.ranks = shares ? group.world_size() : 1,
                           .rank = shares ? group.rank() : 0,
                           .whole_tensors = shares && !options.update.optimizer->by_ranges},

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "engine/averaging/sums/optimizer_sharding.h"
@@ -108,6 +109,31 @@ TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
   }
 }
 
+// On each rank the largest of its matrices, and not in checkpoints.
+TEST_F(MemoryPlan, CountsTheWorkspaceOfAnOptimizerOnce) {
+  const engine::OptimizerSpec& muon = *engine::find_optimizer("muon");
+  options_.optimizer_states = muon.states;
+  options_.saved_parameters = options_.saved_optimizers = 1;
+  const MemoryNeed without = need(512);
+  options_.optimizer_workspace = muon.workspace_bytes;
+  const std::vector<engine::OrderedParameter> all =
+      engine::completion_order(graph_, engine::DType::kF32);
+  const engine::TensorLayout& second =
+      std::ranges::find(all, "layer2.0.weight", [](const engine::OrderedParameter& p) {
+        return p.layout.name;
+      })->layout.layout;
+  const std::uint64_t workspace =
+      muon.workspace_bytes({&second, 1}, engine::DType::kF32, engine::Device::Kind::kCpu);
+  EXPECT_GT(workspace, 4 * sizeof(float) * static_cast<std::uint64_t>(second.file_shape.count()));
+  EXPECT_EQ(need(512).optimizer, without.optimizer + workspace);
+  EXPECT_EQ(need(512).saving, without.saving);
+  options_.optimizer_share = {.ranks = 64, .whole_tensors = true};
+  std::uint64_t ranks = 0;
+  for (; options_.optimizer_share.rank < 64; ++options_.optimizer_share.rank)
+    if (need(512).optimizer >= workspace) ++ranks;
+  EXPECT_EQ(ranks, 1u) << "the owner of the only hidden matrix";
+}
+
 // A forward pass beside the step's plan; on a device with a copy of the model.
 TEST_F(MemoryPlan, CountsThePassOfAnAverage) {
   const MemoryNeed without = need(512);
@@ -120,6 +146,16 @@ TEST_F(MemoryPlan, CountsThePassOfAnAverage) {
   EXPECT_GT(need(1024).average, here.average);
   plan_.device = engine::Device::Kind::kCuda;
   EXPECT_GT(need(512).average, here.parameters + 512 * 4 * 28 * 28);
+}
+
+TEST_F(MemoryPlan, CountsGradientsOfFrozenLayersBetweenTrainedOnes) {
+  engine::Graph frozen =
+      models::build_model("convnet", {.sample_shape = {28, 28, 1}, .classes = 10});
+  frozen.freeze([](const std::string& name) { return name == "layer2.0.weight"; });
+  const auto gradients = [&](const engine::Graph& graph) {
+    return tools::memory_need(graph, plan_, 8, options_).gradients;
+  };
+  EXPECT_EQ(gradients(frozen), gradients(graph_));
 }
 
 TEST_F(MemoryPlan, WhatFitsIsLetThrough) {
