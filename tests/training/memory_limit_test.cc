@@ -139,6 +139,15 @@ TEST(MemoryLimitOfARun, AutoTakesWhatIsFree) {
   EXPECT_EQ(ranks[0].memory.value().recomputed_layers, 0);
 }
 
+TEST_P(MemoryLimit, AboveWhatIsFreeIsWhatIsFree) {
+  const std::vector<RankResult> ranks =
+      train(1, with("steps=1 memory=900T", Options(std::string("device=") + GetParam())));
+  const tools::MemoryFacts memory = ranks[0].memory.value();
+  EXPECT_EQ(memory.requested, std::uint64_t{900} << 40);
+  EXPECT_LT(memory.limit, std::uint64_t{1} << 44);
+  EXPECT_GT(memory.limit, memory.total);
+}
+
 TEST(MemoryLimitOfARun, ASizeNeedsAUnit) {
   for (const char* size : {"8", "G", "8X", "-1G", "1e30G", "0.1K"})
     EXPECT_CONTAINS(

@@ -76,7 +76,9 @@ struct UpdateFacts {
 
 // The memory of one rank, and what its plan recomputes, in bytes and layers.
 struct MemoryFacts {
-  std::uint64_t limit = 0, total = 0;
+  std::uint64_t limit = 0;      // what is free if it differs from `requested`
+  std::uint64_t requested = 0;  // by --memory SIZE, or nine tenths of what is free by auto
+  std::uint64_t total = 0;
   // Parts of `total`.
   std::uint64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, averaging = 0,
                 saving = 0;

@@ -89,6 +89,14 @@ std::string placement_line(const SessionFacts& facts) {
   return facts.data.on_device.empty() ? "" : "Samples on the device: " + facts.data.on_device;
 }
 
+// Returns why the limit is what is free; "" if it is the requested one.
+std::string bound_text(const MemoryFacts& memory, const std::string& requested) {
+  if (memory.requested == memory.limit) return "";
+  return memory.requested > memory.limit
+             ? " that are free, less than --memory of " + requested
+             : " that are free, since no plan fits nine tenths of it (" + requested + ")";
+}
+
 std::string memory_line(const SessionFacts& facts) {
   if (!facts.memory) return "";
   const MemoryFacts& memory = *facts.memory;
@@ -96,9 +104,10 @@ std::string memory_line(const SessionFacts& facts) {
     return with_commas(static_cast<std::int64_t>((bytes + (1 << 20) - 1) >> 20)) + " MiB";
   };
   std::string line =
-      "Memory: " + mib(memory.total) + " of " + mib(memory.limit) + ": parameters " +
-      mib(memory.parameters) + ", gradients " + mib(memory.gradients) + ", optimizer " +
-      mib(memory.optimizer) + (memory.averaging > 0 ? ", averaging " + mib(memory.averaging) : "") +
+      "Memory: " + mib(memory.total) + " of " + mib(memory.limit) +
+      bound_text(memory, mib(memory.requested)) + ": parameters " + mib(memory.parameters) +
+      ", gradients " + mib(memory.gradients) + ", optimizer " + mib(memory.optimizer) +
+      (memory.averaging > 0 ? ", averaging " + mib(memory.averaging) : "") +
       (memory.saving > 0 ? ", saving " + mib(memory.saving) : "") + ", activations " +
       mib(memory.activations) + " (" + mib(memory.kept) + " kept for backward); ";
   if (memory.recomputed_layers == 0)

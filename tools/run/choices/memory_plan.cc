@@ -157,6 +157,13 @@ void check_limit(const engine::Graph& graph, const engine::PlanOptions& plan,
                       whole_mib_text(memory_need(graph, plan, 1, options).total())));
 }
 
+bool fits_if_recomputed(const engine::Graph& graph, const engine::PlanOptions& plan,
+                        MemoryPlanOptions options, std::uint64_t bytes) {
+  if (options.limit > 0 || bytes == 0) return false;
+  options.limit = bytes;
+  return memory_need(graph, plan, plan.max_batch, options).total() <= bytes;
+}
+
 constexpr std::int64_t kMaxBatch = 1 << 24;
 
 constexpr const char* kDeviceTooSmall =
@@ -174,6 +181,19 @@ MemoryBudget device_memory_budget(int device) {
   engine::cuda::use_device(device);
   const auto [left, total] = engine::cuda::free_and_total_memory();
   return {.bytes = left, .ranks = 1, .device = device, .total = total};
+}
+
+RankLimit rank_limit(const MemoryRequest& request, const MemoryBudget& budget,
+                     const std::function<std::uint64_t(std::uint64_t limit)>& need) {
+  const bool is_known = budget.bytes > 0 || budget.device;
+  if (!request.automatic) {
+    const bool is_bounded = request.bytes > 0 && is_known && budget.of_rank() < request.bytes;
+    return {is_bounded ? std::max<std::uint64_t>(1, budget.of_rank()) : request.bytes,
+            request.bytes};
+  }
+  if (!is_known) return {};
+  const std::uint64_t most = std::max<std::uint64_t>(1, budget.nine_tenths_of_rank());
+  return {need(most) <= most ? most : std::max(most, budget.of_rank()), most};
 }
 
 std::uint64_t data_bytes(const io::DatasetSplits& splits) {
@@ -223,13 +243,13 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
   if (options.limit_is_hard) check_limit(graph, plan, options);
   if (budget.bytes == 0 && !budget.device) return;  // the host's is not known
   const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
-  const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
-  const std::uint64_t share = budget.bytes / ranks;
+  const std::uint64_t share = budget.of_rank();
   if (need.total() <= share) return;
   const std::int64_t fits =
       largest_batch_of_device(graph, plan, options, share, plan.max_batch + 1);
   const std::string of_ranks =
-      ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host";
+      budget.ranks <= 1 ? ""
+                        : " for each of " + std::to_string(budget.ranks) + " ranks of this host";
   const bool on_device = budget.device.has_value();
   throw engine::MemoryError(
       "out of memory" + (on_device ? " on cuda:" + std::to_string(*budget.device) : "") + ": " +
@@ -239,7 +259,10 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
       (fits > 0    ? max_batch_text(fits)
        : on_device ? kDeviceTooSmall
                    : "not even batches of one sample fit: use a smaller model, fewer ranks on this "
-                     "host, or a host with more memory"));
+                     "host, or a host with more memory") +
+      (fits_if_recomputed(graph, plan, options, share)
+           ? "; with --memory auto this batch fits, and activations are computed again in backward"
+           : ""));
 }
 
 std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& plan,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "engine/graph/plan.h"
 #include "engine/optim/optimizer_spec.h"
 #include "io/data/dataset/splits.h"
+#include "tools/options/table/device_request.h"
 
 namespace tools {
 
@@ -20,6 +23,11 @@ struct MemoryBudget {
   std::uint64_t total = 0;         // of that device; what is not free is in use already: by its
                                    // driver, NCCL's communicators and other programs
   std::uint64_t in_use() const { return total - bytes; }
+  std::uint64_t of_rank() const {
+    return bytes / static_cast<std::uint64_t>(ranks < 1 ? 1 : ranks);
+  }
+  // For choices of the program: libraries and drivers also allocate.
+  std::uint64_t nine_tenths_of_rank() const { return of_rank() / 10 * 9; }
 };
 // Returns the memory that is available now; call it before data are loaded. Every rank of a host
 // calls it at about the same time.
@@ -27,6 +35,16 @@ MemoryBudget memory_budget(const backends::Group& group);
 // Returns the memory of a CUDA device for one rank; the device becomes the calling thread's. Throws
 // engine::cuda::CudaError.
 MemoryBudget device_memory_budget(int device);
+
+struct RankLimit {
+  std::uint64_t bytes = 0;      // 0: none
+  std::uint64_t requested = 0;  // by --memory SIZE or as nine tenths; may differ from what is free
+};
+// Returns the limit of a rank by --memory: the given size, or what is free if that is less. With
+// auto it is nine tenths of what is free, or all of it if the smallest plan needs more. `need`
+// returns the bytes of the plan for a limit.
+RankLimit rank_limit(const MemoryRequest& request, const MemoryBudget& budget,
+                     const std::function<std::uint64_t(std::uint64_t limit)>& need);
 
 struct MemoryNeed {  // in bytes, for one rank
   std::uint64_t activations = 0, parameters = 0, gradients = 0, optimizer = 0, batches = 0,
@@ -64,7 +82,7 @@ struct MemoryPlanOptions {
   std::uint64_t data = 0;
   // Bytes that the rank may use; 0: no limit. The plan recomputes activations to stay below it.
   std::uint64_t limit = 0;
-  bool limit_is_hard = false;  // the user gave it
+  bool limit_is_hard = false;  // the user gave it, and so much is free
 
   int shards_at_once() const { return in_turn ? 1 : shards; }
 };
@@ -78,7 +96,8 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
 
 // Throws io::ConfigError if this rank needs more than a hard limit, and engine::MemoryError if the
 // ranks need more than the budget, of the host or a device. The
-// error lists the needs, and the largest --batch-size-per-device that would fit.
+// error lists the needs, and the largest --batch-size-per-device that would fit, or --memory auto
+// if that would make this batch fit.
 void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
                   const MemoryPlanOptions& options, const MemoryBudget& budget);
 

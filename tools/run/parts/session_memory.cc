@@ -108,8 +108,9 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
       .averaging = (compute.cuda() ? averaging_bytes_on_device : averaging_bytes)(
           options.averaging, group.world_size(), engine::state_dtype(compute.storage)),
       .micro_batches = options.compute.micro_batches,
-      .limit = own.limit,
-      .limit_is_hard = options.compute.memory.bytes > 0};
+      .limit = own.limit.bytes,
+      .limit_is_hard = own.limit.bytes > 0 && !options.compute.memory.automatic &&
+                       own.limit.bytes == own.limit.requested};
   if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
   if (compute.cuda()) {
     if (options.averaging.canonical) {
@@ -133,17 +134,6 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
     plan_saving(options, group, needs);
   }
   return needs;
-}
-
-std::uint64_t bytes_of_rank(const MemoryBudget& budget) {
-  return budget.bytes / static_cast<std::uint64_t>(std::max(1, budget.ranks));
-}
-
-// Returns the limit of this rank; with auto nine tenths of what is free, because libraries and
-// drivers also allocate.
-std::uint64_t limit_of(const MemoryRequest& request, const MemoryBudget& budget) {
-  if (!request.automatic) return request.bytes;
-  return bytes_of_rank(budget) / 10 * 9;
 }
 
 // Decides if the device has the samples. `room`: bytes that may be used without recomputation.
@@ -194,16 +184,20 @@ OwnMemory check_own_memory(const SessionSetting& setting, const engine::Graph& g
   const Compute& compute = setting.compute;
   const MemoryBudget budget = compute.cuda() ? device_memory_budget(compute.device.index) : memory;
   const engine::PlanOptions plan = plan_options(setting, pool);
-  OwnMemory own{.limit = limit_of(options.compute.memory, budget),
-                .in_use = compute.cuda() ? budget.in_use() : 0};
-  const auto need_with = [&](std::uint64_t resident) {
-    return memory_need(graph, plan, plan.max_batch,
-                       memory_options(setting, graph, {.resident = resident}))
-        .total();
+  const MemoryRequest& request = options.compute.memory;
+  OwnMemory own{.in_use = compute.cuda() ? budget.in_use() : 0};
+  const auto need = [&](const OwnMemory& memory) {
+    return memory_need(graph, plan, plan.max_batch, memory_options(setting, graph, memory)).total();
   };
   if (compute.cuda())
-    place_data(options.compute.data_on_device, setting.data.train(),
-               own.limit > 0 ? own.limit : bytes_of_rank(budget) / 10 * 9, need_with, own);
+    place_data(
+        options.compute.data_on_device, setting.data.train(),
+        request.bytes > 0 ? std::min(request.bytes, budget.nine_tenths_of_rank())
+                          : budget.nine_tenths_of_rank(),
+        [&](std::uint64_t resident) { return need({.resident = resident}); }, own);
+  own.limit = rank_limit(request, budget, [&](std::uint64_t limit) {
+    return need({.limit = {limit, limit}, .resident = own.resident});
+  });
   check_memory(graph, plan, memory_options(setting, graph, own), budget);
   return own;
 }
@@ -225,7 +219,8 @@ MemoryFacts memory_facts(const SessionSetting& setting, const PlannedModel& mode
   const engine::Recomputation& recomputed = model.plan.recomputation;
   const MemoryNeed need = memory_need(setting, model);
   return {
-      .limit = model.memory.limit,
+      .limit = model.memory.limit.bytes,
+      .requested = model.memory.limit.requested,
       .total = need.total(),
       .parameters = need.parameters,
       .gradients = need.gradients,

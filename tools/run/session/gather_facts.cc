@@ -178,7 +178,7 @@ void gather_facts(SessionParts& s, StartFacts start) {
              .start = std::move(start),
              .length = length_facts(s),
              .seed = s.options.seed,
-             .memory = s.model->memory.limit == 0
+             .memory = s.model->memory.limit.bytes == 0
                            ? std::nullopt
                            : std::optional(memory_facts(s.setting(), s.model->planned())),
              .capture = capture_text(s)};

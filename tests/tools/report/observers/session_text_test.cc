@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_contains.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/stop_report.h"
 
@@ -77,6 +78,7 @@ TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {
   EXPECT_EQ(tools::detail_lines(facts), Lines{});
   constexpr std::uint64_t kMib = 1 << 20;
   facts.memory = {.limit = 4096 * kMib,
+                  .requested = 4096 * kMib,
                   .total = 2000 * kMib + 1,
                   .parameters = 100 * kMib,
                   .gradients = 100 * kMib,
@@ -90,6 +92,13 @@ TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {
       Lines{"Memory: 2,001 MiB of 4,096 MiB: parameters 100 MiB, gradients 100 MiB, optimizer 200 "
             "MiB, activations 1,500 MiB (900 MiB kept for backward); nothing is recomputed; at "
             "most --batch-size-per-device 9 fits"});
+  const auto line_of = [&](std::uint64_t requested) {
+    facts.memory->requested = requested;
+    return tools::detail_lines(facts).at(0);
+  };
+  EXPECT_VALUES(line_of(100 * 1024 * kMib), "2,001 4,096 MiB free --memory 102,400");
+  EXPECT_VALUES(line_of(3686 * kMib), "2,001 4,096 MiB free 3,686");
+  facts.memory->requested = facts.memory->limit;
   facts.memory->recomputed = 700 * kMib;
   facts.memory->segments = 1;
   facts.memory->recomputed_layers = 12;

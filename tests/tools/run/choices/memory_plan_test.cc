@@ -155,6 +155,37 @@ TEST_F(MemoryPlan, ALimitOfTheUserHoldsOrIsRejected) {
   EXPECT_CONTAINS(rejection(), "; a batch of one sample needs at least ");
 }
 
+TEST_F(MemoryPlan, ALimitIsAtMostWhatIsFree) {
+  constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
+  const auto limit = [](const tools::MemoryRequest& request, const tools::MemoryBudget& budget,
+                        std::uint64_t smallest_plan = 0) {
+    return tools::rank_limit(request, budget, [&](std::uint64_t) { return smallest_plan; });
+  };
+  const tools::MemoryBudget shared{.bytes = 8 * kGib, .ranks = 2};
+  EXPECT_EQ(limit({.bytes = 3 * kGib}, shared).bytes, 3 * kGib);
+  EXPECT_EQ(limit({.bytes = 5 * kGib}, shared).bytes, 4 * kGib);
+  EXPECT_EQ(limit({.bytes = 5 * kGib}, shared).requested, 5 * kGib);
+  EXPECT_EQ(limit({.bytes = 5 * kGib}, {}).bytes, 5 * kGib) << "not known what is free";
+  EXPECT_EQ(limit({.bytes = kGib}, {.bytes = 0, .device = 0}).bytes, 1u) << "nothing is free";
+  EXPECT_EQ(limit({}, shared).bytes, 0u);
+  const std::uint64_t most = shared.nine_tenths_of_rank();
+  EXPECT_EQ(limit({.automatic = true}, shared, most).bytes, most);
+  EXPECT_EQ(limit({.automatic = true}, shared, most + 1).bytes, 4 * kGib);
+  EXPECT_EQ(limit({.automatic = true}, shared, most + 1).requested, most);
+  EXPECT_EQ(limit({.automatic = true}, {}).bytes, 0u);
+}
+
+TEST_F(MemoryPlan, TheAdviceIncludesMemoryAutoIfItWouldHelp) {
+  const std::uint64_t whole = need(plan_.max_batch).total();
+  EXPECT_VALUES(refusal({whole - 1, 1}), "--batch-size-per-device --memory auto");
+  options_.limit = 1;
+  const std::uint64_t least = need(plan_.max_batch).total();
+  options_.limit = 0;
+  EXPECT_EQ(refusal({least - 1, 1}).find("--memory"), std::string::npos);
+  options_.limit = least - 1;
+  EXPECT_EQ(refusal({least - 1, 1}).find("--memory"), std::string::npos);
+}
+
 TEST_F(MemoryPlan, TheLargestBatchOfALimitFits) {
   options_.limit = need(plan_.max_batch).total() * 2;
   const std::int64_t most = tools::largest_batch(graph_, plan_, options_);
