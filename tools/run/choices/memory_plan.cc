@@ -102,9 +102,10 @@ MemoryNeed need_without_activations(const engine::Graph& graph, const engine::Pl
   const std::uint64_t optimizer = optimizer_bytes(graph, options),
                       averages = options.averages * parameters;
   need.optimizer = optimizer + averages;
-  if (options.saved_parameters > 0)
-    need.saving = static_cast<std::uint64_t>(options.saved_parameters) * parameters + averages +
-                  need.averaging + static_cast<std::uint64_t>(options.saved_optimizers) * optimizer;
+  if (options.saved.parameters > 0)
+    (options.saved.in_host ? need.saving_in_host : need.saving) =
+        static_cast<std::uint64_t>(options.saved.parameters) * parameters + averages +
+        need.averaging + static_cast<std::uint64_t>(options.saved.optimizers) * optimizer;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
   need.data = options.data;

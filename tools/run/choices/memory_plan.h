@@ -50,6 +50,7 @@ struct MemoryNeed {  // in bytes, for one rank
   std::uint64_t activations = 0, parameters = 0, gradients = 0, optimizer = 0, batches = 0,
                 data = 0, evaluation = 0,  // with its own model, on a device
       averaging = 0, saving = 0;           // the copy of the state that is written to checkpoints
+  std::uint64_t saving_in_host = 0;        // that copy for steps on a device; not part of total()
   std::uint64_t total() const {
     return activations + parameters + gradients + optimizer + batches + data + evaluation +
            averaging + saving;
@@ -60,6 +61,13 @@ std::uint64_t data_bytes(const io::DatasetSplits& splits);
 
 std::uint64_t gradient_bytes(const engine::Graph& graph, engine::DType state);
 
+// The copy of the state for checkpoints; none without parameters.
+struct SavedStates {
+  int parameters = 0;    // models in it
+  int optimizers = 0;    // optimizer states in it, or shares of one
+  bool in_host = false;  // it is not in the memory that is planned: steps run on a device
+};
+
 struct MemoryPlanOptions {
   engine::DType state = engine::DType::kF32;  // type of parameters
   std::vector<engine::OptimizerState> optimizer_states = {};
@@ -68,8 +76,7 @@ struct MemoryPlanOptions {
   bool whole_tensors = false;     // a share consists of whole tensors, not elements
   std::size_t averages = 0;       // number of averages of the parameters
   std::size_t averaging = 0;      // bytes that the averaging keeps for each trained parameter
-  int saved_parameters = 0;       // models in this rank's copy for checkpoints; 0: it has no copy
-  int saved_optimizers = 0;       // optimizer states in it, or shares of one
+  SavedStates saved = {};         // of this rank
   int shards = 1;                 // this rank's shards
   bool in_turn = false;           // of its shards: one after another, with the memory of one;
                                   // otherwise each has its own state and activations

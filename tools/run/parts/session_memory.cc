@@ -71,8 +71,8 @@ void plan_codes(const SessionOptions& options, const backends::Group& group,
 }
 
 // Adds the copy of the state in host memory from which rank 0 writes checkpoints. Rank 1 has as
-// much if it may have to save a mean of parameters in place of rank 0; ranks 0 and 1 also have the
-// unsent part of compressed gradients from before the step.
+// much if it may have to save a mean of parameters, or the state of a device, in place of rank 0;
+// ranks 0 and 1 also have the unsent part of compressed gradients from before the step.
 void plan_saving(const SessionOptions& options, const backends::Group& group,
                  MemoryPlanOptions& needs) {
   using Method = AveragingOptions::Method;
@@ -80,17 +80,18 @@ void plan_saving(const SessionOptions& options, const backends::Group& group,
   const bool elastic = options.data.max_ranks > 0;
   const bool saves = !options.keeping.directory.empty() || options.keeping.only_planned;
   if (!saves || group.rank() > 1) return;
-  if (!elastic && averaging.of_gradients()) needs.averaging *= 2;
+  if (!elastic && averaging.of_gradients() && !needs.saved.in_host) needs.averaging *= 2;
   if (group.rank() == 1) {
     const bool is_mean = averaging.of_parameters() && averaging.stale.max_behind == 0 &&
                          averaging.method != Method::kStreaming &&
                          averaging.method != Method::kGossip;
-    if (is_mean && !elastic) needs.saved_parameters = needs.saved_optimizers = 1;
+    const bool of_device = needs.saved.in_host && !averaging.shard_optimizer;
+    if ((is_mean || of_device) && !elastic) needs.saved.parameters = needs.saved.optimizers = 1;
     return;
   }
   const bool differ = !averaging.of_gradients() && !averaging.states.all;
-  needs.saved_parameters = averaging.method == Method::kNone ? group.world_size() : 1;
-  needs.saved_optimizers = averaging.shard_optimizer || differ ? group.world_size() : 1;
+  needs.saved.parameters = averaging.method == Method::kNone ? group.world_size() : 1;
+  needs.saved.optimizers = averaging.shard_optimizer || differ ? group.world_size() : 1;
 }
 
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
@@ -126,13 +127,14 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
       needs.evaluation = engine::evaluation_batch(data.test());
     needs.sample_bytes = device_sample_bytes(compute, data.train());
     needs.data = own.resident;
+    needs.saved.in_host = true;
   } else {
     needs.batches =
         options.compute.micro_batches * (options.data.workers == 0 ? 1 : options.data.prefetch + 1);
     needs.sample_bytes = data.train().sample_count() * 4;
     needs.data = data_bytes(data.splits());
-    plan_saving(options, group, needs);
   }
+  plan_saving(options, group, needs);
   return needs;
 }
 

@@ -110,6 +110,32 @@ TEST_F(CudaProgram, MemoryOfNcclIsInUseBeforeThePlanIsMade) {
   EXPECT_CONTAINS(refused.err, " of 0.06 GiB are free");
 }
 
+// Ranks 0 and 1 copy the state to host memory, whatever is averaged.
+TEST_F(CudaProgram, ThePlanHasTheCopiesForCheckpoints) {
+  const TemporaryDirectory folder;
+  const auto saving = [&](std::vector<std::string> options) {
+    const std::vector<std::string> train = argv(
+        "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --dry-run --device cuda "
+        "--spawn 3 --momentum 0.9");
+    options.insert(options.begin(), train.begin(), train.end());
+    std::vector<double> found;
+    const auto rows = memory_cells(expect_success(engine(options, kEnvironment)).out);
+    if (rows.at(0).back() == "saving")
+      for (const int rank : {1, 2, 3}) found.push_back(std::stod(rows.at(rank).back()));
+    return found;
+  };
+  EXPECT_TRUE(saving({}).empty());
+  const std::vector<double> whole = saving({"--save-dir", folder / "run"});
+  ASSERT_EQ(whole.size(), 3U);
+  EXPECT_GT(whole[0], 0);
+  EXPECT_EQ(whole[1], whole[0]);
+  EXPECT_EQ(whole[2], 0);
+  const std::vector<double> sharded = saving({"--save-dir", folder / "run", "--shard-optimizer"});
+  ASSERT_EQ(sharded.size(), 3U);
+  EXPECT_NEAR(sharded[0], whole[0], 0.02);
+  EXPECT_EQ(sharded[1], 0);
+}
+
 TEST_F(CudaProgram, AShardedOptimizerGivesTheSameModel) {
   const TemporaryDirectory folder;
   for (const char* backend : {"nccl", "shm"}) {

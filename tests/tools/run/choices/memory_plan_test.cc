@@ -107,6 +107,17 @@ TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
   }
 }
 
+TEST_F(MemoryPlan, TheCopyForCheckpointsIsInHostMemoryForStepsOnADevice) {
+  const std::uint64_t without = need(64).total();
+  options_.saved.parameters = options_.saved.optimizers = 1;
+  const MemoryNeed on_host = need(64);
+  EXPECT_EQ(on_host.saving, on_host.parameters + on_host.optimizer);
+  EXPECT_EQ(on_host.total(), without + on_host.saving);
+  options_.saved.in_host = true;
+  EXPECT_EQ(need(64).saving_in_host, on_host.saving);
+  EXPECT_EQ(need(64).total(), without);
+}
+
 TEST_F(MemoryPlan, WhatFitsIsLetThrough) {
   const std::uint64_t total = need(plan_.max_batch).total();
   EXPECT_EQ(refusal({total, 1}), "");
