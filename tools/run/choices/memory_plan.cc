@@ -10,6 +10,7 @@
 #include "engine/graph/model_state.h"
 #include "engine/graph/parameter_kinds.h"
 #include "io/base/files/io_error.h"
+#include "io/base/text/memory_text.h"
 #include "tools/launch/machine/memory_info.h"
 
 namespace tools {
@@ -59,11 +60,11 @@ std::uint64_t bytes_of(const std::vector<Element>& elements) {
   return elements.size() * sizeof(Element);
 }
 
-std::string parts_text(const MemoryNeed& need, std::string (*size_text)(std::uint64_t)) {
+std::string parts_text(const MemoryNeed& need) {
   std::string text;
   const auto add = [&](const char* what, std::uint64_t bytes) {
     if (bytes >= need.total() / 100)
-      text += (text.empty() ? "" : ", ") + size_text(bytes) + " " + what;
+      text += (text.empty() ? "" : ", ") + base::memory_text(bytes) + " " + what;
   };
   add("activations", need.activations);
   add("parameters", need.parameters);
@@ -137,11 +138,6 @@ std::string batches_text(const engine::PlanOptions& plan, const MemoryPlanOption
          std::to_string(options.shards * plan.max_batch) + " samples need ";
 }
 
-// Rounded up, so that this much is enough.
-std::string whole_mib_text(std::uint64_t bytes) {
-  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
-}
-
 // Throws io::ConfigError if not even the plan with the fewest activations fits the user's limit.
 void check_limit(const engine::Graph& graph, const engine::PlanOptions& plan,
                  const MemoryPlanOptions& options) {
@@ -150,12 +146,12 @@ void check_limit(const engine::Graph& graph, const engine::PlanOptions& plan,
   const std::int64_t fits =
       largest_batch_of_device(graph, plan, options, options.limit, plan.max_batch + 1);
   throw io::ConfigError(
-      "--memory of " + memory_text(options.limit) +
-      " is too small: " + batches_text(plan, options) + "at least " + whole_mib_text(need.total()) +
-      " (" + parts_text(need, memory_text) + ") with activations computed again in backward; " +
+      "--memory of " + base::memory_text(options.limit) + " is too small: " +
+      batches_text(plan, options) + "at least " + base::enough_memory_text(need.total()) + " (" +
+      parts_text(need) + ") with activations computed again in backward; " +
       (fits > 0 ? max_batch_text(fits)
                 : "a batch of one sample needs at least " +
-                      whole_mib_text(memory_need(graph, plan, 1, options).total())));
+                      base::enough_memory_text(memory_need(graph, plan, 1, options).total())));
 }
 
 bool fits_if_recomputed(const engine::Graph& graph, const engine::PlanOptions& plan,
@@ -254,9 +250,9 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
   const bool on_device = budget.device.has_value();
   throw engine::MemoryError(
       "out of memory" + (on_device ? " on cuda:" + std::to_string(*budget.device) : "") + ": " +
-      batches_text(plan, options) + gib_text(need.total()) + " (" + parts_text(need, gib_text) +
-      ")" + of_ranks + ", but " + gib_text(budget.bytes) +
-      (on_device ? " of " + gib_text(budget.total) + " are free; " : " are available; ") +
+      batches_text(plan, options) + base::memory_text(need.total()) + " (" + parts_text(need) +
+      ")" + of_ranks + ", but " + base::memory_text(budget.bytes) +
+      (on_device ? " of " + base::memory_text(budget.total) + " are free; " : " are available; ") +
       (fits > 0    ? max_batch_text(fits)
        : on_device ? kDeviceTooSmall
                    : "not even batches of one sample fit: use a smaller model, fewer ranks on this "

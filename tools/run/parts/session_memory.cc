@@ -16,8 +16,8 @@
 #include "engine/train/step/device_samples.h"
 #include "engine/train/step/device_shards.h"
 #include "io/base/files/io_error.h"
+#include "io/base/text/memory_text.h"
 #include "io/gpu/device_memory.h"
-#include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/choices/device_codes.h"
 
@@ -153,10 +153,11 @@ void place_data(DataOnDevice asked, const io::Dataset& train, std::uint64_t room
   }
   const std::uint64_t bytes = engine::DeviceSamples::bytes(train);
   if (asked == DataOnDevice::kAuto && bytes > kMaxByItself)
-    own.in_host_memory = memory_text(bytes) + " are more than " + memory_text(kMaxByItself);
+    own.in_host_memory =
+        base::memory_text(bytes) + " are more than " + base::memory_text(kMaxByItself);
   else if (asked == DataOnDevice::kAuto && need_with(bytes) > room)
-    own.in_host_memory = memory_text(bytes) + " beside " + memory_text(need_with(0)) +
-                         " for steps are more than " + memory_text(room);
+    own.in_host_memory = base::memory_text(bytes) + " beside " + base::memory_text(need_with(0)) +
+                         " for steps are more than " + base::memory_text(room);
   else
     own.resident = bytes;
 }

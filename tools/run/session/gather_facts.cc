@@ -1,8 +1,8 @@
 // Fills the facts of a session from its parts.
 #include <algorithm>
 
+#include "io/base/text/memory_text.h"
 #include "io/gpu/usable_devices.h"
-#include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/choices/rate_choice.h"
 #include "tools/run/session/session_parts.h"
@@ -161,7 +161,8 @@ std::string capture_text(const SessionParts& s) {
 // Returns where the training samples are, for steps on a device; "" if the user chose host memory.
 std::string placement_text(const SessionParts& s) {
   const OwnMemory& memory = s.model->memory;
-  if (memory.resident > 0) return memory_text(memory.resident) + ", batches are gathered there";
+  if (memory.resident > 0)
+    return base::memory_text(memory.resident) + ", batches are gathered there";
   return memory.in_host_memory.empty() ? "" : "none: " + memory.in_host_memory;
 }
 

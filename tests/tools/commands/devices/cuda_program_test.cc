@@ -107,7 +107,7 @@ TEST_F(CudaProgram, MemoryOfNcclIsInUseBeforeThePlanIsMade) {
     EXPECT_NEAR(std::stod(after[rank][3]) - std::stod(before[rank][3]), 32e6 / (1 << 20), 0.01);
   const CommandResult refused = planned("63");
   EXPECT_EQ(refused.exit_code, 69);
-  EXPECT_CONTAINS(refused.err, " of 0.06 GiB are free");
+  EXPECT_CONTAINS(refused.err, " of 61 MiB are free");
 }
 
 // Ranks 0 and 1 copy the state to host memory, whatever is averaged.

@@ -123,8 +123,8 @@ TEST_F(DevicePrograms, MemoryThatIsRefusedAllTheSameNamesWhatItWasFor) {
         train("1", {"--device", "cuda", "--momentum", "0.9", "--eval-every", "1"},
               {{"ENGINE_EMULATED_FAIL", "cudaMalloc:" + std::to_string(call)}});
     if (result.exit_code == 0) break;
-    expect_out_of_memory(result, {"out of memory on cuda:0: ", " GiB wanted for ",
-                                  "4.00 GiB --batch-size-per-device 10"});
+    expect_out_of_memory(
+        result, {"out of memory on cuda:0: ", " wanted for ", "4 GiB --batch-size-per-device 10"});
     const auto first = result.err.find(" for ") + 5;
     purposes.insert(result.err.substr(first, result.err.find(',') - first));
   }

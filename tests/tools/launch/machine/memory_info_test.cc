@@ -112,9 +112,4 @@ TEST(MemoryOfThisHost, IsKnown) {
   EXPECT_GT(tools::available_memory().value_or(tools::AvailableMemory{}).bytes, kMiB);
 }
 
-TEST(GibText, HasTwoDigitsAtLeast) {
-  EXPECT_EQ(tools::gib_text(std::uint64_t{13} << 30), "13.0 GiB");
-  EXPECT_EQ(tools::gib_text(std::uint64_t{40} << 20), "0.04 GiB");
-}
-
 }  // namespace

@@ -89,15 +89,15 @@ TEST(SessionText, AMemoryLimitIsReportedWithWhatItCosts) {
                   .largest_batch = 9};
   EXPECT_EQ(
       tools::detail_lines(facts),
-      Lines{"Memory: 2,001 MiB of 4,096 MiB: parameters 100 MiB, gradients 100 MiB, optimizer 200 "
-            "MiB, activations 1,500 MiB (900 MiB kept for backward); nothing is recomputed; at "
+      Lines{"Memory: 1.95 GiB of 4 GiB: parameters 100 MiB, gradients 100 MiB, optimizer 200 "
+            "MiB, activations 1.46 GiB (900 MiB kept for backward); nothing is recomputed; at "
             "most --batch-size-per-device 9 fits"});
   const auto line_of = [&](std::uint64_t requested) {
     facts.memory->requested = requested;
     return tools::detail_lines(facts).at(0);
   };
-  EXPECT_VALUES(line_of(100 * 1024 * kMib), "2,001 4,096 MiB free --memory 102,400");
-  EXPECT_VALUES(line_of(3686 * kMib), "2,001 4,096 MiB free 3,686");
+  EXPECT_VALUES(line_of(100 * 1024 * kMib), "1.95 GiB 4 GiB free --memory 100 GiB");
+  EXPECT_VALUES(line_of(3686 * kMib), "1.95 GiB 4 GiB free 3.6 GiB");
   facts.memory->requested = facts.memory->limit;
   facts.memory->recomputed = 700 * kMib;
   facts.memory->segments = 1;

@@ -231,7 +231,7 @@ TEST_F(MemoryPlan, ADeviceIsNamedAndTheBatchIsThatOfAMicroBatch) {
   const std::string text =
       refusal({.bytes = need(100).total(), .device = 1, .total = std::uint64_t{3} << 30});
   EXPECT_EQ(text.find("out of memory on cuda:1: micro-batches of 4096 samples need "), 0u) << text;
-  EXPECT_CONTAINS(text, " of 3.0 GiB are free; at most --batch-size-per-device 100 ");
+  EXPECT_CONTAINS(text, " of 3 GiB are free; at most --batch-size-per-device 100 ");
   const std::string none = refusal({.bytes = need(1).total() / 2, .device = 0});
   EXPECT_CONTAINS(none, "a device with more memory");
 }
