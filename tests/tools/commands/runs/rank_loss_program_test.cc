@@ -253,6 +253,8 @@ TEST_P(LossOfRank, WithAShardOfTheOptimizerSavesNothing) {
       interrupted(folder / "run", {"--shard-optimizer"}, SIGKILL, GetParam());
   EXPECT_EQ(lost.exit_code, 128 + SIGKILL) << lost.err;
   EXPECT_EQ(io::find_newest_checkpoint(folder / "run", nullptr), "") << lost.err;
+  EXPECT_VALUES(lost.err, "checkpoint " + (folder / "run") + " step 0 --resume");
+  expect_success(run_command(training(folder / "run", "2", {"--spawn", "2", "--resume", "auto"})));
 }
 
 }  // namespace
