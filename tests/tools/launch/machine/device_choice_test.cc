@@ -284,7 +284,8 @@ class SharedDevices : public ::testing::Test {
     if (engine::cuda::device_count() == 0) GTEST_SKIP() << engine::cuda::missing();
   }
   // Each rank, a thread, chose the device of this number. What they all say.
-  static std::vector<std::string> ranks_with(const std::vector<int>& numbers) {
+  static std::vector<std::string> ranks_with(const std::vector<int>& numbers,
+                                             const tools::DeviceRequest& request = {}) {
     std::vector<std::string> said(numbers.size());
     tools::run_inproc_ranks(static_cast<int>(numbers.size()), test_support::deadline_ms(20'000),
                             [&](std::unique_ptr<backends::Group> group) {
@@ -294,7 +295,7 @@ class SharedDevices : public ::testing::Test {
                                   numbers[rank] < 0 ? Device{}
                                                     : Device{Device::Kind::kCuda, numbers[rank]};
                               try {
-                                tools::check_devices_apart({device, ""}, *group, *control);
+                                tools::check_devices_apart(request, {device, ""}, *group, *control);
                                 said[rank] = "fine";
                               } catch (const io::ConfigError& error) {
                                 said[rank] = error.what();
@@ -310,6 +311,10 @@ TEST_F(SharedDevices, AreAnErrorOnEveryRank) {
     EXPECT_CONTAINS(text, "ranks 1 and 3 on host");
     EXPECT_CONTAINS(text, "both chose the CUDA device GPU-");
   }
+  const Device first{Device::Kind::kCuda, 0};
+  EXPECT_VALUES(ranks_with({0, 0}, {.devices = {first}})[1], "--gpu-devices --spawn --spawn");
+  EXPECT_VALUES(ranks_with({0, 0}, {.device = {tools::DeviceName::Kind::kNumbered, 0}})[0],
+                "ranks 0 1 --device cuda");
   EXPECT_EQ(ranks_with({-1, -1, 0}), (std::vector<std::string>{"fine", "fine", "fine"}));
   EXPECT_EQ(ranks_with({0}), std::vector<std::string>{"fine"});
   if (engine::cuda::device_count() > 1) {
