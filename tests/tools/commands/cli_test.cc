@@ -810,9 +810,15 @@ TEST_F(Trained, MapLocationDecidesWhereArraysGo) {
   expect_last_error(resume("cuda:0=cpu"), 78, {"says nothing about cpu:0"});
 }
 
+TEST(Elastic, HasOneDeviceAProcess) {
+  expect_last_error(engine(logged_train(argv("--devices cpu:0,cpu:1 --elastic 1:2"))), 78,
+                    {"found 2 in --devices", "--spawn 2"});
+}
+
 TEST(MapLocation, IsParsedBeforeAnyWork) {
   expect_last_error(engine(logged_train(argv("--map-location gpu7"))), 78, {"gpu7"});
-  expect_success(engine(logged_train(argv("--map-location cuda:0=cpu --steps 1"))));
+  expect_last_error(engine(logged_train(argv("--map-location cuda:9"))), 78,
+                    {"--map-location", "--resume"});
 }
 
 // --- ranks that do not come, die or are told to stop
