@@ -183,8 +183,10 @@ TEST_F(DataFolder, AFolderThatIsMissingIsNamed) {
   write_images();
   DatasetOptions options;
   fs::create_directories(folder_ / "animals/train/ant");
-  for (const std::string name : {"images", "text", "csv", "tokens", "cifar10", "mnist"}) {
-    options.name = name;
+  for (const std::string name : {"images", "images of several labels", "text", "csv", "tokens",
+                                 "arrays", "cifar10", "mnist"}) {
+    options.name = name.substr(0, name.find(' '));
+    options.task = name == options.name ? Task::kClassification : Task::kMultiLabel;
     options.directory = folder_ / "anmials";
     try {
       load_dataset(options);
